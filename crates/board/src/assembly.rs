@@ -29,7 +29,7 @@ impl Board {
         // payload.
         let mss = usize::from(config.tcp.mss);
         let page_payload = mss as f64 / (mss.div_ceil(sizes.page_bytes) * sizes.page_bytes) as f64;
-        let mut tower = ip::tower(config, page_payload, &mut rng);
+        let mut ip_stack = ip::new_ip_stack(config, page_payload, &mut rng);
         let segment_packets = (config.tcp.segment_bytes_max as usize).div_ceil(mss.max(1)).max(1);
         let mut ports = Vec::with_capacity(config.ports.len());
         let mut vi: Option<Box<Nic>> = None;
@@ -48,12 +48,12 @@ impl Board {
             for (address, prefix) in addresses_of(port) {
                 let mtu_bytes = mtu_of(port);
                 let direct = Route { prefix, port: index, gateway: None, source: address, mtu_bytes };
-                tower.ip.add_route(direct);
+                ip_stack.ip.add_route(direct);
                 match host {
-                    None => tower.ip.add_address(index, address),
+                    None => ip_stack.ip.add_address(index, address),
                     // Addresses of the host: packets for them go to its port.
                     Some(port) => {
-                        tower.ip.add_route(Route { prefix: Prefix::new(address, 128), port, ..direct })
+                        ip_stack.ip.add_route(Route { prefix: Prefix::new(address, 128), port, ..direct })
                     }
                 }
             }
@@ -85,15 +85,15 @@ impl Board {
         for more in &config.addresses {
             let PortAddress { port, address, prefix } = *more;
             let mtu_bytes = mtu_of(&config.ports[port]);
-            tower.ip.add_address(port, address);
-            tower.ip.add_route(Route { prefix, port, gateway: None, source: address, mtu_bytes });
+            ip_stack.ip.add_address(port, address);
+            ip_stack.ip.add_route(Route { prefix, port, gateway: None, source: address, mtu_bytes });
         }
-        config.routes.iter().for_each(|route| tower.ip.add_route(*route));
+        config.routes.iter().for_each(|route| ip_stack.ip.add_route(*route));
         let stack = Stack {
             memory,
             rng,
             copies: Copies::default(),
-            ip: tower,
+            ip: ip_stack,
             edge: Edge::new(config.datagrams_max, (page_payload * sizes.page_bytes as f64) as usize),
             ports,
             tx_queues,
@@ -106,7 +106,7 @@ impl Board {
             owners: 0,
             now: Instant::ZERO,
         };
-        Board { stack, vi, rdma, told: false }
+        Board { stack, vi, rdma, announced: false }
     }
 }
 

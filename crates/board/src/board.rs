@@ -72,7 +72,7 @@ pub struct Board {
     pub(crate) vi: Option<Box<Nic>>,
     pub(crate) rdma: Option<Box<RdmaWiring>>,
     /// Whether the current completions have been announced to the host.
-    pub(crate) told: bool,
+    pub(crate) announced: bool,
 }
 
 impl Board {
@@ -85,7 +85,7 @@ impl Board {
             Input::Packets { port, packets } => stack.on_packets(port, packets),
             Input::Message { port, bytes } => match (stack.ports.get(port), vi, rdma) {
                 (Some(Port::Vi(path)), Some(nic), _) => nic.arrive(*path, bytes, stack.now),
-                (Some(Port::Efe), _, Some(tower)) => tower.on_frame(bytes, stack.now),
+                (Some(Port::Efe), _, Some(endpoint)) => endpoint.on_frame(bytes, stack.now),
                 _ => {}
             },
             Input::Room | Input::Timeout => {}
@@ -97,8 +97,8 @@ impl Board {
     pub fn poll(&mut self) -> Output {
         loop {
             self.work_nics();
-            if !self.told && self.stack.edge.has_completions() {
-                self.told = true;
+            if !self.announced && self.stack.edge.has_completions() {
+                self.announced = true;
                 return Output::Completions;
             }
             if self.stack.unsettled {
@@ -113,36 +113,36 @@ impl Board {
 
     /// Runs the NICs, and queues completions for their users.
     fn work_nics(&mut self) {
-        let Board { stack, vi, rdma, told } = self;
+        let Board { stack, vi, rdma, announced } = self;
         if vi.as_mut().is_some_and(|nic| nic.take_progress()) {
             stack.edge.on_vi();
-            *told = false;
+            *announced = false;
         }
-        if let Some(tower) = rdma
+        if let Some(endpoint) = rdma
             && (stack.unsettled || stack.edge.has_rdma_events())
-            && tower.work(stack)
+            && endpoint.work(stack)
             && stack.edge.on_rdma()
         {
-            *told = false;
+            *announced = false;
         }
     }
 
     fn settle(&mut self) {
-        let Board { stack, vi, rdma, told } = self;
+        let Board { stack, vi, rdma, announced } = self;
         stack.settle();
         if let Some(nic) = vi {
             nic.settle(stack.now);
         }
-        if let Some(tower) = rdma {
-            tower.settle(stack.now);
+        if let Some(endpoint) = rdma {
+            endpoint.settle(stack.now);
         }
-        *told = false;
+        *announced = false;
     }
 
     /// Returns when the board must act by itself.
     fn deadline(&self) -> Instant {
         let vi = self.vi.as_ref().map_or(Instant::NEVER, |nic| nic.deadline());
-        let rdma = self.rdma.as_ref().map_or(Instant::NEVER, |tower| tower.deadline());
+        let rdma = self.rdma.as_ref().map_or(Instant::NEVER, |endpoint| endpoint.deadline());
         self.stack.deadline().min(vi).min(rdma)
     }
 
@@ -155,8 +155,8 @@ impl Board {
     pub fn fetch(&mut self, port: usize, room: &mut SharedRoom<'_>) -> Option<usize> {
         match (self.stack.ports.get(port), &mut self.vi, &mut self.rdma) {
             (Some(Port::Vi(path)), Some(nic), _) => nic.fetch(*path, room, self.stack.now),
-            (Some(Port::Efe), _, Some(tower)) => {
-                let length = tower.fetch(room, self.stack.now);
+            (Some(Port::Efe), _, Some(endpoint)) => {
+                let length = endpoint.fetch(room, self.stack.now);
                 // Sending frees room for further packets.
                 self.stack.unsettled |= length.is_some();
                 length

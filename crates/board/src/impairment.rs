@@ -69,8 +69,8 @@ impl ImpairmentConfig {
 
     /// Returns a mix of all impairments, derived from a seed, for the simulated worlds of CI.
     pub fn from_seed(seed: u64) -> ImpairmentConfig {
-        let mut chance = SimRng::from_seed(seed ^ 0x6861_726d);
-        let mut some = |most: f64| if chance.happens(0.6) { chance.unit() * most } else { 0.0 };
+        let mut rng = SimRng::from_seed(seed ^ 0x6861_726d);
+        let mut some = |most: f64| if rng.happens(0.6) { rng.unit() * most } else { 0.0 };
         ImpairmentConfig {
             loss: some(3e-4),
             lose_every: 0,
@@ -87,8 +87,8 @@ impl ImpairmentConfig {
 /// Applies the impairments of one line.
 #[derive(Debug)]
 pub struct Impairment {
-    harm: ImpairmentConfig,
-    chance: SimRng,
+    impairment: ImpairmentConfig,
+    rng: SimRng,
     /// Cells or packets so far, for `lose_every`.
     met: u64,
     /// Circuits held back: the header bits that identify them, and until when.
@@ -102,10 +102,10 @@ const NAME_BITS: u32 = 0xffff_fff0;
 
 impl Impairment {
     /// Returns an instance with all counters at zero.
-    pub fn new(harm: ImpairmentConfig, chance: SimRng) -> Impairment {
+    pub fn new(impairment: ImpairmentConfig, rng: SimRng) -> Impairment {
         Impairment {
-            harm,
-            chance,
+            impairment,
+            rng,
             met: 0,
             held: Vec::new(),
             stalled_until: Instant::ZERO,
@@ -114,8 +114,8 @@ impl Impairment {
     }
 
     /// Changes the impairments.
-    pub fn set(&mut self, harm: ImpairmentConfig) {
-        self.harm = harm;
+    pub fn set(&mut self, impairment: ImpairmentConfig) {
+        self.impairment = impairment;
     }
 
     /// Returns the counters.
@@ -125,7 +125,7 @@ impl Impairment {
 
     /// Returns whether there are no impairments.
     pub fn is_none(&self) -> bool {
-        self.harm == ImpairmentConfig::NONE
+        self.impairment == ImpairmentConfig::NONE
     }
 
     /// Applies the impairments to `cells` from index `from` on. Afterwards they are in order of arrival time.
@@ -135,13 +135,13 @@ impl Impairment {
             if self.loses() {
                 continue;
             }
-            if self.chance.happens(self.harm.bit_error) {
+            if self.rng.happens(self.impairment.bit_error) {
                 self.counters.corrupted += 1;
                 self.flip_bit(&mut cell);
             }
             cell.at = self.delivery_time(&cell);
             cells.push(cell);
-            if self.chance.happens(self.harm.duplicate) {
+            if self.rng.happens(self.impairment.duplicate) {
                 self.counters.duplicated += 1;
                 cells.push(cell);
             }
@@ -163,18 +163,18 @@ impl Impairment {
         if self.loses() {
             return;
         }
-        if self.chance.happens(self.harm.bit_error) && !bytes.is_empty() {
+        if self.rng.happens(self.impairment.bit_error) && !bytes.is_empty() {
             self.counters.corrupted += 1;
-            let bit = self.chance.below(8 * bytes.len() as u64) as usize;
+            let bit = self.rng.below(8 * bytes.len() as u64) as usize;
             bytes[bit / 8] ^= 1 << (bit % 8);
         }
         self.stall(at);
         let mut at = at.max(self.stalled_until);
-        if self.chance.happens(self.harm.reorder) {
+        if self.rng.happens(self.impairment.reorder) {
             self.counters.reordered += 1;
-            at += self.random_duration(self.harm.hold_back);
+            at += self.random_duration(self.impairment.hold_back);
         }
-        if self.chance.happens(self.harm.duplicate) {
+        if self.rng.happens(self.impairment.duplicate) {
             self.counters.duplicated += 1;
             put(at, bytes.clone());
         }
@@ -184,26 +184,26 @@ impl Impairment {
     /// Returns whether the next cell or packet is lost.
     fn loses(&mut self) -> bool {
         self.met += 1;
-        let by_count = self.harm.lose_every > 0 && self.met.is_multiple_of(self.harm.lose_every);
-        let is_lost = self.chance.happens(self.harm.loss) || by_count;
+        let by_count = self.impairment.lose_every > 0 && self.met.is_multiple_of(self.impairment.lose_every);
+        let is_lost = self.rng.happens(self.impairment.loss) || by_count;
         self.counters.lost += u64::from(is_lost);
         is_lost
     }
 
     /// Starts a stall at `at`, with the configured probability.
     fn stall(&mut self, at: Instant) {
-        if self.chance.happens(self.harm.stalls) {
+        if self.rng.happens(self.impairment.stalls) {
             self.counters.stalls += 1;
-            self.stalled_until = self.stalled_until.max(at + self.random_duration(self.harm.stall));
+            self.stalled_until = self.stalled_until.max(at + self.random_duration(self.impairment.stall));
         }
     }
 
     fn random_duration(&mut self, most: Duration) -> Duration {
-        Duration::from_nanos(self.chance.below(most.as_nanos() as u64 + 1))
+        Duration::from_nanos(self.rng.below(most.as_nanos() as u64 + 1))
     }
 
     fn flip_bit(&mut self, cell: &mut TimedCell) {
-        let bit = self.chance.below(8 * (5 + CELL_PAYLOAD_BYTES as u64)) as usize;
+        let bit = self.rng.below(8 * (5 + CELL_PAYLOAD_BYTES as u64)) as usize;
         match bit {
             0..32 => cell.header ^= 1 << bit,
             32..40 => cell.hec ^= 1 << (bit - 32),
@@ -215,9 +215,9 @@ impl Impairment {
     fn delivery_time(&mut self, cell: &TimedCell) -> Instant {
         self.stall(cell.at);
         let name = cell.header & NAME_BITS;
-        if self.chance.happens(self.harm.reorder) {
+        if self.rng.happens(self.impairment.reorder) {
             self.counters.reordered += 1;
-            let until = cell.at + self.random_duration(self.harm.hold_back);
+            let until = cell.at + self.random_duration(self.impairment.hold_back);
             match self.held.iter_mut().find(|held| held.0 == name) {
                 Some(held) => held.1 = held.1.max(until),
                 None => self.held.push((name, until)),

@@ -23,8 +23,8 @@ impl Board {
         if let Some(nic) = &self.vi {
             nic.counters().each(&mut |name, value| see("vi", name, value));
         }
-        if let Some(tower) = &self.rdma {
-            tower.counters(see);
+        if let Some(rdma) = &self.rdma {
+            rdma.counters(see);
         }
         self.stack.copies.each(&mut |name, value| see("copies", name, value));
         see("host", "page_waits", self.stack.edge.page_line.waits);

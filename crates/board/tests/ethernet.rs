@@ -805,7 +805,7 @@ fn frames_for_others_and_of_other_kinds_go_nowhere() {
 #[test]
 fn whatever_bytes_come_nothing_breaks() {
     let mut hub = Hub::pair();
-    let mut chance = kiban_base::SimRng::from_seed(9);
+    let mut rng = kiban_base::SimRng::from_seed(9);
     let seeds: Vec<Vec<u8>> = vec![
         discovery(
             mac(0),
@@ -840,10 +840,10 @@ fn whatever_bytes_come_nothing_breaks() {
         ),
     ];
     for _ in 0..20_000 {
-        let mut bytes = seeds[chance.below(seeds.len() as u64) as usize].clone();
-        for _ in 0..1 + chance.below(4) {
-            let at = 12 + chance.below(bytes.len() as u64 - 12) as usize;
-            bytes[at] = chance.draw() as u8;
+        let mut bytes = seeds[rng.below(seeds.len() as u64) as usize].clone();
+        for _ in 0..1 + rng.below(4) {
+            let at = 12 + rng.below(bytes.len() as u64 - 12) as usize;
+            bytes[at] = rng.draw() as u8;
         }
         // Make the checksum right again; otherwise nothing else would be checked.
         if bytes[12..14] == [0x86, 0xdd] && bytes.len() > 62 {
@@ -854,10 +854,10 @@ fn whatever_bytes_come_nothing_breaks() {
             let sum = pseudo.plus(kiban_base::Sum::of(&bytes[54..])).checksum();
             bytes[56..58].copy_from_slice(&sum.to_be_bytes());
         }
-        bytes.truncate(bytes.len() - chance.below(3) as usize * chance.below(20) as usize);
+        bytes.truncate(bytes.len() - rng.below(3) as usize * rng.below(20) as usize);
         hub.inject(0, &bytes);
-        if chance.happens(0.05) {
-            hub.pass(Duration::from_millis(chance.below(2000)));
+        if rng.happens(0.05) {
+            hub.pass(Duration::from_millis(rng.below(2000)));
             hub.seen.clear();
         } else {
             hub.run();

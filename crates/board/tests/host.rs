@@ -46,8 +46,8 @@ fn transfer(pair: &mut Pair, from: (usize, StreamId), to: (usize, StreamId), byt
 }
 
 fn noise(length: usize) -> Vec<u8> {
-    let mut chance = kiban_base::SimRng::from_seed(length as u64);
-    (0..length).map(|_| chance.draw() as u8).collect()
+    let mut rng = kiban_base::SimRng::from_seed(length as u64);
+    (0..length).map(|_| rng.draw() as u8).collect()
 }
 
 #[test]

@@ -460,20 +460,20 @@ fn bad_cells_within_the_good_circuit_cost_frames_and_no_byte() {
     let checks: [fn(&mut SimRng) -> Vec<TimedCell>; 6] = [
         |_| vec![cell(GOOD, true, &[0; 48])],
         |_| vec![cell(GOOD, false, &[0; 48])],
-        |chance| cells_of(GOOD, &noise(chance.draw(), 48 * 7)),
+        |rng| cells_of(GOOD, &noise(rng.draw(), 48 * 7)),
         |_| frame(GOOD, &noise(1, 9000)),
-        |chance| vec![cell(GOOD, chance.happens(0.5), &noise(chance.draw(), 48))],
-        |chance| vec![TimedCell { header: chance.draw() as u32, ..cell(GOOD, true, &[0; 48]) }],
+        |rng| vec![cell(GOOD, rng.happens(0.5), &noise(rng.draw(), 48))],
+        |rng| vec![TimedCell { header: rng.draw() as u32, ..cell(GOOD, true, &[0; 48]) }],
     ];
     for (index, make) in checks.into_iter().enumerate() {
-        let mut chance = SimRng::from_seed(index as u64);
+        let mut rng = SimRng::from_seed(index as u64);
         let mut thrown = 0;
         Lines::under_attack(configs(), 600_000, |lines, round| {
             // Only now and then; otherwise nothing would get through.
             if round % 40 == 7 && thrown < 60 {
                 thrown += 1;
-                lines.inject(1, &make(&mut chance));
-                lines.inject(0, &make(&mut chance));
+                lines.inject(1, &make(&mut rng));
+                lines.inject(0, &make(&mut rng));
             }
         });
         assert!(thrown > 5);
@@ -483,23 +483,23 @@ fn bad_cells_within_the_good_circuit_cost_frames_and_no_byte() {
 #[test]
 fn random_cells_from_many_seeds_are_survived() {
     for seed in 0..60 {
-        let mut chance = SimRng::from_seed(seed);
+        let mut rng = SimRng::from_seed(seed);
         Lines::under_attack(configs(), 60_000, |lines, _| {
             for side in 0..2 {
-                let count = chance.below(12);
+                let count = rng.below(12);
                 for _ in 0..count {
                     let mut payload = [0; 48];
-                    payload.iter_mut().for_each(|byte| *byte = chance.draw() as u8);
+                    payload.iter_mut().for_each(|byte| *byte = rng.draw() as u8);
                     // Any header with a fitting HEC, any header without, or a real circuit with any type.
-                    let garbage = match chance.below(3) {
-                        0 => TimedCell::new(Instant::ZERO, chance.draw() as u32, payload),
+                    let garbage = match rng.below(3) {
+                        0 => TimedCell::new(Instant::ZERO, rng.draw() as u32, payload),
                         1 => TimedCell {
-                            hec: chance.draw() as u8,
-                            ..TimedCell::new(Instant::ZERO, chance.draw() as u32, payload)
+                            hec: rng.draw() as u8,
+                            ..TimedCell::new(Instant::ZERO, rng.draw() as u32, payload)
                         },
                         _ => {
                             let word =
-                                Header::user(BAD, false).to_word(Interface::Uni) | chance.below(16) as u32;
+                                Header::user(BAD, false).to_word(Interface::Uni) | rng.below(16) as u32;
                             TimedCell::new(Instant::ZERO, word, payload)
                         }
                     };
@@ -514,15 +514,15 @@ fn random_cells_from_many_seeds_are_survived() {
 #[test]
 fn damaged_packets_from_many_seeds_are_survived() {
     for seed in 0..40 {
-        let mut chance = SimRng::from_seed(seed ^ 0xdead);
+        let mut rng = SimRng::from_seed(seed ^ 0xdead);
         Lines::under_attack(configs(), 60_000, |lines, round| {
             let syn = Segment {
-                sequence: chance.draw() as u32,
+                sequence: rng.draw() as u32,
                 acknowledgment: 0,
-                flags: Flags(chance.draw() as u8),
+                flags: Flags(rng.draw() as u8),
                 window: 9,
             };
-            let mut bytes = match chance.below(5) {
+            let mut bytes = match rng.below(5) {
                 0 => llc_ip(&datagram(7, &noise(round, 200))),
                 1 => llc_ip(&echo_packet(stranger(), address(1), round as u16, &noise(round, 300))),
                 2 => llc_ip(&tcp_packet_with(
@@ -541,12 +541,12 @@ fn damaged_packets_from_many_seeds_are_survived() {
                     &udp(hostile(1), socket(1, 7), b"x"),
                 )),
             };
-            for _ in 0..chance.below(3) {
-                let at = chance.below(bytes.len() as u64) as usize;
-                bytes[at] = chance.draw() as u8;
+            for _ in 0..rng.below(3) {
+                let at = rng.below(bytes.len() as u64) as usize;
+                bytes[at] = rng.draw() as u8;
             }
-            if chance.happens(0.2) {
-                bytes.truncate(1 + chance.below(bytes.len() as u64) as usize);
+            if rng.happens(0.2) {
+                bytes.truncate(1 + rng.below(bytes.len() as u64) as usize);
             }
             lines.inject(1, &frame(BAD, &bytes));
         });

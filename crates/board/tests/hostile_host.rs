@@ -18,7 +18,7 @@ const SIZES: [usize; 8] = [0, 1, 7, 100, 1460, 5000, 40_000, 1 << 20];
 
 /// One direction of a stream.
 #[derive(Default)]
-struct Way {
+struct Direction {
     sent: Vec<u8>,
     got: Vec<u8>,
     /// The stream was aborted, or its reader has closed: not everything needs to arrive.
@@ -41,7 +41,7 @@ struct End {
 struct Model {
     pair: Pair,
     ends: [Vec<End>; 2],
-    links: Vec<[Way; 2]>,
+    links: Vec<[Direction; 2]>,
     /// The link of a session, by the address that its opener has.
     by_local: BTreeMap<SocketAddr, usize>,
     listeners: [Vec<u32>; 2],
@@ -225,7 +225,7 @@ impl Model {
                 self.ends[side][at].closed = true;
                 self.links[link][1 - role].cut = true;
                 if !open {
-                    self.links[link].iter_mut().for_each(|way| way.cut = true);
+                    self.links[link].iter_mut().for_each(|direction| direction.cut = true);
                 }
             }
             _ => self.abort(side, at),
@@ -236,13 +236,13 @@ impl Model {
         let End { id, link, .. } = self.ends[side][at];
         self.call(side, |host| host.abort(id)).unwrap();
         self.ends[side][at].closed = true;
-        self.links[link].iter_mut().for_each(|way| way.cut = true);
+        self.links[link].iter_mut().for_each(|direction| direction.cut = true);
     }
 
     fn got(&mut self, link: usize, role: usize, bytes: &[u8]) {
-        let way = &mut self.links[link][1 - role];
-        way.got.extend_from_slice(bytes);
-        assert!(way.sent.starts_with(&way.got), "a stream is what was written");
+        let direction = &mut self.links[link][1 - role];
+        direction.got.extend_from_slice(bytes);
+        assert!(direction.sent.starts_with(&direction.got), "a stream is what was written");
     }
 
     fn datagram(&mut self, side: usize, which: u8, size: usize) {
@@ -343,7 +343,7 @@ impl Model {
                         end.ended = true;
                         let link = end.link;
                         if reason != kiban_board::Reason::Closed {
-                            self.links[link].iter_mut().for_each(|way| way.cut = true);
+                            self.links[link].iter_mut().for_each(|direction| direction.cut = true);
                         }
                     }
                     Completion::Readable { stream } | Completion::PeerFinished { stream } => {
@@ -389,14 +389,24 @@ impl Model {
                     }
                 }
             }
-            if self.links.iter().flatten().all(|way| way.cut || way.got.len() == way.sent.len()) {
+            if self
+                .links
+                .iter()
+                .flatten()
+                .all(|direction| direction.cut || direction.got.len() == direction.sent.len())
+            {
                 break;
             }
             let later = self.pair.now + Duration::from_millis(500);
             self.pair.run_until(later);
         }
-        for (link, way) in self.links.iter().flatten().enumerate() {
-            assert!(way.cut || way.got == way.sent, "way {link}: {} of {}", way.got.len(), way.sent.len());
+        for (link, direction) in self.links.iter().flatten().enumerate() {
+            assert!(
+                direction.cut || direction.got == direction.sent,
+                "way {link}: {} of {}",
+                direction.got.len(),
+                direction.sent.len()
+            );
         }
         for side in 0..2 {
             for listener in std::mem::take(&mut self.listeners[side]) {

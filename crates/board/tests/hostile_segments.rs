@@ -146,7 +146,7 @@ fn listen(lines: &mut Lines, seen: &mut usize, at: &mut Listened) {
 #[test]
 fn a_third_hand_that_hears_everything_but_sends_no_data_does_not_break_a_stream() {
     for seed in 0..30 {
-        let mut chance = SimRng::from_seed(seed);
+        let mut rng = SimRng::from_seed(seed);
         let mut lines = Lines::new();
         lines.tap = Some(Default::default());
         let (near, far) = lines.open(0, 80);
@@ -159,31 +159,31 @@ fn a_third_hand_that_hears_everything_but_sends_no_data_does_not_break_a_stream(
                 return;
             }
             // In the window, far enough ahead that the stream does not come there within this step.
-            let ahead = at.sent.wrapping_add(40_001 + chance.below(20_000) as u32);
-            let beyond = at.sent.wrapping_add(200_000 + chance.below(1 << 30) as u32);
-            let old = at.sent.wrapping_sub(200_000 + chance.below(1 << 30) as u32);
-            let payload = noise(round, chance.below(2000) as usize);
-            let (sequence, acknowledgment, flags, payload) = match chance.below(8) {
+            let ahead = at.sent.wrapping_add(40_001 + rng.below(20_000) as u32);
+            let beyond = at.sent.wrapping_add(200_000 + rng.below(1 << 30) as u32);
+            let old = at.sent.wrapping_sub(200_000 + rng.below(1 << 30) as u32);
+            let payload = noise(round, rng.below(2000) as usize);
+            let (sequence, acknowledgment, flags, payload) = match rng.below(8) {
                 0 => (ahead, at.acknowledged, Flags::RST, vec![]),
                 1 => (ahead, at.acknowledged, Flags::SYN, vec![]),
                 2 => (ahead, 0, Flags::SYN | Flags::ACK, vec![]),
                 3 => (beyond, at.acknowledged, Flags::ACK | Flags::FIN, payload),
                 4 => (old, at.acknowledged, Flags::ACK, payload),
                 5 => (beyond, at.acknowledged, Flags::RST | Flags::ACK, vec![]),
-                6 => (old, chance.draw() as u32, Flags(chance.draw() as u8 & !0x10), payload),
+                6 => (old, rng.draw() as u32, Flags(rng.draw() as u8 & !0x10), payload),
                 // Data in the window under an acknowledgement of what was never sent is not data (RFC 5961
                 // §5.2).
                 _ => (ahead, at.acknowledged.wrapping_add(1_000_000), Flags::ACK, payload),
             };
             challenged += 1;
-            let segment = Segment { sequence, acknowledgment, flags, window: chance.draw() as u16 };
+            let segment = Segment { sequence, acknowledgment, flags, window: rng.draw() as u16 };
             lines.inject(1, &frame(BAD, &llc_ip(&tcp_packet(info.local, info.remote, segment, &payload))));
             // The other direction: acknowledgements of data never sent, resets and SYNs in the window.
-            let (sequence, acknowledgment, flags) = match chance.below(4) {
+            let (sequence, acknowledgment, flags) = match rng.below(4) {
                 0 => (at.acknowledged, at.sent.wrapping_add(500_000), Flags::ACK),
                 1 => (at.acknowledged.wrapping_add(999), at.sent, Flags::RST),
                 2 => (at.acknowledged.wrapping_add(999), at.sent, Flags::SYN),
-                _ => (at.acknowledged.wrapping_sub(70_000), chance.draw() as u32, Flags::ACK | Flags::FIN),
+                _ => (at.acknowledged.wrapping_sub(70_000), rng.draw() as u32, Flags::ACK | Flags::FIN),
             };
             let segment = Segment { sequence, acknowledgment, flags, window: 0 };
             lines.inject(0, &frame(BAD, &llc_ip(&tcp_packet(info.remote, info.local, segment, b""))));
@@ -206,7 +206,7 @@ fn a_third_hand_that_hears_everything_but_sends_no_data_does_not_break_a_stream(
 #[test]
 fn old_frames_that_come_again_do_not_break_a_stream() {
     for seed in 0..10 {
-        let mut chance = SimRng::from_seed(seed);
+        let mut rng = SimRng::from_seed(seed);
         let mut lines = Lines::new();
         lines.tap = Some(Default::default());
         let (near, far) = lines.open(0, 80);
@@ -215,7 +215,7 @@ fn old_frames_that_come_again_do_not_break_a_stream() {
                 let sent = &lines.tap.as_ref().unwrap()[1 - side];
                 let ends: Vec<_> = (0..sent.len()).filter(|at| sent[*at].is_end()).collect();
                 if ends.len() > 2 {
-                    let at = chance.below(ends.len() as u64 - 1) as usize;
+                    let at = rng.below(ends.len() as u64 - 1) as usize;
                     // On the hostile circuit: the cells of the good one must not be mixed.
                     let again = sent[ends[at] + 1..=ends[at + 1]].iter().map(|old| {
                         let word = old.header & 0xf | u32::from(BAD.vci) << 4;
@@ -235,7 +235,7 @@ fn old_frames_that_come_again_do_not_break_a_stream() {
 #[test]
 fn a_stream_that_comes_in_pieces_is_read_in_order_and_once() {
     for seed in 0..40 {
-        let mut chance = SimRng::from_seed(seed);
+        let mut rng = SimRng::from_seed(seed);
         let mut lines = Lines::new();
         lines.boards[1].host().listen(socket(1, 80)).unwrap();
         let (mut peer, stream) = Peer::open(&mut lines, 1000, &[]);
@@ -249,20 +249,20 @@ fn a_stream_that_comes_in_pieces_is_read_in_order_and_once() {
                 let from = from.min(bytes.len() - 1);
                 (from as u32, &bytes[from..(from + length).min(bytes.len())])
             };
-            for _ in 0..1 + chance.below(4) {
-                let longest = if chance.happens(0.5) { 100 } else { 8000 };
-                let length = 1 + chance.below(longest) as usize;
-                let (from, payload) = match chance.below(4) {
+            for _ in 0..1 + rng.below(4) {
+                let longest = if rng.happens(0.5) { 100 } else { 8000 };
+                let length = 1 + rng.below(longest) as usize;
+                let (from, payload) = match rng.below(4) {
                     // The missing piece, so that it ends at some time.
                     0 => piece(got.len(), length),
                     1 => piece(got.len().saturating_sub(length / 2), length),
-                    2 => piece(got.len() + chance.below(30_000) as usize, length),
-                    _ => piece(chance.below(bytes.len() as u64) as usize, length),
+                    2 => piece(got.len() + rng.below(30_000) as usize, length),
+                    _ => piece(rng.below(bytes.len() as u64) as usize, length),
                 };
                 lines.inject(1, &peer.data(from, payload));
             }
             lines.step(STEP);
-            if chance.happens(0.7) {
+            if rng.happens(0.7) {
                 let count = lines.boards[1].host().read(stream, &mut buffer).unwrap();
                 got.extend_from_slice(&buffer[..count]);
                 lines.drain(1);
@@ -285,15 +285,15 @@ fn a_stream_that_comes_in_pieces_is_read_in_order_and_once() {
 #[test]
 fn pieces_that_contradict_each_other_make_one_stream() {
     for seed in 0..20 {
-        let mut chance = SimRng::from_seed(seed);
+        let mut rng = SimRng::from_seed(seed);
         let mut lines = Lines::new();
         lines.boards[1].host().listen(socket(1, 80)).unwrap();
         let (peer, stream) = Peer::open(&mut lines, 1000, &[]);
         let mut buffer = vec![0; 100_000];
         let mut got = 0;
         for round in 0..300 {
-            let from = got as u32 + chance.below(20_000) as u32;
-            lines.inject(1, &peer.data(from, &noise(round, 1 + chance.below(3000) as usize)));
+            let from = got as u32 + rng.below(20_000) as u32;
+            lines.inject(1, &peer.data(from, &noise(round, 1 + rng.below(3000) as usize)));
             if round % 3 == 0 {
                 lines.inject(1, &peer.data(got as u32, &noise(round, 700)));
             }
@@ -411,7 +411,7 @@ fn pieces_that_are_never_completed_are_bounded_and_go_with_their_session() {
 #[test]
 fn a_receiver_without_manners_holds_its_own_share_and_no_more() {
     for seed in 0..20 {
-        let mut chance = SimRng::from_seed(seed);
+        let mut rng = SimRng::from_seed(seed);
         let mut lines = Lines::new();
         let (near, far) = lines.open(1, 81);
         lines.boards[1].host().listen(socket(1, 80)).unwrap();
@@ -427,17 +427,17 @@ fn a_receiver_without_manners_holds_its_own_share_and_no_more() {
             }
             for (header, length) in peer.heard(lines) {
                 let end = header.sequence + length as u32;
-                let acknowledgment = match chance.below(5) {
+                let acknowledgment = match rng.below(5) {
                     0 => header.sequence.0,
-                    1 => header.sequence.0.wrapping_add(chance.below(length as u64 + 1) as u32),
+                    1 => header.sequence.0.wrapping_add(rng.below(length as u64 + 1) as u32),
                     2 => end.0.wrapping_add(5000),
-                    3 => end.0.wrapping_sub(chance.draw() as u32 % 100_000),
+                    3 => end.0.wrapping_sub(rng.draw() as u32 % 100_000),
                     _ => end.0,
                 };
-                peer.window = match chance.below(4) {
+                peer.window = match rng.below(4) {
                     0 => 0,
                     1 => 1,
-                    2 => chance.draw() as u16,
+                    2 => rng.draw() as u16,
                     _ => 60_000,
                 };
                 lines.inject(1, &peer.packet(peer.next, acknowledgment, Flags::ACK, b""));
@@ -454,7 +454,7 @@ fn a_receiver_without_manners_holds_its_own_share_and_no_more() {
 #[test]
 fn segments_by_chance_in_any_state_are_survived() {
     for seed in 0..80 {
-        let mut chance = SimRng::from_seed(seed ^ 0xcafe);
+        let mut rng = SimRng::from_seed(seed ^ 0xcafe);
         let mut lines = Lines::new();
         let (near, far) = lines.open(0, 81);
         lines.boards[1].host().listen(socket(1, 80)).unwrap();
@@ -462,8 +462,8 @@ fn segments_by_chance_in_any_state_are_survived() {
         let mut open = true;
         let mut buffer = vec![0; 10_000];
         lines.carry((0, near), far, &noise(seed, 100_000), |lines, round| {
-            if open && chance.happens(0.02) {
-                match chance.below(4) {
+            if open && rng.happens(0.02) {
+                match rng.below(4) {
                     0 => lines.boards[1].host().finish(stream).unwrap(),
                     1 => {
                         lines.boards[1].host().close(stream).unwrap();
@@ -479,30 +479,29 @@ fn segments_by_chance_in_any_state_are_survived() {
                 }
                 lines.drain(1);
             }
-            if open && chance.happens(0.1) {
+            if open && rng.happens(0.1) {
                 lines.boards[1].host().read(stream, &mut buffer).unwrap();
                 lines.drain(1);
             }
             for (header, length) in peer.heard(lines) {
                 peer.expected = (header.sequence + length as u32).0;
-                if header.flags.has(Flags::ACK) && chance.happens(0.5) {
+                if header.flags.has(Flags::ACK) && rng.happens(0.5) {
                     peer.next = header.acknowledgment.0;
                 }
             }
             for _ in 0..4 {
-                let near = |chance: &mut SimRng, of: u32| match chance.below(4) {
+                let near = |rng: &mut SimRng, of: u32| match rng.below(4) {
                     0 => of,
-                    1 => of.wrapping_add(chance.below(200_000) as u32),
-                    2 => of.wrapping_sub(chance.below(5000) as u32),
-                    _ => chance.draw() as u32,
+                    1 => of.wrapping_add(rng.below(200_000) as u32),
+                    2 => of.wrapping_sub(rng.below(5000) as u32),
+                    _ => rng.draw() as u32,
                 };
-                let (sequence, acknowledgment) =
-                    (near(&mut chance, peer.next), near(&mut chance, peer.expected));
-                peer.window = chance.draw() as u16;
-                let options = noise(chance.draw(), 4 * chance.below(11) as usize);
-                let payload = noise(round, if chance.happens(0.5) { 0 } else { chance.below(3000) as usize });
+                let (sequence, acknowledgment) = (near(&mut rng, peer.next), near(&mut rng, peer.expected));
+                peer.window = rng.draw() as u16;
+                let options = noise(rng.draw(), 4 * rng.below(11) as usize);
+                let payload = noise(round, if rng.happens(0.5) { 0 } else { rng.below(3000) as usize });
                 // A reset ends the fun; now and then is enough.
-                let flags = chance.draw() as u8 & if chance.happens(0.9) { !0x04 } else { 0xff };
+                let flags = rng.draw() as u8 & if rng.happens(0.9) { !0x04 } else { 0xff };
                 let packet = peer.packet_with(sequence, acknowledgment, Flags(flags), &options, &payload);
                 lines.inject(1, &packet);
             }

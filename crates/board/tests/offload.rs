@@ -21,8 +21,8 @@ fn pair(cuts: bool, merges: bool) -> Pair {
 }
 
 fn noise(length: usize) -> Vec<u8> {
-    let mut chance = kiban_base::SimRng::from_seed(length as u64);
-    (0..length).map(|_| chance.draw() as u8).collect()
+    let mut rng = kiban_base::SimRng::from_seed(length as u64);
+    (0..length).map(|_| rng.draw() as u8).collect()
 }
 
 /// Moves `bytes` in writes of odd sizes; the cable loses every `loss`-th packet. What arrived.

@@ -22,7 +22,7 @@ struct Rig {
     pair: Pair,
     memory: Region,
     client: Client,
-    desk: ClientStreams,
+    client: ClientStreams,
     told: VecDeque<Indication>,
     /// The completions of board 1.
     world: Vec<Completion>,
@@ -38,7 +38,7 @@ impl Rig {
         let memory = Region::new(0, layout.bytes());
         Rig {
             client: Client::new(&memory, layout),
-            desk: ClientStreams::new(&memory, layout),
+            client: ClientStreams::new(&memory, layout),
             memory,
             pair: Pair::new(),
             told: VecDeque::new(),
@@ -50,15 +50,15 @@ impl Rig {
     fn run(&mut self) {
         loop {
             let mut busy =
-                self.desk.process_requests(&mut self.pair.boards[0].host()).expect("a decent client");
+                self.client.process_requests(&mut self.pair.boards[0].host()).expect("a decent client");
             self.pair.run();
             for completion in self.pair.told(0) {
                 busy = true;
                 let mut host = self.pair.boards[0].host();
-                let known = self.desk.on_completion(completion, &mut host).expect("a decent client");
+                let known = self.client.on_completion(completion, &mut host).expect("a decent client");
                 assert!(known, "{completion:?}");
             }
-            self.desk.flush_indications().expect("a decent client");
+            self.client.flush_indications().expect("a decent client");
             self.world.extend(self.pair.told(1));
             while let Some(told) = self.client.next_indication().expect("a decent board") {
                 self.told.push_back(told);
@@ -133,7 +133,7 @@ impl Rig {
 
     fn is_home(&mut self) {
         self.pass(Duration::from_secs(300));
-        assert_eq!(self.desk.streams(), 0);
+        assert_eq!(self.client.streams(), 0);
         for board in &mut self.pair.boards {
             assert!(board.memory_mut().is_all_free(), "{board:?}");
         }
@@ -141,8 +141,8 @@ impl Rig {
 }
 
 fn noise(length: usize) -> Vec<u8> {
-    let mut chance = SimRng::from_seed(length as u64);
-    (0..length).map(|_| chance.draw() as u8).collect()
+    let mut rng = SimRng::from_seed(length as u64);
+    (0..length).map(|_| rng.draw() as u8).collect()
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn a_client_connects_moves_bytes_both_ways_and_ends_in_order() {
     assert_eq!(rig.read(slot, &mut got), Read::End);
     rig.ask(Request::Close { slot });
     assert_eq!(rig.told.back(), Some(&Indication::Free { slot }));
-    let counters = rig.desk.counters();
+    let counters = rig.client.counters();
     assert_eq!((counters.opened, counters.ended, counters.reset, counters.invalid_requests), (1, 1, 0, 0));
     assert_eq!((counters.bytes_in, counters.bytes_out), (300_000, 300_000));
     rig.is_home();
@@ -307,14 +307,14 @@ fn callers_have_the_slots_that_were_offered_and_others_wait() {
     for _ in 0..BACKLOG_MAX + 3 {
         rig.call(9);
     }
-    assert_eq!(rig.desk.counters().refused, 2);
+    assert_eq!(rig.client.counters().refused, 2);
     rig.told.clear();
     rig.ask(Request::Unlisten { listener: 7 });
     assert!(rig.call(9) != callers[0]);
     rig.run();
     let refused = |told: &Completion| matches!(told, Completion::Ended { .. });
     assert!(rig.world.iter().any(refused), "nobody listens any more");
-    rig.desk.detach(&mut rig.pair.boards[0].host());
+    rig.client.detach(&mut rig.pair.boards[0].host());
     rig.run();
     for told in std::mem::take(&mut rig.world) {
         if let Completion::Opened { stream } = told {
@@ -355,7 +355,7 @@ fn what_cannot_be_is_said_with_its_reason() {
         rig.ask(ask);
     }
     assert!(rig.told.is_empty());
-    assert_eq!(rig.desk.counters().invalid_requests, 7);
+    assert_eq!(rig.client.counters().invalid_requests, 7);
     rig.ask(Request::Abort { slot });
     rig.is_home();
 }
@@ -387,7 +387,7 @@ fn a_listener_without_a_port_is_told_which_it_has_and_one_of_others_is_none() {
         rig.told.pop_front(),
         Some(Indication::Listening { listener: 9, result: Err(EndReason::BadAddress) })
     );
-    rig.desk.detach(&mut rig.pair.boards[0].host());
+    rig.client.detach(&mut rig.pair.boards[0].host());
 }
 
 #[test]
@@ -398,9 +398,9 @@ fn a_client_that_does_not_hear_is_not_heard_until_it_does() {
     assert!(matches!(rig.told.pop_front(), Some(Indication::Listening { result: Ok(_), .. })));
     for _ in 0..ASKS {
         rig.client.request(Request::Listen { listener: 2, local: socket(0, 9) }).expect("a decent board");
-        rig.desk.process_requests(&mut rig.pair.boards[0].host()).expect("a decent client");
+        rig.client.process_requests(&mut rig.pair.boards[0].host()).expect("a decent client");
     }
-    assert!(!rig.desk.is_ready(), "what it asks waits in its own ring");
+    assert!(!rig.client.is_ready(), "what it asks waits in its own ring");
     while rig.told.len() < ASKS {
         let before = rig.told.len();
         rig.run();
@@ -408,7 +408,7 @@ fn a_client_that_does_not_hear_is_not_heard_until_it_does() {
     }
     let taken = Indication::Listening { listener: 2, result: Err(EndReason::InUse) };
     assert!(rig.told.iter().all(|told| *told == taken));
-    rig.desk.detach(&mut rig.pair.boards[0].host());
+    rig.client.detach(&mut rig.pair.boards[0].host());
     rig.is_home();
 }
 
@@ -458,15 +458,15 @@ fn what_a_client_had_put_in_still_leaves_when_it_has_gone() {
     }
     let connecting = rig.client.claim().expect("a slot");
     rig.ask(Request::Connect { slot: connecting, local: None, remote: socket(1, 99) });
-    rig.desk.detach(&mut rig.pair.boards[0].host());
-    assert!(!rig.desk.is_finished());
+    rig.client.detach(&mut rig.pair.boards[0].host());
+    assert!(!rig.client.is_finished());
     while got.len() < sent {
         rig.read_far(far, &mut got);
         rig.pass(Duration::from_millis(10));
     }
     assert!(got == bytes[..sent]);
     assert!(rig.world.contains(&Completion::PeerFinished { stream: far }), "a FIN, no reset");
-    assert!(rig.desk.is_finished());
+    assert!(rig.client.is_finished());
     rig.pair.boards[1].host().close(far).expect("it is open");
     rig.is_home();
 }
@@ -477,7 +477,7 @@ fn whoever_scribbles_over_its_memory_harms_itself_alone() {
     let (slots, slot_bytes) = (128 + 2 * ring, 2 * (128 + ROOM as u64) + 128);
     let mut condemned = 0;
     for seed in 0..300 {
-        let mut chance = SimRng::from_seed(seed);
+        let mut rng = SimRng::from_seed(seed);
         let mut rig = Rig::new(3);
         let (slot, far) = rig.connected();
         rig.ask(Request::Listen { listener: 1, local: socket(0, 9) });
@@ -488,27 +488,27 @@ fn whoever_scribbles_over_its_memory_harms_itself_alone() {
         let broken = (0..200).any(|_| {
             // Anywhere, but more often where numbers stand than where payload does: the work ring, and the
             // fronts of slots.
-            let bytes = chance.draw().to_ne_bytes();
-            let at = match chance.below(4) {
-                0 => chance.below(rig.memory.len() as u64),
-                1 => 128 + chance.below(1024),
-                _ => slots + chance.below(3) * slot_bytes + chance.below(256),
+            let bytes = rng.draw().to_ne_bytes();
+            let at = match rng.below(4) {
+                0 => rng.below(rig.memory.len() as u64),
+                1 => 128 + rng.below(1024),
+                _ => slots + rng.below(3) * slot_bytes + rng.below(256),
             };
-            let (at, count) = (at & !3, 1 + chance.below(8) as usize);
+            let (at, count) = (at & !3, 1 + rng.below(8) as usize);
             rig.memory.write(at, bytes[..count].into());
             let _ = rig.client.request(Request::Notify { slot });
             let mut host = rig.pair.boards[0].host();
-            let mut broken = rig.desk.process_requests(&mut host).is_err();
+            let mut broken = rig.client.process_requests(&mut host).is_err();
             rig.pair.run();
             for completion in rig.pair.told(0) {
                 let mut host = rig.pair.boards[0].host();
-                broken |= rig.desk.on_completion(completion, &mut host).is_err();
+                broken |= rig.client.on_completion(completion, &mut host).is_err();
             }
-            broken || rig.desk.flush_indications().is_err()
+            broken || rig.client.flush_indications().is_err()
         });
         condemned += u32::from(broken);
-        rig.desk.disconnect(&mut rig.pair.boards[0].host());
-        assert!(rig.desk.is_finished());
+        rig.client.disconnect(&mut rig.pair.boards[0].host());
+        assert!(rig.client.is_finished());
         let _ = rig.pair.boards[1].host().abort(far);
         let later = rig.pair.now + Duration::from_secs(300);
         rig.pair.run_until(later.max(Instant::from_nanos(1)));

@@ -14,7 +14,7 @@ const INPUT_BYTES_MAX: usize = 4096;
 #[derive(Debug)]
 pub struct Search {
     target: Target,
-    chance: SimRng,
+    rng: SimRng,
     seen: HashSet<u64>,
     /// Inputs that have reached new features; the seeds come first.
     pub kept: Vec<Vec<u8>>,
@@ -24,7 +24,7 @@ impl Search {
     /// Begins with `inputs`: each is run.
     pub fn new(target: Target, seed: u64, inputs: Vec<Vec<u8>>) -> Search {
         let mut search =
-            Search { target, chance: SimRng::from_seed(seed), seen: HashSet::new(), kept: Vec::new() };
+            Search { target, rng: SimRng::from_seed(seed), seen: HashSet::new(), kept: Vec::new() };
         search.kept.push(Vec::new());
         inputs.into_iter().for_each(|input| {
             search.attempt(input);
@@ -49,8 +49,8 @@ impl Search {
     /// The next input to try.
     pub fn next_input(&mut self) -> Vec<u8> {
         let count = self.kept.len() as u64;
-        let mut input = self.kept[self.chance.below(count) as usize].clone();
-        for _ in 0..=self.chance.below(4) {
+        let mut input = self.kept[self.rng.below(count) as usize].clone();
+        for _ in 0..=self.rng.below(4) {
             self.change(&mut input);
         }
         input.truncate(INPUT_BYTES_MAX);
@@ -58,19 +58,19 @@ impl Search {
     }
 
     fn change(&mut self, input: &mut Vec<u8>) {
-        let chance = &mut self.chance;
-        let at = chance.below(input.len() as u64 + 1) as usize;
-        let length = (chance.below(16) as usize + 1).min(input.len() - at);
-        match chance.below(8) {
-            0 if at < input.len() => input[at] ^= 1 << chance.below(8),
-            1 if at < input.len() => input[at] = chance.draw() as u8,
+        let rng = &mut self.rng;
+        let at = rng.below(input.len() as u64 + 1) as usize;
+        let length = (rng.below(16) as usize + 1).min(input.len() - at);
+        match rng.below(8) {
+            0 if at < input.len() => input[at] ^= 1 << rng.below(8),
+            1 if at < input.len() => input[at] = rng.draw() as u8,
             // Ends of ranges, where rules change.
             2 if at < input.len() => {
                 const ENDS: [u8; 8] = [0, 1, 4, 5, 0x7f, 0x80, 0xfe, 0xff];
-                input[at] = ENDS[chance.below(8) as usize];
+                input[at] = ENDS[rng.below(8) as usize];
             }
             3 => {
-                let fresh: Vec<u8> = (0..=chance.below(12)).map(|_| chance.draw() as u8).collect();
+                let fresh: Vec<u8> = (0..=rng.below(12)).map(|_| rng.draw() as u8).collect();
                 input.splice(at..at, fresh);
             }
             4 => {
@@ -81,12 +81,12 @@ impl Search {
                 input.splice(at..at, again);
             }
             6 => {
-                let other = &self.kept[chance.below(self.kept.len() as u64) as usize];
-                let from = chance.below(other.len() as u64 + 1) as usize;
+                let other = &self.kept[rng.below(self.kept.len() as u64) as usize];
+                let from = rng.below(other.len() as u64 + 1) as usize;
                 input.truncate(at);
                 input.extend_from_slice(&other[from..]);
             }
-            _ => input.extend((0..=chance.below(8)).map(|_| chance.draw() as u8)),
+            _ => input.extend((0..=rng.below(8)).map(|_| rng.draw() as u8)),
         }
     }
 }

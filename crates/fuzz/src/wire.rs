@@ -530,9 +530,9 @@ fn mpa(bytes: &[u8], features: &mut Features<'_>) {
     let mut responder = Responder::new(&config);
     match responder.take(bytes) {
         Ok(None) => features.show("request wants"),
-        Ok(Some(asked)) => {
-            features.show(("asked", asked.enhanced, asked.peer_to_peer));
-            let (reply, _) = responder.accept(&[], asked.ird, asked.ord).expect("no private data");
+        Ok(Some(request)) => {
+            features.show(("asked", request.enhanced, request.peer_to_peer));
+            let (reply, _) = responder.accept(&[], request.ird, request.ord).expect("no private data");
             assert!(mpa_frames::Start::read(&reply).is_ok());
         }
         Err(refused) => features.show(("request", refused.fault.name(), refused.reply.len())),

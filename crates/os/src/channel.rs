@@ -251,7 +251,7 @@ impl PendingChannel {
     pub fn complete_if(
         &mut self,
         bytes: RangeInclusive<usize>,
-        judge: impl FnOnce(&[u8], usize) -> Result<(), String>,
+        validate: impl FnOnce(&[u8], usize) -> Result<(), String>,
     ) -> io::Result<Option<Channel>> {
         let Some(socket) = &self.socket else { return Ok(None) };
         let mut hello = [0; CALL_BYTES + NAME_BYTES_MAX];
@@ -265,20 +265,20 @@ impl PendingChannel {
             Err(error) if is_later(&error) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let said = hello[..length].strip_prefix(HELLO).ok_or_else(not_understood)?;
+        let greeting = hello[..length].strip_prefix(HELLO).ok_or_else(not_understood)?;
         let (region, caller) = match (self.wanted, memory) {
             (Some(bytes), Some(memory)) => (map(memory.as_fd(), bytes..=bytes)?, Vec::new()),
             (Some(_), None) => {
-                return Err(io::Error::other(printable(&String::from_utf8_lossy(said)).into_owned()));
+                return Err(io::Error::other(printable(&String::from_utf8_lossy(greeting)).into_owned()));
             }
             (None, _) => {
-                let (wanted, caller) = said.split_first_chunk().ok_or_else(not_understood)?;
+                let (wanted, caller) = greeting.split_first_chunk().ok_or_else(not_understood)?;
                 let wanted = usize::try_from(u64::from_le_bytes(*wanted)).unwrap_or(usize::MAX);
-                let judged = match bytes.contains(&wanted) && wanted > 0 {
-                    true => judge(caller, wanted),
+                let validated = match bytes.contains(&wanted) && wanted > 0 {
+                    true => validate(caller, wanted),
                     false => Err(format!("cannot share {wanted} bytes of memory: the size is out of range")),
                 };
-                (self.lend(judged, wanted)?, caller.to_vec())
+                (self.lend(validated, wanted)?, caller.to_vec())
             }
         };
         let socket = self.socket.take().expect("it was just spoken on");
@@ -286,8 +286,8 @@ impl PendingChannel {
     }
 
     /// Answers a caller with memory, or with the reason for the refusal.
-    fn lend(&self, judged: Result<(), String>, bytes: usize) -> io::Result<Region> {
-        let made = judged.map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why)).and_then(|()| {
+    fn lend(&self, validated: Result<(), String>, bytes: usize) -> io::Result<Region> {
+        let made = validated.map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why)).and_then(|()| {
             let memory = make(bytes)?;
             Ok((map(memory.as_fd(), bytes..=bytes)?, memory))
         });
@@ -459,10 +459,10 @@ mod tests {
     }
 
     fn pair(story: &str) -> [Channel; 2] {
-        let door = ChannelListener::open(&name(story)).expect("the name is free");
+        let listener = ChannelListener::open(&name(story)).expect("the name is free");
         let mut caller = PendingChannel::connect(&name(story), b"me", BYTES).expect("the door is open");
         assert!(caller.complete(BYTES..=BYTES).expect("nobody hung up").is_none());
-        let mut callee = door.try_accept().expect("somebody calls");
+        let mut callee = listener.try_accept().expect("somebody calls");
         let callee = callee.complete(BYTES..=BYTES).expect("a decent caller").expect("its hello is here");
         let caller = caller.complete(BYTES..=BYTES).expect("a decent callee").expect("its hello is here");
         assert_eq!((caller.caller(), callee.caller()), (&b""[..], &b"me"[..]));
@@ -507,9 +507,9 @@ mod tests {
     #[test]
     fn a_call_refused_before_its_hello_tells_the_reason() {
         let path = std::env::temp_dir().join(String::from_utf8(name("refused")).expect("text"));
-        let door = ChannelListener::open_at(&path).expect("the path is free");
+        let listener = ChannelListener::open_at(&path).expect("the path is free");
         let socket = Peer::connect(&path, SocketType::STREAM, true).expect("the door is open");
-        door.try_accept().expect("somebody calls").refuse("no room");
+        listener.try_accept().expect("somebody calls").refuse("no room");
         let mut half =
             PendingChannel::call_over(socket, b"me", BYTES).expect("the reason is still to be received");
         let error = half.complete(BYTES..=BYTES).expect_err("it was refused");
@@ -519,17 +519,17 @@ mod tests {
     #[test]
     fn a_caller_that_does_not_speak_the_language_is_no_channel() {
         let name = name("language");
-        let door = ChannelListener::open(&name).expect("the name is free");
+        let listener = ChannelListener::open(&name).expect("the name is free");
         let file = names::own_folder().expect("a directory").join(names::file(&name).expect("a good name"));
         let mut stranger = UnixStream::connect(file).expect("the door is open");
         stranger.write_all(b"GET / HT").expect("the door is open");
-        let mut half = door.try_accept().expect("somebody calls");
+        let mut half = listener.try_accept().expect("somebody calls");
         assert_eq!(half.complete(0..=BYTES).expect_err("no hello").kind(), io::ErrorKind::InvalidData);
         assert!(ChannelListener::open(&name).expect_err("taken").to_string().contains("cannot be called"));
         assert!(PendingChannel::connect(b"nobody-at-all", b"", BYTES).is_err());
         assert!(PendingChannel::connect(&[b'x'; 65], b"", BYTES).is_err());
         let mut small = PendingChannel::connect(&name, b"", 4096).expect("the door is open");
-        let mut half = door.try_accept().expect("somebody calls");
+        let mut half = listener.try_accept().expect("somebody calls");
         assert_eq!(half.complete(BYTES..=BYTES).expect_err("too small").kind(), io::ErrorKind::InvalidData);
         drop(half);
         assert!(small.complete(4096..=4096).is_err(), "it is hung up on");
@@ -538,24 +538,24 @@ mod tests {
     #[test]
     fn who_is_not_taken_hears_why() {
         let name = name("refused");
-        let door = ChannelListener::open(&name).expect("the name is free");
+        let listener = ChannelListener::open(&name).expect("the name is free");
         let call = || PendingChannel::connect(&name, b"me", BYTES).expect("the door is open");
         let mut caller = call();
-        let mut callee = door.try_accept().expect("somebody calls");
+        let mut callee = listener.try_accept().expect("somebody calls");
         let long = "it has its reasons: ".repeat(10);
-        let judged = callee.complete_if(0..=BYTES, |caller, bytes| {
+        let validated = callee.complete_if(0..=BYTES, |caller, bytes| {
             assert_eq!((caller, bytes), (&b"me"[..], BYTES));
             Err(long.clone())
         });
-        assert_eq!(judged.expect_err("it is not taken").to_string(), long);
+        assert_eq!(validated.expect_err("it is not taken").to_string(), long);
         drop(callee);
-        let told = caller.complete(BYTES..=BYTES).expect_err("it is not taken").to_string();
-        assert_eq!(told, long[..NAME_BYTES_MAX]);
+        let reason = caller.complete(BYTES..=BYTES).expect_err("it is not taken").to_string();
+        assert_eq!(reason, long[..NAME_BYTES_MAX]);
         // The listener does not wait for callers, and characters are not split.
         let mut caller = call();
-        door.try_accept().expect("somebody calls").refuse(&"ü".repeat(NAME_BYTES_MAX));
-        let told = caller.complete(BYTES..=BYTES).expect_err("it is not taken").to_string();
-        assert_eq!(told, "ü".repeat(NAME_BYTES_MAX / 2));
+        listener.try_accept().expect("somebody calls").refuse(&"ü".repeat(NAME_BYTES_MAX));
+        let reason = caller.complete(BYTES..=BYTES).expect_err("it is not taken").to_string();
+        assert_eq!(reason, "ü".repeat(NAME_BYTES_MAX / 2));
     }
 
     #[test]

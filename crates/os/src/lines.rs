@@ -87,8 +87,8 @@ mod tests {
     fn a_flood_is_counted_and_a_trickle_is_told() {
         let at = |millis| Instant::ZERO + Duration::from_millis(millis);
         let mut lines = LogLimiter::new(at(0));
-        let told = (0..1000).filter(|_| lines.try_take(at(5)).is_some()).count();
-        assert_eq!(told, LINES_MAX as usize);
+        let logged = (0..1000).filter(|_| lines.try_take(at(5)).is_some()).count();
+        assert_eq!(logged, LINES_MAX as usize);
         assert_eq!(lines.try_take(at(900)), None);
         assert_eq!(lines.try_take(at(1100)), Some(1000 - u64::from(LINES_MAX) + 1));
         assert_eq!(lines.try_take(at(1200)), None);

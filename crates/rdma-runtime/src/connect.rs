@@ -107,7 +107,7 @@ impl Connection {
     pub fn wait_disconnected(&self, timeout: Duration) -> Result<(), Error> {
         let end = self.inner.end;
         let look = |core: &mut super::Core| {
-            core.end_states.get(&end).is_none_or(|story| story.gone || story.failed.is_some()).then_some(())
+            core.end_states.get(&end).is_none_or(|state| state.gone || state.failed.is_some()).then_some(())
         };
         Ok(self.inner.context.turn.wait(Queue::Control, None, timeout, look)?)
     }
@@ -131,11 +131,11 @@ impl Qp {
         })??;
         let inner = EndInner { context: context.clone(), end, _qp: Some(self.clone()) };
         let connected = context.turn.wait(Queue::Control, None, timeout, |core| {
-            let story = core.end_states.get_mut(&end)?;
-            match (story.failed.take(), story.connected.take()) {
+            let state = core.end_states.get_mut(&end)?;
+            match (state.failed.take(), state.connected.take()) {
                 (Some(error), _) => Some(Err(error)),
                 (None, Some(private_data)) => Some(Ok(private_data)),
-                (None, None) if story.gone => Some(Err(ConnectError::Lost)),
+                (None, None) if state.gone => Some(Err(ConnectError::Lost)),
                 (None, None) => None,
             }
         });

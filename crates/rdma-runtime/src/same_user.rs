@@ -73,17 +73,17 @@ impl SocketOwners {
     /// File descriptors or memory are exhausted.
     pub fn open() -> io::Result<SocketOwners> {
         let (sockets, routes) = (open(Some(netlink::SOCK_DIAG))?, open(None)?);
-        let mut asker = SocketOwners { sockets, tells: true, routes };
+        let mut owners = SocketOwners { sockets, tells: true, routes };
         match TcpListener::bind((Ipv4Addr::LOCALHOST, 0)) {
             Ok(listener) => {
                 let nobody = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-                asker.tells = asker.owner(listener.local_addr()?, nobody) != Owner::Elsewhere;
+                owners.tells = owners.owner(listener.local_addr()?, nobody) != Owner::Elsewhere;
             }
             Err(error) if is_short(&error) => return Err(error),
             // Without a loopback, assume that sockets are reported: this refuses more.
             Err(_) => {}
         }
-        Ok(asker)
+        Ok(owners)
     }
 
     /// Returns whether the connection is allowed: the peer belongs to this user or to root, or is on another
@@ -239,19 +239,19 @@ mod tests {
 
     #[test]
     fn a_socket_of_this_process_is_this_users() {
-        let asker = SocketOwners::open().expect("a file may be had");
+        let owners = SocketOwners::open().expect("a file may be had");
         for at in ["127.0.0.1:0", "[::1]:0"] {
             let (_listener, caller, callee) = pair(at);
             let from = caller.local_addr().expect("it is connected");
             let to = callee.local_addr().expect("it is connected");
-            assert_eq!(asker.owner(from, to), Owner::User(rustix::process::geteuid().as_raw()), "{at}");
-            assert!(asker.is_allowed(to, from));
+            assert_eq!(owners.owner(from, to), Owner::User(rustix::process::geteuid().as_raw()), "{at}");
+            assert!(owners.is_allowed(to, from));
         }
     }
 
     #[test]
     fn a_socket_that_is_closed_is_nobodys_and_not_roots() {
-        let asker = SocketOwners::open().expect("a file may be had");
+        let owners = SocketOwners::open().expect("a file may be had");
         for (at, hears) in [("127.0.0.1:0", false), ("127.0.0.1:0", true), ("[::1]:0", true)] {
             let (_listener, caller, mut callee) = pair(at);
             let from = caller.local_addr().expect("it is connected");
@@ -260,8 +260,8 @@ mod tests {
             if hears {
                 assert_eq!(callee.read(&mut [0; 9]).expect("it ended in order"), 0);
             }
-            assert_eq!(asker.owner(from, to), Owner::Nobody, "{at} {hears}");
-            assert!(!asker.is_allowed(to, from), "{at} {hears}");
+            assert_eq!(owners.owner(from, to), Owner::Nobody, "{at} {hears}");
+            assert!(!owners.is_allowed(to, from), "{at} {hears}");
         }
     }
 
@@ -289,20 +289,20 @@ mod tests {
 
     #[test]
     fn a_caller_that_was_reset_is_not_let_in_from_any_address_of_this_host() {
-        let refused = |asker: &SocketOwners, from: &str, to: &str| {
+        let refused = |owners: &SocketOwners, from: &str, to: &str| {
             let (_callee, from, to) = reset(from, to);
-            assert_eq!(asker.owner(from, to), Owner::Elsewhere);
-            assert!(!asker.is_allowed(to, from), "{from} {to}");
+            assert_eq!(owners.owner(from, to), Owner::Elsewhere);
+            assert!(!owners.is_allowed(to, from), "{from} {to}");
         };
-        let asker = SocketOwners::open().expect("a file may be had");
-        assert!(asker.tells, "this system tells of sockets");
+        let owners = SocketOwners::open().expect("a file may be had");
+        assert!(owners.tells, "this system tells of sockets");
         let rows = [
             ("127.0.0.1", "127.0.0.1"),
             ("127.0.0.2", "127.0.0.1"),
             ("127.0.0.1", "127.0.0.3"),
             ("::1", "::1"),
         ];
-        rows.into_iter().for_each(|(from, to)| refused(&asker, from, to));
+        rows.into_iter().for_each(|(from, to)| refused(&owners, from, to));
         // Interface addresses, in a new network namespace.
         let in_namespace = std::thread::spawn(move || {
             if let Err(error) = interface::enter_new_namespace() {
@@ -315,29 +315,29 @@ mod tests {
                 let bits = if address.is_ipv4() { 32 } else { 128 };
                 interface::set_address(name, address, bits).expect("it is ours");
             }
-            let asker = SocketOwners::open().expect("a file may be had");
+            let owners = SocketOwners::open().expect("a file may be had");
             let rows = [
                 ("192.0.2.1", "192.0.2.2"),
                 ("127.0.0.1", "192.0.2.1"),
                 ("2001:db8::1", "2001:db8::2"),
                 ("::1", "2001:db8::2"),
             ];
-            rows.into_iter().for_each(|(from, to)| refused(&asker, from, to));
+            rows.into_iter().for_each(|(from, to)| refused(&owners, from, to));
         });
         in_namespace.join().expect("it went well");
         // A peer on another host that is gone is allowed: its network's rules apply. This sends nothing.
         let peer = SocketAddr::from(([198, 51, 100, 7], 2));
         let socket = UdpSocket::bind("0.0.0.0:0").expect("a file may be had");
         match socket.connect(peer).and_then(|()| socket.local_addr()) {
-            Ok(local) => assert!(!asker.is_within_host(local, peer), "{local}"),
+            Ok(local) => assert!(!owners.is_within_host(local, peer), "{local}"),
             Err(error) => println!("skipped in part: no way leads to another host: {error}"),
         }
     }
 
     #[test]
     fn a_socket_that_is_not_here_is_elsewhere() {
-        let asker = SocketOwners::open().expect("a file may be had");
+        let owners = SocketOwners::open().expect("a file may be had");
         let local = SocketAddr::from(([192, 0, 2, 1], 1));
-        assert_eq!(asker.owner(local, SocketAddr::from(([192, 0, 2, 2], 2))), Owner::Elsewhere);
+        assert_eq!(owners.owner(local, SocketAddr::from(([192, 0, 2, 2], 2))), Owner::Elsewhere);
     }
 }

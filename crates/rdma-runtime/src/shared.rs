@@ -260,9 +260,9 @@ mod tests {
 
     fn pair(port: u16) -> [SharedLink; 2] {
         let [own, to] = [port, 7].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
-        let door = listen(own, to).expect("nobody has it");
+        let listener = listen(own, to).expect("nobody has it");
         let mut caller = connect(own, to).expect("the door is open");
-        let mut callee = door.try_accept().expect("somebody calls");
+        let mut callee = listener.try_accept().expect("somebody calls");
         let callee = SharedLink::complete(&mut callee).expect("decent").expect("its hello is here");
         let caller = SharedLink::complete(&mut caller).expect("decent").expect("its hello is here");
         [caller, callee]
@@ -295,13 +295,13 @@ mod tests {
             ("127.0.0.1:5", "127.0.0.1:6", ["127.0.0.1:7", "127.0.0.2:6"]),
             (long, "[2001:db8:1111:2222:3333:4444:5555:7777]:65535", [long, "[::1]:65535"]),
         ] {
-            let door = listen(at(from), at(to)).expect("nobody has it");
+            let listener = listen(at(from), at(to)).expect("nobody has it");
             for other in others {
                 assert!(connect(at(from), at(other)).is_err(), "{from} {other}");
                 drop(listen(at(from), at(other)).expect("nobody has it"));
             }
             assert!(connect(at(to), at(from)).is_err(), "it has a direction");
-            assert!(door.try_accept().is_none());
+            assert!(listener.try_accept().is_none());
             assert!(connect(at(from), at(to)).is_ok());
         }
         // An IPv6 socket sees an IPv4 peer's mapped address.

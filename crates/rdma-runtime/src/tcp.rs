@@ -202,8 +202,8 @@ impl TcpLink {
     pub fn is_acknowledged(&self) -> bool {
         let mut queued: libc::c_int = 0;
         // SAFETY: TIOCOUTQ writes one int, to the local variable.
-        let asked = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut queued) };
-        asked == 0 && queued == 0
+        let ioctl_result = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut queued) };
+        ioctl_result == 0 && queued == 0
     }
 }
 
@@ -263,7 +263,7 @@ impl ReservedPort {
         let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
         // Without SO_REUSEADDR during bind, the system finds a free port faster.
         sockopt::set_socket_reuseaddr(&socket, again && at.port() != 0)?;
-        net::bind(&socket, &at).map_err(|error| told(error, at))?;
+        net::bind(&socket, &at).map_err(|error| listen_error(error, at))?;
         sockopt::set_socket_reuseaddr(&socket, again)?;
         Ok(ReservedPort { socket: TcpListener::from(socket) })
     }
@@ -282,12 +282,12 @@ impl ReservedPort {
     /// The system refuses.
     pub fn listen(self, backlog: u32) -> io::Result<TcpListenSocket> {
         let at = self.address()?;
-        net::listen(&self.socket, backlog.min(4096) as i32).map_err(|error| told(error, at))?;
+        net::listen(&self.socket, backlog.min(4096) as i32).map_err(|error| listen_error(error, at))?;
         Ok(TcpListenSocket { listener: self.socket })
     }
 }
 
-fn told(error: rustix::io::Errno, at: SocketAddr) -> io::Error {
+fn listen_error(error: rustix::io::Errno, at: SocketAddr) -> io::Error {
     let error = io::Error::from(error);
     io::Error::new(error.kind(), format!("cannot listen on TCP address {at}: {error}"))
 }

@@ -250,7 +250,7 @@ fn a_refusal_and_an_empty_address_are_told_apart() {
             side.qp.connect(listener.address(), &options, LONG)
         });
         assert!(
-            matches!(&refused, Err(Error::Connect(ConnectError::Rejected(said))) if said == b"no"),
+            matches!(&refused, Err(Error::Connect(ConnectError::Rejected(private_data))) if private_data == b"no"),
             "{over:?}: {refused:?}"
         );
         let nobody = listener.address();
@@ -275,10 +275,10 @@ fn strangers_who_say_nothing_or_nonsense_leave_nothing_behind() {
     for (at, stream) in silent.iter_mut().enumerate().take(100) {
         use std::io::Write;
         // An incomplete request, another protocol, the wrong key.
-        let said: &[u8] =
+        let private_data: &[u8] =
             [&b"MPA ID Req"[..], b"GET / HTTP/1.1\r\n\r\n0123456789", b"MPA ID Rep Frame\x10\x02\x00\x00"]
                 [at % 3];
-        stream.write_all(said).expect("room");
+        stream.write_all(private_data).expect("room");
     }
     // A well-behaved peer still gets through.
     let (one, two) =
@@ -326,10 +326,10 @@ fn memory_goes_at_once_when_it_is_dropped() {
 #[test]
 fn a_place_is_told_in_twelve_bytes_and_understood() {
     let place = Remote { rkey: 0x0102_0304, address: 0x0506_0708_090a_0b0c };
-    let told = place.to_bytes();
-    assert_eq!(told, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
-    assert_eq!(Remote::from_bytes(&[&told[..], b"more"].concat()), Some(place));
-    assert_eq!(Remote::from_bytes(&told[..11]), None);
+    let encoded = place.to_bytes();
+    assert_eq!(encoded, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
+    assert_eq!(Remote::from_bytes(&[&encoded[..], b"more"].concat()), Some(place));
+    assert_eq!(Remote::from_bytes(&encoded[..11]), None);
     assert_eq!(place.at(4).address, 0x0506_0708_090a_0b10);
 }
 
@@ -387,13 +387,13 @@ const EMPTY_WRITE: [u8; 20] = [0, 14, 0xc1, 0x40, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 
 #[test]
 fn a_peer_that_sleeps_through_the_first_words_is_woken_until_it_speaks() {
     use std::io::{Read, Write};
-    let door = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("an address");
-    let at = Address::Ip(door.local_addr().expect("bound"));
+    let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("an address");
+    let at = Address::Ip(listener.local_addr().expect("bound"));
     let one = Side::new(Context::open(&Lower::Tcp { from: None }).expect("sockets"));
     one.qp.post_recv(7, &[]).expect("room");
     std::thread::scope(|scope| {
         let sleeping = scope.spawn(|| {
-            let (mut line, _) = door.accept().expect("who connects");
+            let (mut line, _) = listener.accept().expect("who connects");
             line.set_read_timeout(Some(LONG)).expect("a time");
             line.read_exact(&mut [0; 24]).expect("a request");
             line.write_all(REPLY).expect("room");

@@ -29,8 +29,8 @@ fn main() {
     });
 
     // 100 Mbit/s, 10 ms each way, one packet of a hundred lost.
-    let harm = ImpairmentConfig { loss: 0.01, ..ImpairmentConfig::NONE };
-    let cable = CableConfig { harm, ..CableConfig::ethernet(100_000_000, Duration::from_millis(10)) };
+    let impairment = ImpairmentConfig { loss: 0.01, ..ImpairmentConfig::NONE };
+    let cable = CableConfig { impairment, ..CableConfig::ethernet(100_000_000, Duration::from_millis(10)) };
     let (there, _back) = world
         .connect_packets(Attachment::Board(boards[0], 0), Attachment::Board(boards[1], 0), &cable)
         .expect("both ports take frames");

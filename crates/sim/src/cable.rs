@@ -50,7 +50,7 @@ pub struct CableConfig {
     /// Bytes that each packet takes on the line beside its own: [`ETHERNET_FRAMING_BYTES`].
     pub framing_bytes: usize,
     /// The impairments.
-    pub harm: ImpairmentConfig,
+    pub impairment: ImpairmentConfig,
 }
 
 impl CableConfig {
@@ -61,7 +61,7 @@ impl CableConfig {
             delay,
             packets_max: 1000,
             framing_bytes: 0,
-            harm: ImpairmentConfig::NONE,
+            impairment: ImpairmentConfig::NONE,
         }
     }
 
@@ -83,20 +83,20 @@ pub struct Cable {
     link_type: u32,
     pace: Pacer,
     under_way: VecDeque<(Instant, Vec<u8>)>,
-    harm: Impairment,
+    impairment: Impairment,
     tap: Option<Tap>,
     counters: CableCounters,
 }
 
 impl Cable {
     /// Returns a cable; `link_type` is the link type of its captures.
-    pub(crate) fn new(config: CableConfig, link_type: u32, chance: SimRng) -> Cable {
+    pub(crate) fn new(config: CableConfig, link_type: u32, rng: SimRng) -> Cable {
         Cable {
             config,
             link_type,
             pace: Pacer::default(),
             under_way: VecDeque::new(),
-            harm: Impairment::new(config.harm, chance),
+            impairment: Impairment::new(config.impairment, rng),
             tap: None,
             counters: CableCounters::default(),
         }
@@ -110,7 +110,7 @@ impl Cable {
     /// Changes the properties for packets sent from now on, for example for a path change or an outage.
     pub fn set_config(&mut self, config: CableConfig) {
         self.config = config;
-        self.harm.set(config.harm);
+        self.impairment.set(config.impairment);
     }
 
     /// Puts a tap on the cable, which records arrivals. Captures of IP ports contain raw IP packets, those of
@@ -135,7 +135,7 @@ impl Cable {
 
     /// Returns the counters of impairments.
     pub fn impairment_counters(&self) -> &ImpairmentCounters {
-        self.harm.counters()
+        self.impairment.counters()
     }
 
     /// Sends a board's packet.
@@ -174,8 +174,8 @@ impl Cable {
     }
 
     fn travel(&mut self, at: Instant, bytes: Vec<u8>) {
-        let Cable { under_way, harm, .. } = self;
-        harm.apply_to_packet(at, bytes, &mut |at, bytes| {
+        let Cable { under_way, impairment, .. } = self;
+        impairment.apply_to_packet(at, bytes, &mut |at, bytes| {
             // A delayed packet arrives after those that overtook it.
             let place = match under_way.back() {
                 Some(last) if last.0 > at => under_way.partition_point(|packet| packet.0 <= at),

@@ -27,19 +27,19 @@ pub struct Line {
     pub(crate) delay: Duration,
     pub(crate) under_way: VecDeque<TimedCell>,
     ends: VecDeque<Instant>,
-    harm: Impairment,
+    impairment: Impairment,
     tap: Option<Tap>,
     cells: u64,
     pub(crate) fresh: Vec<TimedCell>,
 }
 
 impl Line {
-    pub(crate) fn new(metres: f64, harm: ImpairmentConfig, chance: SimRng) -> Line {
+    pub(crate) fn new(metres: f64, impairment: ImpairmentConfig, rng: SimRng) -> Line {
         Line {
             delay: delay_of(metres),
             under_way: VecDeque::new(),
             ends: VecDeque::new(),
-            harm: Impairment::new(harm, chance),
+            impairment: Impairment::new(impairment, rng),
             tap: None,
             cells: 0,
             fresh: Vec::new(),
@@ -67,7 +67,7 @@ impl Line {
 
     /// Returns the counters of impairments.
     pub fn impairment_counters(&self) -> &ImpairmentCounters {
-        self.harm.counters()
+        self.impairment.counters()
     }
 
     /// Sends the cells in `fresh`.
@@ -76,8 +76,8 @@ impl Line {
         for cell in &mut self.fresh {
             cell.at += self.delay;
         }
-        if !self.harm.is_none() {
-            self.harm.apply(&mut self.fresh, 0);
+        if !self.impairment.is_none() {
+            self.impairment.apply(&mut self.fresh, 0);
         }
         // A circuit that was held back may be behind cells of a later burst, which then go before it.
         let late =

@@ -53,7 +53,7 @@ impl Pair {
         let switch = world.add_switch(switch);
         let lines = [0, 1].map(|side| {
             let ends = (Attachment::Board(boards[side], 0), Attachment::Switch(switch, side));
-            world.connect(ends.0, ends.1, plan.metres, plan.harm).expect("both are new")
+            world.connect(ends.0, ends.1, plan.metres, plan.impairment).expect("both are new")
         });
         Pair { world, boards, switch, sending: lines.map(|line| line.0), receiving: lines.map(|line| line.1) }
     }

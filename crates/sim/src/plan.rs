@@ -24,7 +24,7 @@ pub struct Plan {
     /// Length of each of the two lines.
     pub metres: f64,
     /// Impairments of both lines.
-    pub harm: ImpairmentConfig,
+    pub impairment: ImpairmentConfig,
     /// Cells that may wait at an output port of the switch.
     pub switch_cells_max: usize,
     /// At which rate a board sends cells, bit/s.
@@ -53,7 +53,7 @@ impl Plan {
             tcp,
             memory: MemoryConfig::default(),
             metres: 100.0,
-            harm: ImpairmentConfig::NONE,
+            impairment: ImpairmentConfig::NONE,
             switch_cells_max: 16_384,
             cell_bits_per_second: OC3C_BITS_PER_SECOND,
             frames_max: 64,

@@ -194,14 +194,14 @@ impl Receiver {
 
     /// Returns the results of the streams, in the order in which they were accepted.
     pub fn received(&self) -> Vec<Received> {
-        let told = |job: &Incoming| Received {
+        let received = |job: &Incoming| Received {
             remote: job.remote,
             bytes: job.received,
             opened_at: job.opened_at,
             first_at: job.first_at,
             last_at: job.last_at,
         };
-        self.jobs.iter().map(told).collect()
+        self.jobs.iter().map(received).collect()
     }
 
     fn drain(&mut self, stream: StreamId, host: &mut Host<'_>, now: Instant) {

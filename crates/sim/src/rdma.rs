@@ -148,12 +148,12 @@ impl Transfer {
     }
 
     /// Returns the private data: the location of our target.
-    fn said(&self) -> Vec<u8> {
+    fn private_data(&self) -> Vec<u8> {
         [&self.numbers.target.to_be_bytes()[..], &self.target.address().to_be_bytes()[..]].concat()
     }
 
-    fn hear(&mut self, said: &[u8]) {
-        if let Some((stag, offset)) = said.split_first_chunk::<4>()
+    fn hear(&mut self, private_data: &[u8]) {
+        if let Some((stag, offset)) = private_data.split_first_chunk::<4>()
             && let Some(offset) = offset.first_chunk::<8>()
         {
             self.numbers.peer =
@@ -193,13 +193,14 @@ impl Transfer {
     fn look(&mut self, host: &mut Host<'_>, now: Instant) {
         loop {
             let mut rdma = host.rdma().expect("a NIC");
-            if let Some(news) = rdma.nic().poll() {
-                match news {
+            if let Some(event) = rdma.nic().poll() {
+                match event {
                     CmEvent::ConnectRequest(request) => {
                         self.hear(&request.private_data);
                         self.numbers.end = request.end;
                         let depths = request.depths;
-                        rdma.accept(request.end, self.numbers.qp, depths, &self.said()).expect("it waits");
+                        rdma.accept(request.end, self.numbers.qp, depths, &self.private_data())
+                            .expect("it waits");
                     }
                     CmEvent::Connected { private_data, .. } => {
                         self.hear(&private_data);
@@ -264,13 +265,13 @@ impl Program for Transfer {
             core.post_receive(qp, ReceiveWork { id, sges }).expect("room");
         }
         self.numbers = Numbers { cq, qp, source, target, back, ..Numbers::default() };
-        let said = self.said();
+        let private_data = self.private_data();
         match (self.asks, self.meeting) {
             (true, RdmaAddress::Tcp(remote)) => {
-                self.numbers.end = rdma.connect(remote, qp, (4, 4), &said).expect("a route");
+                self.numbers.end = rdma.connect(remote, qp, (4, 4), &private_data).expect("a route");
             }
             (true, RdmaAddress::Efe(mac, service)) => {
-                self.numbers.end = rdma.connect_efe(mac, service, qp, (4, 4), &said).expect("a port");
+                self.numbers.end = rdma.connect_efe(mac, service, qp, (4, 4), &private_data).expect("a port");
             }
             (false, RdmaAddress::Tcp(local)) => drop(rdma.listen(local).expect("free")),
             (false, RdmaAddress::Efe(_, service)) => rdma.listen_efe(service),

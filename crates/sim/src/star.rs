@@ -170,15 +170,15 @@ fn content(stream: usize, index: u64, at: usize) -> u8 {
 impl Star {
     /// Creates hosts around a switch; they send `streams`.
     pub fn new(config: &StarConfig, streams: Vec<Stream>) -> Star {
-        let chance = SimRng::from_seed(config.seed);
+        let rng = SimRng::from_seed(config.seed);
         let host = |number: usize| {
-            let mut chance = chance.fork(number as u64);
-            let mut endpoint = Endpoint::new(config.endpoint.clone(), RngKey::for_simulation(chance.draw()));
+            let mut rng = rng.fork(number as u64);
+            let mut endpoint = Endpoint::new(config.endpoint.clone(), RngKey::for_simulation(rng.draw()));
             endpoint.listen(SERVICE);
             Host {
                 mac: Mac([2, 0, 0, 0, 0, number as u8]),
                 endpoint,
-                up: Cable::new(config.up, capture::LINK_TYPE_ETHERNET, chance),
+                up: Cable::new(config.up, capture::LINK_TYPE_ETHERNET, rng),
                 room_at: Instant::NEVER,
                 acts_at: Instant::NEVER,
             }
@@ -186,7 +186,7 @@ impl Star {
         let hosts: Vec<Host> = (0..config.hosts).map(host).collect();
         let room = ethernet::FRAME_BYTES_MIN + hosts[0].endpoint.frame_bytes_max();
         Star {
-            switch: Switch::new(&vec![config.down; config.hosts], chance.fork(u64::MAX).draw()),
+            switch: Switch::new(&vec![config.down; config.hosts], rng.fork(u64::MAX).draw()),
             streams,
             hosts,
             now: Instant::ZERO,

@@ -45,9 +45,9 @@ impl Switch {
     /// Returns a switch with a port for each of `ports`: the line to its far end, and the queue in front of
     /// it.
     pub fn new(ports: &[CableConfig], seed: u64) -> Switch {
-        let chance = SimRng::from_seed(seed);
+        let rng = SimRng::from_seed(seed);
         let port = |(number, config): (usize, &CableConfig)| {
-            Cable::new(*config, capture::LINK_TYPE_ETHERNET, chance.fork(number as u64))
+            Cable::new(*config, capture::LINK_TYPE_ETHERNET, rng.fork(number as u64))
         };
         Switch {
             ports: ports.iter().enumerate().map(port).collect(),

@@ -53,31 +53,31 @@ pub struct Cost {
     pub host_ticks: u64,
 }
 
-struct Way {
+struct LineLink {
     from: Attachment,
     to: Attachment,
     line: Line,
     /// When the event for its next frame end is due, if one is in the heap.
-    expected: Instant,
+    event_at: Instant,
 }
 
-struct PacketWay {
+struct CableLink {
     to: BoardNumber,
     port: usize,
     cable: Cable,
     /// When the event for its next arrival is due, if one is in the heap.
-    expected: Instant,
+    event_at: Instant,
 }
 
-struct Place {
+struct PortState {
     kind: PortKind,
     /// The cable out of a packet port.
     cable: Option<usize>,
 }
 
-struct Site {
+struct Node {
     board: Board,
-    places: Vec<Place>,
+    ports: Vec<PortState>,
     /// Packets sent through a port that is not connected.
     packets_nowhere: u64,
     programs: Vec<Box<dyn Program>>,
@@ -90,7 +90,7 @@ struct Site {
     processor: Option<Box<Processor>>,
 }
 
-struct Crossing {
+struct SwitchNode {
     switch: Switch,
     into: Vec<usize>,
     out: Vec<usize>,
@@ -114,12 +114,12 @@ enum Event {
 /// Boards, switches, lines, cables, and the time.
 pub struct World {
     now: Instant,
-    chance: SimRng,
-    sites: Vec<Site>,
-    crossings: Vec<Crossing>,
+    rng: SimRng,
+    nodes: Vec<Node>,
+    switches: Vec<SwitchNode>,
     terminals: Vec<Box<dyn Terminal>>,
-    ways: Vec<Way>,
-    packet_ways: Vec<PacketWay>,
+    line_links: Vec<LineLink>,
+    cable_links: Vec<CableLink>,
     heap: BinaryHeap<Reverse<(Instant, u64, Event)>>,
     number: u64,
     ticks: Option<fn() -> u64>,
@@ -136,12 +136,12 @@ impl World {
     pub fn new(seed: u64) -> World {
         World {
             now: Instant::ZERO,
-            chance: SimRng::from_seed(seed),
-            sites: Vec::new(),
-            crossings: Vec::new(),
+            rng: SimRng::from_seed(seed),
+            nodes: Vec::new(),
+            switches: Vec::new(),
             terminals: Vec::new(),
-            ways: Vec::new(),
-            packet_ways: Vec::new(),
+            line_links: Vec::new(),
+            cable_links: Vec::new(),
             heap: BinaryHeap::new(),
             number: 0,
             ticks: None,
@@ -160,12 +160,12 @@ impl World {
 
     /// Adds a board.
     pub fn add_board(&mut self, config: &BoardConfig) -> BoardNumber {
-        let place = |port| Place { kind: PortKind::of(port), cable: None };
+        let port_state = |port| PortState { kind: PortKind::of(port), cable: None };
         // Numbers beyond those of lines and cables.
-        let key = RngKey::for_simulation(self.chance.fork((2 << 32) + self.sites.len() as u64).draw());
-        self.sites.push(Site {
+        let key = RngKey::for_simulation(self.rng.fork((2 << 32) + self.nodes.len() as u64).draw());
+        self.nodes.push(Node {
             board: Board::new(config, key),
-            places: config.ports.iter().map(place).collect(),
+            ports: config.ports.iter().map(port_state).collect(),
             packets_nowhere: 0,
             programs: Vec::new(),
             fresh: 0,
@@ -173,12 +173,12 @@ impl World {
             out: Vec::new(),
             processor: None,
         });
-        BoardNumber(self.sites.len() - 1)
+        BoardNumber(self.nodes.len() - 1)
     }
 
     /// Adds a switch.
     pub fn add_switch(&mut self, switch: Switch) -> SwitchNumber {
-        self.crossings.push(Crossing {
+        self.switches.push(SwitchNode {
             switch,
             into: Vec::new(),
             out: Vec::new(),
@@ -186,7 +186,7 @@ impl World {
             stride: None,
             trains: Vec::new(),
         });
-        SwitchNumber(self.crossings.len() - 1)
+        SwitchNumber(self.switches.len() - 1)
     }
 
     /// Adds a terminal.
@@ -205,12 +205,12 @@ impl World {
         one: Attachment,
         other: Attachment,
         metres: f64,
-        harm: ImpairmentConfig,
+        impairment: ImpairmentConfig,
     ) -> Result<(LineNumber, LineNumber), AttachError> {
         match self.kind_of_both(one, other)? {
             PortKind::Cells => {
-                let there = self.lay(one, other, metres, harm);
-                Ok((there, self.lay(other, one, metres, harm)))
+                let there = self.lay(one, other, metres, impairment);
+                Ok((there, self.lay(other, one, metres, impairment)))
             }
             kind => Err(AttachError::NotCells(one, kind)),
         }
@@ -235,11 +235,11 @@ impl World {
                 let there = self.lay_cable((one, near), (other, far), config);
                 let back = self.lay_cable((other, far), (one, near), config);
                 // The link is up: it looks for its addresses and announces itself.
-                for BoardNumber(site) in [one, other] {
-                    if let Some(processor) = &mut self.sites[site].processor {
+                for BoardNumber(node) in [one, other] {
+                    if let Some(processor) = &mut self.nodes[node].processor {
                         processor.due = self.now;
                     }
-                    self.wake(site, self.now);
+                    self.wake(node, self.now);
                 }
                 Ok((there, back))
             }
@@ -262,11 +262,11 @@ impl World {
         let (kind, has_cable) = match plug {
             Attachment::Switch(..) | Attachment::Terminal(_) => (PortKind::Cells, false),
             Attachment::Board(board, port) => {
-                let place = self.sites[board.0].places.get(port).ok_or(AttachError::NoSuchPort(plug))?;
-                (place.kind, place.cable.is_some())
+                let port_state = self.nodes[board.0].ports.get(port).ok_or(AttachError::NoSuchPort(plug))?;
+                (port_state.kind, port_state.cable.is_some())
             }
         };
-        let is_taken = has_cable || self.ways.iter().any(|way| way.from == plug);
+        let is_taken = has_cable || self.line_links.iter().any(|link| link.from == plug);
         if is_taken { Err(AttachError::Taken(plug)) } else { Ok(kind) }
     }
 
@@ -276,31 +276,37 @@ impl World {
         to: (BoardNumber, usize),
         config: &CableConfig,
     ) -> CableNumber {
-        let number = self.packet_ways.len();
-        let place = &mut self.sites[from.0.0].places[from.1];
+        let number = self.cable_links.len();
+        let port_state = &mut self.nodes[from.0.0].ports[from.1];
         // Stream numbers beyond those of lines.
-        let chance = self.chance.fork((1 << 32) + number as u64);
-        let cable = Cable::new(*config, place.kind.link_type(), chance);
-        place.cable = Some(number);
-        self.packet_ways.push(PacketWay { to: to.0, port: to.1, cable, expected: Instant::NEVER });
+        let rng = self.rng.fork((1 << 32) + number as u64);
+        let cable = Cable::new(*config, port_state.kind.link_type(), rng);
+        port_state.cable = Some(number);
+        self.cable_links.push(CableLink { to: to.0, port: to.1, cable, event_at: Instant::NEVER });
         CableNumber(number)
     }
 
-    fn lay(&mut self, from: Attachment, to: Attachment, metres: f64, harm: ImpairmentConfig) -> LineNumber {
-        let number = self.ways.len();
-        let line = Line::new(metres, harm, self.chance.fork(number as u64 + 1));
-        self.ways.push(Way { from, to, line, expected: Instant::NEVER });
+    fn lay(
+        &mut self,
+        from: Attachment,
+        to: Attachment,
+        metres: f64,
+        impairment: ImpairmentConfig,
+    ) -> LineNumber {
+        let number = self.line_links.len();
+        let line = Line::new(metres, impairment, self.rng.fork(number as u64 + 1));
+        self.line_links.push(LineLink { from, to, line, event_at: Instant::NEVER });
         match from {
-            Attachment::Board(board, _) => self.sites[board.0].out.push(number),
-            Attachment::Switch(switch, _) => self.crossings[switch.0].out.push(number),
+            Attachment::Board(board, _) => self.nodes[board.0].out.push(number),
+            Attachment::Switch(switch, _) => self.switches[switch.0].out.push(number),
             Attachment::Terminal(_) => {}
         }
         if let Attachment::Switch(switch, _) = to {
-            self.crossings[switch.0].into.push(number);
+            self.switches[switch.0].into.push(number);
             if let Attachment::Switch(other, _) = from {
-                let delay = |switch: SwitchNumber| self.crossings[switch.0].switch.delay();
-                let there_and_back = delay(switch) + self.ways[number].line.delay + delay(other);
-                let stride = &mut self.crossings[switch.0].stride;
+                let delay = |switch: SwitchNumber| self.switches[switch.0].switch.delay();
+                let there_and_back = delay(switch) + self.line_links[number].line.delay + delay(other);
+                let stride = &mut self.switches[switch.0].stride;
                 let shortest = stride.map_or(there_and_back, |known| known.min(there_and_back));
                 *stride = Some(shortest.max(Duration::from_nanos(1)));
             }
@@ -310,34 +316,34 @@ impl World {
 
     /// Gives a board a program and starts it.
     pub fn run_program(&mut self, board: BoardNumber, program: Box<dyn Program>) {
-        let site = &mut self.sites[board.0];
-        site.programs.push(program);
-        site.fresh += 1;
+        let node = &mut self.nodes[board.0];
+        node.programs.push(program);
+        node.fresh += 1;
         self.wake(board.0, self.now);
     }
 
     /// Gives a board a modelled processor. `mss` is the payload of its segments, bytes.
     pub fn set_processor(&mut self, board: BoardNumber, model: CostModel, mss: u16) {
-        let site = &mut self.sites[board.0];
+        let node = &mut self.nodes[board.0];
         let mut processor = Processor::new(model, mss);
         // The processor decides when the board is called.
-        processor.due = site.wake_at;
-        site.processor = Some(Box::new(processor));
+        processor.due = node.wake_at;
+        node.processor = Some(Box::new(processor));
     }
 
     /// Returns how long a board's modelled processor has worked; zero if it has none.
     pub fn processor_busy(&self, board: BoardNumber) -> Duration {
-        self.sites[board.0].processor.as_ref().map_or(Duration::ZERO, |processor| processor.busy())
+        self.nodes[board.0].processor.as_ref().map_or(Duration::ZERO, |processor| processor.busy())
     }
 
     /// Takes a board's programs, to query them.
     pub fn take_programs(&mut self, board: BoardNumber) -> Vec<Box<dyn Program>> {
-        std::mem::take(&mut self.sites[board.0].programs)
+        std::mem::take(&mut self.nodes[board.0].programs)
     }
 
     /// Returns the first of a board's programs that is a `P`.
     pub fn program<P: Program>(&self, board: BoardNumber) -> Option<&P> {
-        self.sites[board.0].programs.iter().find_map(|program| program.as_any().downcast_ref())
+        self.nodes[board.0].programs.iter().find_map(|program| program.as_any().downcast_ref())
     }
 
     /// Returns the virtual time.
@@ -347,17 +353,17 @@ impl World {
 
     /// Returns a board.
     pub fn board(&self, board: BoardNumber) -> &Board {
-        &self.sites[board.0].board
+        &self.nodes[board.0].board
     }
 
     /// Returns a board, for tests that interfere with it.
     pub fn board_mut(&mut self, board: BoardNumber) -> &mut Board {
-        &mut self.sites[board.0].board
+        &mut self.nodes[board.0].board
     }
 
     /// Returns a switch.
     pub fn switch(&self, switch: SwitchNumber) -> &Switch {
-        &self.crossings[switch.0].switch
+        &self.switches[switch.0].switch
     }
 
     /// Returns a terminal, if it is a `T`.
@@ -367,22 +373,22 @@ impl World {
 
     /// Returns a line.
     pub fn line(&mut self, line: LineNumber) -> &mut Line {
-        &mut self.ways[line.0].line
+        &mut self.line_links[line.0].line
     }
 
     /// Returns all cables, one for each direction, in the order in which they were connected.
     pub fn cables(&self) -> impl Iterator<Item = CableNumber> + use<> {
-        (0..self.packet_ways.len()).map(CableNumber)
+        (0..self.cable_links.len()).map(CableNumber)
     }
 
     /// Returns one direction of a cable.
     pub fn cable(&mut self, cable: CableNumber) -> &mut Cable {
-        &mut self.packet_ways[cable.0].cable
+        &mut self.cable_links[cable.0].cable
     }
 
     /// Packets that a board sent through ports that nothing is joined to. They are lost.
     pub fn unattached_packets(&self, board: BoardNumber) -> u64 {
-        self.sites[board.0].packets_nowhere
+        self.nodes[board.0].packets_nowhere
     }
 
     /// Returns the processor time used so far.
@@ -397,7 +403,7 @@ impl World {
 
     /// Returns whether all programs are done.
     pub fn is_done(&self) -> bool {
-        self.sites.iter().flat_map(|site| &site.programs).all(|program| program.is_done())
+        self.nodes.iter().flat_map(|node| &node.programs).all(|program| program.is_done())
     }
 
     /// Runs until all programs are done, no event is left, or `until`. Returns whether the programs are done.
@@ -425,8 +431,8 @@ impl World {
     pub fn collect(&mut self, until: Instant) {
         self.settle(until);
         self.now = self.now.max(until);
-        for number in 0..self.ways.len() {
-            if let Attachment::Terminal(terminal) = self.ways[number].to {
+        for number in 0..self.line_links.len() {
+            if let Attachment::Terminal(terminal) = self.line_links[number].to {
                 self.pull(number, until);
                 self.hand_over(number, terminal);
             }
@@ -436,7 +442,7 @@ impl World {
     /// Passes to a terminal what has arrived by now.
     fn hand_over(&mut self, number: usize, terminal: TerminalNumber) {
         let mut cells = std::mem::take(&mut self.cells);
-        self.ways[number].line.arrive(self.now, &mut cells);
+        self.line_links[number].line.arrive(self.now, &mut cells);
         if !cells.is_empty() {
             self.terminals[terminal.0].arrive(&cells);
         }
@@ -456,11 +462,11 @@ impl World {
         match event {
             Event::End(line) => self.on_end(line),
             Event::Arrival(cable) => self.on_arrival(cable),
-            Event::Wake(site) if self.sites[site].wake_at == moment => {
-                self.sites[site].wake_at = Instant::NEVER;
-                match &mut self.sites[site].processor {
-                    Some(_) => self.attend(site),
-                    None => self.work(site, Input::Timeout),
+            Event::Wake(node) if self.nodes[node].wake_at == moment => {
+                self.nodes[node].wake_at = Instant::NEVER;
+                match &mut self.nodes[node].processor {
+                    Some(_) => self.attend(node),
+                    None => self.work(node, Input::Timeout),
                 }
             }
             Event::Wake(_) => {}
@@ -475,17 +481,17 @@ impl World {
 
     /// Handles the possible end of a frame at the far end of a line.
     fn on_end(&mut self, number: usize) {
-        if self.ways[number].expected != self.now {
+        if self.line_links[number].event_at != self.now {
             return;
         }
-        self.ways[number].expected = Instant::NEVER;
+        self.line_links[number].event_at = Instant::NEVER;
         self.skip_quiet();
-        match self.ways[number].to {
+        match self.line_links[number].to {
             Attachment::Switch(switch, _) => {
-                let reach = self.now + self.crossings[switch.0].switch.delay();
+                let reach = self.now + self.switches[switch.0].switch.delay();
                 self.pull_switch(switch.0, reach);
-                for index in 0..self.crossings[switch.0].out.len() {
-                    self.expect(self.crossings[switch.0].out[index]);
+                for index in 0..self.switches[switch.0].out.len() {
+                    self.expect(self.switches[switch.0].out[index]);
                 }
             }
             Attachment::Terminal(terminal) => {
@@ -494,10 +500,10 @@ impl World {
             }
             Attachment::Board(board, port) => {
                 self.pull(number, self.now);
-                if self.ways[number].line.next_end() <= self.now {
+                if self.line_links[number].line.next_end() <= self.now {
                     let mut cells = std::mem::take(&mut self.cells);
-                    self.ways[number].line.arrive(self.now, &mut cells);
-                    match &mut self.sites[board.0].processor {
+                    self.line_links[number].line.arrive(self.now, &mut cells);
+                    match &mut self.nodes[board.0].processor {
                         Some(processor) => {
                             processor.queue_cells(port, &cells);
                             self.attend(board.0);
@@ -514,27 +520,27 @@ impl World {
 
     /// Handles the possible arrival of a packet at the far end of a cable.
     fn on_arrival(&mut self, number: usize) {
-        let PacketWay { to, port, cable, expected } = &mut self.packet_ways[number];
-        if *expected != self.now {
+        let CableLink { to, port, cable, event_at } = &mut self.cable_links[number];
+        if *event_at != self.now {
             return;
         }
-        *expected = Instant::NEVER;
-        let (site, port) = (to.0, *port);
-        if self.sites[site].places[port].kind.is_fetched() {
-            while let Some(bytes) = self.packet_ways[number].cable.arrive_bytes(self.now) {
-                self.work(site, Input::Message { port, bytes: SharedBytes::from(&bytes[..]) });
+        *event_at = Instant::NEVER;
+        let (node, port) = (to.0, *port);
+        if self.nodes[node].ports[port].kind.is_fetched() {
+            while let Some(bytes) = self.cable_links[number].cable.arrive_bytes(self.now) {
+                self.work(node, Input::Message { port, bytes: SharedBytes::from(&bytes[..]) });
             }
             return self.expect_arrival(number);
         }
         let mut packets = std::mem::take(&mut self.packets);
-        cable.arrive(self.now, self.sites[site].board.memory_mut(), &mut packets);
+        cable.arrive(self.now, self.nodes[node].board.memory_mut(), &mut packets);
         if !packets.is_empty() {
-            match &mut self.sites[site].processor {
+            match &mut self.nodes[node].processor {
                 Some(processor) => {
                     processor.queue_packets(port, &mut packets);
-                    self.attend(site);
+                    self.attend(node);
                 }
-                None => self.work(site, Input::Packets { port, packets: &mut packets }),
+                None => self.work(node, Input::Packets { port, packets: &mut packets }),
             }
         }
         self.packets = packets;
@@ -543,25 +549,25 @@ impl World {
 
     /// Puts on a line everything that arrives at its far end by `until`.
     fn pull(&mut self, number: usize, until: Instant) {
-        let until = until - self.ways[number].line.delay;
-        match self.ways[number].from {
+        let until = until - self.line_links[number].line.delay;
+        match self.line_links[number].from {
             Attachment::Board(board, port) => {
                 let started = self.ticks.map(|ticks| ticks());
-                let Way { line, .. } = &mut self.ways[number];
-                let site = &mut self.sites[board.0];
-                site.board.cells(port, until, &mut line.fresh);
+                let LineLink { line, .. } = &mut self.line_links[number];
+                let node = &mut self.nodes[board.0];
+                node.board.cells(port, until, &mut line.fresh);
                 self.charge(started);
-                self.ways[number].line.depart();
+                self.line_links[number].line.depart();
             }
             Attachment::Terminal(terminal) => {
-                let Way { line, .. } = &mut self.ways[number];
+                let LineLink { line, .. } = &mut self.line_links[number];
                 self.terminals[terminal.0].cells(until, &mut line.fresh);
                 line.depart();
             }
             Attachment::Switch(switch, port) => {
                 self.pull_switch(switch.0, until);
-                let Way { line, .. } = &mut self.ways[number];
-                self.crossings[switch.0].switch.advance(port, until, &mut line.fresh);
+                let LineLink { line, .. } = &mut self.line_links[number];
+                self.switches[switch.0].switch.advance(port, until, &mut line.fresh);
                 line.depart();
             }
         }
@@ -569,115 +575,116 @@ impl World {
 
     /// Lets everything enter a switch that can leave it by `until`.
     fn pull_switch(&mut self, number: usize, until: Instant) {
-        let crossing = &self.crossings[number];
-        let until = until - crossing.switch.delay();
-        let Some(stride) = crossing.stride else {
-            if until > crossing.pulled {
+        let switch_node = &self.switches[number];
+        let until = until - switch_node.switch.delay();
+        let Some(stride) = switch_node.stride else {
+            if until > switch_node.pulled {
                 self.enter(number, until);
             }
             return;
         };
-        while self.crossings[number].pulled < until {
-            self.enter(number, until.min(self.crossings[number].pulled + stride));
+        while self.switches[number].pulled < until {
+            self.enter(number, until.min(self.switches[number].pulled + stride));
         }
     }
 
     /// Leaves out the time up to now in which no cell is in a switch or arrives at one.
     fn skip_quiet(&mut self) {
         let until = self.now;
-        let far_behind =
-            |crossing: &Crossing| crossing.stride.is_some_and(|stride| crossing.pulled + stride < until);
-        let is_empty = |crossing: &Crossing| crossing.switch.is_empty();
-        if !self.crossings.iter().any(far_behind) || !self.crossings.iter().all(is_empty) {
+        let far_behind = |switch_node: &SwitchNode| {
+            switch_node.stride.is_some_and(|stride| switch_node.pulled + stride < until)
+        };
+        let is_empty = |switch_node: &SwitchNode| switch_node.switch.is_empty();
+        if !self.switches.iter().any(far_behind) || !self.switches.iter().all(is_empty) {
             return;
         }
         let mut first = until;
-        for number in 0..self.ways.len() {
-            if let Way { from, to: Attachment::Switch(..), .. } = self.ways[number] {
+        for number in 0..self.line_links.len() {
+            if let LineLink { from, to: Attachment::Switch(..), .. } = self.line_links[number] {
                 if let Attachment::Board(..) | Attachment::Terminal(_) = from {
                     self.pull(number, until);
                 }
-                let under_way = &self.ways[number].line.under_way;
+                let under_way = &self.line_links[number].line.under_way;
                 first = first.min(under_way.front().map_or(until, |cell| cell.at - Duration::from_nanos(1)));
             }
         }
-        for crossing in &mut self.crossings {
-            crossing.pulled = crossing.pulled.max(first);
+        for switch_node in &mut self.switches {
+            switch_node.pulled = switch_node.pulled.max(first);
         }
     }
 
     /// Lets everything enter a switch that arrives there by `until`.
     fn enter(&mut self, number: usize, until: Instant) {
-        let crossing = &mut self.crossings[number];
-        crossing.pulled = until;
-        let into = std::mem::take(&mut crossing.into);
-        let mut trains = std::mem::take(&mut crossing.trains);
+        let switch_node = &mut self.switches[number];
+        switch_node.pulled = until;
+        let into = std::mem::take(&mut switch_node.into);
+        let mut trains = std::mem::take(&mut switch_node.trains);
         trains.resize_with(into.len(), Default::default);
         for (line, train) in into.iter().zip(&mut trains) {
             self.pull(*line, until);
-            let Attachment::Switch(_, port) = self.ways[*line].to else {
+            let Attachment::Switch(_, port) = self.line_links[*line].to else {
                 unreachable!("lines into a switch end there")
             };
             train.0 = port;
             train.1.clear();
-            self.ways[*line].line.arrive(until, &mut train.1);
+            self.line_links[*line].line.arrive(until, &mut train.1);
         }
-        let crossing = &mut self.crossings[number];
+        let switch_node = &mut self.switches[number];
         match trains.iter().filter(|train| !train.1.is_empty()).count() {
             0 => {}
-            1 => trains.iter().for_each(|(port, train)| crossing.switch.arrive(*port, train)),
+            1 => trains.iter().for_each(|(port, train)| switch_node.switch.arrive(*port, train)),
             _ => {
                 let mut slices: Vec<_> = trains.iter().map(|(port, train)| (*port, &train[..])).collect();
-                crossing.switch.arrive_merged(&mut slices);
+                switch_node.switch.arrive_merged(&mut slices);
             }
         }
-        crossing.into = into;
-        crossing.trains = trains;
+        switch_node.into = into;
+        switch_node.trains = trains;
     }
 
     /// Sees to it that the next frame end on a line is an event.
     fn expect(&mut self, number: usize) {
-        let way = &self.ways[number];
-        let sent = match way.from {
-            Attachment::Board(board, port) => self.sites[board.0].board.next_cell_end(port),
-            Attachment::Switch(switch, port) => self.crossings[switch.0].switch.next_end(port),
+        let link = &self.line_links[number];
+        let sent = match link.from {
+            Attachment::Board(board, port) => self.nodes[board.0].board.next_cell_end(port),
+            Attachment::Switch(switch, port) => self.switches[switch.0].switch.next_end(port),
             Attachment::Terminal(_) => Instant::NEVER,
         };
-        let arrives = if sent == Instant::NEVER { sent } else { sent + way.line.delay };
-        let next = arrives.min(way.line.next_end()).max(self.now);
-        if next < way.expected && next != Instant::NEVER {
-            self.ways[number].expected = next;
+        let arrives = if sent == Instant::NEVER { sent } else { sent + link.line.delay };
+        let next = arrives.min(link.line.next_end()).max(self.now);
+        if next < link.event_at && next != Instant::NEVER {
+            self.line_links[number].event_at = next;
             self.push(next, Event::End(number));
         }
     }
 
     /// Sees to it that the next arrival on a cable is an event.
     fn expect_arrival(&mut self, number: usize) {
-        let way = &mut self.packet_ways[number];
-        let next = way.cable.next_arrival();
-        if next < way.expected {
-            way.expected = next;
+        let link = &mut self.cable_links[number];
+        let next = link.cable.next_arrival();
+        if next < link.event_at {
+            link.event_at = next;
             self.push(next, Event::Arrival(number));
         }
     }
 
-    fn wake(&mut self, site: usize, moment: Instant) {
+    fn wake(&mut self, node: usize, moment: Instant) {
         let moment = moment.max(self.now);
-        if moment < self.sites[site].wake_at {
-            self.sites[site].wake_at = moment;
-            self.push(moment, Event::Wake(site));
+        if moment < self.nodes[node].wake_at {
+            self.nodes[node].wake_at = moment;
+            self.push(moment, Event::Wake(node));
         }
     }
 
     /// Lets a board work: on cells, packets, a timeout, or its programs' calls.
     fn work(&mut self, number: usize, input: Input<'_>) {
         let started = self.ticks.map(|ticks| ticks());
-        let site = &mut self.sites[number];
-        site.board.handle(input, self.now);
-        let begun = site.programs.len() - site.fresh;
-        for (number, program) in site.programs[..begun].iter_mut().enumerate() {
+        let node = &mut self.nodes[number];
+        node.board.handle(input, self.now);
+        let begun = node.programs.len() - node.fresh;
+        for (number, program) in node.programs[..begun].iter_mut().enumerate() {
             if program.deadline() <= self.now {
-                program.on_timeout(&mut site.board.host_of(number), self.now);
+                program.on_timeout(&mut node.board.host_of(number), self.now);
             }
         }
         let deadline = self.drain(number, started);
@@ -690,22 +697,22 @@ impl World {
     /// Drains a board until it is idle: its deadline.
     fn drain(&mut self, number: usize, mut started: Option<u64>) -> Instant {
         let (ticks, now) = (self.ticks, self.now);
-        let site = &mut self.sites[number];
-        if site.fresh > 0 {
-            let first = site.programs.len() - std::mem::take(&mut site.fresh);
-            for (number, program) in site.programs.iter_mut().enumerate().skip(first) {
-                program.start(&mut site.board.host_of(number), now);
+        let node = &mut self.nodes[number];
+        if node.fresh > 0 {
+            let first = node.programs.len() - std::mem::take(&mut node.fresh);
+            for (number, program) in node.programs.iter_mut().enumerate().skip(first) {
+                program.start(&mut node.board.host_of(number), now);
             }
         }
         for _ in 0..POLLS_MAX {
-            let site = &mut self.sites[number];
-            match site.board.poll() {
+            let node = &mut self.nodes[number];
+            match node.board.poll() {
                 Output::Completions => {
                     let board_until = ticks.map(|ticks| ticks());
-                    while let Some((consumer, completion)) = site.board.completion() {
+                    while let Some((consumer, completion)) = node.board.completion() {
                         // Completions of calls from outside belong to the first program.
-                        if let Some(program) = site.programs.get_mut(consumer.program as usize) {
-                            program.on_completion(completion, &mut site.board.host_for(consumer), now);
+                        if let Some(program) = node.programs.get_mut(consumer.program as usize) {
+                            program.on_completion(completion, &mut node.board.host_for(consumer), now);
                         }
                     }
                     if let (Some(ticks), Some(board_until), Some(from)) = (ticks, board_until, started) {
@@ -715,16 +722,16 @@ impl World {
                         started = Some(host_until);
                     }
                 }
-                Output::Transmit { port, pdu } => match site.places[port].cable {
-                    Some(cable) => self.packet_ways[cable].cable.send(&pdu, now),
-                    None => site.packets_nowhere += 1,
+                Output::Transmit { port, pdu } => match node.ports[port].cable {
+                    Some(cable) => self.cable_links[cable].cable.send(&pdu, now),
+                    None => node.packets_nowhere += 1,
                 },
                 Output::Idle { deadline } => {
                     let room_at = self.fetch(number);
                     if room_at <= now {
                         continue;
                     }
-                    let programs = self.sites[number].programs.iter().map(|program| program.deadline());
+                    let programs = self.nodes[number].programs.iter().map(|program| program.deadline());
                     let deadline = programs.fold(deadline.min(room_at), Instant::min);
                     self.charge(started);
                     return deadline;
@@ -738,9 +745,11 @@ impl World {
     /// will be room.
     fn fetch(&mut self, number: usize) -> Instant {
         let mut room_at = Instant::NEVER;
-        let Site { board, places, packets_nowhere, .. } = &mut self.sites[number];
-        for (port, place) in places.iter().enumerate().filter(|(_, place)| place.kind.is_fetched()) {
-            let mut cable = place.cable.map(|cable| &mut self.packet_ways[cable].cable);
+        let Node { board, ports, packets_nowhere, .. } = &mut self.nodes[number];
+        for (port, port_state) in
+            ports.iter().enumerate().filter(|(_, port_state)| port_state.kind.is_fetched())
+        {
+            let mut cable = port_state.cable.map(|cable| &mut self.cable_links[cable].cable);
             let free_at = cable.as_mut().map_or(self.now, |cable| cable.room_at(self.now));
             if free_at > self.now {
                 room_at = room_at.min(free_at);
@@ -763,16 +772,18 @@ impl World {
     /// it waits for.
     fn expect_from(&mut self, number: usize) -> Instant {
         let mut room_at = Instant::NEVER;
-        for port in 0..self.sites[number].places.len() {
-            if let Some(cable) = self.sites[number].places[port].cable {
+        for port in 0..self.nodes[number].ports.len() {
+            if let Some(cable) = self.nodes[number].ports[port].cable {
                 self.expect_arrival(cable);
             }
         }
-        for index in 0..self.sites[number].out.len() {
-            let line = self.sites[number].out[index];
+        for index in 0..self.nodes[number].out.len() {
+            let line = self.nodes[number].out[index];
             self.expect(line);
-            let Attachment::Board(_, port) = self.ways[line].from else { unreachable!("a board's own line") };
-            room_at = room_at.min(self.sites[number].board.next_room(port));
+            let Attachment::Board(_, port) = self.line_links[line].from else {
+                unreachable!("a board's own line")
+            };
+            room_at = room_at.min(self.nodes[number].board.next_room(port));
         }
         room_at
     }
@@ -781,7 +792,7 @@ impl World {
     fn attend(&mut self, number: usize) {
         let now = self.now;
         loop {
-            let Site { board, processor, fresh, .. } = &mut self.sites[number];
+            let Node { board, processor, fresh, .. } = &mut self.nodes[number];
             let processor = processor.as_mut().expect("the board has a processor");
             if now < processor.free_at {
                 let free_at = processor.free_at;
@@ -810,7 +821,7 @@ impl World {
                     processor.stage = Stage::Rest;
                     let deadline = self.drain(number, None);
                     let due = self.expect_from(number).min(deadline);
-                    let Site { board, processor, .. } = &mut self.sites[number];
+                    let Node { board, processor, .. } = &mut self.nodes[number];
                     let processor = processor.as_mut().expect("the board has a processor");
                     // A deadline at the very time that has just been handled would loop; the next nanosecond
                     // will do.
@@ -830,8 +841,8 @@ impl World {
 
 impl std::fmt::Debug for World {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (boards, switches, lines) = (self.sites.len(), self.crossings.len(), self.ways.len());
-        let cables = self.packet_ways.len();
+        let (boards, switches, lines) = (self.nodes.len(), self.switches.len(), self.line_links.len());
+        let cables = self.cable_links.len();
         write!(
             f,
             "World({boards} boards, {switches} switches, {lines} lines, {cables} cables, {:?})",

@@ -66,8 +66,8 @@ fn add(world: &mut World, ports: Vec<PortConfig>) -> BoardNumber {
 }
 
 fn noise(bytes: usize, seed: u64) -> Vec<u8> {
-    let mut chance = SimRng::from_seed(seed);
-    (0..bytes).map(|_| chance.draw() as u8).collect()
+    let mut rng = SimRng::from_seed(seed);
+    (0..bytes).map(|_| rng.draw() as u8).collect()
 }
 
 type Arrived = Rc<RefCell<Vec<u8>>>;
@@ -181,7 +181,7 @@ fn v6_of(net: u8, side: usize) -> IpAddr {
 
 /// A hundred times the impairments of cells: a packet has as many bits as thirty cells, and there are fewer
 /// of them.
-fn harm_of(seed: u64) -> ImpairmentConfig {
+fn impairment_of(seed: u64) -> ImpairmentConfig {
     let cells = ImpairmentConfig::from_seed(seed);
     ImpairmentConfig {
         loss: cells.loss * 100.0,
@@ -198,7 +198,8 @@ fn harm_of(seed: u64) -> ImpairmentConfig {
 fn sixty_worlds_with_harm_end_with_every_stream_intact() {
     let mut total = ImpairmentCounters::default();
     for seed in 0..60 {
-        let config = CableConfig { harm: harm_of(seed), ..CableConfig::ip(50_000_000, 2 * MILLISECOND) };
+        let config =
+            CableConfig { impairment: impairment_of(seed), ..CableConfig::ip(50_000_000, 2 * MILLISECOND) };
         let (mut world, boards, cables) = pair(seed, &config);
         let bytes = noise(300_000, seed);
         let arrived = send(&mut world, boards[0], boards[1], SocketAddr::new(v4(0, 1), 5000), &bytes);
@@ -220,7 +221,8 @@ fn the_same_seed_gives_the_same_capture_to_the_byte() {
     let run = |seed| {
         let mut world = World::new(seed);
         let boards = [0, 1].map(|side| add(&mut world, vec![ethernet(side, &[v6(0, side)])]));
-        let config = CableConfig { harm: harm_of(3), ..CableConfig::ethernet(10_000_000, MILLISECOND) };
+        let config =
+            CableConfig { impairment: impairment_of(3), ..CableConfig::ethernet(10_000_000, MILLISECOND) };
         let plugs = boards.map(|board| Attachment::Board(board, 0));
         let (there, _) = world.connect_packets(plugs[0], plugs[1], &config).unwrap();
         let file = tap(&mut world, there);
@@ -294,7 +296,7 @@ fn a_queue_has_a_bound_and_says_what_it_dropped() {
 #[test]
 fn each_n_th_packet_is_lost() {
     let config = CableConfig {
-        harm: ImpairmentConfig { lose_every: 10, ..ImpairmentConfig::NONE },
+        impairment: ImpairmentConfig { lose_every: 10, ..ImpairmentConfig::NONE },
         ..CableConfig::ip(100_000_000, MILLISECOND)
     };
     let (mut world, boards, cables) = pair(1, &config);
@@ -315,7 +317,7 @@ fn a_path_that_is_cut_and_mended_goes_on() {
     let (mut world, boards, cables) = pair(1, &config);
     let bytes = noise(2_000_000, 1);
     let arrived = send(&mut world, boards[0], boards[1], SocketAddr::new(v4(0, 1), 80), &bytes);
-    let dark = CableConfig { harm: ImpairmentConfig { loss: 1.0, ..ImpairmentConfig::NONE }, ..config };
+    let dark = CableConfig { impairment: ImpairmentConfig { loss: 1.0, ..ImpairmentConfig::NONE }, ..config };
     assert!(!world.run(at(1)));
     cables.iter().for_each(|cable| world.cable(*cable).set_config(dark));
     // Packets in transit still arrive.

@@ -166,7 +166,7 @@ fn a_program_that_never_finishes_is_caught() {
     assert!(since <= pair.world.now());
     // And one that cannot be done: its peer does not exist.
     let mut pair = Pair::new(&Plan {
-        harm: ImpairmentConfig { loss: 1.0, ..ImpairmentConfig::NONE },
+        impairment: ImpairmentConfig { loss: 1.0, ..ImpairmentConfig::NONE },
         ..Plan::with_window(48 << 10)
     });
     let (taker, _) = Taker::new(false, true, true);

@@ -149,20 +149,21 @@ struct Case {
     is_v6: bool,
     is_ethernet: bool,
     length: usize,
-    harm: ImpairmentConfig,
+    impairment: ImpairmentConfig,
 }
 
 impl Case {
     /// Runs it with one memory allocation refused. Returns the number of requests, and whether the run
     /// reached the refusal.
     fn run(self, refusal: Option<refusal::Refusal>) -> (u16, bool) {
-        let Case { kind, is_v6, is_ethernet, length, harm } = self;
+        let Case { kind, is_v6, is_ethernet, length, impairment } = self;
         let mut world = World::new(1);
         let boards = [0, 1].map(|side| {
             let ports = vec![port(side, is_v6, is_ethernet)];
             world.add_board(&BoardConfig { ports, ..BoardConfig::default() })
         });
-        let config = CableConfig { harm, ..CableConfig::ethernet(1_000_000_000, Duration::from_millis(1)) };
+        let config =
+            CableConfig { impairment, ..CableConfig::ethernet(1_000_000_000, Duration::from_millis(1)) };
         world
             .connect_packets(Attachment::Board(boards[0], 0), Attachment::Board(boards[1], 0), &config)
             .expect("both fit");
@@ -196,12 +197,12 @@ fn out_of_order() -> ImpairmentConfig {
     }
 }
 
-fn check_refusals(kind: Kind, lengths: &[usize], harm: ImpairmentConfig) {
+fn check_refusals(kind: Kind, lengths: &[usize], impairment: ImpairmentConfig) {
     for (is_v6, is_ethernet) in [(false, false), (true, false), (false, true), (true, true)] {
         for &length in lengths {
-            let case = Case { kind, is_v6, is_ethernet, length, harm };
+            let case = Case { kind, is_v6, is_ethernet, length, impairment };
             // Many fragments take long; the medium makes no difference.
-            if length > 20_000 && (is_ethernet || harm != ImpairmentConfig::NONE) {
+            if length > 20_000 && (is_ethernet || impairment != ImpairmentConfig::NONE) {
                 continue;
             }
             let (usual, _) = case.run(None);
@@ -226,14 +227,14 @@ fn any_page_or_block_that_is_refused_costs_one_ping_at_most() {
 
 #[test]
 fn any_page_or_block_that_is_refused_costs_one_datagram_in_fragments_at_most() {
-    for harm in [ImpairmentConfig::NONE, out_of_order()] {
-        check_refusals(Kind::Datagram, &[1500, 9000, 60_000], harm);
+    for impairment in [ImpairmentConfig::NONE, out_of_order()] {
+        check_refusals(Kind::Datagram, &[1500, 9000, 60_000], impairment);
     }
 }
 
 #[test]
 fn any_page_or_block_that_is_refused_costs_one_ping_in_fragments_at_most() {
-    for harm in [ImpairmentConfig::NONE, out_of_order()] {
-        check_refusals(Kind::Ping, &[1500, 9000, 60_000], harm);
+    for impairment in [ImpairmentConfig::NONE, out_of_order()] {
+        check_refusals(Kind::Ping, &[1500, 9000, 60_000], impairment);
     }
 }

@@ -160,7 +160,7 @@ fn without_breath_shares_are_not_equal() {
 fn the_wires_losses_do_not_upset_the_shares() {
     for loss in [0.001, 0.01] {
         let mut config = StarConfig::ten_gigabit(17);
-        config.down.harm.loss = loss;
+        config.down.impairment.loss = loss;
         let mut star = Star::new(&config, endless(16, 100));
         let rates = rates(&mut star, at(20_000), at(45_000));
         let used: f64 = rates.iter().sum();
@@ -182,7 +182,7 @@ fn short_segments_are_as_safe() {
             stream
         };
         let mut config = StarConfig::ten_gigabit(5);
-        config.down.harm.loss = 0.001;
+        config.down.impairment.loss = 0.001;
         let mut star = Star::new(&config, (1..=4).map(stream).collect());
         assert!(star.run(at(100_000)), "{bytes}");
         check_promises(&star, 5);
@@ -277,12 +277,12 @@ fn whatever_the_wire_does_everything_arrives() {
             0.8,
         ),
     ];
-    println!("| harm, each way | used | sent again | timeouts |");
-    for (name, harm, floor) in rows {
+    println!("| impairment, each way | used | retransmitted | timeouts |");
+    for (name, impairment, floor) in rows {
         let mut config = StarConfig::ten_gigabit(2);
-        (config.up.harm, config.down.harm) = (harm, harm);
+        (config.up.impairment, config.down.impairment) = (impairment, impairment);
         // What an FCS would find is left to our own check here.
-        config.endpoint.checked = harm.bit_error > 0.0;
+        config.endpoint.checked = impairment.bit_error > 0.0;
         config.endpoint.segment_bytes = if config.endpoint.checked { 1468 } else { 1472 };
         let segments = 20_000;
         let mut star = Star::new(&config, vec![Stream::new(1, 0, segments)]);
@@ -311,11 +311,12 @@ fn two_ways_at_once_and_a_bad_way_back_cost_little() {
     for loss in [0.01, 0.1, 0.3] {
         let mut config = StarConfig::ten_gigabit(2);
         let mut star = {
-            config.down.harm = ImpairmentConfig::NONE;
+            config.down.impairment = ImpairmentConfig::NONE;
             Star::new(&config, endless(1, 0))
         };
         // Only acknowledgements go in this direction.
-        let down = CableConfig { harm: ImpairmentConfig { loss, ..ImpairmentConfig::NONE }, ..config.down };
+        let down =
+            CableConfig { impairment: ImpairmentConfig { loss, ..ImpairmentConfig::NONE }, ..config.down };
         star.switch.port_mut(1).set_config(down);
         let used = rates(&mut star, at(10_000), at(40_000))[0];
         println!("{} % of acknowledgements lost: {:.1} %", loss * 100.0, used * 100.0);
@@ -342,7 +343,7 @@ fn a_slow_reader_slows_its_sender_and_loses_nothing() {
 fn the_same_seed_is_the_same_run() {
     let run = |seed| {
         let mut config = StarConfig { seed, ..StarConfig::ten_gigabit(4) };
-        config.down.harm = ImpairmentConfig::from_seed(3);
+        config.down.impairment = ImpairmentConfig::from_seed(3);
         let mut star = Star::new(&config, endless(3, 50));
         star.run(at(5000));
         let streams: Vec<u64> = star.streams.iter().map(|stream| stream.read_bytes).collect();

@@ -36,8 +36,8 @@ fn socket(board: usize, port: u16) -> SocketAddr {
 }
 
 fn noise(seed: u64, length: usize) -> Rc<Vec<u8>> {
-    let mut chance = SimRng::from_seed(seed);
-    Rc::new((0..length).map(|_| chance.draw() as u8).collect())
+    let mut rng = SimRng::from_seed(seed);
+    Rc::new((0..length).map(|_| rng.draw() as u8).collect())
 }
 
 fn tcp_with(window_bytes: u32, mss: u16) -> tcp::Config {
@@ -67,7 +67,7 @@ struct Setup {
     switches: usize,
     tcp: tcp::Config,
     metres: f64,
-    harm: ImpairmentConfig,
+    impairment: ImpairmentConfig,
     queue_cells: usize,
     frame_discard: bool,
     early_cells: usize,
@@ -85,7 +85,7 @@ impl Setup {
             switches: boards.iter().max().unwrap() + 1,
             tcp,
             metres: 100.0,
-            harm: ImpairmentConfig::NONE,
+            impairment: ImpairmentConfig::NONE,
             queue_cells: 16_384,
             frame_discard: false,
             early_cells: usize::MAX,
@@ -139,13 +139,16 @@ impl Setup {
         let sending = (0..count)
             .map(|board| {
                 let plug = Attachment::Switch(switches[self.boards[board]], board);
-                world.connect(Attachment::Board(boards[board], 0), plug, self.metres, self.harm).unwrap().0
+                world
+                    .connect(Attachment::Board(boards[board], 0), plug, self.metres, self.impairment)
+                    .unwrap()
+                    .0
             })
             .collect();
         for at in 1..self.switches {
             let (one, other) =
                 (Attachment::Switch(switches[at - 1], behind), Attachment::Switch(switches[at], before));
-            world.connect(one, other, self.metres, self.harm).unwrap();
+            world.connect(one, other, self.metres, self.impairment).unwrap();
         }
         Net { world, boards, switches, sending }
     }
@@ -356,9 +359,10 @@ impl Program for Listener {
 
 #[test]
 fn five_boards_on_three_switches_talk_all_to_all() {
-    for harm in [ImpairmentConfig::NONE, ImpairmentConfig::from_seed(4), ImpairmentConfig::from_seed(5)] {
+    for impairment in [ImpairmentConfig::NONE, ImpairmentConfig::from_seed(4), ImpairmentConfig::from_seed(5)]
+    {
         let places = [0, 0, 1, 2, 2];
-        let mut net = Setup { harm, ..Setup::new(&places, tcp_with(48 << 10, 8192)) }.build();
+        let mut net = Setup { impairment, ..Setup::new(&places, tcp_with(48 << 10, 8192)) }.build();
         let mut jobs = Vec::new();
         for from in 0..places.len() {
             for to in (0..places.len()).filter(|to| *to != from) {
@@ -367,7 +371,7 @@ fn five_boards_on_three_switches_talk_all_to_all() {
             }
         }
         net.finish(&jobs);
-        assert!(harm != ImpairmentConfig::NONE || net.switched("cells_unrouted") == 0);
+        assert!(impairment != ImpairmentConfig::NONE || net.switched("cells_unrouted") == 0);
     }
 }
 
@@ -424,9 +428,9 @@ fn early_packet_discard_saves_goodput() {
 /// Cells of one circuit stay in order, whatever overtakes them.
 #[test]
 fn circuits_overtake_each_other_and_no_frame_breaks() {
-    let harm =
+    let impairment =
         ImpairmentConfig { reorder: 0.01, hold_back: Duration::from_millis(1), ..ImpairmentConfig::NONE };
-    let mut net = Setup { harm, ..Setup::new(&[0, 0, 1], tcp_with(48 << 10, 8192)) }.build();
+    let mut net = Setup { impairment, ..Setup::new(&[0, 0, 1], tcp_with(48 << 10, 8192)) }.build();
     let jobs: Vec<_> = [(0, 1), (1, 0), (0, 2), (2, 0), (1, 2), (2, 1)]
         .into_iter()
         .zip(80..)
@@ -487,19 +491,19 @@ impl Program for Stubborn {
 
 #[test]
 fn one_cell_in_twenty_lost_is_slow_for_short_frames_and_told_for_long_ones() {
-    let harm = ImpairmentConfig { loss: 0.05, ..ImpairmentConfig::NONE };
+    let impairment = ImpairmentConfig { loss: 0.05, ..ImpairmentConfig::NONE };
     // A frame of 13 cells survives two lines one time in four; everything arrives eventually if
     // retransmission continues: fifteen losses in a row, at which a session is usually given up, occur once
     // in thirty segments.
     let patient =
         tcp::Config { rto_retries: 100, rto_max: Duration::from_secs(5), ..tcp_with(16 << 10, 536) };
     for seed in 0..3 {
-        let mut net = Setup { harm, ..Setup::new(&[0, 0], patient.clone()) }.build();
+        let mut net = Setup { impairment, ..Setup::new(&[0, 0], patient.clone()) }.build();
         let job = net.send(0, 1, 80, noise(seed, 10_000));
         net.finish(&[job]);
     }
     // A frame of 172 cells never survives: the host gets an error.
-    let mut net = Setup { harm, ..Setup::new(&[0, 0], tcp_with(16 << 10, 8192)) }.build();
+    let mut net = Setup { impairment, ..Setup::new(&[0, 0], tcp_with(16 << 10, 8192)) }.build();
     let ended = Rc::new(RefCell::new(None));
     let make = |_| -> Sink { Box::new(|_, _| ()) };
     net.world.run_program(net.boards[1], Box::new(Receiver::new(80, 1, Box::new(make))));

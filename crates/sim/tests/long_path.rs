@@ -117,7 +117,7 @@ impl Path {
         let ends = boards.map(|board| Attachment::Board(board, 0));
         let (there, _) = world.connect_packets(ends[0], ends[1], &cable).unwrap();
         world.cable(there).set_config(CableConfig {
-            harm: ImpairmentConfig { lose_every, ..ImpairmentConfig::NONE },
+            impairment: ImpairmentConfig { lose_every, ..ImpairmentConfig::NONE },
             ..cable
         });
         world.run_program(boards[1], Box::<Reader>::default());

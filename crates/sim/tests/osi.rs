@@ -16,8 +16,8 @@ fn path(name: &str) -> Path {
 }
 
 fn noise(bytes: usize) -> Vec<u8> {
-    let mut chance = SimRng::from_seed(bytes as u64);
-    (0..bytes).map(|_| chance.draw() as u8).collect()
+    let mut rng = SimRng::from_seed(bytes as u64);
+    (0..bytes).map(|_| rng.draw() as u8).collect()
 }
 
 fn put(boards: &mut Boards, contents: &[u8]) -> Duration {
@@ -54,7 +54,7 @@ fn a_file_goes_there_and_back_whatever_joins_the_ends() {
     let slow = Medium::Line {
         bits_per_second: 9600,
         delay: Duration::from_millis(250),
-        harm: ImpairmentConfig::NONE,
+        impairment: ImpairmentConfig::NONE,
     };
     for (join, bytes) in [
         (Medium::line(2_000_000), 200_000),
@@ -78,11 +78,11 @@ fn a_file_goes_there_and_back_whatever_joins_the_ends() {
 #[test]
 fn frames_that_are_lost_or_broken_are_sent_again() {
     for (loss, bit_error, lose_every) in [(0.02, 0.0, 0), (0.0, 0.02, 0), (0.0, 0.0, 9), (0.05, 0.05, 0)] {
-        let harm = ImpairmentConfig { loss, bit_error, lose_every, ..ImpairmentConfig::NONE };
-        let join = Medium::Line { bits_per_second: 2_000_000, delay: Duration::from_micros(10), harm };
+        let impairment = ImpairmentConfig { loss, bit_error, lose_every, ..ImpairmentConfig::NONE };
+        let join = Medium::Line { bits_per_second: 2_000_000, delay: Duration::from_micros(10), impairment };
         let (boards, _) = there_and_back(&Setup::new(join), &noise(300_000));
         let module = boards.module(0).expect("on a line");
-        assert!(module.link().counters().retransmits > 0, "{harm:?}");
+        assert!(module.link().counters().retransmits > 0, "{impairment:?}");
         assert_eq!(module.link().counters().resets, 0);
         assert_eq!(module.layer().counters().resets_for_errors, 0);
         let lines = [0, 1].map(|from| boards.line(from).expect("on a line"));
@@ -112,8 +112,8 @@ fn two_mbit_per_second_carry_what_they_can() {
 
 #[test]
 fn the_same_setting_gives_the_same_run() {
-    let harm = ImpairmentConfig { loss: 0.03, bit_error: 0.01, ..ImpairmentConfig::NONE };
-    let join = Medium::Line { bits_per_second: 2_000_000, delay: Duration::from_micros(10), harm };
+    let impairment = ImpairmentConfig { loss: 0.03, bit_error: 0.01, ..ImpairmentConfig::NONE };
+    let join = Medium::Line { bits_per_second: 2_000_000, delay: Duration::from_micros(10), impairment };
     for costs in [None, Some(OSI_BOARD_1992)] {
         let run = |seed| {
             let (boards, times) = there_and_back(&Setup { costs, seed, ..Setup::new(join) }, &noise(100_000));

@@ -52,7 +52,7 @@ fn mac(n: u8) -> Mac {
 fn boards(
     over: Over,
     mpa: &mpa::Config,
-    harm: ImpairmentConfig,
+    impairment: ImpairmentConfig,
     seed: u64,
 ) -> (World, BoardNumber, BoardNumber, RdmaAddress) {
     let mut world = World::new(seed);
@@ -85,11 +85,11 @@ fn boards(
     let (near, far) = (Attachment::Board(one, 0), Attachment::Board(two, 0));
     match over {
         Over::TcpOnAtm => {
-            world.connect(near, far, 1000.0, harm).expect("they fit");
+            world.connect(near, far, 1000.0, impairment).expect("they fit");
         }
         Over::TcpOnIp | Over::Efe => {
             let line = CableConfig::ethernet(10_000_000_000, Duration::from_micros(5));
-            world.connect_packets(near, far, &CableConfig { harm, ..line }).expect("they fit");
+            world.connect_packets(near, far, &CableConfig { impairment, ..line }).expect("they fit");
         }
     }
     let meeting = match over {
@@ -104,8 +104,8 @@ fn config() -> mpa::Config {
 }
 
 /// Performs all transfers of the plan in both directions, and checks the results.
-fn check(over: Over, mpa: &mpa::Config, harm: ImpairmentConfig, bytes: usize, seed: u64) -> Instant {
-    let (mut world, one, two, meeting) = boards(over, mpa, harm, seed);
+fn check(over: Over, mpa: &mpa::Config, impairment: ImpairmentConfig, bytes: usize, seed: u64) -> Instant {
+    let (mut world, one, two, meeting) = boards(over, mpa, impairment, seed);
     meet(&mut world, [one, two], meeting, bytes, &format!("{over:?}, seed {seed}"));
     world.now()
 }

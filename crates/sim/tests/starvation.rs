@@ -79,8 +79,9 @@ fn refusals_that_go_on_and_on_lose_nothing() {
     let parts = parts(3, 50_000);
     for seed in 0..40 {
         let mut chance = SimRng::from_seed(seed);
-        let harm = if seed % 2 == 0 { ImpairmentConfig::NONE } else { ImpairmentConfig::from_seed(seed) };
-        let mut plan = Plan { seed, harm, ..Plan::with_window(24 << 10) };
+        let impairment =
+            if seed % 2 == 0 { ImpairmentConfig::NONE } else { ImpairmentConfig::from_seed(seed) };
+        let mut plan = Plan { seed, impairment, ..Plan::with_window(24 << 10) };
         // A session that is refused three times out of four would be given up: not here.
         plan.tcp.rto_retries = 100;
         let mut pair = Pair::new(&plan);
@@ -148,10 +149,14 @@ fn ten_sessions_share_sixteen_pages_and_forty_blocks() {
         MemoryConfig { page_bytes: 16_384, transmit_bytes: 64 << 10, receive_bytes: 64 << 10, pdus: 40 },
     ];
     for (index, memory) in memories.into_iter().enumerate() {
-        for harm in [ImpairmentConfig::NONE, ImpairmentConfig::from_seed(2)] {
+        for impairment in [ImpairmentConfig::NONE, ImpairmentConfig::from_seed(2)] {
             for window in [16 << 10, 64 << 10] {
-                let mut pair = Pair::new(&Plan { memory, harm, ..Plan::with_window(window) });
-                transfer(&mut pair, &parts(10, 60_000), &(index, harm == ImpairmentConfig::NONE, window));
+                let mut pair = Pair::new(&Plan { memory, impairment, ..Plan::with_window(window) });
+                transfer(
+                    &mut pair,
+                    &parts(10, 60_000),
+                    &(index, impairment == ImpairmentConfig::NONE, window),
+                );
             }
         }
     }

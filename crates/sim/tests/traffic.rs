@@ -37,7 +37,7 @@ fn jpeg() -> Jpeg {
 fn world(
     source: impl Terminal,
     sink: impl Terminal,
-    harm: ImpairmentConfig,
+    impairment: ImpairmentConfig,
 ) -> (World, [kiban_sim::TerminalNumber; 2]) {
     let mut world = World::new(9);
     let port = SwitchPort::plain(LINE, Interface::Uni, 8192);
@@ -47,9 +47,9 @@ fn world(
     let switch = world.add_switch(switch);
     let terminals = [world.add_terminal(Box::new(source)), world.add_terminal(Box::new(sink))];
     for (side, terminal) in terminals.iter().enumerate() {
-        let harm = if side == 1 { harm } else { ImpairmentConfig::NONE };
+        let impairment = if side == 1 { impairment } else { ImpairmentConfig::NONE };
         world
-            .connect(Attachment::Terminal(*terminal), Attachment::Switch(switch, side), 1000.0, harm)
+            .connect(Attachment::Terminal(*terminal), Attachment::Switch(switch, side), 1000.0, impairment)
             .expect("both are new");
     }
     (world, terminals)

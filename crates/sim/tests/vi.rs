@@ -140,15 +140,15 @@ fn world(
     reliability: Reliability,
     messages: u64,
     wanted: u64,
-    harm: ImpairmentConfig,
+    impairment: ImpairmentConfig,
 ) -> (World, [kiban_sim::BoardNumber; 2]) {
-    let is_harmless = harm == ImpairmentConfig::NONE;
-    let traits = PathTraits { packet_bytes: PACKET_BYTES, lossless: is_harmless, checked: !is_harmless };
+    let is_unimpaired = impairment == ImpairmentConfig::NONE;
+    let traits = PathTraits { packet_bytes: PACKET_BYTES, lossless: is_unimpaired, checked: !is_unimpaired };
     let mut world = World::new(11);
     let boards = [(); 2].map(|()| {
         world.add_board(&BoardConfig { ports: vec![PortConfig::Vi(traits)], ..BoardConfig::default() })
     });
-    let cable = CableConfig { harm, ..CableConfig::clan() };
+    let cable = CableConfig { impairment, ..CableConfig::clan() };
     world
         .connect_packets(Attachment::Board(boards[0], 0), Attachment::Board(boards[1], 0), &cable)
         .expect("both are for VI");
@@ -209,9 +209,10 @@ fn a_clan_like_cable_is_filled_and_loses_nothing() {
 
 #[test]
 fn a_harmful_cable_costs_time_and_nothing_else_on_the_reliable_levels() {
-    let harm = ImpairmentConfig { loss: 0.02, bit_error: 0.01, duplicate: 0.02, ..ImpairmentConfig::NONE };
+    let impairment =
+        ImpairmentConfig { loss: 0.02, bit_error: 0.01, duplicate: 0.02, ..ImpairmentConfig::NONE };
     for reliability in [Reliability::Delivery, Reliability::Reception] {
-        let (mut world, boards) = world(reliability, 100, 100, harm);
+        let (mut world, boards) = world(reliability, 100, 100, impairment);
         assert!(world.run(Instant::from_nanos(20_000_000_000)), "{reliability:?}");
         let receiver = world.program::<Receiver>(boards[1]).expect("it runs");
         assert_eq!(receiver.received, (0..100).collect::<Vec<_>>());
@@ -230,8 +231,8 @@ fn a_harmful_cable_costs_time_and_nothing_else_on_the_reliable_levels() {
 
 #[test]
 fn a_harmful_cable_costs_messages_on_the_unreliable_level() {
-    let harm = ImpairmentConfig { loss: 0.02, ..ImpairmentConfig::NONE };
-    let (mut world, boards) = world(Reliability::Unreliable, 100, 100, harm);
+    let impairment = ImpairmentConfig { loss: 0.02, ..ImpairmentConfig::NONE };
+    let (mut world, boards) = world(Reliability::Unreliable, 100, 100, impairment);
     world.run(SECOND);
     let received = &world.program::<Receiver>(boards[1]).expect("it runs").received;
     // Five packets a message: 1 - 0.98^5 = 9.6 % of the messages are lost. Descriptors are used one after the
@@ -244,11 +245,13 @@ fn a_harmful_cable_costs_messages_on_the_unreliable_level() {
 
 #[test]
 fn a_cable_that_goes_dark_ends_the_connection() {
-    let harm = ImpairmentConfig { loss: 1e-9, ..ImpairmentConfig::NONE };
-    let (mut world, boards) = world(Reliability::Reception, 1000, 1000, harm);
+    let impairment = ImpairmentConfig { loss: 1e-9, ..ImpairmentConfig::NONE };
+    let (mut world, boards) = world(Reliability::Reception, 1000, 1000, impairment);
     world.run(Instant::from_nanos(20_000_000));
-    let dark =
-        CableConfig { harm: ImpairmentConfig { loss: 1.0, ..ImpairmentConfig::NONE }, ..CableConfig::clan() };
+    let dark = CableConfig {
+        impairment: ImpairmentConfig { loss: 1.0, ..ImpairmentConfig::NONE },
+        ..CableConfig::clan()
+    };
     for cable in world.cables() {
         world.cable(cable).set_config(dark);
     }

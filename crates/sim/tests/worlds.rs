@@ -9,8 +9,8 @@ use std::time::Duration;
 
 /// Returns a file of random data, cut into parts of equal length.
 fn parts(sessions: usize, bytes_each: usize, seed: u64) -> Vec<Rc<Vec<u8>>> {
-    let mut chance = SimRng::from_seed(seed);
-    (0..sessions).map(|_| Rc::new((0..bytes_each).map(|_| chance.draw() as u8).collect())).collect()
+    let mut rng = SimRng::from_seed(seed);
+    (0..sessions).map(|_| Rc::new((0..bytes_each).map(|_| rng.draw() as u8).collect())).collect()
 }
 
 struct Outcome {
@@ -100,7 +100,7 @@ fn payload_moves_once_into_cells_and_once_out_of_them() {
 #[test]
 fn the_same_seed_gives_the_same_run_to_the_nanosecond() {
     let run = |seed| {
-        let plan = Plan { seed, harm: ImpairmentConfig::from_seed(3), ..Plan::with_window(64 << 10) };
+        let plan = Plan { seed, impairment: ImpairmentConfig::from_seed(3), ..Plan::with_window(64 << 10) };
         let mut pair = Pair::new(&plan);
         let file = parts(3, 300_000, 5);
         check_intact(&transfer(&mut pair, 0, &file), &file);
@@ -116,7 +116,7 @@ fn a_hundred_worlds_with_harm_end_with_every_stream_intact() {
     for seed in 0..100 {
         let sessions = 1 + seed as usize % 7;
         let window = [16 << 10, 24 << 10, 48 << 10, 256 << 10][seed as usize % 4];
-        let plan = Plan { seed, harm: ImpairmentConfig::from_seed(seed), ..Plan::with_window(window) };
+        let plan = Plan { seed, impairment: ImpairmentConfig::from_seed(seed), ..Plan::with_window(window) };
         let mut pair = Pair::new(&plan);
         let file = parts(sessions, 200_000, seed);
         let outcome = transfer(&mut pair, seed as usize % 2, &file);

@@ -20,7 +20,7 @@ pub(super) struct AttachedHost {
 /// The door for attaching hosts, and the attached hosts.
 #[derive(Default)]
 pub(crate) struct HostTable {
-    pub(super) door: Option<ChannelListener>,
+    pub(super) listener: Option<ChannelListener>,
     pub(super) halves: Vec<PendingChannel>,
     pub(super) hosts: Vec<AttachedHost>,
     /// Events that concern no attached host, for the program itself.
@@ -33,6 +33,6 @@ impl HostTable {
     }
 
     pub(crate) fn channels(&self) -> impl Iterator<Item = &Channel> {
-        self.hosts.iter().map(|desk| &desk.channel)
+        self.hosts.iter().map(|host| &host.channel)
     }
 }

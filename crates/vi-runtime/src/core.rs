@@ -105,10 +105,10 @@ impl BoardAttachment {
     fn open(name: Option<&str>, at: SocketAddr) -> io::Result<BoardAttachment> {
         let streams = if at.port() == 0 { STREAMS_CALLING } else { STREAMS_CALLED };
         let board = Board::attach(name, Settings { streams, ..Settings::default() })?;
-        let said = |error: io::Error| {
+        let listen_error = |error: io::Error| {
             io::Error::new(error.kind(), format!("cannot listen on the board at {at}: {error}"))
         };
-        let listener = (at.port() != 0).then(|| board.listen(at).map_err(said)).transpose()?;
+        let listener = (at.port() != 0).then(|| board.listen(at).map_err(listen_error)).transpose()?;
         Ok(BoardAttachment { board, listener, at })
     }
 
@@ -128,7 +128,7 @@ pub(crate) struct Core {
     pub(crate) nic: Nic,
     links: Vec<PathLink>,
     address: HostAddress,
-    door: Option<ChannelListener>,
+    name_listener: Option<ChannelListener>,
     udp: Option<UdpLink>,
     board: Option<BoardAttachment>,
     /// Set when the board has gone.
@@ -155,7 +155,7 @@ impl Core {
             nic: Nic::new(config, random::key()?),
             links: Vec::new(),
             address: HostAddress::Loopback,
-            door: None,
+            name_listener: None,
             udp: None,
             board: None,
             board_is_gone: false,
@@ -176,10 +176,10 @@ impl Core {
                     // Socket names are visible to everyone, so this random number is used for nothing else.
                     None => format!("{}-{:016x}", std::process::id(), u64::from_ne_bytes(random::bytes()?)),
                 };
-                let door = ChannelListener::open(name.as_bytes())?;
-                watch(epoll, door.as_fd(), false)?;
+                let name_listener = ChannelListener::open(name.as_bytes())?;
+                watch(epoll, name_listener.as_fd(), false)?;
                 core.address = HostAddress::Name(name.into_bytes());
-                core.door = Some(door);
+                core.name_listener = Some(name_listener);
             }
             Device::Udp(local) => {
                 let udp = UdpLink::bind(*local)?;
@@ -202,7 +202,10 @@ impl Core {
     }
 
     pub(crate) fn address_of(&self, path: u32) -> HostAddress {
-        self.links.iter().find(|way| way.path == path).map_or(HostAddress::Loopback, |way| way.host.clone())
+        self.links
+            .iter()
+            .find(|path_link| path_link.path == path)
+            .map_or(HostAddress::Loopback, |path_link| path_link.host.clone())
     }
 
     /// Returns the maximum length of packets to other NICs in bytes.
@@ -236,8 +239,8 @@ impl Core {
                 "cannot connect to port 0: give the port that the other side listens on",
             ));
         }
-        if let Some(way) = self.links.iter().find(|way| way.host == *wanted) {
-            return Ok(way.path);
+        if let Some(path_link) = self.links.iter().find(|path_link| path_link.host == *wanted) {
+            return Ok(path_link.path);
         }
         match (wanted, &self.address) {
             (HostAddress::Loopback, _) => self.add(MEMORY, HostAddress::Loopback, Link::Loopback),
@@ -284,8 +287,8 @@ impl Core {
     #[inline]
     fn take_from_rings(&mut self, now: Instant) {
         let Core { nic, links, some_over, took, .. } = self;
-        for way in links.iter_mut() {
-            let Link::Shm(link) = &mut way.link else { continue };
+        for path_link in links.iter_mut() {
+            let Link::Shm(link) = &mut path_link.link else { continue };
             if !link.into.is_ready() && !link.into.is_poisoned() {
                 continue;
             }
@@ -293,11 +296,11 @@ impl Core {
                 match link.into.peek() {
                     Ok(Some(packet)) => {
                         *took = true;
-                        nic.arrive(way.path, packet, now);
+                        nic.arrive(path_link.path, packet, now);
                     }
                     Ok(None) => break,
                     Err(_) => {
-                        (way.has_ended, *some_over) = (true, true);
+                        (path_link.has_ended, *some_over) = (true, true);
                         break;
                     }
                 }
@@ -316,14 +319,14 @@ impl Core {
 
     fn take_from_streams(&mut self, now: Instant) {
         let Core { nic, links, some_over, took, .. } = self;
-        for way in links.iter_mut() {
-            let Link::Board(carried) = &mut way.link else { continue };
-            if way.has_ended || !carried.is_readable() {
+        for path_link in links.iter_mut() {
+            let Link::Board(carried) = &mut path_link.link else { continue };
+            if path_link.has_ended || !carried.is_readable() {
                 continue;
             }
             *took = true;
-            if carried.take(|packet| nic.arrive(way.path, packet.into(), now)).is_err() {
-                (way.has_ended, *some_over) = (true, true);
+            if carried.take(|packet| nic.arrive(path_link.path, packet.into(), now)).is_err() {
+                (path_link.has_ended, *some_over) = (true, true);
             }
         }
         if self.some_over {
@@ -336,9 +339,9 @@ impl Core {
             let Core { nic, links, udp: Some(udp), room, .. } = self else { return };
             let Some((length, from)) = udp.receive(room) else { return };
             self.took = true;
-            let known = links.iter().find(|way| matches!(way.link, Link::Udp(to) if to == from));
-            if let Some(way) = known {
-                nic.arrive(way.path, SharedBytes::from(&room[..length]), now);
+            let known = links.iter().find(|path_link| matches!(path_link.link, Link::Udp(to) if to == from));
+            if let Some(path_link) = known {
+                nic.arrive(path_link.path, SharedBytes::from(&room[..length]), now);
                 continue;
             }
             // An unknown sender gets a path for as long as the NIC uses it.
@@ -423,7 +426,7 @@ impl Core {
     /// Handles rare events: callers, their hellos, links that have ended.
     fn check_rare_events(&mut self, now: Instant) {
         self.around_at = now + RARE_CHECK_INTERVAL;
-        while let Some(half) = self.door.as_ref().and_then(ChannelListener::try_accept) {
+        while let Some(half) = self.name_listener.as_ref().and_then(ChannelListener::try_accept) {
             if self.has_room() {
                 // It identifies itself when it speaks.
                 let _ = self.add_half(half, HostAddress::Name(Vec::new()));
@@ -481,8 +484,8 @@ impl Core {
 
     /// Returns whether one more caller can be admitted.
     fn has_room(&self) -> bool {
-        let nameless = self.links.iter().filter(|way| way.is_unidentified()).count();
-        nameless < UNIDENTIFIED_CALLERS_MAX && self.links.len() < LINKS_MAX
+        let unidentified = self.links.iter().filter(|path_link| path_link.is_unidentified()).count();
+        unidentified < UNIDENTIFIED_CALLERS_MAX && self.links.len() < LINKS_MAX
     }
 
     /// Handles board events and incoming calls. Returns whether links remain on a board that has gone.
@@ -492,7 +495,7 @@ impl Core {
         let Some(on) = &self.board else { return false };
         if on.board.is_gone() {
             // Its streams have ended but still hold data, and a board that has gone wakes no one.
-            let left = self.links.iter().any(|way| way.carried().is_some());
+            let left = self.links.iter().any(|path_link| path_link.carried().is_some());
             self.board_is_gone = true;
             if !left {
                 self.board = None;
@@ -518,42 +521,51 @@ impl Core {
     /// become one path.
     fn identify_caller(&mut self, index: usize, host: HostAddress) {
         let local = self.links[index].carried().and_then(BoardLink::local_ip);
-        let is_same = |way: &PathLink| way.host == host && !way.has_ended && !way.is_gone();
+        let is_same =
+            |path_link: &PathLink| path_link.host == host && !path_link.has_ended && !path_link.is_gone();
         // TCP may not know yet that a peer has gone; a peer that calls again has no other link to this
         // address.
-        let is_old =
-            |way: &PathLink| way.carried().is_some_and(|link| !link.is_ours() && link.local_ip() == local);
-        let old: Vec<u32> =
-            self.links.iter().filter(|way| is_same(way) && is_old(way)).map(|way| way.path).collect();
-        for way in self.links.iter_mut().filter(|way| old.contains(&way.path)) {
-            way.has_ended = true;
+        let is_old = |path_link: &PathLink| {
+            path_link.carried().is_some_and(|link| !link.is_ours() && link.local_ip() == local)
+        };
+        let old: Vec<u32> = self
+            .links
+            .iter()
+            .filter(|path_link| is_same(path_link) && is_old(path_link))
+            .map(|path_link| path_link.path)
+            .collect();
+        for path_link in self.links.iter_mut().filter(|path_link| old.contains(&path_link.path)) {
+            path_link.has_ended = true;
         }
-        let is_crossing = |way: &PathLink| {
-            let elsewhere = way
+        let is_crossing = |path_link: &PathLink| {
+            let elsewhere = path_link
                 .carried()
                 .is_some_and(|link| !link.is_ours() || link.local_ip().is_some_and(|ip| Some(ip) != local));
-            way.host == host && !way.has_ended && !way.is_gone() && !elsewhere
+            path_link.host == host && !path_link.has_ended && !path_link.is_gone() && !elsewhere
         };
-        let ours = self.links.iter().find(|way| is_crossing(way)).map(|way| way.path);
-        let way = &mut self.links[index];
-        way.host = host;
+        let ours = self.links.iter().find(|path_link| is_crossing(path_link)).map(|path_link| path_link.path);
+        let path_link = &mut self.links[index];
+        path_link.host = host;
         if let Some(path) = ours {
-            self.nic.close_path(std::mem::replace(&mut way.path, path));
-            way.receive_only = true;
+            self.nic.close_path(std::mem::replace(&mut path_link.path, path));
+            path_link.receive_only = true;
         }
     }
 
     /// Closes links that have ended. A path is closed together with the link on which it sends.
     fn close_over(&mut self) {
         self.some_over = false;
-        while let Some(index) = self.links.iter().position(|way| way.has_ended) {
+        while let Some(index) = self.links.iter().position(|path_link| path_link.has_ended) {
             let PathLink { path, receive_only: only_in, link, .. } = self.links.swap_remove(index);
             if let Link::Board(carried) = link {
                 carried.end();
             }
             if !only_in {
                 self.nic.close_path(path);
-                self.links.iter_mut().filter(|way| way.path == path).for_each(|way| way.has_ended = true);
+                self.links
+                    .iter_mut()
+                    .filter(|path_link| path_link.path == path)
+                    .for_each(|path_link| path_link.has_ended = true);
             }
         }
     }

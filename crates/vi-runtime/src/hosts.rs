@@ -21,9 +21,9 @@ const VIS_MAX: usize = 64;
 impl Core {
     /// Opens a door for hosts.
     pub(super) fn serve(&mut self, name: &str) -> io::Result<()> {
-        let door = ChannelListener::open(&crate::attach::listener_name(name)?)?;
-        self.watch(door.as_fd(), false)?;
-        self.hosts.door = Some(door);
+        let listener = ChannelListener::open(&crate::attach::listener_name(name)?)?;
+        self.watch(listener.as_fd(), false)?;
+        self.hosts.listener = Some(listener);
         Ok(())
     }
 
@@ -35,7 +35,7 @@ impl Core {
     /// Handles hosts that attach and hosts that have gone. Returns whether one that has gone still has
     /// entries to process.
     pub(super) fn look_for_hosts(&mut self) -> bool {
-        while let Some(half) = self.hosts.door.as_ref().and_then(ChannelListener::try_accept) {
+        while let Some(half) = self.hosts.listener.as_ref().and_then(ChannelListener::try_accept) {
             if self.hosts.hosts.len() + self.hosts.halves.len() < HOSTS_MAX
                 && self.watch(half.as_fd(), true).is_ok()
             {
@@ -51,11 +51,11 @@ impl Core {
             }
         }
         let mut again = false;
-        for desk in self.hosts.hosts.iter_mut().filter(|desk| desk.channel.is_gone()) {
+        for attached in self.hosts.hosts.iter_mut().filter(|attached| attached.channel.is_gone()) {
             // Entries posted before its end are processed first, as far as possible.
-            match desk.attachment.is_ready() && !desk.attachment.is_full() {
+            match attached.attachment.is_ready() && !attached.attachment.is_full() {
                 true => again = true,
-                false => desk.over = true,
+                false => attached.over = true,
             }
         }
         self.end_desks();
@@ -80,7 +80,7 @@ impl Core {
     /// Executes the entries that hosts have posted, and sends them indications.
     pub(super) fn serve_hosts(&mut self, now: Instant) {
         while let Some(event) = self.nic.event() {
-            let taken = self.hosts.hosts.iter_mut().any(|desk| desk.attachment.on_event(event));
+            let taken = self.hosts.hosts.iter_mut().any(|attached| attached.attachment.on_event(event));
             if !taken && self.hosts.events.len() < self.nic.config().events_max {
                 self.hosts.events.push_back(event);
             }
@@ -99,7 +99,7 @@ impl Core {
             }
             match (taken, attachment.deliver_indications(&mut self.nic)) {
                 // It may wait for an indication, or for room in its work ring.
-                (Ok(taken), Ok(told)) if told || taken > 0 => {
+                (Ok(taken), Ok(has_indications)) if has_indications || taken > 0 => {
                     self.took = true;
                     channel.ring(machine_nanos);
                 }
@@ -112,9 +112,13 @@ impl Core {
     }
 
     fn end_desks(&mut self) {
-        if self.hosts.hosts.iter().any(|desk| desk.over) {
-            for desk in std::mem::take(&mut self.hosts.hosts) {
-                if desk.over { desk.attachment.end(&mut self.nic) } else { self.hosts.hosts.push(desk) }
+        if self.hosts.hosts.iter().any(|attached| attached.over) {
+            for attached in std::mem::take(&mut self.hosts.hosts) {
+                if attached.over {
+                    attached.attachment.end(&mut self.nic)
+                } else {
+                    self.hosts.hosts.push(attached)
+                }
             }
         }
     }

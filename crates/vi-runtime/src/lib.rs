@@ -492,7 +492,7 @@ impl Nic {
     /// [`Failure`] if the request failed or the timeout expired, after which the VI is idle; or if there is
     /// no request.
     pub fn peer_wait(&self, vi: u32, timeout: Duration) -> Result<PeerAttributes, Failure> {
-        let asked = self.wait(Queue::Control, timeout, |core| match core.nic.outcome(vi) {
+        let outcome = self.wait(Queue::Control, timeout, |core| match core.nic.outcome(vi) {
             // There is no request, so there will be no result.
             Ok(None) => match core.nic.vi(vi) {
                 Ok((ViState::ConnectPending, ..)) => None,
@@ -501,7 +501,7 @@ impl Nic {
             },
             outcome => outcome.transpose(),
         });
-        match asked {
+        match outcome {
             Ok(outcome) => outcome?.map_err(|error| match error {
                 ConnectError::Timeout => Failure::Timeout,
                 error => Failure::Connect(error),

@@ -87,9 +87,9 @@ mod tests {
     #[test]
     fn packets_cross_both_ways() {
         let name = format!("test-{}-cross", std::process::id()).into_bytes();
-        let door = ChannelListener::open(&name).expect("the name is free");
+        let listener = ChannelListener::open(&name).expect("the name is free");
         let mut caller = call(&name, b"").expect("the door is open");
-        let mut callee = door.try_accept().expect("somebody calls");
+        let mut callee = listener.try_accept().expect("somebody calls");
         let mut two = ShmLink::complete(&mut callee).expect("decent").expect("its hello is here");
         let mut one = ShmLink::complete(&mut caller).expect("decent").expect("its hello is here");
         for _ in 0..100 {

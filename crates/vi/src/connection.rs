@@ -204,13 +204,13 @@ impl Connection {
         finished: &mut dyn FnMut(FlightContents),
         now: Instant,
     ) -> Option<bool> {
-        let news = sequence.wrapping_sub(self.acknowledged);
-        if news == 0 {
+        let advance = sequence.wrapping_sub(self.acknowledged);
+        if advance == 0 {
             return Some(false);
         }
-        if news > self.snd_max.wrapping_sub(self.acknowledged) {
+        if advance > self.snd_max.wrapping_sub(self.acknowledged) {
             // An old acknowledgement, or one for a packet never sent.
-            return if (news as i32) < 0 { Some(false) } else { None };
+            return if (advance as i32) < 0 { Some(false) } else { None };
         }
         self.acknowledged = sequence;
         while let Some(flight) = self.flights.front() {
@@ -242,7 +242,7 @@ impl Connection {
             self.round_trip = Some(smooth);
             self.rto = (smooth * 2).max(config.resend_after_min);
         }
-        self.grown += news;
+        self.grown += advance;
         if self.grown >= self.window {
             self.grown = 0;
             self.window = (self.window + 1).min(self.window_max);

@@ -61,7 +61,7 @@ mod op {
     pub(super) const DISCONNECT: u8 = 24;
 }
 
-mod told {
+mod indication_kind {
     pub(super) const DONE: u8 = 1;
     pub(super) const REPLY: u8 = 2;
     pub(super) const REQUEST: u8 = 3;
@@ -479,7 +479,7 @@ impl Host {
         let cookie = u64::from(word(8)) | (u64::from(word(12)) << 32);
         let cookie = if cfg!(target_endian = "big") { cookie.rotate_left(32) } else { cookie };
         match bytes[0] {
-            told::DONE => {
+            indication_kind::DONE => {
                 let kinds = [
                     CompletionKind::Send,
                     CompletionKind::Receive,
@@ -492,15 +492,15 @@ impl Host {
                 let done = Completion { cookie, kind, status: Status(word(16)), length: word(20), immediate };
                 Ok(Some(Indication::Done { vi: word(4), done }))
             }
-            told::REPLY => {
+            indication_kind::REPLY => {
                 let result = match bytes[1] {
                     0 => Ok(word(4)),
                     code => Err(*ControlError::ALL.get(usize::from(code) - 1).ok_or(Poisoned)?),
                 };
                 Ok(Some(Indication::Reply { cookie, result }))
             }
-            told::REQUEST => Ok(Some(Indication::Request { request: word(4) })),
-            told::LOST => Ok(Some(Indication::Lost { vi: word(4), fault: word(16) })),
+            indication_kind::REQUEST => Ok(Some(Indication::Request { request: word(4) })),
+            indication_kind::LOST => Ok(Some(Indication::Lost { vi: word(4), fault: word(16) })),
             _ => Err(Poisoned),
         }
     }
@@ -681,10 +681,10 @@ impl Attachment {
     /// Sends the request of a call over `path`, or denies it if `path` is `None`.
     pub fn connect(&mut self, call: &Call, path: Option<u32>, nic: &mut Nic, now: Instant) {
         let names = (&[][..], &call.discriminator[..]);
-        let asked = path
+        let requested = path
             .ok_or(ControlError::Unreachable)
             .and_then(|path| Ok(nic.request(call.vi, path, names, false, now, now + call.patience)?));
-        match asked {
+        match requested {
             Ok(()) => self.connecting.push((call.vi, call.cookie)),
             Err(denied) => self.reply(call.cookie, Err(denied)),
         }
@@ -776,7 +776,7 @@ impl Attachment {
 
     fn reply(&mut self, cookie: u64, result: Result<u32, ControlError>) {
         let mut bytes = [0; DONE_BYTES];
-        bytes[0] = told::REPLY;
+        bytes[0] = indication_kind::REPLY;
         match result {
             Ok(value) => bytes[4..8].copy_from_slice(&value.to_ne_bytes()),
             Err(denied) => bytes[1] = denied as u8,
@@ -797,7 +797,7 @@ impl Attachment {
             return false;
         }
         let mut bytes = [0; DONE_BYTES];
-        bytes[0] = told::LOST;
+        bytes[0] = indication_kind::LOST;
         bytes[4..8].copy_from_slice(&vi.to_ne_bytes());
         bytes[16..20].copy_from_slice(&fault.to_ne_bytes());
         self.waiting.push(bytes);
@@ -835,13 +835,13 @@ impl Attachment {
                 && let Some(request) = nic.request_at(discriminator)
             {
                 let mut bytes = [0; DONE_BYTES];
-                bytes[0] = told::REQUEST;
+                bytes[0] = indication_kind::REQUEST;
                 bytes[4..8].copy_from_slice(&request.number.to_ne_bytes());
                 waiting.push(bytes);
                 requests.push(request.number);
             }
         }
-        let mut told = false;
+        let mut posted = false;
         let sent = waiting.iter().map_while(|bytes| match done.push(bytes) {
             Ok(true) => Some(Ok(())),
             Ok(false) => None,
@@ -849,16 +849,16 @@ impl Attachment {
         });
         let count = sent.collect::<Result<Vec<_>, _>>()?.len();
         waiting.drain(..count);
-        told |= count > 0;
+        posted |= count > 0;
         // While the ring is full, completions wait in the NIC in order.
         while waiting.is_empty() && done.room()?.is_some() {
             let Ok(Some((vi, receive))) = nic.queue_done(*queue) else { break };
             let next = if receive { nic.receive_done(vi) } else { nic.send_done(vi) };
             let Ok(Some(one)) = next else { continue };
             done.push(&done_entry(vi, &one))?;
-            told = true;
+            posted = true;
         }
-        Ok(told)
+        Ok(posted)
     }
 
     /// Detaches the host and releases everything it owned.
@@ -882,7 +882,7 @@ impl Attachment {
 
 fn done_entry(vi: u32, done: &Completion) -> [u8; DONE_BYTES] {
     let mut bytes = [0; DONE_BYTES];
-    bytes[0] = told::DONE;
+    bytes[0] = indication_kind::DONE;
     bytes[1] = done.kind as u8;
     bytes[2] = u8::from(done.immediate.is_some());
     bytes[4..8].copy_from_slice(&vi.to_ne_bytes());

@@ -142,8 +142,10 @@ impl Vi {
                 rest.push(full.element());
             }
         };
-        let Some(news) = connection.on_acknowledged(sequence, config, &mut see, now) else { return false };
-        if news {
+        let Some(acknowledges_new) = connection.on_acknowledged(sequence, config, &mut see, now) else {
+            return false;
+        };
+        if acknowledges_new {
             // If a peer with an empty queue has accepted a packet after all, a descriptor was available.
             connection.release(now);
             outputs.due_at(connection.retransmit_deadline());

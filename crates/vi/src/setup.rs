@@ -191,22 +191,22 @@ impl Nic {
     /// [`RequestError::BadState`], [`RequestError::UnknownPath`].
     pub fn accept(&mut self, request: u32, number: u32, now: Instant) -> Result<(), RequestError> {
         let Nic { config, vis, paths, incoming, outputs, rng, .. } = self;
-        let asked = incoming.get(request).ok_or(RequestError::UnknownRequest)?;
+        let pending = incoming.get(request).ok_or(RequestError::UnknownRequest)?;
         let vi = vis.get_mut(number).ok_or(RequestError::UnknownVi)?;
         if vi.state != ViState::Idle {
             return Err(RequestError::BadState(vi.state));
         }
-        match asked.remoteness.differs(&vi.attributes) {
+        match pending.remoteness.differs(&vi.attributes) {
             Some(refusal::RELIABILITY) => return Err(RequestError::Reliability),
             Some(refusal::TRANSFER_BYTES) => return Err(RequestError::TransferBytes),
             Some(_) => return Err(RequestError::Qos),
             None => {}
         }
-        let path = paths.get(asked.path).ok_or(RequestError::UnknownPath)?;
-        let (way, peer) = ((asked.path, path.traits), (asked.peer_vi, asked.peer_key));
-        vi.connect(number, way, rng.draw_u32(), peer, config, outputs, now);
+        let path = paths.get(pending.path).ok_or(RequestError::UnknownPath)?;
+        let (path_and_traits, peer) = ((pending.path, path.traits), (pending.peer_vi, pending.peer_key));
+        vi.connect(number, path_and_traits, rng.draw_u32(), peer, config, outputs, now);
         let accept = vi.accept_packet(number);
-        outputs.control_packets.push((way.0, accept));
+        outputs.control_packets.push((path_and_traits.0, accept));
         outputs.due_at(now + config.resend_after);
         incoming.remove(request);
         self.deliver();
@@ -222,9 +222,9 @@ impl Nic {
     }
 
     fn reject_with(&mut self, request: u32, code: u32) -> Result<(), RequestError> {
-        let asked = self.incoming.remove(request).ok_or(RequestError::UnknownRequest)?;
-        let answer = control_packet(Kind::Reject, asked.peer_vi, asked.peer_key, 0, 0, code);
-        self.outputs.control_packets.push((asked.path, answer));
+        let request = self.incoming.remove(request).ok_or(RequestError::UnknownRequest)?;
+        let answer = control_packet(Kind::Reject, request.peer_vi, request.peer_key, 0, 0, code);
+        self.outputs.control_packets.push((request.path, answer));
         self.deliver();
         Ok(())
     }

@@ -9,7 +9,7 @@ use kiban_tcpip::ethernet::Forward;
 pub(crate) fn forward(ports: &mut [Port], at: usize, from: usize, mut pdu: Pdu, cx: &mut Context<'_>) {
     let Some(bridge) = ports[at].bridge() else { return };
     let members = bridge.circuits.len() + 1;
-    match bridge.judge(from, &mut pdu, cx) {
+    match bridge.validate(from, &mut pdu, cx) {
         Forward::Nowhere => {}
         Forward::To(member) => hand(ports, at, member, pdu, cx),
         Forward::All => {

@@ -50,7 +50,7 @@ impl Bridging {
     }
 
     /// Decides where a frame goes, and returns the number of members.
-    pub(super) fn judge(&mut self, from: usize, pdu: &mut Pdu, cx: &mut Context<'_>) -> Forward {
+    pub(super) fn validate(&mut self, from: usize, pdu: &mut Pdu, cx: &mut Context<'_>) -> Forward {
         self.counters.frames_in += 1;
         let header = match pdu.pull_up(HEADER_BYTES) {
             Some(moved) => {

@@ -35,7 +35,7 @@ impl Board {
 
     /// Returns the view of a consumer: completions of what it opens, binds and sends go to it.
     pub fn host_for(&mut self, consumer: Consumer) -> Host<'_> {
-        self.told = false;
+        self.announced = false;
         Host { board: self, consumer }
     }
 
@@ -46,7 +46,7 @@ impl Board {
 
     /// Returns the next completion, and the consumer that it is for.
     pub fn completion(&mut self) -> Option<(Consumer, Completion)> {
-        self.told = false;
+        self.announced = false;
         self.stack.edge.completion()
     }
 }

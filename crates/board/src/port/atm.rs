@@ -38,7 +38,7 @@ pub(crate) struct AtmPort {
     pub(super) counters: PortCounters,
     pub(super) sent: Vec<TimedCell>,
     arrivals: Vec<Arrival>,
-    news: Vec<AtmEvent>,
+    events: Vec<AtmEvent>,
     /// Next hops for which no circuit was found, and none may be.
     nobody: Vec<IpAddr>,
 }
@@ -72,7 +72,7 @@ impl AtmPort {
             counters: PortCounters::default(),
             sent: Vec::new(),
             arrivals: Vec::new(),
-            news: Vec::new(),
+            events: Vec::new(),
             nobody: Vec::new(),
         };
         for (index, end) in config.circuits.iter().enumerate() {
@@ -173,7 +173,7 @@ impl AtmPort {
                     let pti = if is_flow { PTI_OAM_END_TO_END } else { header.pti };
                     let verdict = self.loopback.arrive(circuit, pti, &payload, cx.now);
                     if let LoopbackVerdict::Returned { tag, round_trip } = verdict {
-                        self.news.push(AtmEvent::Loopback { circuit: circuit.0, tag, round_trip });
+                        self.events.push(AtmEvent::Loopback { circuit: circuit.0, tag, round_trip });
                     }
                 }
             }
@@ -183,7 +183,7 @@ impl AtmPort {
 
     /// Takes the events, in order of arrival.
     pub(crate) fn take_events(&mut self) -> impl Iterator<Item = AtmEvent> + '_ {
-        self.news.drain(..)
+        self.events.drain(..)
     }
 
     fn on_frame(&mut self, circuit: Circuit, mut pdu: Pdu, cx: &mut Context<'_>) {
@@ -192,7 +192,7 @@ impl AtmPort {
         if bridged.is_some() {
             match carried {
                 Ok(Carried::Bridged { with_fcs }) if !with_fcs || take_fcs(&mut pdu) => {
-                    self.news.push(AtmEvent::Frame { circuit: circuit.0, pdu });
+                    self.events.push(AtmEvent::Frame { circuit: circuit.0, pdu });
                 }
                 Ok(Carried::Bridged { .. }) => self.counters.fcs_errors += 1,
                 Ok(_) => self.counters.not_ethernet += 1,
@@ -201,7 +201,7 @@ impl AtmPort {
             return;
         }
         match carried {
-            Ok(Carried::Ipv4) => self.news.push(AtmEvent::Packet { circuit: circuit.0, pdu }),
+            Ok(Carried::Ipv4) => self.events.push(AtmEvent::Packet { circuit: circuit.0, pdu }),
             Ok(Carried::AtmArp) => {
                 let whole = pdu.len();
                 if let Some(moved) = pdu.pull_up(whole.min(kiban_atm::wire::atmarp::PACKET_BYTES_MAX)) {

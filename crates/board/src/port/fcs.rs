@@ -10,18 +10,18 @@ pub(super) const FCS_BYTES: usize = 4;
 /// Removes the FCS of a frame. Returns whether it was correct.
 pub(super) fn take_fcs(pdu: &mut Pdu) -> bool {
     let Some(length) = pdu.len().checked_sub(FCS_BYTES) else { return false };
-    let (mut crc, mut said, mut left) = (Crc32Ethernet::new(), [0; FCS_BYTES], length);
+    let (mut crc, mut received_fcs, mut left) = (Crc32Ethernet::new(), [0; FCS_BYTES], length);
     for run in pdu.runs() {
         let (frame, fcs) = run.split_at(run.len().min(left));
         crc.update(frame);
         left -= frame.len();
         for byte in fcs {
-            said.rotate_left(1);
-            said[FCS_BYTES - 1] = *byte;
+            received_fcs.rotate_left(1);
+            received_fcs[FCS_BYTES - 1] = *byte;
         }
     }
     pdu.truncate(length);
-    crc.value().to_le_bytes() == said
+    crc.value().to_le_bytes() == received_fcs
 }
 
 /// Puts the FCS behind a frame, which is padded before (RFC 2684 §5.2: a frame with its FCS has its padding).

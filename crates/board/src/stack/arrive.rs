@@ -21,8 +21,8 @@ impl Stack {
         let cx = &mut Context { now: *now, memory, rng, copies };
         let Some(Port::Atm(atm)) = ports.get_mut(port) else { return };
         atm.on_cells(cells, cx);
-        for news in atm.take_events() {
-            match news {
+        for event in atm.take_events() {
+            match event {
                 AtmEvent::Frame { circuit, pdu } => bridging.push((port, circuit as usize, pdu)),
                 AtmEvent::Packet { circuit, pdu } => {
                     let Some(pdu) = ip.forward(pdu, passage, passing) else { continue };

@@ -53,8 +53,8 @@ impl Stack {
         // Packets from the board to itself are delivered as if they had come from the port through which they
         // would have left.
         while let Some(delivery) = ip.ip.looped() {
-            let way = ip.ip.route_to(delivery.source);
-            let tx_queue = way.map_or(0, |(port, next)| tx_queues[port] + ports[port].tx_queue_to(next));
+            let route = ip.ip.route_to(delivery.source);
+            let tx_queue = route.map_or(0, |(port, next)| tx_queues[port] + ports[port].tx_queue_to(next));
             ip.deliver(delivery, tx_queue, edge, cx);
             *unsettled = true;
         }
@@ -62,10 +62,10 @@ impl Stack {
             ports[port].negative_advice(next);
         }
         for (index, port) in ports.iter_mut().enumerate() {
-            let mut up = |news, cx: &mut Context<'_>| {
+            let mut up = |event, cx: &mut Context<'_>| {
                 // This may let segments out, or end sessions.
                 *unsettled = true;
-                on_link_event(ip, edge, index, news, cx);
+                on_link_event(ip, edge, index, event, cx);
             };
             match port {
                 Port::Atm(atm) => atm.settle(cx, &mut up),
@@ -102,8 +102,8 @@ impl Stack {
 
     /// Returns the TX queue for packets to `target`, or the first one if there is no route yet.
     pub(crate) fn tx_queue_to(&self, target: IpAddr) -> usize {
-        let way = self.ip.ip.route_to(target);
-        way.map_or(0, |(port, next)| self.tx_queues[port] + self.ports[port].tx_queue_to(next))
+        let route = self.ip.ip.route_to(target);
+        route.map_or(0, |(port, next)| self.tx_queues[port] + self.ports[port].tx_queue_to(next))
     }
 
     pub(crate) fn with_context<T>(&mut self, work: impl FnOnce(&mut IpStack, &mut Context<'_>) -> T) -> T {
@@ -132,11 +132,17 @@ impl Stack {
 }
 
 /// Handles an event of a link for IP.
-fn on_link_event(tower: &mut IpStack, edge: &mut Edge, port: usize, news: LinkEvent, cx: &mut Context<'_>) {
-    let ip = &mut tower.ip;
-    match news {
-        LinkEvent::Undelivered(pdu) => tower.on_undelivered(&pdu, edge, cx),
-        LinkEvent::NeighbourFailed(next) => tower.on_neighbour_failed(port, next, edge, cx),
+fn on_link_event(
+    ip_stack: &mut IpStack,
+    edge: &mut Edge,
+    port: usize,
+    event: LinkEvent,
+    cx: &mut Context<'_>,
+) {
+    let ip = &mut ip_stack.ip;
+    match event {
+        LinkEvent::Undelivered(pdu) => ip_stack.on_undelivered(&pdu, edge, cx),
+        LinkEvent::NeighbourFailed(next) => ip_stack.on_neighbour_failed(port, next, edge, cx),
         LinkEvent::Address(address, true) => ip.add_address(port, address.into()),
         LinkEvent::Address(address, false) => ip.remove_address(address.into()),
         LinkEvent::Deprecated(address, deprecated) => ip.deprecate(address, deprecated),

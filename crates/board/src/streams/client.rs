@@ -207,7 +207,7 @@ impl ClientStreams {
     /// # Errors
     /// As [`ClientStreams::process_requests`].
     pub fn flush_indications(&mut self) -> Result<bool, Poisoned> {
-        let mut told = false;
+        let mut announced = false;
         if self.gone {
             self.pending_indications.clear();
         }
@@ -216,9 +216,9 @@ impl ClientStreams {
                 break;
             }
             self.pending_indications.pop_front();
-            told = true;
+            announced = true;
         }
-        Ok(told)
+        Ok(announced)
     }
 
     /// Handles a completion of the board. Returns whether it concerns one of this client's streams. Call

@@ -39,7 +39,7 @@ pub(crate) struct IpStack {
     pub(crate) discoveries: VecDeque<Delivery>,
     /// First hops that TCP doubts.
     pub(crate) negative_advice: VecDeque<(usize, IpAddr)>,
-    news: VecDeque<icmp::Indication>,
+    indications: VecDeque<icmp::Indication>,
 }
 
 impl IpStack {
@@ -54,7 +54,7 @@ impl IpStack {
             messages: VecDeque::new(),
             discoveries: VecDeque::new(),
             negative_advice: VecDeque::new(),
-            news: VecDeque::new(),
+            indications: VecDeque::new(),
         }
     }
 
@@ -127,50 +127,46 @@ impl IpStack {
     }
 
     fn on_message(&mut self, delivery: Delivery, edge: &mut Edge, cx: &mut Context<'_>) {
-        self.icmp.arrive(delivery, cx, &mut self.news, &mut self.messages);
-        while let Some(news) = self.news.pop_front() {
-            match news {
+        self.icmp.arrive(delivery, cx, &mut self.indications, &mut self.messages);
+        while let Some(indications) = self.indications.pop_front() {
+            match indications {
                 icmp::Indication::EchoReply { source, identifier, sequence, bytes } => {
                     edge.on_reply(source, identifier, sequence, bytes);
                 }
-                icmp::Indication::Error(trouble) => self.on_icmp_error(trouble, edge, cx),
+                icmp::Indication::Error(error) => self.on_icmp_error(error, edge, cx),
                 icmp::Indication::Discovery(delivery) => self.discoveries.push_back(delivery),
             }
         }
     }
 
     /// Passes an ICMP error to the protocol whose packet it quotes.
-    fn on_icmp_error(&mut self, mut trouble: IcmpError, edge: &mut Edge, cx: &mut Context<'_>) {
-        if !self.ip.is_ours(trouble.source) {
+    fn on_icmp_error(&mut self, mut error: IcmpError, edge: &mut Edge, cx: &mut Context<'_>) {
+        if !self.ip.is_ours(error.source) {
             return self.icmp.on_implausible_error();
         }
-        if let IcmpErrorKind::FragmentationNeeded { mtu } = trouble.kind {
+        if let IcmpErrorKind::FragmentationNeeded { mtu } = error.kind {
             // RFC 5927 §7, RFC 8201 §6: what a session does not believe, others that go the same way are not
             // to suffer for.
-            let is_lie = trouble.protocol == protocol::TCP
-                && !self.tcp.is_icmp_plausible(
-                    trouble.local(),
-                    trouble.remote(),
-                    Sequence(trouble.sequence()),
-                );
+            let is_lie = error.protocol == protocol::TCP
+                && !self.tcp.is_icmp_plausible(error.local(), error.remote(), Sequence(error.sequence()));
             if is_lie {
                 return;
             }
-            match self.ip.on_too_long(trouble.target, trouble.packet_bytes, mtu, cx.now) {
-                Some(mtu) => trouble.kind = IcmpErrorKind::FragmentationNeeded { mtu: mtu.into() },
+            match self.ip.on_too_long(error.target, error.packet_bytes, mtu, cx.now) {
+                Some(mtu) => error.kind = IcmpErrorKind::FragmentationNeeded { mtu: mtu.into() },
                 None => return,
             }
         }
-        match trouble.protocol {
+        match error.protocol {
             protocol::TCP => {
-                let (local, remote, sequence) = (trouble.local(), trouble.remote(), trouble.sequence());
-                let kind = for_tcp(trouble.kind, trouble.target.is_ipv4());
+                let (local, remote, sequence) = (error.local(), error.remote(), error.sequence());
+                let kind = for_tcp(error.kind, error.target.is_ipv4());
                 self.tcp.on_icmp(local, remote, Sequence(sequence), kind, cx, &mut self.from_tcp);
                 self.report_indications(edge, cx);
             }
             protocol::UDP => {
-                if let Some(socket) = self.udp.on_icmp_error(&trouble) {
-                    edge.on_icmp_error(socket, trouble.remote(), trouble.kind);
+                if let Some(socket) = self.udp.on_icmp_error(&error) {
+                    edge.on_icmp_error(socket, error.remote(), error.kind);
                 }
             }
             _ => {}
@@ -179,8 +175,8 @@ impl IpStack {
 
     /// Handles a packet that could not be delivered because its next hop did not answer.
     pub(crate) fn on_undelivered(&mut self, pdu: &Pdu, edge: &mut Edge, cx: &mut Context<'_>) {
-        if let Some(trouble) = icmp::undelivered(pdu.head()) {
-            self.on_icmp_error(trouble, edge, cx);
+        if let Some(error) = icmp::undelivered(pdu.head()) {
+            self.on_icmp_error(error, edge, cx);
         }
     }
 
@@ -273,7 +269,7 @@ impl IpStack {
 }
 
 /// Creates IP for the board's ports; no address is set yet.
-pub(crate) fn tower(config: &crate::BoardConfig, page_payload: f64, rng: &mut SecureRng) -> IpStack {
+pub(crate) fn new_ip_stack(config: &crate::BoardConfig, page_payload: f64, rng: &mut SecureRng) -> IpStack {
     let memory = &config.memory;
     let mut settings = config.ip.clone();
     let reassembly = &mut settings.reassembly;

@@ -63,7 +63,7 @@ pub(crate) struct Lines {
     pub(crate) tap: Option<[Vec<TimedCell>; 2]>,
     /// The deadline of each board when it was last idle.
     deadlines: [Instant; 2],
-    chance: SimRng,
+    rng: SimRng,
 }
 
 impl Lines {
@@ -80,7 +80,7 @@ impl Lines {
             answers: Default::default(),
             tap: None,
             deadlines: [Instant::ZERO; 2],
-            chance: SimRng::from_seed(11),
+            rng: SimRng::from_seed(11),
         }
     }
 
@@ -124,7 +124,7 @@ impl Lines {
         let mut train = Vec::with_capacity(sent.len() + hostile.len());
         while sent.peek().is_some() || hostile.peek().is_some() {
             let left = (sent.len() + hostile.len()) as u64;
-            let next = if self.chance.below(left) < sent.len() as u64 { sent.next() } else { hostile.next() };
+            let next = if self.rng.below(left) < sent.len() as u64 { sent.next() } else { hostile.next() };
             train.push(TimedCell { at: self.now, ..next.expect("drawn by what is left") });
         }
         train

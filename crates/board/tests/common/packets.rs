@@ -12,8 +12,8 @@ use std::net::{IpAddr, SocketAddr};
 
 /// Returns bytes that differ from position to position and from seed to seed.
 pub(crate) fn noise(seed: u64, length: usize) -> Vec<u8> {
-    let mut chance = SimRng::from_seed(seed);
-    (0..length).map(|_| chance.draw() as u8).collect()
+    let mut rng = SimRng::from_seed(seed);
+    (0..length).map(|_| rng.draw() as u8).collect()
 }
 
 /// Returns an IPv4 packet with options, which must be padded already.

@@ -71,7 +71,7 @@ struct End {
     numbers: [u32; 4],
     offset: u32,
     /// Requests of the NIC: reads with the bytes answered so far, and atomics.
-    asked: VecDeque<(ReadRequest, u32)>,
+    read_requests: VecDeque<(ReadRequest, u32)>,
     atomics: VecDeque<u32>,
     /// A segment that waits for a receive.
     stalled: Option<(Vec<u8>, u8)>,
@@ -300,12 +300,12 @@ impl Stand {
             }
             7 | 8 => {
                 // The pending request, or something like it.
-                let (request, here) = end.asked.front().copied().unwrap_or_default();
+                let (request, here) = end.read_requests.front().copied().unwrap_or_default();
                 let count = if last { request.length - here } else { length.min(request.length - here) };
                 payload.resize(count as usize, 0xee);
                 if last {
-                    end.asked.pop_front();
-                } else if let Some((_, here)) = end.asked.front_mut() {
+                    end.read_requests.pop_front();
+                } else if let Some((_, here)) = end.read_requests.front_mut() {
                     *here += count;
                 }
                 let offset = request.sink.offset.wrapping_add(u64::from(here));
@@ -326,7 +326,7 @@ impl Stand {
             }
             11 if kind < 64 => {
                 let reason = Reason::ALL[usize::from(input.byte()) % Reason::ALL.len()].0;
-                let read_request = end.asked.front().map(|(request, _)| *request);
+                let read_request = end.read_requests.front().map(|(request, _)| *request);
                 payload =
                     Terminate { reason, segment: Some((20, [0; 14].into_iter().collect())), read_request }
                         .bytes()
@@ -547,7 +547,7 @@ impl End {
             receives: VecDeque::new(),
             numbers: [1; 4],
             offset: 0,
-            asked: VecDeque::new(),
+            read_requests: VecDeque::new(),
             atomics: VecDeque::new(),
             stalled: None,
             armed: false,
@@ -564,7 +564,7 @@ impl End {
         assert!(!leaks, "the canary has left");
         match opcode {
             Opcode::ReadRequest => {
-                self.asked.push_back((ReadRequest::read(payload).expect("a request"), 0));
+                self.read_requests.push_back((ReadRequest::read(payload).expect("a request"), 0));
             }
             Opcode::AtomicRequest => {
                 self.atomics.push_back(AtomicRequest::read(payload).expect("a request").identifier);

@@ -275,21 +275,21 @@ fn urgent_marks_without_end_make_one_completion_a_burst() {
         let mark = |urgent| Header { flags: Flags::ACK | Flags::URG, urgent, ..end.header() };
         (1..=1000).map(|urgent| craft::tcp((end.local, end.remote), &mark(urgent), &[], b"")).collect()
     };
-    let told = |stand: &mut Stand| -> Vec<u32> {
-        let told = stand.completions.drain(..).filter_map(|told| match told {
+    let completion = |stand: &mut Stand| -> Vec<u32> {
+        let completion = stand.completions.drain(..).filter_map(|completion| match completion {
             Completion::Urgent { bytes, .. } => Some(bytes),
             _ => None,
         });
-        told.collect()
+        completion.collect()
     };
     let packets = burst(&end);
     stand.burst(&packets);
-    assert_eq!(told(&mut stand), [1000], "the farthest");
+    assert_eq!(completion(&mut stand), [1000], "the farthest");
     sing(&mut end, &mut stand, 5000);
     end.next = end.acknowledged;
     let packets = burst(&end);
     stand.burst(&packets);
-    assert_eq!(told(&mut stand), [1000], "told again, since it has moved on");
+    assert_eq!(completion(&mut stand), [1000], "told again, since it has moved on");
     stand.board.host().abort(end.stream).expect("it is open");
     stand.drain();
     stand.finish();

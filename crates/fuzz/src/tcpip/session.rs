@@ -114,12 +114,12 @@ impl End {
         if !active {
             assert!(stand.packet(&craft::tcp((local, remote), &syn(remote, Flags::SYN, 0), &[], b"")));
         }
-        let said = stand.sent.pop_front().expect("a SYN of the board");
-        let (_, load) = check_sent(&said);
-        let (said, _) = Header::read(load).expect("checked");
-        assert!(said.flags.has(Flags::SYN) && stand.sent.is_empty(), "{said:?}");
-        remote.set_port(said.source_port);
-        let acknowledgment = said.sequence.0.wrapping_add(1);
+        let board_syn = stand.sent.pop_front().expect("a SYN of the board");
+        let (_, load) = check_sent(&board_syn);
+        let (board_syn, _) = Header::read(load).expect("checked");
+        assert!(board_syn.flags.has(Flags::SYN) && stand.sent.is_empty(), "{board_syn:?}");
+        remote.set_port(board_syn.source_port);
+        let acknowledgment = board_syn.sequence.0.wrapping_add(1);
         let answer = match active {
             true => syn(remote, Flags::SYN | Flags::ACK, acknowledgment),
             false => Header {
@@ -133,17 +133,17 @@ impl End {
         };
         let mut answer = answer;
         if options.timestamps.is_some() {
-            answer.options.timestamps = stamp(said.options.timestamps);
+            answer.options.timestamps = stamp(board_syn.options.timestamps);
         }
         assert!(stand.packet(&craft::tcp((local, remote), &answer, &[], b"")));
-        let told: Vec<_> = stand.completions.drain(..).collect();
-        let stream = told.iter().find_map(|told| match told {
+        let completion: Vec<_> = stand.completions.drain(..).collect();
+        let stream = completion.iter().find_map(|completion| match completion {
             Completion::Opened { stream: opened } => Some(*opened).filter(|_| stream == Some(*opened)),
             Completion::Accepted { stream, remote, .. } => Some(*stream).filter(|_| *remote == local),
             _ => None,
         });
         stand.sent.clear();
-        let both = options.window_shift.zip(said.options.window_shift);
+        let both = options.window_shift.zip(board_syn.options.window_shift);
         let shift = both.map_or(0, |(ours, _)| ours.min(14));
         End {
             local,
@@ -159,9 +159,9 @@ impl End {
             next: 1,
             named: 1,
             offered: 1 + if active { u32::from(window) } else { u32::from(window) << shift },
-            board_initial: said.sequence.0,
+            board_initial: board_syn.sequence.0,
             board_shift: both.map_or(0, |(_, theirs)| theirs.min(14)),
-            board_stamps: options.timestamps.is_some() && said.options.timestamps.is_some(),
+            board_stamps: options.timestamps.is_some() && board_syn.options.timestamps.is_some(),
             board_sent: 1,
             acknowledged: 1,
             board_offered: 1,
@@ -385,8 +385,8 @@ impl Scene {
     /// Handles the board's segments, and keeps the canary's conversation going.
     fn look(&mut self) -> usize {
         let mut answers = 0;
-        for told in std::mem::take(&mut self.stand.completions) {
-            match told {
+        for completion in std::mem::take(&mut self.stand.completions) {
+            match completion {
                 Completion::Ended { stream, .. } => {
                     assert!(stream != self.canary.stream, "the canary's session is ended from outside");
                     if stream == self.peer.stream {

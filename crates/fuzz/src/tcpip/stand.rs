@@ -137,7 +137,7 @@ impl Stand {
 
     /// Closes the listener and every accepted stream.
     pub(crate) fn give_up(&mut self, listener: u32) {
-        let accepted = self.completions.iter().filter_map(|told| match told {
+        let accepted = self.completions.iter().filter_map(|completion| match completion {
             Completion::Accepted { stream, .. } => Some(*stream),
             _ => None,
         });

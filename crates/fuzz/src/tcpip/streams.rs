@@ -51,8 +51,8 @@ impl Size {
     }
 }
 
-fn one_of<T: Copy>(chance: &mut SimRng, choices: &[T]) -> T {
-    choices[chance.below(choices.len() as u64) as usize]
+fn one_of<T: Copy>(rng: &mut SimRng, choices: &[T]) -> T {
+    choices[rng.below(choices.len() as u64) as usize]
 }
 
 fn ms(ms: u64) -> Duration {
@@ -74,7 +74,7 @@ fn content(conversation: usize, side: usize, place: usize, count: usize) -> &'st
 
 /// One direction of the cable.
 struct Cable {
-    chance: SimRng,
+    rng: SimRng,
     delay: Duration,
     loss: f64,
     duplication: f64,
@@ -86,14 +86,14 @@ struct Cable {
 }
 
 impl Cable {
-    fn new(chance: &mut SimRng) -> Cable {
-        let harm = one_of(chance, &[0.0, 0.005, 0.03, 0.15]);
-        let mut some = |share| if chance.happens(share) { harm } else { 0.0 };
+    fn new(rng: &mut SimRng) -> Cable {
+        let impairment = one_of(rng, &[0.0, 0.005, 0.03, 0.15]);
+        let mut some = |share| if rng.happens(share) { impairment } else { 0.0 };
         let (loss, duplication, reordering, corruption) = (some(0.7), some(0.4), some(0.5), some(0.4));
         Cable {
-            delay: one_of(chance, &[Duration::from_micros(20), ms(1), ms(15), ms(150), ms(600)]),
-            jitter: one_of(chance, &[Duration::from_micros(30), ms(4), ms(300)]),
-            chance: chance.fork(1),
+            delay: one_of(rng, &[Duration::from_micros(20), ms(1), ms(15), ms(150), ms(600)]),
+            jitter: one_of(rng, &[Duration::from_micros(30), ms(4), ms(300)]),
+            rng: rng.fork(1),
             loss,
             duplication,
             reordering,
@@ -104,18 +104,18 @@ impl Cable {
     }
 
     fn send(&mut self, mut packet: Vec<u8>, now: Instant) {
-        if self.chance.happens(self.loss) {
+        if self.rng.happens(self.loss) {
             return;
         }
-        if self.chance.happens(self.corruption) {
-            let bit = self.chance.below(packet.len() as u64 * 8) as usize;
+        if self.rng.happens(self.corruption) {
+            let bit = self.rng.below(packet.len() as u64 * 8) as usize;
             packet[bit / 8] ^= 1 << (bit % 8);
         }
-        let copies = 1 + usize::from(self.chance.happens(self.duplication));
+        let copies = 1 + usize::from(self.rng.happens(self.duplication));
         for _ in 0..copies {
-            let late = self.chance.happens(self.reordering);
+            let late = self.rng.happens(self.reordering);
             let most = if late { self.jitter.as_nanos() as u64 } else { 0 };
-            let at = now + self.delay + Duration::from_nanos(self.chance.below(most + 1));
+            let at = now + self.delay + Duration::from_nanos(self.rng.below(most + 1));
             self.sent += 1;
             self.flying.insert((at, self.sent), packet.clone());
         }
@@ -135,14 +135,14 @@ struct Role {
 }
 
 impl Role {
-    fn new(chance: &mut SimRng) -> Role {
+    fn new(rng: &mut SimRng) -> Role {
         Role {
-            bytes: one_of(chance, &[0, 1, 700, 5_000, 40_000, ROLE_BYTES_MAX]),
-            write_max: one_of(chance, &[usize::MAX, usize::MAX, 3000, 200]),
-            read_max: one_of(chance, &[usize::MAX, usize::MAX, 4000, 900]),
-            read_every: one_of(chance, &[Duration::ZERO, Duration::ZERO, ms(1), ms(20)]),
-            after_peer: chance.happens(0.2),
-            abort_at: if chance.happens(0.06) { chance.below(30_000) as usize } else { usize::MAX },
+            bytes: one_of(rng, &[0, 1, 700, 5_000, 40_000, ROLE_BYTES_MAX]),
+            write_max: one_of(rng, &[usize::MAX, usize::MAX, 3000, 200]),
+            read_max: one_of(rng, &[usize::MAX, usize::MAX, 4000, 900]),
+            read_every: one_of(rng, &[Duration::ZERO, Duration::ZERO, ms(1), ms(20)]),
+            after_peer: rng.happens(0.2),
+            abort_at: if rng.happens(0.06) { rng.below(30_000) as usize } else { usize::MAX },
         }
     }
 }
@@ -175,23 +175,23 @@ fn address(side: usize) -> IpAddr {
     IpAddr::from([10, 0, 0, 1 + side as u8])
 }
 
-fn config(side: usize, chance: &mut SimRng) -> (BoardConfig, u64) {
-    let mut tcp = match chance.below(6) {
+fn config(side: usize, rng: &mut SimRng) -> (BoardConfig, u64) {
+    let mut tcp = match rng.below(6) {
         0 => Config::bsd43(),
         1 => Config::solaris23(),
         2 => Config { loss_detection: LossDetection::NewReno, ..Config::default() },
         3 => Config { loss_detection: LossDetection::Sack, pacing: true, ..Config::default() },
-        _ => Config { sack: chance.happens(0.7), ..Config::default() },
+        _ => Config { sack: rng.happens(0.7), ..Config::default() },
     };
-    let mtu = one_of(chance, &[200, 576, 1500, 1500, 9180]);
-    let cuts = chance.happens(0.3);
+    let mtu = one_of(rng, &[200, 576, 1500, 1500, 9180]);
+    let cuts = rng.happens(0.3);
     tcp.mss = mtu as u16 - 40;
     tcp.segment_bytes_max = if cuts { 20_000 } else { u32::from(tcp.mss) };
     tcp.segmentation_offload = cuts;
-    tcp.send_buffer_bytes = one_of(chance, &[4_000, 20_000, 128 << 10]);
-    tcp.receive_buffer_bytes = one_of(chance, &[3_000, 16_000, 65_536, 200_000]);
-    tcp.floor_bytes = one_of(chance, &[4 << 10, 16 << 10]);
-    if chance.happens(0.2) {
+    tcp.send_buffer_bytes = one_of(rng, &[4_000, 20_000, 128 << 10]);
+    tcp.receive_buffer_bytes = one_of(rng, &[3_000, 16_000, 65_536, 200_000]);
+    tcp.floor_bytes = one_of(rng, &[4 << 10, 16 << 10]);
+    if rng.happens(0.2) {
         tcp.nagle = Nagle::Off;
     }
     // Sessions are not given up because of impairments here, and no FIN comes after TIME-WAIT.
@@ -201,31 +201,31 @@ fn config(side: usize, chance: &mut SimRng) -> (BoardConfig, u64) {
         address: address(side),
         prefix: "10.0.0.0/24".parse().expect("a prefix"),
         mtu_bytes: mtu,
-        packets_max: one_of(chance, &[16, 64, 256]),
+        packets_max: one_of(rng, &[16, 64, 256]),
         cuts,
-        merges: chance.happens(0.4),
+        merges: rng.happens(0.4),
         believe_sums: false,
     };
-    let pages = one_of(chance, &[128, 512]);
-    let page_bytes = one_of(chance, &[1024, 4096]);
+    let pages = one_of(rng, &[128, 512]);
+    let page_bytes = one_of(rng, &[1024, 4096]);
     let bytes = pages * page_bytes;
     let memory = MemoryConfig { page_bytes, transmit_bytes: bytes, receive_bytes: bytes, pdus: 512 };
-    let seed = chance.draw();
+    let seed = rng.draw();
     (BoardConfig { memory, tcp, ports: vec![PortConfig::Ip(port)], ..BoardConfig::default() }, seed)
 }
 
 impl World {
     fn new(seed: u64, size: Size) -> World {
-        let mut chance = SimRng::from_seed(seed).fork(300);
-        let configs = [config(0, &mut chance), config(1, &mut chance)];
-        let cables = [Cable::new(&mut chance.fork(10)), Cable::new(&mut chance.fork(11))];
+        let mut rng = SimRng::from_seed(seed).fork(300);
+        let configs = [config(0, &mut rng), config(1, &mut rng)];
+        let cables = [Cable::new(&mut rng.fork(10)), Cable::new(&mut rng.fork(11))];
         let stands = configs.each_ref().map(|(config, seed)| Stand::with_key(config, crate::key::key(*seed)));
         let now = stands[0].now;
         let mut world = World { stands, cables, apps: Vec::new(), now, work: 0 };
-        let count = chance.below(CONVERSATIONS_MAX as u64) as usize + 1;
+        let count = rng.below(CONVERSATIONS_MAX as u64) as usize + 1;
         let mss = usize::from(configs[0].0.tcp.mss.min(configs[1].0.tcp.mss));
         for number in 0..count {
-            let mut roles = [Role::new(&mut chance), Role::new(&mut chance)];
+            let mut roles = [Role::new(&mut rng), Role::new(&mut rng)];
             if size == Size::Small {
                 let reads =
                     roles.map(|role| if role.read_every.is_zero() { usize::MAX } else { role.read_max });
@@ -248,7 +248,7 @@ impl World {
                 act_at: now,
                 gone: false,
             }));
-            let opener = chance.below(2) as usize;
+            let opener = rng.below(2) as usize;
             let port = FIRST_PORT + number as u16;
             let listener = SocketAddr::new(address(1 - opener), port);
             world.stands[1 - opener].board.host().listen(listener).expect("the port is free");
@@ -350,9 +350,9 @@ impl World {
     fn host(&mut self, side: usize) -> bool {
         let mut moved = false;
         self.stands[side].drain();
-        while let Some(told) = self.stands[side].completions.pop_front() {
+        while let Some(completion) = self.stands[side].completions.pop_front() {
             moved = true;
-            self.on_completion(side, told);
+            self.on_completion(side, completion);
         }
         for number in 0..self.apps.len() {
             moved |= self.act(side, number);
@@ -361,12 +361,12 @@ impl World {
         moved
     }
 
-    fn on_completion(&mut self, side: usize, told: Completion) {
+    fn on_completion(&mut self, side: usize, completion: Completion) {
         let now = self.now;
         let find = |apps: &mut Vec<[App; 2]>, stream| {
             apps.iter_mut().map(|app| &mut app[side]).position(|app| app.stream == Some(stream))
         };
-        match told {
+        match completion {
             Completion::Accepted { stream, .. } => {
                 let local = self.stands[side].board.host().info(stream).map(|info| info.local);
                 let Ok(local) = local else {

@@ -179,7 +179,7 @@ pub fn exists(index: libc::c_int) -> bool {
     // SAFETY: all-zero bytes are a valid `ifreq`.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     request.ifr_ifru.ifru_ifindex = index;
-    IoctlSocket::new().is_ok_and(|asker| asker.ask(libc::SIOCGIFNAME, &mut request).is_ok())
+    IoctlSocket::new().is_ok_and(|socket| socket.ask(libc::SIOCGIFNAME, &mut request).is_ok())
 }
 
 /// A socket for interface ioctls in the caller's network namespace.
@@ -271,8 +271,8 @@ pub fn set_mtu(name: &str, bytes: usize) -> io::Result<()> {
 pub fn set_queue(name: &str, packets: usize) -> io::Result<()> {
     let mut request = request(name)?;
     request.ifr_ifru.ifru_metric = packets as libc::c_int;
-    let asker = IoctlSocket::new()?;
-    asker
+    let socket = IoctlSocket::new()?;
+    socket
         .ask(libc::SIOCSIFTXQLEN, &mut request)
         .map_err(|error| explain_error(name, "set the queue of", error))
 }
@@ -295,13 +295,13 @@ pub fn set_down(name: &str) -> io::Result<()> {
 
 fn set_flag(name: &str, up: bool, what: &str) -> io::Result<()> {
     let mut request = request(name)?;
-    let asker = IoctlSocket::new()?;
-    asker.ask(libc::SIOCGIFFLAGS, &mut request).map_err(|error| explain_error(name, "look at", error))?;
+    let socket = IoctlSocket::new()?;
+    socket.ask(libc::SIOCGIFFLAGS, &mut request).map_err(|error| explain_error(name, "look at", error))?;
     // SAFETY: the system has written the flags.
     let flags = unsafe { request.ifr_ifru.ifru_flags };
     let flag = libc::IFF_UP as libc::c_short;
     request.ifr_ifru.ifru_flags = if up { flags | flag } else { flags & !flag };
-    asker.ask(libc::SIOCSIFFLAGS, &mut request).map_err(|error| explain_error(name, what, error))
+    socket.ask(libc::SIOCSIFFLAGS, &mut request).map_err(|error| explain_error(name, what, error))
 }
 
 fn ipv4(address: Ipv4Addr) -> libc::sockaddr {
@@ -330,13 +330,13 @@ pub fn set_address(name: &str, address: IpAddr, bits: u8) -> io::Result<()> {
     let mut request = request(name)?;
     match address {
         IpAddr::V4(address) => {
-            let asker = IoctlSocket::new()?;
+            let socket = IoctlSocket::new()?;
             let say = |error| explain_error(name, "give an address to", error);
             request.ifr_ifru.ifru_addr = ipv4(address);
-            asker.ask(libc::SIOCSIFADDR, &mut request).map_err(say)?;
+            socket.ask(libc::SIOCSIFADDR, &mut request).map_err(say)?;
             let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
             request.ifr_ifru.ifru_netmask = ipv4(mask.into());
-            asker.ask(libc::SIOCSIFNETMASK, &mut request).map_err(say)
+            socket.ask(libc::SIOCSIFNETMASK, &mut request).map_err(say)
         }
         IpAddr::V6(address) => {
             let say = |error| explain_error(name, "give an IPv6 address to", error);

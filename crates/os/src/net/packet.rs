@@ -23,7 +23,8 @@ impl PacketLink {
     /// # Errors
     /// The interface does not exist, or the process lacks CAP_NET_RAW.
     pub fn open(interface: &str, ether_type: u16) -> io::Result<PacketLink> {
-        let told = |what: &str, error: io::Error| explain_error_with(interface, what, "CAP_NET_RAW", error);
+        let explain =
+            |what: &str, error: io::Error| explain_error_with(interface, what, "CAP_NET_RAW", error);
         let index = query(interface, Property::Index)?.index();
         let mac = query(interface, Property::Mac)?.mac();
         let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
@@ -32,7 +33,7 @@ impl PacketLink {
         // interface.
         let file = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
         if file < 0 {
-            return Err(told("open raw frames on", io::Error::last_os_error()));
+            return Err(explain("open raw frames on", io::Error::last_os_error()));
         }
         // SAFETY: the descriptor was just created, and nothing else owns it.
         let socket = unsafe { OwnedFd::from_raw_fd(file) };
@@ -45,7 +46,7 @@ impl PacketLink {
         // SAFETY: the address is a complete `sockaddr_ll` and outlives the call.
         let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) };
         if bound < 0 {
-            return Err(told("bind to", io::Error::last_os_error()));
+            return Err(explain("bind to", io::Error::last_os_error()));
         }
         Ok(PacketLink { socket, mac })
     }

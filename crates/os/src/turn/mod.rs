@@ -140,14 +140,15 @@ impl<M: Machine, Q: QueueKey> Turn<M, Q> {
         let done = work(&mut held.machine, now);
         held.machine.flush(now);
         let earlier = held.wakes_sleeper();
-        let news = held.machine.take_progress();
+        let has_progress = held.machine.take_progress();
         drop(held);
-        if news {
+        if has_progress {
             shared.call_followers();
         }
         // A sleeping driver must wake for an earlier deadline, or for new events. If the helper drives, no
         // thread waits for the latter.
-        if earlier || news && !(shared.helping.alert && shared.helper_drives.load(Ordering::Relaxed)) {
+        if earlier || has_progress && !(shared.helping.alert && shared.helper_drives.load(Ordering::Relaxed))
+        {
             shared.wait_set.ring();
         }
         done

@@ -134,14 +134,14 @@ impl<M: Machine, Q: QueueKey> Shared<M, Q> {
         if found.is_none() {
             held.machine.settle(now);
         }
-        let news = held.machine.take_progress();
+        let has_progress = held.machine.take_progress();
         // This look may have created work that is due before a sleeping driver wakes.
         let overtaken = if drives { held.is_overtaken() } else { held.wakes_sleeper() };
         drop(held);
-        if news {
+        if has_progress {
             self.call_followers();
         }
-        (found, news || overtaken)
+        (found, has_progress || overtaken)
     }
 
     /// Waits by the driver's policy and drives the machine meanwhile. The caller holds the driver's lock.
@@ -182,7 +182,10 @@ impl<M: Machine, Q: QueueKey> Shared<M, Q> {
             // Bounded, so that a driver that left without a call is noticed before long.
             let most = deadline.since(now).min(Duration::from_millis(20));
             // Release the lock before looking below: the look may call other followers.
-            let _ = self.progress.1.wait_timeout_while(lock(&self.progress.0), most, |news| *news == seen);
+            let _ = self
+                .progress
+                .1
+                .wait_timeout_while(lock(&self.progress.0), most, |has_progress| *has_progress == seen);
             if self.clock.now() >= deadline {
                 result = Some(self.look_beside(look).ok_or(WaitError::Timeout));
             }
@@ -194,8 +197,8 @@ impl<M: Machine, Q: QueueKey> Shared<M, Q> {
     /// Looks without being the driver, and wakes the driver for what the look found.
     #[inline]
     pub(super) fn look_beside<T>(&self, look: &mut impl FnMut(&mut M) -> Option<T>) -> Option<T> {
-        let (found, news) = self.look(false, look);
-        if news {
+        let (found, has_progress) = self.look(false, look);
+        if has_progress {
             self.wait_set.ring();
         }
         found

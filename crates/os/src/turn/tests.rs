@@ -10,9 +10,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 #[derive(Default)]
 struct Desk {
     words: Vec<(usize, u32)>,
-    news: bool,
+    has_progress: bool,
     /// When the timer expires, and how often it has.
-    alarm: Option<Instant>,
+    timer: Option<Instant>,
     rung: u32,
     /// Comes at the first drive after a driver has armed its bells.
     comes_late: bool,
@@ -30,8 +30,8 @@ impl Desk {
 
 impl Machine for Desk {
     fn drive(&mut self, now: Instant) {
-        if self.alarm.is_some_and(|due| now >= due) {
-            self.alarm = None;
+        if self.timer.is_some_and(|due| now >= due) {
+            self.timer = None;
             self.rung += 1;
         }
         if self.comes_late && self.armed > 0 {
@@ -41,10 +41,10 @@ impl Machine for Desk {
     fn settle(&mut self, _: Instant) {}
     fn flush(&mut self, _: Instant) {}
     fn take_progress(&mut self) -> bool {
-        std::mem::take(&mut self.news)
+        std::mem::take(&mut self.has_progress)
     }
     fn deadline(&self) -> Instant {
-        self.alarm.unwrap_or(Instant::NEVER)
+        self.timer.unwrap_or(Instant::NEVER)
     }
     fn has_more(&self) -> bool {
         self.more
@@ -110,7 +110,7 @@ fn many_wait_and_each_hears_its_own() {
                 for reader in 0..READERS {
                     turn.work(|desk, _| {
                         desk.words.push((reader, word));
-                        desk.news = true;
+                        desk.has_progress = true;
                     });
                 }
                 std::thread::yield_now();
@@ -125,7 +125,7 @@ fn many_wait_and_each_hears_its_own() {
 fn an_alarm_of_the_machine_ends_a_sleep_also_one_set_meanwhile() {
     let turn = turn(Desk::default());
     let due = turn.now() + Duration::from_millis(3);
-    turn.work(|desk, _| desk.alarm = Some(due));
+    turn.work(|desk, _| desk.timer = Some(due));
     assert_eq!(turn.wait(0, None, PATIENCE, |desk| (desk.rung == 1).then_some(())), Ok(()));
     assert!(turn.now() >= due, "not before it was due");
     std::thread::scope(|scope| {
@@ -136,7 +136,7 @@ fn an_alarm_of_the_machine_ends_a_sleep_also_one_set_meanwhile() {
                 && !shared.helper_drives.load(Ordering::Acquire)
                 && !shared.followers.any()
         });
-        turn.work(|desk, now| desk.alarm = Some(now + Duration::from_millis(1)));
+        turn.work(|desk, now| desk.timer = Some(now + Duration::from_millis(1)));
         assert_eq!(waits.join().expect("no panic"), Ok(()));
     });
     assert!(turn.now() < due + PATIENCE / 2, "the sleeper was woken for the new alarm");
@@ -153,7 +153,7 @@ fn a_wait_ends_at_its_time_whoever_drives() {
         let end = turn.now() + short;
         assert_eq!(turn.wait(1, None, short, never), Err(WaitError::Timeout));
         assert!(turn.now() >= end, "a follower waits as long as it said");
-        turn.work(|desk, _| (desk.words, desk.news) = (vec![(0, 7)], true));
+        turn.work(|desk, _| (desk.words, desk.has_progress) = (vec![(0, 7)], true));
         assert_eq!(drives.join().expect("no panic"), Ok(7));
     });
     let end = turn.now() + short;
@@ -170,7 +170,7 @@ fn a_follower_whose_time_is_over_may_have_news_for_others() {
     // Not a scope's thread: one that is stuck would keep the story from failing.
     std::thread::spawn(move || {
         let waited = theirs.wait(1, None, Duration::ZERO, |desk| {
-            desk.news = true;
+            desk.has_progress = true;
             None::<()>
         });
         let _ = tell.send(waited);
@@ -183,7 +183,7 @@ fn a_follower_whose_time_is_over_may_have_news_for_others() {
 fn the_helper_drives_when_nobody_does_and_gives_way() {
     let turn = turn(Desk::default());
     let due = turn.now() + Duration::from_millis(30);
-    turn.work(|desk, _| desk.alarm = Some(due));
+    turn.work(|desk, _| desk.timer = Some(due));
     until(&turn, "the alarm rings while nobody calls", |shared| lock(&shared.held).machine.rung == 1);
     until(&turn, "the helper sleeps", |shared| shared.helper_drives.load(Ordering::Acquire));
     turn.work(|desk, _| desk.words.push((0, 1)));
@@ -212,7 +212,7 @@ fn the_helper_drives_after_a_driver_has_panicked() {
     });
     assert!(panicked && turn.shared.driver.is_poisoned());
     let due = turn.now() + Duration::from_millis(30);
-    turn.work(|desk, _| desk.alarm = Some(due));
+    turn.work(|desk, _| desk.timer = Some(due));
     until(&turn, "the alarm rings while nobody calls", |shared| lock(&shared.held).machine.rung == 1);
 }
 

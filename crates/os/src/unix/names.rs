@@ -48,7 +48,7 @@ pub fn own_path() -> PathBuf {
     let uid = rustix::process::geteuid().as_raw();
     match runtime_folder() {
         Some(parent) => parent.join("kiban"),
-        None if uid == 0 || judge(Path::new(RUN), Whose::Own(uid)).is_ok() => RUN.into(),
+        None if uid == 0 || validate(Path::new(RUN), Whose::Own(uid)).is_ok() => RUN.into(),
         None => format!("/tmp/kiban-{uid}").into(),
     }
 }
@@ -60,19 +60,19 @@ pub fn own_path() -> PathBuf {
 pub fn own_folder() -> io::Result<PathBuf> {
     let folder = own_path();
     let uid = rustix::process::geteuid().as_raw();
-    match judge(&folder, Whose::Own(uid)) {
+    match validate(&folder, Whose::Own(uid)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        judged => return judged.map(|()| folder),
+        validated => return validated.map(|()| folder),
     }
     // Create nothing below another user's directory.
     let above = folder.ancestors().skip(1).find_map(|above| Some((above, std::fs::metadata(above).ok()?)));
     if let Some((place, about)) = above {
-        judge_above(&folder, place, &about, uid)?;
+        validate_parent(&folder, place, &about, uid)?;
     }
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
     made.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}: {REMEDY}", shown(&folder))))?;
     // Another process may have created it meanwhile.
-    judge(&folder, Whose::Own(uid)).map(|()| folder)
+    validate(&folder, Whose::Own(uid)).map(|()| folder)
 }
 
 /// Returns every directory in which this user's sockets may be, without checking them. The one for new
@@ -93,20 +93,20 @@ pub fn paths() -> Vec<PathBuf> {
 /// Returns the safe directories in which this user's names may be.
 pub fn folders() -> Vec<PathBuf> {
     let uid = rustix::process::geteuid().as_raw();
-    paths().into_iter().filter(|path| judge(path, Whose::Own(uid)).is_ok()).collect()
+    paths().into_iter().filter(|path| validate(path, Whose::Own(uid)).is_ok()).collect()
 }
 
 /// Returns the safe directories in which this user may query boards.
 pub fn folders_of_boards() -> Vec<PathBuf> {
     let uid = rustix::process::geteuid().as_raw();
-    paths().into_iter().filter(|path| judge(path, Whose::Asked(uid)).is_ok()).collect()
+    paths().into_iter().filter(|path| validate(path, Whose::Asked(uid)).is_ok()).collect()
 }
 
 /// Returns why existing directories were not searched for boards, as a suffix for a "no board" error; empty
 /// if all were searched.
 pub fn left_out() -> String {
     let uid = rustix::process::geteuid().as_raw();
-    let errors = paths().into_iter().filter_map(|path| judge(&path, Whose::Asked(uid)).err());
+    let errors = paths().into_iter().filter_map(|path| validate(&path, Whose::Asked(uid)).err());
     let errors = errors.filter(|error| error.kind() != io::ErrorKind::NotFound);
     errors.map(|error| format!("; not searched: {error}")).collect()
 }
@@ -120,12 +120,12 @@ fn runtime_folder() -> Option<PathBuf> {
 ///
 /// # Errors
 /// It does not exist, or it is not safe. The message says what to do.
-pub fn judge(folder: &Path, whose: Whose) -> io::Result<()> {
-    judged(folder, whose).map(drop)
+pub fn validate(folder: &Path, whose: Whose) -> io::Result<()> {
+    validated(folder, whose).map(drop)
 }
 
 /// Like [`judge`], and returns the directory behind the link that systemd makes, with its metadata.
-fn judged(folder: &Path, whose: Whose) -> io::Result<(PathBuf, Metadata)> {
+fn validated(folder: &Path, whose: Whose) -> io::Result<(PathBuf, Metadata)> {
     let say =
         |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}: {REMEDY}", shown(folder)));
     let parent = folder.parent().unwrap_or(folder);
@@ -141,7 +141,7 @@ fn judged(folder: &Path, whose: Whose) -> io::Result<(PathBuf, Metadata)> {
         let target = parent.join(std::fs::read_link(folder).map_err(say)?);
         // A link to itself is rejected below, as a link.
         if target != folder {
-            return judged(&target, whose);
+            return validated(&target, whose);
         }
     }
     if FileType::from_raw_mode(own.mode()) != FileType::Directory {
@@ -162,12 +162,12 @@ fn judged(folder: &Path, whose: Whose) -> io::Result<(PathBuf, Metadata)> {
         let remedy = format!("chmod 700 {}", shown(folder));
         return Err(denied(folder, &format!("has mode {:04o}, not 0700", own.mode() & 0o7777), &remedy));
     }
-    judge_above(folder, parent, &above, uid)?;
+    validate_parent(folder, parent, &above, uid)?;
     Ok((folder.to_owned(), own))
 }
 
 /// Checks a directory above `folder`, which belongs or will belong to the user `uid`.
-fn judge_above(folder: &Path, place: &Path, about: &Metadata, uid: u32) -> io::Result<()> {
+fn validate_parent(folder: &Path, place: &Path, about: &Metadata, uid: u32) -> io::Result<()> {
     let is_sticky = about.mode() & 0o1000 != 0;
     if !matches!(about.uid(), owner if owner == uid || owner == 0) || (others_write(about) && !is_sticky) {
         let what =
@@ -197,7 +197,7 @@ pub fn call(path: &Path, kind: SocketType, takes_memory: bool) -> io::Result<Pee
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
-    let (folder, about) = judged(folder, Whose::Asked(rustix::process::geteuid().as_raw()))?;
+    let (folder, about) = validated(folder, Whose::Asked(rustix::process::geteuid().as_raw()))?;
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = rustix::fs::open(&folder, flags | OFlags::DIRECTORY, Mode::empty())?;
     let its = rustix::fs::fstat(&opened)?;
@@ -265,7 +265,7 @@ fn namespace() -> io::Result<u64> {
     let mut cookie = 0u64;
     let mut length = size_of_val(&cookie) as libc::socklen_t;
     // SAFETY: the option is a 64-bit number, and `cookie` has room for it (SO_NETNS_COOKIE, Linux 5.14).
-    let told = unsafe {
+    let status = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
             libc::SOL_SOCKET,
@@ -274,7 +274,7 @@ fn namespace() -> io::Result<u64> {
             &raw mut length,
         )
     };
-    if told == 0 {
+    if status == 0 {
         return Ok(cookie);
     }
     let flags = OFlags::PATH | OFlags::CLOEXEC;

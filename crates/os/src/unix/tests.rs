@@ -164,7 +164,7 @@ fn a_file_in_the_place_of_memory_is_refused_and_not_waited_for() {
 fn an_honest_caller_is_served_beside_hundreds_that_linger() {
     let path = place("crowd");
     let listener = Listener::open_with(&path, SocketType::STREAM, |_| false).expect("nobody is there");
-    let door = ChannelListener { listener };
+    let listener = ChannelListener { listener };
     let mut far = Vec::new();
     // More than there are threads that close, and than files that may wait for them.
     for round in 0..200 {
@@ -173,12 +173,12 @@ fn an_honest_caller_is_served_beside_hundreds_that_linger() {
         if round % 2 == 0 {
             drop(caller);
         }
-        let mut half = door.try_accept().expect("somebody calls");
+        let mut half = listener.try_accept().expect("somebody calls");
         assert!(at_once(move || half.complete(0..=BYTES).is_err()));
     }
     // None of them has been read from: all would linger still.
     let mut honest = PendingChannel::connect_at(&path, b"me", BYTES).expect("it listens");
-    let mut half = door.accept().expect("it accepts").expect("somebody calls");
+    let mut half = listener.accept().expect("it accepts").expect("somebody calls");
     let callee = half.complete(BYTES..=BYTES).expect("a decent caller").expect("its hello is here");
     let caller = honest.complete(BYTES..=BYTES).expect("a decent callee").expect("its hello is here");
     // An established channel may do the same.
@@ -310,14 +310,14 @@ fn a_directory_that_others_may_enter_or_make_is_not_taken() {
     };
     std::fs::create_dir_all(&folder).expect("there is room for files of a while");
     let good = make("good", 0o700);
-    let judge = |path: &Path| names::judge(path, Whose::Own(own)).map_err(|error| error.to_string());
+    let validate = |path: &Path| names::validate(path, Whose::Own(own)).map_err(|error| error.to_string());
     let refused = |path: &Path, words: &str| {
-        let error = judge(path).expect_err("it is not safe");
+        let error = validate(path).expect_err("it is not safe");
         assert!(error.contains(words) && error.contains(&*path.to_string_lossy()), "{words}: {error}");
     };
-    assert_eq!(judge(&good), Ok(()));
+    assert_eq!(validate(&good), Ok(()));
     refused(&make("open", 0o750), "has mode 0750, not 0700: chmod 700 ");
-    let theirs = names::judge(&good, Whose::Own(own + 1)).expect_err("another user's").to_string();
+    let theirs = names::validate(&good, Whose::Own(own + 1)).expect_err("another user's").to_string();
     assert!(theirs.contains(&format!("belongs to user {own}: set XDG_RUNTIME_DIR")), "{theirs}");
     std::os::unix::fs::symlink(&good, folder.join("link")).expect("a link");
     refused(&folder.join("link"), "is a symbolic link: remove it");
@@ -328,12 +328,12 @@ fn a_directory_that_others_may_enter_or_make_is_not_taken() {
     let inside = make("shared/kiban", 0o700);
     refused(&inside, "writable by others: set XDG_RUNTIME_DIR");
     make("shared", 0o1777);
-    assert_eq!(judge(&inside), Ok(()), "as in /tmp");
+    assert_eq!(validate(&inside), Ok(()), "as in /tmp");
     // Root asks everybody's boards, in directories that only their user can have made.
     if own == 0 {
         let give =
             |path: &Path, uid: u32| std::os::unix::fs::chown(path, Some(uid), None).expect("we are root");
-        let asks = |uid: u32| names::judge(&inside, Whose::Asked(uid)).map_err(|error| error.to_string());
+        let asks = |uid: u32| names::validate(&inside, Whose::Asked(uid)).map_err(|error| error.to_string());
         give(&inside, 7);
         assert_eq!((asks(0), asks(7)), (Ok(()), Ok(())));
         assert!(asks(8).is_err_and(|error| error.contains("query its boards as root")));

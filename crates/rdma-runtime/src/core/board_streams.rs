@@ -40,9 +40,9 @@ impl Core {
     pub(super) fn listen_on_board(&mut self, at: SocketAddr, config: mpa::Config) -> io::Result<u32> {
         let Some(link) = &self.board else { return Err(io::ErrorKind::Unsupported.into()) };
         let entrance = link.listen(at)?;
-        self.doors_made += 1;
-        self.listeners.insert(self.doors_made, MpaListener { entrance, config });
-        Ok(self.doors_made)
+        self.listeners_opened += 1;
+        self.listeners.insert(self.listeners_opened, MpaListener { entrance, config });
+        Ok(self.listeners_opened)
     }
 
     /// Returns the listening address or an error; `None` until the board has answered.
@@ -88,9 +88,9 @@ impl Core {
         let Some(BoardLink { has_gone, looked_at, .. }) = &self.board else { return };
         let (has_gone, mut at) = (*has_gone, *looked_at);
         let mut from = 0;
-        while let Some((&number, door)) = self.listeners.range(from..).next().filter(|_| !has_gone) {
+        while let Some((&number, listener)) = self.listeners.range(from..).next().filter(|_| !has_gone) {
             from = number + 1;
-            if matches!(&door.entrance, ListenSocket::Board(listener) if listener.is_readable()) {
+            if matches!(&listener.entrance, ListenSocket::Board(listener) if listener.is_readable()) {
                 self.accept_connections(number, now);
             }
         }
@@ -145,7 +145,7 @@ impl Core {
                 stream.arm();
             }
         }
-        self.asked = ASK_EVERY - 1;
+        self.drives = ASK_EVERY - 1;
     }
 
     /// Arms a new stream if a driver sleeps or is about to, and schedules a poll of it.

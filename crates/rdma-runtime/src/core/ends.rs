@@ -62,8 +62,8 @@ impl Core {
             Some(board) => Transport::Board(board.connect(from.map(|from| SocketAddr::new(from, 0)), to)?),
             None => TcpLink::connect_after(to, from.or(self.lower.from()), |own| {
                 // Without the rendezvous socket, the connection stays on TCP.
-                if shares && let Ok(door) = shared::listen(own, to) {
-                    offer = SharedMemoryOffer::Open(door);
+                if shares && let Ok(listener) = shared::listen(own, to) {
+                    offer = SharedMemoryOffer::Open(listener);
                 }
             })?
             .into(),
@@ -91,8 +91,8 @@ impl Core {
         if let Some(link) = line.transport.socket() {
             self.watch(link.as_fd(), File::Link(end), line.interest)?;
         }
-        if let SharedMemoryOffer::Open(door) = &line.offer {
-            self.watch(door.as_fd(), File::Offer(end), EventFlags::IN)?;
+        if let SharedMemoryOffer::Open(listener) = &line.offer {
+            self.watch(listener.as_fd(), File::Offer(end), EventFlags::IN)?;
         }
         self.connections.insert(end, line);
         self.arm_new(end);
@@ -116,17 +116,17 @@ impl Core {
         if self.board.is_some() {
             return Ok((self.listen_on_board(at, config)?, None));
         }
-        let door = TcpListenSocket::open(at, backlog)?;
-        let address = door.address()?;
-        Ok((self.listen_at(door, config)?, Some(address.into())))
+        let listener = TcpListenSocket::open(at, backlog)?;
+        let address = listener.address()?;
+        Ok((self.listen_at(listener, config)?, Some(address.into())))
     }
 
     /// Listens on an existing socket. Returns the listener's number.
-    pub(crate) fn listen_at(&mut self, door: TcpListenSocket, config: mpa::Config) -> io::Result<u32> {
-        self.doors_made += 1;
-        let number = self.doors_made;
-        self.watch(door.as_fd(), File::Door(number), EventFlags::IN)?;
-        self.listeners.insert(number, MpaListener { entrance: ListenSocket::Socket(door), config });
+    pub(crate) fn listen_at(&mut self, listener: TcpListenSocket, config: mpa::Config) -> io::Result<u32> {
+        self.listeners_opened += 1;
+        let number = self.listeners_opened;
+        self.watch(listener.as_fd(), File::Listener(number), EventFlags::IN)?;
+        self.listeners.insert(number, MpaListener { entrance: ListenSocket::Socket(listener), config });
         Ok(number)
     }
 

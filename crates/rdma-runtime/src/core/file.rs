@@ -6,7 +6,7 @@ use rustix::event::epoll::EventData;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum File {
     Link(u32),
-    Door(u32),
+    Listener(u32),
     Farewell(u32),
     Offer(u32),
     Shared(u32),
@@ -19,7 +19,7 @@ impl File {
         EventData::new_u64(match self {
             File::Efe => 1 << 32,
             File::Board => 7 << 32,
-            File::Door(door) => 2 << 32 | u64::from(door),
+            File::Listener(listener) => 2 << 32 | u64::from(listener),
             File::Link(end) => 3 << 32 | u64::from(end),
             File::Farewell(link) => 4 << 32 | u64::from(link),
             File::Offer(end) => 5 << 32 | u64::from(end),
@@ -30,7 +30,7 @@ impl File {
     pub(super) fn of(data: u64) -> Option<File> {
         match data >> 32 {
             1 => Some(File::Efe),
-            2 => Some(File::Door(data as u32)),
+            2 => Some(File::Listener(data as u32)),
             3 => Some(File::Link(data as u32)),
             4 => Some(File::Farewell(data as u32)),
             5 => Some(File::Offer(data as u32)),

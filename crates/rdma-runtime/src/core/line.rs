@@ -4,7 +4,7 @@ use super::carrier::Transport;
 use crate::shared::SharedLink;
 use crate::tcp::TcpListenSocket;
 use kiban_base::Instant;
-use kiban_os::channel::{ChannelListener as SharedDoor, PendingChannel};
+use kiban_os::channel::{ChannelListener, PendingChannel};
 use kiban_rdma::iwarp::mpa;
 use kiban_streams::nonblocking::Listener;
 use rustix::event::epoll::EventFlags;
@@ -14,7 +14,7 @@ use std::io;
 pub(super) enum SharedMemoryOffer {
     None,
     /// We connected: the peer may call our rendezvous socket.
-    Open(SharedDoor),
+    Open(ChannelListener),
     /// The peer has called; its handshake is incomplete.
     Called(PendingChannel),
     /// We accepted and have received nothing yet: when data arrives, the peer's rendezvous socket exists, if
@@ -78,7 +78,7 @@ impl ListenSocket {
     /// Accepts the next connection, if there is one.
     pub(super) fn accept(&self) -> io::Result<Option<Transport>> {
         Ok(match self {
-            ListenSocket::Socket(door) => door.accept()?.map(|(link, _)| Transport::from(link)),
+            ListenSocket::Socket(listener) => listener.accept()?.map(|(link, _)| Transport::from(link)),
             ListenSocket::Board(listener) => listener.accept()?.map(Transport::Board),
         })
     }

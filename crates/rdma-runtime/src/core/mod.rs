@@ -70,7 +70,7 @@ enum Timer {
     /// An offer of shared memory was not answered.
     Offer(u32),
     /// Resumes a listener that was paused for lack of file descriptors.
-    Door(u32),
+    Listener(u32),
 }
 
 /// The NIC and its links.
@@ -84,9 +84,9 @@ pub(crate) struct Core {
     connections: BTreeMap<u32, Connection>,
     /// The ends that are tried directly.
     direct: Vec<u32>,
-    asked: u32,
+    drives: u32,
     listeners: BTreeMap<u32, MpaListener>,
-    doors_made: u32,
+    listeners_opened: u32,
     room: Box<[u8]>,
     places: PlacementBuffers,
     /// The state of each end that has an owner.
@@ -132,9 +132,9 @@ impl Core {
             epoll: inner,
             connections: BTreeMap::new(),
             direct: Vec::new(),
-            asked: 0,
+            drives: 0,
             listeners: BTreeMap::new(),
-            doors_made: 0,
+            listeners_opened: 0,
             room: vec![0; ROOM_BYTES].into(),
             places: PlacementBuffers::new(),
             end_states: HashMap::new(),
@@ -227,7 +227,7 @@ impl Core {
                         self.read(end, bits.intersects(EventFlags::HUP | EventFlags::ERR), now);
                     }
                 }
-                Some(File::Door(door)) => self.accept_connections(door, now),
+                Some(File::Listener(listener)) => self.accept_connections(listener, now),
                 Some(File::Farewell(link)) => self.drain_closing_stream(link),
                 Some(File::Offer(end)) => self.on_offer(end),
                 Some(File::Shared(end)) => {
@@ -255,11 +255,11 @@ impl Core {
                     self.more = true;
                     return;
                 }
-                (Err(_), ListenSocket::Socket(door)) => {
-                    let (door, data) = (door.as_fd(), File::Door(number).data());
+                (Err(_), ListenSocket::Socket(listener)) => {
+                    let (listener, data) = (listener.as_fd(), File::Listener(number).data());
                     // Cannot fail: it is watched as long as it exists.
-                    let _ = epoll::modify(&self.epoll, door, data, EventFlags::empty());
-                    self.timers.push(Reverse((now + LISTENER_PAUSE, Timer::Door(number))));
+                    let _ = epoll::modify(&self.epoll, listener, data, EventFlags::empty());
+                    self.timers.push(Reverse((now + LISTENER_PAUSE, Timer::Listener(number))));
                     return;
                 }
             };
@@ -451,7 +451,7 @@ impl Core {
             return;
         };
         line.left = true;
-        self.go_on(end, |story| story.left = true);
+        self.go_on(end, |state| state.left = true);
         self.set_interest(end);
         self.progress = true;
     }
@@ -511,8 +511,8 @@ impl Core {
 
     /// Updates the state of an end, if it has an owner. Returns whether it has.
     fn go_on(&mut self, end: u32, how: impl FnOnce(&mut EndState)) -> bool {
-        let Some(story) = self.end_states.get_mut(&end) else { return false };
-        how(story);
+        let Some(state) = self.end_states.get_mut(&end) else { return false };
+        how(state);
         if let Some(changed) = &mut self.changed {
             changed.push(end);
         }
@@ -521,22 +521,22 @@ impl Core {
 
     /// Dispatches the NIC's events to where their readers look.
     fn dispatch_events(&mut self, now: Instant) {
-        while let Some(news) = self.nic.poll() {
+        while let Some(event) = self.nic.poll() {
             self.progress = true;
-            match news {
+            match event {
                 CmEvent::ConnectRequest(request) => self.requests.push_back(request),
                 CmEvent::Connected { end, private_data } => {
                     if self.nic.peer_may_sleep(end) {
                         self.timers.push(Reverse((now + NUDGE, Timer::Nudge(end, 0))));
                     }
-                    self.go_on(end, |story| story.connected = Some(private_data));
+                    self.go_on(end, |state| state.connected = Some(private_data));
                 }
                 CmEvent::Failed { end, error } => {
-                    self.go_on(end, |story| story.failed = Some(error));
+                    self.go_on(end, |state| state.failed = Some(error));
                 }
                 CmEvent::Withdrawn { end } => {
                     self.requests.retain(|request| request.end != end);
-                    if self.go_on(end, |story| story.gone = true) {
+                    if self.go_on(end, |state| state.gone = true) {
                     } else if self.connections.contains_key(&end) {
                         self.orphans.push(end);
                     } else {
@@ -548,7 +548,7 @@ impl Core {
                 {
                     self.forget(end, now);
                 }
-                CmEvent::Gone { end } => drop(self.go_on(end, |story| story.gone = true)),
+                CmEvent::Gone { end } => drop(self.go_on(end, |state| state.gone = true)),
             }
         }
         while self.events.len() < self.nic.core.config().events_max
@@ -567,11 +567,11 @@ impl Core {
 
     fn advance(&mut self, now: Instant) {
         self.nic.settle(now);
-        while let Some(&Reverse((at, alarm))) = self.timers.peek()
+        while let Some(&Reverse((at, timer))) = self.timers.peek()
             && at <= now
         {
             self.timers.pop();
-            match alarm {
+            match timer {
                 Timer::Hold(end, times) => self.hold(end, times, now),
                 Timer::Nudge(end, times) => {
                     if self.nic.nudge(end) && times + 1 < NUDGES_MAX {
@@ -587,13 +587,13 @@ impl Core {
                 }
                 Timer::Offer(end) => self.withdraw_offer(end),
                 Timer::Parted(number) => drop(self.closing_streams.remove(&number)),
-                Timer::Door(number) => {
-                    if let Some(MpaListener { entrance: ListenSocket::Socket(door), .. }) =
+                Timer::Listener(number) => {
+                    if let Some(MpaListener { entrance: ListenSocket::Socket(listener), .. }) =
                         self.listeners.get(&number)
                     {
-                        let data = File::Door(number).data();
+                        let data = File::Listener(number).data();
                         // Cannot fail: it is watched as long as it exists.
-                        let _ = epoll::modify(&self.epoll, door.as_fd(), data, EventFlags::IN);
+                        let _ = epoll::modify(&self.epoll, listener.as_fd(), data, EventFlags::IN);
                     }
                 }
             }
@@ -624,8 +624,8 @@ impl Machine for Core {
         if let Some(efe) = &mut self.efe {
             self.more |= efe.take(now);
         }
-        self.asked = self.asked.wrapping_add(1);
-        let is_due = self.asked.is_multiple_of(ASK_EVERY);
+        self.drives = self.drives.wrapping_add(1);
+        let is_due = self.drives.is_multiple_of(ASK_EVERY);
         if self.direct.is_empty() || is_due {
             // While awake, the board is polled: its file carries wake-ups only.
             if is_due || self.board.is_none() {
@@ -687,7 +687,7 @@ impl Machine for Core {
     }
 
     fn after_sleep(&mut self) {
-        self.asked = ASK_EVERY - 1;
+        self.drives = ASK_EVERY - 1;
     }
 }
 

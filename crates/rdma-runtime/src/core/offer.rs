@@ -54,7 +54,7 @@ impl Core {
     pub(super) fn on_offer(&mut self, end: u32) {
         let Some(line) = self.connections.get_mut(&end) else { return };
         let (mut half, calling) = match mem::replace(&mut line.offer, SharedMemoryOffer::None) {
-            SharedMemoryOffer::Open(door) => match door.try_accept() {
+            SharedMemoryOffer::Open(listener) => match listener.try_accept() {
                 Some(half) => {
                     let data = File::Offer(end).data();
                     if epoll::add(&self.epoll, half.as_fd(), data, EventFlags::IN).is_err() {
@@ -67,7 +67,7 @@ impl Core {
                     }
                     (half, false)
                 }
-                None => return line.offer = SharedMemoryOffer::Open(door),
+                None => return line.offer = SharedMemoryOffer::Open(listener),
             },
             SharedMemoryOffer::Called(half) => (half, false),
             SharedMemoryOffer::Calling(half) => (half, true),

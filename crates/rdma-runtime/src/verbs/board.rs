@@ -32,11 +32,11 @@ pub(super) struct EngineState {
     pub(super) listeners: Listeners,
     pub(super) datagrams: Datagrams,
     /// Determines the owners of peers' sockets.
-    pub(super) asker: SocketOwners,
+    pub(super) socket_owners: SocketOwners,
     /// Whether the connection manager offers and accepts kiban's own extensions.
     pub(super) offers: bool,
     /// Whether an event was delivered.
-    pub(super) news: bool,
+    pub(super) has_events: bool,
 }
 
 impl EngineState {
@@ -55,9 +55,9 @@ impl EngineState {
             ends: Ends::default(),
             listeners: Listeners::default(),
             datagrams: Datagrams::open(outer)?,
-            asker: SocketOwners::open()?,
+            socket_owners: SocketOwners::open()?,
             offers: ways.extensions,
-            news: false,
+            has_events: false,
         })
     }
 
@@ -67,7 +67,7 @@ impl EngineState {
         while let Some(cq) = self.core.cq_events.pop_front().or_else(|| self.core.nic.core.cq_event()) {
             if let Some(CqChannels { completions: Some(channel), cookie, .. }) = self.cqs.get(&cq) {
                 channel.tell(*cookie);
-                self.news = true;
+                self.has_events = true;
             }
         }
         while let Some(event) = self.core.events.pop_front().or_else(|| self.core.nic.core.event()) {
@@ -84,7 +84,7 @@ impl EngineState {
     }
 
     fn tell(&mut self, event: Event, now: Instant) {
-        self.news = true;
+        self.has_events = true;
         match event {
             Event::CqOverrun { cq } => {
                 if let Some(CqChannels { async_events: events, cookie, .. }) = self.cqs.get(&cq) {
@@ -131,7 +131,7 @@ impl Machine for EngineState {
     }
 
     fn take_progress(&mut self) -> bool {
-        self.core.take_progress() | std::mem::take(&mut self.news)
+        self.core.take_progress() | std::mem::take(&mut self.has_events)
     }
 
     fn deadline(&self) -> Instant {

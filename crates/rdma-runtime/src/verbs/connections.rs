@@ -73,12 +73,19 @@ impl Engine {
     ) -> io::Result<Result<u32, OpenError>> {
         self.turn.work(|board, now| {
             let config = manager_config(board.offers);
-            let way = Route { to: to.into(), from };
-            let opened = board.core.connect(way, &config, qp, depths, private_data, now)?;
+            let route = Route { to: to.into(), from };
+            let opened = board.core.connect(route, &config, qp, depths, private_data, now)?;
             if let Ok(end) = opened {
                 let private_data = private_data.to_vec();
-                let again =
-                    Retry { offers: board.offers, refused: 0, pauses: false, qp, way, depths, private_data };
+                let again = Retry {
+                    offers: board.offers,
+                    refused: 0,
+                    pauses: false,
+                    qp,
+                    route,
+                    depths,
+                    private_data,
+                };
                 board.ends.of.insert(end, EndUse::Manager(listens, Some(Box::new(again))));
             }
             Ok(opened)
@@ -150,10 +157,10 @@ impl EngineState {
 
     /// Delivers connection events. Returns whether there were any.
     pub(super) fn hear_connections(&mut self, now: Instant) -> bool {
-        let mut heard = false;
+        let mut progressed = false;
         while let Some(request) = self.core.next_request() {
-            self.news = true;
-            heard = true;
+            self.has_events = true;
+            progressed = true;
             let end = request.end;
             let Some(listens) = self.listeners.of.get(&request.listener).cloned() else {
                 self.on_oob_request(end, request.listener, &request.private_data, now);
@@ -163,7 +170,7 @@ impl EngineState {
                 self.core.forget(end, now);
                 continue;
             };
-            let asked = ConnectRequest {
+            let request = ConnectRequest {
                 listener: request.listener,
                 end,
                 local,
@@ -171,18 +178,18 @@ impl EngineState {
                 private_data: request.private_data,
                 depths: request.depths,
             };
-            match listens.on_event(CmEvent::ConnectRequest(asked)) {
+            match listens.on_event(CmEvent::ConnectRequest(request)) {
                 Some(listens) => drop(self.ends.of.insert(end, EndUse::Manager(listens, None))),
                 // It fails if the peer is gone.
                 None => drop(self.refuse_request(end, &[], now)),
             }
         }
         while let Some(end) = self.core.changed() {
-            self.news = true;
-            heard = true;
-            let Some(story) = self.core.end_states.get_mut(&end) else { continue };
-            let (gone, left) = (story.gone, mem::take(&mut story.left));
-            let (connected, failed) = (story.connected.take(), story.failed.take());
+            self.has_events = true;
+            progressed = true;
+            let Some(state) = self.core.end_states.get_mut(&end) else { continue };
+            let (gone, left) = (state.gone, mem::take(&mut state.left));
+            let (connected, failed) = (state.connected.take(), state.failed.take());
             match self.ends.of.get_mut(&end) {
                 Some(EndUse::Manager(listens, again)) => {
                     let listens = listens.clone();
@@ -226,7 +233,7 @@ impl EngineState {
                 _ => {}
             }
         }
-        heard
+        progressed
     }
 
     /// Retries a connection after a pause.
@@ -236,7 +243,7 @@ impl EngineState {
         {
             let again = Retry { refused: again.refused + 1, pauses: false, ..(**again).clone() };
             self.ask_again(end, listens.clone(), again, now);
-            self.news = true;
+            self.has_events = true;
         }
     }
 
@@ -244,7 +251,7 @@ impl EngineState {
         self.ends.of.remove(&end);
         self.core.forget(end, now);
         let config = manager_config(again.offers);
-        match self.core.connect(again.way, &config, again.qp, again.depths, &again.private_data, now) {
+        match self.core.connect(again.route, &config, again.qp, again.depths, &again.private_data, now) {
             Ok(Ok(to)) => {
                 let local = self.core.local_address(to);
                 listens.on_event(CmEvent::Retried { end, to, local });
@@ -281,7 +288,7 @@ impl EngineState {
         self.core.remove_after_flush(end, now);
         if let Some(EndUse::Manager(listens, _)) = self.ends.of.remove(&end) {
             listens.on_event(CmEvent::Disconnected { end });
-            self.news = true;
+            self.has_events = true;
         }
     }
 }

@@ -66,7 +66,7 @@ pub enum CmEvent {
 pub trait CmEventHandler: Send + Sync {
     /// Receives an event. For [`CmEvent::ConnectRequest`], returns the owner of the connection's further
     /// events; `None` refuses the request.
-    fn on_event(&self, told: CmEvent) -> Option<Arc<dyn CmEventHandler>>;
+    fn on_event(&self, event: CmEvent) -> Option<Arc<dyn CmEventHandler>>;
 }
 
 /// The use of an end.
@@ -91,7 +91,7 @@ pub(super) struct Retry {
     /// In a pause: no events are reported.
     pub(super) pauses: bool,
     pub(super) qp: u32,
-    pub(super) way: Route,
+    pub(super) route: Route,
     pub(super) depths: (u16, u16),
     pub(super) private_data: Vec<u8>,
 }

@@ -308,7 +308,7 @@ impl Engine {
     pub fn tell<T>(&self, channel: &Channel<T>, event: T) {
         self.turn.work(|board, _| {
             channel.tell(event);
-            board.news = true;
+            board.has_events = true;
         });
     }
 

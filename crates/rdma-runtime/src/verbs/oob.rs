@@ -176,7 +176,7 @@ impl EngineState {
             && (seat.peer.address, seat.peer.qpn) == (held.from.ip().to_canonical(), source)
             && begins.is_none_or(|begins| begins == seat.peer.initial_psn)
             && seat.ours.is_none_or(|(ours, _)| ours == expects)
-            && self.asker.is_allowed(held.local, held.from);
+            && self.socket_owners.is_allowed(held.local, held.from);
         if !fits {
             self.refuse(&held, oob_setup::SetupRefusal::Other, now);
             return None;
@@ -202,7 +202,7 @@ impl EngineState {
     }
 
     fn is_same_user(&self, end: u32) -> bool {
-        self.core.addresses(end).is_some_and(|(local, peer)| self.asker.is_allowed(local, peer))
+        self.core.addresses(end).is_some_and(|(local, peer)| self.socket_owners.is_allowed(local, peer))
     }
 
     // ---- time
@@ -217,11 +217,11 @@ impl EngineState {
     }
 
     pub(super) fn fire_timers(&mut self, now: Instant) {
-        while let Some(&Reverse((at, alarm))) = self.qps.timers.peek()
+        while let Some(&Reverse((at, timer))) = self.qps.timers.peek()
             && at <= now
         {
             self.qps.timers.pop();
-            match alarm {
+            match timer {
                 Timer::ConnectRetry(qp) => self.call(qp, now),
                 Timer::ConnectTimeout(qp) => self.lose_patience(qp, now),
                 Timer::Abandoned(qp) => self.lose(qp),
@@ -244,7 +244,7 @@ impl EngineState {
         // The queue pair may have been destroyed or reset meanwhile.
         if self.core.nic.core.has_sends(qp) && self.core.nic.core.has_outlived_peer(qp) {
             let _ = self.core.nic.core.give_up(qp);
-            self.news = true;
+            self.has_events = true;
         }
     }
 
@@ -264,6 +264,6 @@ impl EngineState {
             self.ends.of.remove(&end);
             self.core.remove_after_flush(end, now);
         }
-        self.news = true;
+        self.has_events = true;
     }
 }

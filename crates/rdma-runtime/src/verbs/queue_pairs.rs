@@ -393,9 +393,9 @@ impl EngineState {
         }
         if !calls
             && let Some(port) = self.ports.port(address, qpn)
-            && let Some(door) = port.listen()?
+            && let Some(listener) = port.listen()?
         {
-            let listener = self.core.listen_at(door, oob_config())?;
+            let listener = self.core.listen_at(listener, oob_config())?;
             port.listener = Some(listener);
         }
         if let Some(entry) = self.qps.entries.get_mut(&qp) {

@@ -33,7 +33,7 @@ pub struct Endpoint {
     /// acknowledgement.
     ready: VecDeque<u32>,
     pending_acks: Vec<u32>,
-    alarms: TimerWheel,
+    timers: TimerWheel,
     drain_epochs: DrainEpochs,
     counters: EfeCounters,
     rng: SecureRng,
@@ -66,7 +66,7 @@ impl Endpoint {
             control_frames: VecDeque::new(),
             ready: VecDeque::new(),
             pending_acks: Vec::new(),
-            alarms: TimerWheel::new(),
+            timers: TimerWheel::new(),
             drain_epochs: DrainEpochs::new(),
             counters: EfeCounters::default(),
             rng,
@@ -154,10 +154,10 @@ impl Endpoint {
     /// `UnknownFlow`, `NotRequested`, `Greeting`.
     pub fn accept(&mut self, flow: FlowNumber, greeting: &[u8], now: Instant) -> Result<(), RequestError> {
         let until = now + self.config.asked_for;
-        let asked = Self::asked(&mut self.flows, flow, greeting)?;
-        asked.make_halves(&self.config);
-        asked.stage = Stage::Accepted { greeting: greeting.to_vec(), until };
-        asked.start_control_frames(&self.config, now);
+        let requested_flow = Self::requested_flow(&mut self.flows, flow, greeting)?;
+        requested_flow.make_halves(&self.config);
+        requested_flow.stage = Stage::Accepted { greeting: greeting.to_vec(), until };
+        requested_flow.start_control_frames(&self.config, now);
         self.schedule(flow);
         Ok(())
     }
@@ -168,14 +168,14 @@ impl Endpoint {
     /// `UnknownFlow`, `NotRequested`, `Greeting`.
     pub fn reject(&mut self, flow: FlowNumber, greeting: &[u8], now: Instant) -> Result<(), RequestError> {
         let until = now + self.config.linger;
-        let asked = Self::asked(&mut self.flows, flow, greeting)?;
-        asked.stage = Stage::Refused { greeting: greeting.to_vec(), until };
-        asked.control_frame_due = true;
+        let requested_flow = Self::requested_flow(&mut self.flows, flow, greeting)?;
+        requested_flow.stage = Stage::Refused { greeting: greeting.to_vec(), until };
+        requested_flow.control_frame_due = true;
         self.schedule(flow);
         Ok(())
     }
 
-    fn asked<'a>(
+    fn requested_flow<'a>(
         flows: &'a mut Slab<Flow>,
         flow: FlowNumber,
         greeting: &[u8],
@@ -399,8 +399,8 @@ impl Endpoint {
             self.counters.malformed += 1;
             return;
         };
-        let asker = (peer, setup.flow, setup.key);
-        if let Some(&number) = self.flow_of_request.get(&asker) {
+        let request = (peer, setup.flow, setup.key);
+        if let Some(&number) = self.flow_of_request.get(&request) {
             // Our answer was lost, or the host has not decided yet.
             let flow = self.flows.get_mut(number).expect("askers are those of flows");
             if matches!(flow.stage, Stage::Accepted { .. } | Stage::Refused { .. }) {
@@ -428,7 +428,7 @@ impl Endpoint {
         };
         self.flows.get_mut(number).expect("just inserted").number = number;
         self.half_open += 1;
-        self.flow_of_request.insert(asker, number);
+        self.flow_of_request.insert(request, number);
         let (service, greeting) = (setup.service, setup.greeting.to_vec());
         self.events.push_back(Event::ConnectRequest { flow: number, peer, service, greeting });
         self.set_alarm(number);
@@ -486,13 +486,13 @@ impl Endpoint {
     /// Returns the next deadline. It may be early, never late.
     #[inline]
     pub fn deadline(&self) -> Instant {
-        self.alarms.next_deadline()
+        self.timers.next_deadline()
     }
 
     /// Fires due timers and allows pending acknowledgements, after the host has had its chance to send.
     #[inline]
     pub fn settle(&mut self, now: Instant) {
-        while let Some((moment, number)) = self.alarms.pop_expired(now) {
+        while let Some((moment, number)) = self.timers.pop_expired(now) {
             self.on_timer(moment, number, now);
         }
         while let Some(number) = self.pending_acks.pop() {
@@ -507,7 +507,7 @@ impl Endpoint {
 
     fn on_timer(&mut self, moment: Instant, number: u32, now: Instant) {
         let Some(flow) = self.flows.get_mut(number) else { return };
-        if !flow.alarm.take_if_current(moment) {
+        if !flow.timer.take_if_current(moment) {
             return;
         }
         if now < flow.deadline() {
@@ -547,9 +547,9 @@ impl Endpoint {
     fn forget(&mut self, number: u32) {
         let Some(flow) = self.flows.remove(number) else { return };
         self.half_open -= usize::from(flow.is_half_open());
-        let asker = (flow.peer, flow.peer_flow, flow.peer_key);
-        if self.flow_of_request.get(&asker) == Some(&number) {
-            self.flow_of_request.remove(&asker);
+        let request = (flow.peer, flow.peer_flow, flow.peer_key);
+        if self.flow_of_request.get(&request) == Some(&number) {
+            self.flow_of_request.remove(&request);
         }
     }
 
@@ -582,7 +582,7 @@ impl Endpoint {
         let Some(flow) = self.flows.get_mut(number) else { return };
         let deadline = flow.deadline();
         if deadline != Instant::NEVER {
-            self.alarms.set(&mut flow.alarm, number, deadline);
+            self.timers.set(&mut flow.timer, number, deadline);
         }
     }
 

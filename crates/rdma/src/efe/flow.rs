@@ -101,7 +101,7 @@ pub(super) struct Flow {
     /// When the window allows the next frame.
     pace_at: Instant,
 
-    pub(super) alarm: Timer,
+    pub(super) timer: Timer,
     /// Whether it is in the TX queue; whether it is in the list of pending acknowledgements; whether it may
     /// send an acknowledgement without a segment.
     pub(super) is_queued: bool,
@@ -139,7 +139,7 @@ impl Flow {
             credit_probes: 0,
             probe_now: false,
             pace_at: Instant::NEVER,
-            alarm: Timer::default(),
+            timer: Timer::default(),
             is_queued: false,
             in_ack_list: false,
             may_send_ack: false,
@@ -176,13 +176,13 @@ impl Flow {
     pub(super) fn open(&mut self, greeting: Vec<u8>, cx: &mut Context<'_>, now: Instant) {
         self.stage = Stage::Open;
         (self.control_frame_due, self.control_frame_at) = (false, Instant::NEVER);
-        self.heard(cx.config, now);
+        self.on_peer_heard(cx.config, now);
         cx.counters.connected += 1;
         cx.events.push_back(Event::Connected { flow: self.number, greeting });
     }
 
     /// Records that a frame of the peer arrived: restarts the probe timer.
-    fn heard(&mut self, config: &Config, now: Instant) {
+    fn on_peer_heard(&mut self, config: &Config, now: Instant) {
         self.probes = 0;
         self.probes_credit = false;
         self.probe_at = if config.probe_after.is_zero() { Instant::NEVER } else { now + config.probe_after };
@@ -319,7 +319,7 @@ impl Flow {
         } else if header.kind == Kind::Ack && header.has(flag::ACK_REQUEST) {
             receiver.ack_now = true;
         }
-        self.heard(config, now);
+        self.on_peer_heard(config, now);
         if has_room {
             self.on_room(cx);
         }
@@ -569,9 +569,9 @@ impl Flow {
         }
         if now >= self.probe_at {
             // While frames are in flight, the retransmission timer decides instead.
-            let (asked, waits) = (self.probes, sender.in_flight() > 0);
+            let (probes, waits) = (self.probes, sender.in_flight() > 0);
             self.probes += u32::from(!waits);
-            if asked >= if self.probes_credit { config.resends_max } else { config.probes_max } {
+            if probes >= if self.probes_credit { config.resends_max } else { config.probes_max } {
                 return Some(EndReason::PeerTimeout);
             }
             self.probe_now = !waits;

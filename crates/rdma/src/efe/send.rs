@@ -249,17 +249,17 @@ impl Sender {
         now: Instant,
     ) -> Result<bool, Impossible> {
         let outstanding = self.snd_nxt.wrapping_sub(self.snd_una);
-        let news = header.acknowledged.wrapping_sub(self.snd_una);
-        if news > outstanding {
+        let advance = header.acknowledged.wrapping_sub(self.snd_una);
+        if advance > outstanding {
             // Old and reordered, or never sent.
-            return if (news as i32) < 0 && news.wrapping_neg() <= 1 << 16 {
+            return if (advance as i32) < 0 && advance.wrapping_neg() <= 1 << 16 {
                 Ok(false)
             } else {
                 Err(Impossible)
             };
         }
         // Bit n of the map is `acknowledged` + 1 + n, which has to be before `next`.
-        let mappable = (outstanding - news).saturating_sub(1);
+        let mappable = (outstanding - advance).saturating_sub(1);
         let impossible = if mappable >= 64 { 0 } else { u64::MAX << mappable };
         if map & impossible != 0 || u32::from(header.credit) > 64 {
             return Err(Impossible);
@@ -294,7 +294,7 @@ impl Sender {
                 self.congestion.on_round(config, now);
             }
         }
-        Ok(news > 0)
+        Ok(advance > 0)
     }
 
     /// Marks a frame as arrived. Returns whether that was unknown.
@@ -400,9 +400,9 @@ impl Sender {
     }
 
     /// Returns how long to wait before the next credit probe.
-    pub(super) fn credit_probe_interval(&self, asked: u32, config: &Config) -> Duration {
+    pub(super) fn credit_probe_interval(&self, probes: u32, config: &Config) -> Duration {
         let once = (self.srtt * 4).max(config.resend_after_min);
-        once.saturating_mul(1 << asked.min(16)).min(config.resend_after_max)
+        once.saturating_mul(1 << probes.min(16)).min(config.resend_after_max)
     }
 
     /// Handles the receiver's request to pause.
@@ -489,8 +489,8 @@ mod tests {
             if core::mem::take(&mut receiver.ack_now) {
                 let mut header = ack();
                 let map = receiver.fill_ack(&mut header, now);
-                let news = sender.on_acknowledgement(&header, map, &config, &mut counters, now);
-                assert!(news.is_ok(), "what the receiver says is possible");
+                let advance = sender.on_acknowledgement(&header, map, &config, &mut counters, now);
+                assert!(advance.is_ok(), "what the receiver says is possible");
             }
         }
         (read, counters)

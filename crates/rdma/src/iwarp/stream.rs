@@ -94,7 +94,7 @@ pub enum Chunk<'a> {
 }
 
 #[derive(Debug)]
-enum Part {
+enum OutgoingPiece {
     Own(Range<usize>),
     Memory(Region),
 }
@@ -103,7 +103,7 @@ enum Part {
 #[derive(Debug)]
 struct Outgoing {
     own: Vec<u8>,
-    parts: VecDeque<Part>,
+    pieces: VecDeque<OutgoingPiece>,
     /// Start of the bytes in `own` that are not in `parts` yet.
     open: usize,
     bytes: usize,
@@ -118,7 +118,7 @@ impl Outgoing {
     fn new() -> Outgoing {
         Outgoing {
             own: Vec::new(),
-            parts: VecDeque::new(),
+            pieces: VecDeque::new(),
             open: 0,
             bytes: 0,
             crc: false,
@@ -136,7 +136,7 @@ impl Outgoing {
     /// Turns the bytes of `own` since the last part into a part.
     fn close(&mut self) {
         if self.open < self.own.len() {
-            self.parts.push_back(Part::Own(self.open..self.own.len()));
+            self.pieces.push_back(OutgoingPiece::Own(self.open..self.own.len()));
             self.open = self.own.len();
         }
     }
@@ -171,7 +171,7 @@ impl ToLlp for Outgoing {
             Payload::Pieces(pieces) => {
                 self.close();
                 for piece in pieces {
-                    self.parts.push_back(Part::Memory(piece.region()));
+                    self.pieces.push_back(OutgoingPiece::Memory(piece.region()));
                 }
                 self.bytes += length;
             }
@@ -412,11 +412,11 @@ impl Stream {
                 },
                 Phase::Responding(responder) => match responder.take(bytes) {
                     Ok(None) => return,
-                    Ok(Some(asked)) => {
+                    Ok(Some(request)) => {
                         self.event = Some(StreamEvent::Asked {
-                            private_data: asked.private_data,
-                            depths: (asked.ird, asked.ord),
-                            extensions: asked.extensions,
+                            private_data: request.private_data,
+                            depths: (request.ird, request.ord),
+                            extensions: request.extensions,
                         });
                         return;
                     }
@@ -703,7 +703,7 @@ impl Stream {
         if self.out.own.capacity() == 0 {
             self.out.own = mem::take(&mut rnic.spare[BURST]);
         }
-        while self.out.bytes < BURST_BYTES && self.out.parts.len() < BURST_PARTS {
+        while self.out.bytes < BURST_BYTES && self.out.pieces.len() < BURST_PARTS {
             if !rnic.next_segment(qp, &mut self.out) {
                 break;
             }
@@ -744,9 +744,9 @@ impl Stream {
 
     /// Returns the unsent bytes of the burst.
     pub fn chunks(&self) -> impl Iterator<Item = Chunk<'_>> {
-        self.out.parts.iter().map(|part| match part {
-            Part::Own(range) => Chunk::Own(&self.out.own[range.clone()]),
-            Part::Memory(region) => Chunk::Memory(region),
+        self.out.pieces.iter().map(|piece| match piece {
+            OutgoingPiece::Own(range) => Chunk::Own(&self.out.own[range.clone()]),
+            OutgoingPiece::Memory(region) => Chunk::Memory(region),
         })
     }
 
@@ -759,15 +759,15 @@ impl Stream {
     pub fn advance(&mut self, rnic: &mut Rnic, mut bytes: usize) {
         let out = &mut self.out;
         out.bytes -= bytes;
-        while let Some(part) = out.parts.front_mut() {
-            let length = match part {
-                Part::Own(range) => range.len(),
-                Part::Memory(region) => region.len(),
+        while let Some(piece) = out.pieces.front_mut() {
+            let length = match piece {
+                OutgoingPiece::Own(range) => range.len(),
+                OutgoingPiece::Memory(region) => region.len(),
             };
             if bytes < length {
-                match part {
-                    Part::Own(range) => range.start += bytes,
-                    Part::Memory(region) => {
+                match piece {
+                    OutgoingPiece::Own(range) => range.start += bytes,
+                    OutgoingPiece::Memory(region) => {
                         let at = region.address() + bytes as u64;
                         *region = region.part(at, length - bytes).expect("the rest lies within the whole");
                     }
@@ -775,7 +775,7 @@ impl Stream {
                 return;
             }
             bytes -= length;
-            out.parts.pop_front();
+            out.pieces.pop_front();
         }
         out.own.clear();
         out.open = 0;
@@ -788,15 +788,15 @@ impl Stream {
     /// refers to it.
     pub fn release_memory(&mut self, memory: &Region) {
         let out = &mut self.out;
-        for part in &mut out.parts {
-            if let Part::Memory(region) = part
+        for piece in &mut out.pieces {
+            if let OutgoingPiece::Memory(region) = piece
                 && region.overlaps(memory)
             {
                 let at = out.own.len();
                 if let Some(bytes) = region.bytes(region.address(), region.len()) {
                     bytes.append_to(&mut out.own);
                 }
-                *part = Part::Own(at..out.own.len());
+                *piece = OutgoingPiece::Own(at..out.own.len());
             }
         }
         out.open = out.own.len();

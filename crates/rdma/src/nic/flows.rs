@@ -89,8 +89,8 @@ impl Nic {
         match event {
             efe::Event::ConnectRequest { flow, service, greeting, .. } => {
                 let mut responder = Responder::new(config);
-                let asked = match responder.take(&greeting) {
-                    Ok(Some(asked)) => asked,
+                let request = match responder.take(&greeting) {
+                    Ok(Some(request)) => request,
                     // Not even an MPA request.
                     Ok(None) | Err(_) => {
                         let _ = endpoint.reject(flow, &[], now);
@@ -105,10 +105,10 @@ impl Nic {
                 };
                 self.waiting.ask(number);
                 self.of_flow.insert(flow, number);
-                let mpa::PeerRequest { private_data, ird, ord, extensions, .. } = asked;
+                let mpa::PeerRequest { private_data, ird, ord, extensions, .. } = request;
                 let (listener, depths) = (service.into(), (ird, ord));
-                let asked = Request { end: number, listener, private_data, depths, extensions };
-                self.events.push_back(CmEvent::ConnectRequest(asked));
+                let request = Request { end: number, listener, private_data, depths, extensions };
+                self.events.push_back(CmEvent::ConnectRequest(request));
             }
             efe::Event::Connected { flow, greeting } => {
                 let Some(&number) = self.of_flow.get(&flow) else { return };

@@ -157,22 +157,22 @@ struct Waiting {
     /// Ends without a request.
     silent: VecDeque<u32>,
     /// Ends whose request waits for the host's answer.
-    asked: VecDeque<u32>,
+    requested: VecDeque<u32>,
 }
 
 impl Waiting {
     fn len(&self) -> usize {
-        self.silent.len() + self.asked.len()
+        self.silent.len() + self.requested.len()
     }
 
     /// Records that an end has received a request.
     fn ask(&mut self, end: u32) {
         self.leave(end);
-        self.asked.push_back(end);
+        self.requested.push_back(end);
     }
 
     fn leave(&mut self, end: u32) {
-        for line in [&mut self.silent, &mut self.asked] {
+        for line in [&mut self.silent, &mut self.requested] {
             if let Some(at) = line.iter().position(|&waits| waits == end) {
                 line.remove(at);
             }
@@ -181,7 +181,7 @@ impl Waiting {
 
     /// Removes the end to be dropped. Silent ends go first, so that they cannot displace real requests.
     fn oldest(&mut self) -> Option<u32> {
-        self.silent.pop_front().or_else(|| self.asked.pop_front())
+        self.silent.pop_front().or_else(|| self.requested.pop_front())
     }
 }
 
@@ -194,7 +194,7 @@ pub struct Nic {
     of_qp: BTreeMap<u32, u32>,
     of_flow: BTreeMap<FlowNumber, u32>,
     waiting: Waiting,
-    alarms: BinaryHeap<Reverse<(Instant, u32)>>,
+    timers: BinaryHeap<Reverse<(Instant, u32)>>,
     tx_queue: VecDeque<u32>,
     events: VecDeque<CmEvent>,
     start_timeout: Duration,
@@ -219,7 +219,7 @@ impl Nic {
             of_qp: BTreeMap::new(),
             of_flow: BTreeMap::new(),
             waiting: Waiting::default(),
-            alarms: BinaryHeap::new(),
+            timers: BinaryHeap::new(),
             tx_queue: VecDeque::new(),
             events: VecDeque::new(),
             start_timeout,
@@ -295,7 +295,7 @@ impl Nic {
         if let Some(qp) = qp {
             self.of_qp.insert(qp, number);
         }
-        self.alarms.push(Reverse((until, number)));
+        self.timers.push(Reverse((until, number)));
         Some(number)
     }
 
@@ -360,21 +360,21 @@ impl Nic {
     pub fn arrive(&mut self, end: u32, bytes: &[u8], now: Instant) {
         let Some((stream, core)) = self.stream(end) else { return };
         stream.arrive(core, bytes);
-        if let Some(news) = stream.poll() {
-            self.on_stream_event(end, news, now);
+        if let Some(event) = stream.poll() {
+            self.on_stream_event(end, event, now);
         }
     }
 
-    fn on_stream_event(&mut self, number: u32, news: stream::StreamEvent, now: Instant) {
+    fn on_stream_event(&mut self, number: u32, event: stream::StreamEvent, now: Instant) {
         let Some(end) = self.ends.get_mut(number) else { return };
-        match news {
+        match event {
             stream::StreamEvent::Asked { private_data, depths, extensions } => {
                 end.until = now + self.answer_timeout;
                 self.waiting.ask(number);
-                self.alarms.push(Reverse((end.until, number)));
+                self.timers.push(Reverse((end.until, number)));
                 let listener = end.listener.unwrap_or(0);
-                let asked = Request { end: number, listener, private_data, depths, extensions };
-                self.events.push_back(CmEvent::ConnectRequest(asked));
+                let requested = Request { end: number, listener, private_data, depths, extensions };
+                self.events.push_back(CmEvent::ConnectRequest(requested));
             }
             stream::StreamEvent::Connected { private_data } => {
                 end.is_established = true;
@@ -667,15 +667,15 @@ impl Nic {
 
     /// Returns the next deadline.
     pub fn deadline(&self) -> Instant {
-        self.alarms.peek().map_or(Instant::NEVER, |Reverse((at, _))| *at)
+        self.timers.peek().map_or(Instant::NEVER, |Reverse((at, _))| *at)
     }
 
     /// Gives up connections that were not established in time.
     pub fn settle(&mut self, now: Instant) {
-        while let Some(&Reverse((at, number))) = self.alarms.peek()
+        while let Some(&Reverse((at, number))) = self.timers.peek()
             && at <= now
         {
-            self.alarms.pop();
+            self.timers.pop();
             let Some(end) = self.ends.get(number) else { continue };
             if !end.is_established && end.until <= now {
                 self.fail(number, ConnectError::Timeout);

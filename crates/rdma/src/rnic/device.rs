@@ -179,7 +179,7 @@ impl Rnic {
             Some(queue) if queue.users > 0 => Err(RequestError::InUse),
             Some(_) => {
                 self.outputs.cqs.remove(cq);
-                self.outputs.cq_events.retain(|&told| told != cq);
+                self.outputs.cq_events.retain(|&event_cq| event_cq != cq);
                 Ok(())
             }
         }

@@ -331,8 +331,8 @@ impl Rnic {
                 self.fail_overrun();
             }
             Post::Flushed => {
-                let told = completion::of_send(qp.qpn, &work, Status::Flushed, 0);
-                outputs.complete(qp.attributes.send_cq, told, false);
+                let done = completion::of_send(qp.qpn, &work, Status::Flushed, 0);
+                outputs.complete(qp.attributes.send_cq, done, false);
                 self.fail_overrun();
             }
         }
@@ -363,8 +363,8 @@ impl Rnic {
             return Err(RequestError::TooManyElements);
         }
         if matches!(qp.state, QpState::Terminate | QpState::Error) {
-            let told = completion::of_receive(qp.qpn, work.id, Status::Flushed, Kind::Receive, 0);
-            outputs.complete(qp.attributes.receive_cq, told, true);
+            let done = completion::of_receive(qp.qpn, work.id, Status::Flushed, Kind::Receive, 0);
+            outputs.complete(qp.attributes.receive_cq, done, true);
             self.fail_overrun();
             return Ok(());
         }

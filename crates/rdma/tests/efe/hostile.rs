@@ -152,11 +152,11 @@ fn everything_once_more_changes_nothing() {
     pair.transfer(flows, 300);
     pair.run(A_WHILE);
     let _ = (pair.events(0), pair.events(1));
-    let mut chance = SimRng::from_seed(1);
+    let mut rng = SimRng::from_seed(1);
     let log = pair.log.clone();
     let before = state(&pair, flows);
     for _ in 0..2000 {
-        let (from, _, frame) = &log[chance.below(log.len() as u64) as usize];
+        let (from, _, frame) = &log[rng.below(log.len() as u64) as usize];
         pair.ends[1 - from].arrive(peer(*from), frame, pair.now);
     }
     assert_eq!(state(&pair, flows), before);
@@ -202,18 +202,18 @@ fn garbage_truncation_and_flipped_bits_are_survived() {
         let (mut pair, flows) = Pair::connected(&Config { checked, ..Config::default() });
         pair.transfer(flows, 50);
         pair.run(A_WHILE);
-        let mut chance = SimRng::from_seed(seed);
+        let mut rng = SimRng::from_seed(seed);
         let log = pair.log.clone();
         let before = (blamed(pair.ends[0].counters()), blamed(pair.ends[1].counters()));
         for _ in 0..20_000 {
-            let (from, _, frame) = &log[chance.below(log.len() as u64) as usize];
+            let (from, _, frame) = &log[rng.below(log.len() as u64) as usize];
             let mut frame = frame.clone();
-            match chance.below(3) {
-                0 => frame.truncate(chance.below(frame.len() as u64) as usize),
-                1 => frame.iter_mut().for_each(|byte| *byte = chance.draw() as u8),
+            match rng.below(3) {
+                0 => frame.truncate(rng.below(frame.len() as u64) as usize),
+                1 => frame.iter_mut().for_each(|byte| *byte = rng.draw() as u8),
                 _ => {
-                    for _ in 0..=chance.below(3) {
-                        let bit = chance.below(frame.len() as u64 * 8) as usize;
+                    for _ in 0..=rng.below(3) {
+                        let bit = rng.below(frame.len() as u64 * 8) as usize;
                         frame[bit / 8] ^= 1 << (bit % 8);
                     }
                 }
@@ -235,42 +235,41 @@ fn garbage_truncation_and_flipped_bits_are_survived() {
 #[test]
 fn a_peer_that_lies_harms_its_own_flow_only() {
     // A peer with the right key sends arbitrary frames.
-    let mut chance = SimRng::from_seed(9);
+    let mut rng = SimRng::from_seed(9);
     for _ in 0..20 {
         let (mut pair, honest) = Pair::connected(&Config::default());
         let lying = pair.connect();
         let template = genuine(&pair, Kind::Ack).0;
         for _ in 0..3000 {
-            let kind =
-                [Kind::Data, Kind::End, Kind::Ack, Kind::Accept, Kind::Reject][chance.below(5) as usize];
-            let near = |chance: &mut SimRng, middle: u32| match chance.below(3) {
-                0 => chance.draw() as u32,
-                _ => middle.wrapping_add(chance.below(80) as u32).wrapping_sub(10),
+            let kind = [Kind::Data, Kind::End, Kind::Ack, Kind::Accept, Kind::Reject][rng.below(5) as usize];
+            let near = |rng: &mut SimRng, middle: u32| match rng.below(3) {
+                0 => rng.draw() as u32,
+                _ => middle.wrapping_add(rng.below(80) as u32).wrapping_sub(10),
             };
             let payload_bytes = match kind {
                 Kind::Ack => 8,
-                Kind::Data => chance.below(1473) as u16,
+                Kind::Data => rng.below(1473) as u16,
                 Kind::Accept => 12,
                 _ => 0,
             };
             let header = Header {
                 kind,
-                flags: chance.below(8) as u8,
-                credit: chance.draw() as u8,
+                flags: rng.below(8) as u8,
+                credit: rng.draw() as u8,
                 payload_bytes,
-                sequence: near(&mut chance, template.sequence),
-                acknowledged: near(&mut chance, template.acknowledged),
-                transmission: chance.below(1 << 24) as u32,
-                echo: chance.below(64) as u32,
-                held: chance.draw() as u16,
+                sequence: near(&mut rng, template.sequence),
+                acknowledged: near(&mut rng, template.acknowledged),
+                transmission: rng.below(1 << 24) as u32,
+                echo: rng.below(64) as u32,
+                held: rng.draw() as u16,
                 ..template
             };
             let mut frame = vec![0; HEADER_BYTES + usize::from(payload_bytes)];
             header.write(&mut frame);
-            frame[HEADER_BYTES..].iter_mut().for_each(|byte| *byte = chance.draw() as u8);
+            frame[HEADER_BYTES..].iter_mut().for_each(|byte| *byte = rng.draw() as u8);
             pair.ends[1].arrive(peer(0), &frame, pair.now);
             let _ = pair.ends[1].send(lying[1], b"to a liar", pair.now);
-            if chance.happens(0.1) {
+            if rng.happens(0.1) {
                 pair.read_all(1, lying[1]);
                 pair.run(DELAY);
             }

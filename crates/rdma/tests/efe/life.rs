@@ -274,9 +274,9 @@ fn a_lossy_path_delivers_everything_once_and_in_order() {
     for seed in 0..20 {
         let config = Config { checked: seed % 2 == 0, segment_bytes: 1400, ..Config::default() };
         let (mut pair, flows) = Pair::connected(&config);
-        let mut chance = kiban_base::SimRng::from_seed(seed);
+        let mut rng = kiban_base::SimRng::from_seed(seed);
         let loss = [0.01, 0.1, 0.3, 0.5][seed as usize % 4];
-        pair.loses = Box::new(move |_, _| chance.happens(loss));
+        pair.loses = Box::new(move |_, _| rng.happens(loss));
         pair.transfer(flows, 500);
         assert_eq!(pair.ends[1].counters().sent_beyond_credit, 0);
     }

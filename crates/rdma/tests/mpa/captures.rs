@@ -11,14 +11,14 @@ use kiban_tcpip::wire::{ipv4, tcp};
 use std::collections::BTreeMap;
 
 /// One direction of a TCP connection: source port and target port.
-type Way = (u16, u16);
+type Direction = (u16, u16);
 
 /// Returns the two byte streams of every connection in a capture, the connecting side's first.
 fn streams(file: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
     let (header, _) = capture::FileHeader::read(file).expect("a capture");
-    let mut openings: Vec<Way> = Vec::new();
-    let mut first: BTreeMap<Way, u32> = BTreeMap::new();
-    let mut bytes: BTreeMap<Way, Vec<u8>> = BTreeMap::new();
+    let mut openings: Vec<Direction> = Vec::new();
+    let mut first: BTreeMap<Direction, u32> = BTreeMap::new();
+    let mut bytes: BTreeMap<Direction, Vec<u8>> = BTreeMap::new();
     for record in header.records(file) {
         let (_, frame) = record.expect("whole records");
         let (_, ethernet_bytes) = ethernet::Header::read(frame).expect("an Ethernet frame");
@@ -26,18 +26,18 @@ fn streams(file: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
         let (ip, ip_bytes) = ipv4::Header::read(packet).expect("an IPv4 packet");
         let segment = &packet[ip_bytes..usize::from(ip.total_bytes)];
         let (header, header_bytes) = tcp::Header::read(segment).expect("a TCP segment");
-        let way = (header.source_port, header.target_port);
+        let direction = (header.source_port, header.target_port);
         let flags = header.flags.to_string();
         if flags.contains("SYN") {
-            first.insert(way, header.sequence.0.wrapping_add(1));
+            first.insert(direction, header.sequence.0.wrapping_add(1));
             if !flags.contains("ACK") {
-                openings.push(way);
+                openings.push(direction);
             }
         } else {
             // Retransmitted and reordered segments are put in place.
-            let at = header.sequence.0.wrapping_sub(first[&way]) as usize;
+            let at = header.sequence.0.wrapping_sub(first[&direction]) as usize;
             let payload = &segment[header_bytes..];
-            let stream = bytes.entry(way).or_default();
+            let stream = bytes.entry(direction).or_default();
             if !payload.is_empty() {
                 stream.resize(stream.len().max(at + payload.len()), 0);
                 stream[at..at + payload.len()].copy_from_slice(payload);
@@ -46,9 +46,9 @@ fn streams(file: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
     }
     openings
         .into_iter()
-        .map(|way| {
-            let back = (way.1, way.0);
-            (bytes.remove(&way).unwrap_or_default(), bytes.remove(&back).unwrap_or_default())
+        .map(|direction| {
+            let back = (direction.1, direction.0);
+            (bytes.remove(&direction).unwrap_or_default(), bytes.remove(&back).unwrap_or_default())
         })
         .collect()
 }

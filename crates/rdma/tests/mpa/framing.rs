@@ -175,7 +175,7 @@ proptest! {
             let unwoven: Vec<u8> = ulpdus.iter().flat_map(|ulpdu| framed(ulpdu, false)).collect();
             prop_assert_eq!(plain.len(), unwoven.len());
         }
-        let (mut deframer, mut chance) = (Deframer::new(crc, markers), SimRng::from_seed(seed));
+        let (mut deframer, mut rng) = (Deframer::new(crc, markers), SimRng::from_seed(seed));
         let (mut from, mut come, mut out) = (0, 0, Vec::new());
         while from < stream.len() {
             let bytes = &stream[from..come];
@@ -188,11 +188,11 @@ proptest! {
                     prop_assert!(!crc && !markers);
                     prop_assert_eq!(ulpdu, &ulpdus[out.len()][..ulpdu.len()]);
                     prop_assert_eq!(length, ulpdus[out.len()].len());
-                    come += 1 + chance.below(1500) as usize;
+                    come += 1 + rng.below(1500) as usize;
                 }
                 Front::NeedMore(wanted) => {
                     prop_assert!(wanted > bytes.len() && from + wanted <= stream.len());
-                    come += 1 + chance.below(1500) as usize;
+                    come += 1 + rng.below(1500) as usize;
                 }
             }
             come = come.min(stream.len());
@@ -205,10 +205,10 @@ proptest! {
 /// Random input: nothing panics, and the deframer requests more bytes only when it needs them.
 #[test]
 fn random_bytes_are_a_verdict() {
-    let mut chance = SimRng::from_seed(5044);
+    let mut rng = SimRng::from_seed(5044);
     let mut verdicts = [0u32; 4];
     for round in 0..20_000 {
-        let mut bytes: Vec<u8> = (0..chance.below(900)).map(|_| chance.draw() as u8).collect();
+        let mut bytes: Vec<u8> = (0..rng.below(900)).map(|_| rng.draw() as u8).collect();
         // Short lengths, so that several frames fit.
         if round % 2 == 0 {
             (0..bytes.len()).step_by(16).for_each(|at| bytes[at] = 0);
@@ -239,17 +239,17 @@ fn random_bytes_are_a_verdict() {
             }
         }
         let key: &[u8] = if round % 3 == 0 { b"MPA ID Req Frame" } else { b"MPA ID Rep Frame" };
-        let tail = [chance.draw() as u8, chance.below(4) as u8, chance.below(3) as u8, chance.draw() as u8];
+        let tail = [rng.draw() as u8, rng.below(4) as u8, rng.below(3) as u8, rng.draw() as u8];
         let start = [key, &tail, &bytes].concat();
         let config = Config { peer_to_peer: round % 5 == 0, ..Config::default() };
         let (mut initiator, mut responder) =
             (Initiator::new(&config, 4, 4, &[]).unwrap(), Responder::new(&config));
-        for run in start.chunks(1 + chance.below(60) as usize) {
+        for run in start.chunks(1 + rng.below(60) as usize) {
             if !matches!(initiator.take(run), Ok(Answer::NeedMore)) {
                 break;
             }
         }
-        for run in start.chunks(1 + chance.below(60) as usize) {
+        for run in start.chunks(1 + rng.below(60) as usize) {
             match responder.take(run) {
                 Ok(None) => {}
                 Ok(Some(asked)) => {

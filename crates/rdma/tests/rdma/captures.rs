@@ -42,7 +42,7 @@ const START_AND_SETUP_BYTES: usize = START_BYTES + 4;
 
 /// One direction of a connection, as far as it has been reassembled.
 #[derive(Default)]
-struct Way {
+struct Direction {
     /// Sequence number of its first byte.
     first: u32,
     /// Bytes that are in order, and how many of them have been split into units.
@@ -54,7 +54,7 @@ struct Way {
 fn conversations(file: &[u8]) -> Vec<Vec<Word>> {
     let (header, _) = capture::FileHeader::read(file).expect("a capture");
     let mut openings: Vec<(u16, u16)> = Vec::new();
-    let mut ways: BTreeMap<(u16, u16), Way> = BTreeMap::new();
+    let mut directions: BTreeMap<(u16, u16), Direction> = BTreeMap::new();
     let mut talks: Vec<Vec<Word>> = Vec::new();
     for record in header.records(file) {
         let (_, frame) = record.expect("whole records");
@@ -66,23 +66,23 @@ fn conversations(file: &[u8]) -> Vec<Vec<Word>> {
         let ports = (header.source_port, header.target_port);
         if header.flags.has(tcp::Flags::SYN) {
             let first = header.sequence.0.wrapping_add(1);
-            ways.insert(ports, Way { first, ..Way::default() });
+            directions.insert(ports, Direction { first, ..Direction::default() });
             if !header.flags.has(tcp::Flags::ACK) {
                 openings.push(ports);
                 talks.push(Vec::new());
             }
             continue;
         }
-        let Some(way) = ways.get_mut(&ports) else { panic!("a segment before its SYN") };
-        let at = header.sequence.0.wrapping_sub(way.first) as usize;
+        let Some(direction) = directions.get_mut(&ports) else { panic!("a segment before its SYN") };
+        let at = header.sequence.0.wrapping_sub(direction.first) as usize;
         let payload = &segment[header_bytes..];
         // A retransmission, or a segment without data.
-        if payload.is_empty() || at + payload.len() <= way.stream.len() {
+        if payload.is_empty() || at + payload.len() <= direction.stream.len() {
             continue;
         }
-        assert!(at <= way.stream.len(), "the captures have no holes");
-        way.stream.truncate(at);
-        way.stream.extend_from_slice(payload);
+        assert!(at <= direction.stream.len(), "the captures have no holes");
+        direction.stream.truncate(at);
+        direction.stream.extend_from_slice(payload);
         let (talk, who) = match openings.iter().position(|&opening| opening == ports) {
             Some(talk) => (talk, Who::Initiator),
             None => {
@@ -91,9 +91,9 @@ fn conversations(file: &[u8]) -> Vec<Vec<Word>> {
                 (talk.expect("somebody connected"), Who::Responder)
             }
         };
-        while way.worded < way.stream.len() {
-            let rest = &way.stream[way.worded..];
-            let (bytes, taken) = if way.worded == 0 {
+        while direction.worded < direction.stream.len() {
+            let rest = &direction.stream[direction.worded..];
+            let (bytes, taken) = if direction.worded == 0 {
                 (rest[..START_AND_SETUP_BYTES].to_vec(), START_AND_SETUP_BYTES)
             } else {
                 match Deframer::new(false, false).front(rest).expect("siw keeps the rules") {
@@ -101,11 +101,14 @@ fn conversations(file: &[u8]) -> Vec<Vec<Word>> {
                     _ => break,
                 }
             };
-            way.worded += taken;
+            direction.worded += taken;
             talks[talk].push(Word { who, bytes });
         }
     }
-    assert!(ways.values().all(|way| way.worded == way.stream.len()), "every byte belongs to a word");
+    assert!(
+        directions.values().all(|direction| direction.worded == direction.stream.len()),
+        "every byte belongs to a word"
+    );
     talks
 }
 
@@ -220,9 +223,9 @@ struct Seen {
 }
 
 /// Delivers bytes, split at arbitrary positions.
-fn push_cut(host: &mut Host, chance: &mut SimRng, mut bytes: &[u8]) {
+fn push_cut(host: &mut Host, rng: &mut SimRng, mut bytes: &[u8]) {
     while !bytes.is_empty() {
-        let (now, later) = bytes.split_at(1 + chance.below(bytes.len() as u64) as usize);
+        let (now, later) = bytes.split_at(1 + rng.below(bytes.len() as u64) as usize);
         host.push(now);
         bytes = later;
     }
@@ -230,7 +233,7 @@ fn push_cut(host: &mut Host, chance: &mut SimRng, mut bytes: &[u8]) {
 
 /// Plays one end of a connection.
 fn play(name: &str, player: Who, talk: &[Word], seed: u64) -> Seen {
-    let mut chance = SimRng::from_seed(seed);
+    let mut rng = SimRng::from_seed(seed);
     let [request, reply] = [&talk[0], &talk[1]].map(|word| {
         let (setup, _) = Setup::read(&word.bytes[START_BYTES..]).expect("a set-up word");
         (word, (setup.ird, setup.ord))
@@ -240,12 +243,12 @@ fn play(name: &str, player: Who, talk: &[Word], seed: u64) -> Seen {
         Who::Initiator => {
             let mut host = Host::initiator(seed, &Config::default(), request.1, &[]);
             assert_eq!(host.pull(), request.0.bytes, "{name}: the request");
-            push_cut(&mut host, &mut chance, &reply.0.bytes);
+            push_cut(&mut host, &mut rng, &reply.0.bytes);
             host
         }
         Who::Responder => {
             let mut host = Host::responder(seed, &Config::default());
-            push_cut(&mut host, &mut chance, &request.0.bytes);
+            push_cut(&mut host, &mut rng, &request.0.bytes);
             let asked = host.asked();
             assert_eq!((asked.depths, &asked.private_data[..]), (request.1, &[][..]), "{name}");
             host.accept(asked.depths, &[]);
@@ -309,7 +312,7 @@ fn play(name: &str, player: Who, talk: &[Word], seed: u64) -> Seen {
                 }
                 _ => {}
             }
-            push_cut(&mut host, &mut chance, &framed(&memories.ours(&word.bytes)));
+            push_cut(&mut host, &mut rng, &framed(&memories.ours(&word.bytes)));
             match opcode {
                 Opcode::Send => {
                     let here = landing.read(landing.address(), payload.len()).expect("within");

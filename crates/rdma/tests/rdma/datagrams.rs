@@ -457,13 +457,13 @@ impl Half {
         self.next_id
     }
 
-    fn set_state(&mut self, chance: &mut SimRng) {
-        let qp = &mut self.qps[chance.below(2) as usize];
+    fn set_state(&mut self, rng: &mut SimRng) {
+        let qp = &mut self.qps[rng.below(2) as usize];
         let state = DatagramState {
-            receives: chance.happens(0.9),
-            sends: chance.happens(0.9),
+            receives: rng.happens(0.9),
+            sends: rng.happens(0.9),
             stopped: false,
-            qkey: key(chance),
+            qkey: key(rng),
         };
         self.side
             .nic
@@ -473,8 +473,8 @@ impl Half {
     }
 
     /// Aborts and resets a queue pair: all its work is flushed.
-    fn end(&mut self, chance: &mut SimRng) {
-        let at = chance.below(2) as usize;
+    fn end(&mut self, rng: &mut SimRng) {
+        let at = rng.below(2) as usize;
         let qp = &mut self.qps[at];
         self.side.nic.abort(qp.number).expect("there");
         let flushed = |id, kind| due(id, Status::Flushed, kind, qp.name);
@@ -488,15 +488,15 @@ impl Half {
         self.side.nic.set_datagram_state(qp.number, true, true, 40).expect("as new");
     }
 
-    fn post_receive(&mut self, chance: &mut SimRng) {
+    fn post_receive(&mut self, rng: &mut SimRng) {
         // A receive that is too short for every datagram blocks those after it until all are flushed.
-        let room = if chance.happens(0.05) { 39 } else { [60, 500, 4136, 5000][chance.below(4) as usize] };
+        let room = if rng.happens(0.05) { 39 } else { [60, 500, 4136, 5000][rng.below(4) as usize] };
         if self.sink_used + room > AREA {
             return;
         }
         let (mut places, mut left) = (Vec::new(), room);
-        for _ in 0..chance.below(3) {
-            let part = chance.below(left as u64 + 1) as usize;
+        for _ in 0..rng.below(3) {
+            let part = rng.below(left as u64 + 1) as usize;
             places.push((self.sink_used + room - left, part));
             left -= part;
         }
@@ -504,7 +504,7 @@ impl Half {
         self.sink_used += room;
         let sges = places.iter().map(|&(at, length)| self.sink.sge(at as u64, length as u32)).collect();
         let id = self.id();
-        let shared = chance.happens(0.5);
+        let shared = rng.happens(0.5);
         let qp = &mut self.qps[usize::from(shared)];
         let work = ReceiveWork { id, sges };
         if qp.receives.len() >= 64 {
@@ -518,22 +518,22 @@ impl Half {
         qp.receives.push_back((id, places));
     }
 
-    fn post_send(&mut self, peer: [u32; 2], chance: &mut SimRng) {
+    fn post_send(&mut self, peer: [u32; 2], rng: &mut SimRng) {
         let id = self.id();
         let all = self.source.bytes();
-        let (data, bytes) = match chance.below(20) {
+        let (data, bytes) = match rng.below(20) {
             0 => (Data::one(Sge { stag: 3, address: 0, length: 9 }), Err(Status::LocalProtection)),
             1 => (Data::one(self.source.sge(0, 4097)), Err(Status::LocalLength)),
             2..6 => {
-                let length = chance.below(257) as usize;
+                let length = rng.below(257) as usize;
                 (Data::Inline(all[..length].iter().copied().collect()), Ok(all[..length].to_vec()))
             }
             _ => {
-                let length = [10, 10, 400, 4096][chance.below(4) as usize];
+                let length = [10, 10, 400, 4096][rng.below(4) as usize];
                 let (mut sges, mut bytes) = (Vec::new(), Vec::new());
-                for _ in 0..chance.below(4) {
-                    let part = chance.below((length - bytes.len()) as u64 + 1) as usize;
-                    let at = chance.below((all.len() - part + 1) as u64) as usize;
+                for _ in 0..rng.below(4) {
+                    let part = rng.below((length - bytes.len()) as u64 + 1) as usize;
+                    let at = rng.below((all.len() - part + 1) as u64) as usize;
                     sges.push(self.source.sge(at as u64, part as u32));
                     bytes.extend_from_slice(&all[at..at + part]);
                 }
@@ -541,14 +541,14 @@ impl Half {
             }
         };
         let operation = Operation::Datagram {
-            gid: gid(chance.below(256) as u8),
-            qp: peer[chance.below(2) as usize],
-            qkey: if chance.happens(0.2) { 1 << 31 } else { key(chance) },
-            immediate: chance.happens(0.4).then(|| chance.draw() as u32),
+            gid: gid(rng.below(256) as u8),
+            qp: peer[rng.below(2) as usize],
+            qkey: if rng.happens(0.2) { 1 << 31 } else { key(rng) },
+            immediate: rng.happens(0.4).then(|| rng.draw() as u32),
         };
-        let (signalled, solicited) = (chance.happens(0.7), chance.happens(0.3));
+        let (signalled, solicited) = (rng.happens(0.7), rng.happens(0.3));
         let work = SendWork { signalled, solicited, ..SendWork::new(id, operation, data) };
-        let qp = &mut self.qps[chance.below(2) as usize];
+        let qp = &mut self.qps[rng.below(2) as usize];
         let posted = self.side.nic.post_send(qp.number, work.clone());
         if qp.sends.len() >= 64 {
             assert_eq!(posted, Err(RequestError::Full));
@@ -643,8 +643,8 @@ impl Half {
 }
 
 /// Draws one of two Q_Keys.
-fn key(chance: &mut SimRng) -> u32 {
-    40 + u32::from(chance.happens(0.15))
+fn key(rng: &mut SimRng) -> u32 {
+    40 + u32::from(rng.happens(0.15))
 }
 
 fn leaves(state: &DatagramState) -> bool {
@@ -653,33 +653,33 @@ fn leaves(state: &DatagramState) -> bool {
 
 /// Runs a world; returns the number of datagrams received.
 fn world(seed: u64) -> u64 {
-    let mut chance = SimRng::from_seed(seed);
+    let mut rng = SimRng::from_seed(seed);
     let mut halves = [Half::new(2 * seed + 1), Half::new(2 * seed + 2)];
     let name = format!("seed {seed}");
     let mut air: [Vec<Vec<u8>>; 2] = Default::default();
     for half in &mut halves {
-        (0..2).for_each(|_| half.set_state(&mut chance));
+        (0..2).for_each(|_| half.set_state(&mut rng));
     }
     for _ in 0..300 {
-        let at = chance.below(2) as usize;
+        let at = rng.below(2) as usize;
         let peer = [0, 1].map(|n: usize| halves[1 - at].qps[n].name);
         let half = &mut halves[at];
-        match chance.below(20) {
-            0 if chance.happens(0.3) => half.end(&mut chance),
-            0 => half.set_state(&mut chance),
-            1..6 => half.post_receive(&mut chance),
-            6..12 => half.post_send(peer, &mut chance),
-            12..16 => half.make(&mut air[at], 1 + chance.below(3)),
+        match rng.below(20) {
+            0 if rng.happens(0.3) => half.end(&mut rng),
+            0 => half.set_state(&mut rng),
+            1..6 => half.post_receive(&mut rng),
+            6..12 => half.post_send(peer, &mut rng),
+            12..16 => half.make(&mut air[at], 1 + rng.below(3)),
             _ => {
                 // A datagram is reordered, lost or duplicated.
                 let count = air[1 - at].len() as u64;
                 if count > 0 {
-                    let which = chance.below(count) as usize;
+                    let which = rng.below(count) as usize;
                     let bytes = air[1 - at][which].clone();
-                    if !chance.happens(0.1) {
+                    if !rng.happens(0.1) {
                         air[1 - at].swap_remove(which);
                     }
-                    if !chance.happens(0.1) {
+                    if !rng.happens(0.1) {
                         half.arrive(&bytes);
                     }
                 }

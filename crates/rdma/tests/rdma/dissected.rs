@@ -41,13 +41,13 @@ impl Tape {
         Tape { header, file, microseconds: 0, port: 40_000, said: [0; 2] }
     }
 
-    fn segment(&mut self, way: usize, flags: Flags, payload: &[u8]) {
+    fn segment(&mut self, direction: usize, flags: Flags, payload: &[u8]) {
         let (ports, addresses) = ([self.port, 7471], [1, 2].map(|host| Ipv4Addr::new(192, 0, 2, host)));
         let header = tcp::Header {
-            source_port: ports[way],
-            target_port: ports[1 - way],
-            sequence: Sequence(self.said[way]),
-            acknowledgment: Sequence(if flags.has(Flags::ACK) { self.said[1 - way] } else { 0 }),
+            source_port: ports[direction],
+            target_port: ports[1 - direction],
+            sequence: Sequence(self.said[direction]),
+            acknowledgment: Sequence(if flags.has(Flags::ACK) { self.said[1 - direction] } else { 0 }),
             flags,
             window: u16::MAX,
             urgent: 0,
@@ -56,10 +56,11 @@ impl Tape {
         let mut segment = vec![0; header.length()];
         header.write(&mut segment);
         let whole = segment.len() + payload.len();
-        let pseudo = checksum::pseudo_ipv4(addresses[way], addresses[1 - way], protocol::TCP, whole);
+        let pseudo =
+            checksum::pseudo_ipv4(addresses[direction], addresses[1 - direction], protocol::TCP, whole);
         tcp::fill(&mut segment, pseudo.plus(Sum::of(payload)));
         segment.extend_from_slice(payload);
-        self.said[way] = self.said[way].wrapping_add(header.sequence_bytes(payload.len()));
+        self.said[direction] = self.said[direction].wrapping_add(header.sequence_bytes(payload.len()));
         let ip = ipv4::Header {
             traffic_class: 0,
             total_bytes: (ipv4::HEADER_BYTES + segment.len()) as u16,
@@ -69,13 +70,16 @@ impl Tape {
             fragment_offset_bytes: 0,
             time_to_live: 64,
             protocol: protocol::TCP,
-            source: addresses[way],
-            target: addresses[1 - way],
+            source: addresses[direction],
+            target: addresses[1 - direction],
             options: &[],
         };
         let macs = [1, 2].map(|host| ethernet::Mac([2, 0, 0, 0, 0, host]));
-        let below =
-            ethernet::Header { target: macs[1 - way], source: macs[way], ether_type: ether_type::IPV4 };
+        let below = ethernet::Header {
+            target: macs[1 - direction],
+            source: macs[direction],
+            ether_type: ether_type::IPV4,
+        };
         let mut frame = vec![0; below.length() + ip.length()];
         let at = below.write(&mut frame);
         ip.write(&mut frame[at..]);
@@ -100,9 +104,9 @@ impl Tape {
         self.segment(0, Flags::ACK, &[]);
     }
 
-    fn say(&mut self, way: usize, bytes: &[u8]) {
+    fn say(&mut self, direction: usize, bytes: &[u8]) {
         for payload in bytes.chunks(MSS) {
-            self.segment(way, Flags::ACK.with(Flags::PSH), payload);
+            self.segment(direction, Flags::ACK.with(Flags::PSH), payload);
         }
     }
 
@@ -143,13 +147,13 @@ impl Taped {
     fn run(&mut self, tape: &mut Tape) {
         loop {
             let mut moved = false;
-            for way in 0..2 {
-                let (from, to) = match way {
+            for direction in 0..2 {
+                let (from, to) = match direction {
                     0 => (&mut self.one, &mut self.two),
                     _ => (&mut self.two, &mut self.one),
                 };
                 let bytes = from.pull();
-                tape.say(way, &bytes);
+                tape.say(direction, &bytes);
                 to.push(&bytes);
                 moved |= !bytes.is_empty();
             }

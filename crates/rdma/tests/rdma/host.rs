@@ -55,8 +55,8 @@ fn work_that_a_queue_does_not_take_is_refused_and_leaves_no_trace() {
 
 #[test]
 fn posts_in_every_state_have_their_outcome() {
-    type Way = fn(&mut Side);
-    let ways: [(Way, QpState, bool); 5] = [
+    type StateChange = fn(&mut Side);
+    let changes: [(StateChange, QpState, bool); 5] = [
         (|_| {}, QpState::Idle, false),
         (|side| side.nic.connect(side.qp, TRAITS).expect("idle"), QpState::Rts, true),
         (
@@ -77,9 +77,9 @@ fn posts_in_every_state_have_their_outcome() {
         ),
         (|side| side.nic.abort(side.qp).expect("there"), QpState::Error, true),
     ];
-    for (way, state, takes) in ways {
+    for (change, state, takes) in changes {
         let mut side = Side::new(1, 1458);
-        way(&mut side);
+        change(&mut side);
         assert_eq!(side.nic.query_qp(side.qp).expect("there").1, state);
         let sent = post(&mut side, 1, Operation::SEND, Data::none());
         assert_eq!(sent.is_ok(), takes, "{state:?}");

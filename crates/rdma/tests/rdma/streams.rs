@@ -70,7 +70,7 @@ impl End {
 struct Joined {
     one: End,
     two: End,
-    chance: SimRng,
+    rng: SimRng,
     most: u64,
     /// Bytes in transit.
     bytes: u64,
@@ -83,7 +83,7 @@ impl Joined {
         let stream = Stream::initiate(one, left.qp, (TRAITS.ird, TRAITS.ord), b"hello").expect("short");
         let one = End { side: left, stream, lands, came_direct: 0 };
         let two = End { side: right, stream: Stream::respond(two), lands, came_direct: 0 };
-        let mut joined = Joined { one, two, chance: SimRng::from_seed(seed), most, bytes: 0 };
+        let mut joined = Joined { one, two, rng: SimRng::from_seed(seed), most, bytes: 0 };
         joined.run();
         let asked = joined.two.stream.poll();
         assert!(
@@ -104,9 +104,9 @@ impl Joined {
     fn run(&mut self) {
         loop {
             let mut moved = false;
-            for way in 0..2 {
-                let most = 1 + self.chance.below(self.most) as usize;
-                let (from, to) = match way {
+            for direction in 0..2 {
+                let most = 1 + self.rng.below(self.most) as usize;
+                let (from, to) = match direction {
                     0 => (&mut self.one, &mut self.two),
                     _ => (&mut self.two, &mut self.one),
                 };
@@ -119,7 +119,7 @@ impl Joined {
                 // A pipe delivers an arbitrary number of bytes at a time.
                 let mut rest = &bytes[..];
                 while !rest.is_empty() {
-                    let cut = 1 + self.chance.below(rest.len() as u64) as usize;
+                    let cut = 1 + self.rng.below(rest.len() as u64) as usize;
                     to.push(&rest[..cut]);
                     rest = &rest[cut..];
                 }

@@ -41,7 +41,7 @@ struct Half {
 }
 
 impl Half {
-    fn new(seed: u64, segment_bytes: usize, chance: &mut SimRng) -> Half {
+    fn new(seed: u64, segment_bytes: usize, rng: &mut SimRng) -> Half {
         let mut side = Side::new(seed, segment_bytes);
         let source = side.pattern(AREA_BYTES, Access { remote_read: true, ..Access::NONE });
         let sink = side.memory(AREA_BYTES, Access::LOCAL);
@@ -49,7 +49,7 @@ impl Half {
         let (mut blocks, mut left) = (Vec::new(), AREA_BYTES);
         while left > 0 {
             let most = if blocks.len() == 99 { left } else { left.min(8000) };
-            let length = if blocks.len() == 99 { left } else { 1 + chance.below(most as u64) as usize };
+            let length = if blocks.len() == 99 { left } else { 1 + rng.below(most as u64) as usize };
             blocks.push(Region::new(0, length));
             left -= length;
         }
@@ -75,15 +75,15 @@ impl Half {
     }
 
     /// Draws elements of the source; returns them and the bytes in them.
-    fn source_elements(&self, length: usize, chance: &mut SimRng) -> (Data, Vec<u8>) {
-        if length <= 256 && chance.happens(0.3) {
-            let bytes: Vec<u8> = (0..length).map(|_| chance.draw() as u8).collect();
+    fn source_elements(&self, length: usize, rng: &mut SimRng) -> (Data, Vec<u8>) {
+        if length <= 256 && rng.happens(0.3) {
+            let bytes: Vec<u8> = (0..length).map(|_| rng.draw() as u8).collect();
             return (Data::Inline(bytes.iter().copied().collect()), bytes);
         }
         let all = self.source.bytes();
         let mut bytes = Vec::new();
-        let sges = pieces(length, chance).into_iter().map(|length| {
-            let at = chance.below((AREA_BYTES - length + 1) as u64);
+        let sges = pieces(length, rng).into_iter().map(|length| {
+            let at = rng.below((AREA_BYTES - length + 1) as u64);
             bytes.extend_from_slice(&all[at as usize..at as usize + length]);
             self.source.sge(at, length as u32)
         });
@@ -91,11 +91,11 @@ impl Half {
     }
 
     /// Returns unused elements of the sink, `bytes` of which will be filled.
-    fn sink_elements(&mut self, room: usize, bytes: &[u8], chance: &mut SimRng) -> Vec<Sge> {
+    fn sink_elements(&mut self, room: usize, bytes: &[u8], rng: &mut SimRng) -> Vec<Sge> {
         let mut rest = bytes;
         let mut sges = Vec::new();
-        for length in pieces(room, chance) {
-            let at = self.sink_used + chance.below(4) as usize;
+        for length in pieces(room, rng) {
+            let at = self.sink_used + rng.below(4) as usize;
             let (now, later) = rest.split_at(rest.len().min(length));
             self.sink_model[at..at + now.len()].copy_from_slice(now);
             rest = later;
@@ -106,9 +106,9 @@ impl Half {
     }
 
     /// Posts a receive for an expected message and records its expected completion.
-    fn expect_message(&mut self, bytes: &[u8], immediate: Option<u64>, chance: &mut SimRng) {
-        let room = bytes.len() + chance.below(3) as usize * 10;
-        let sges = self.sink_elements(room, bytes, chance).into_iter().collect();
+    fn expect_message(&mut self, bytes: &[u8], immediate: Option<u64>, rng: &mut SimRng) {
+        let room = bytes.len() + rng.below(3) as usize * 10;
+        let sges = self.sink_elements(room, bytes, rng).into_iter().collect();
         self.next_id += 1;
         let kind = if immediate.is_some() { Kind::ReceiveImmediate } else { Kind::Receive };
         self.received.push((self.next_id, kind, bytes.len() as u32, immediate));
@@ -117,61 +117,61 @@ impl Half {
     }
 
     /// Posts a work request and applies it to the model.
-    fn post(&mut self, peer: &mut Half, chance: &mut SimRng) {
-        let scale = [100, 3000, 20_000][chance.below(3) as usize];
-        let mut length = chance.below(scale) as usize;
+    fn post(&mut self, peer: &mut Half, rng: &mut SimRng) {
+        let scale = [100, 3000, 20_000][rng.below(3) as usize];
+        let mut length = rng.below(scale) as usize;
         let used = peer.sink_used.max(peer.target_used).max(self.sink_used);
         if used + length + 200 > AREA_BYTES {
             length = 0;
         }
         let mut bytes_told = 0;
-        let (operation, data) = match chance.below(7) {
+        let (operation, data) = match rng.below(7) {
             0 | 1 => {
-                let (data, bytes) = self.source_elements(length, chance);
-                peer.expect_message(&bytes, None, chance);
+                let (data, bytes) = self.source_elements(length, rng);
+                peer.expect_message(&bytes, None, rng);
                 (Operation::SEND, data)
             }
             2 => {
-                let immediate = chance.draw();
-                peer.expect_message(&[], Some(immediate), chance);
+                let immediate = rng.draw();
+                peer.expect_message(&[], Some(immediate), rng);
                 (Operation::Immediate { data: immediate }, Data::none())
             }
             3 | 4 => {
-                let (data, bytes) = self.source_elements(length, chance);
-                let at = peer.target_used + chance.below(4) as usize;
+                let (data, bytes) = self.source_elements(length, rng);
+                let at = peer.target_used + rng.below(4) as usize;
                 peer.target_model[at..at + length].copy_from_slice(&bytes);
                 peer.target_used = at + length;
                 let remote = TaggedAddress { stag: peer.target, offset: TARGET + at as u64 };
-                let immediate = chance.happens(0.3).then(|| chance.draw());
+                let immediate = rng.happens(0.3).then(|| rng.draw());
                 if let Some(immediate) = immediate {
-                    peer.expect_message(&[], Some(immediate), chance);
+                    peer.expect_message(&[], Some(immediate), rng);
                 }
                 (Operation::Write { remote, immediate }, data)
             }
             5 => {
-                let at = chance.below((AREA_BYTES - length + 1) as u64);
+                let at = rng.below((AREA_BYTES - length + 1) as u64);
                 let bytes = peer.source.bytes()[at as usize..at as usize + length].to_vec();
-                let sges = self.sink_elements(length, &bytes, chance);
+                let sges = self.sink_elements(length, &bytes, rng);
                 let offset = peer.source.region.address() + at;
                 bytes_told = length as u32;
                 let remote = TaggedAddress { stag: peer.source.stag, offset };
                 (Operation::read(remote), Data::Elements(sges.into_iter().collect()))
             }
             _ => {
-                let word = chance.below(WORDS) as usize;
+                let word = rng.below(WORDS) as usize;
                 let value = &mut peer.words_model[word];
                 let before = value.to_ne_bytes();
-                let atomic = if chance.happens(0.5) {
-                    let add = chance.draw();
+                let atomic = if rng.happens(0.5) {
+                    let add = rng.draw();
                     *value = value.wrapping_add(add);
                     Atomic::FetchAdd { add, mask: 0 }
                 } else {
-                    let (swap, is_equal) = (chance.draw(), chance.happens(0.5));
+                    let (swap, is_equal) = (rng.draw(), rng.happens(0.5));
                     let compare = if is_equal { *value } else { !*value };
                     *value = if is_equal { swap } else { *value };
                     Atomic::CompareSwap { swap, swap_mask: u64::MAX, compare, compare_mask: u64::MAX }
                 };
-                let sges = self.sink_elements(8, &before, chance);
+                let sges = self.sink_elements(8, &before, rng);
                 bytes_told = 8;
                 let offset = peer.words.region.address() + 8 * word as u64;
                 let remote = TaggedAddress { stag: peer.words.stag, offset };
@@ -187,8 +187,8 @@ impl Half {
             _ => Kind::FetchAdd,
         };
         self.next_id += 1;
-        let (signalled, fence) = (chance.happens(0.7), chance.happens(0.1));
-        let (solicited, local_fence) = (chance.happens(0.3), chance.happens(0.1));
+        let (signalled, fence) = (rng.happens(0.7), rng.happens(0.1));
+        let (solicited, local_fence) = (rng.happens(0.3), rng.happens(0.1));
         if signalled {
             self.sent.push((self.next_id, kind, bytes_told, None));
         }
@@ -197,8 +197,8 @@ impl Half {
     }
 
     /// Makes some segments, and confirms some.
-    fn make_some(&mut self, most: u64, chance: &mut SimRng) {
-        let (side, mut left) = (&mut self.side, chance.below(most + 1));
+    fn make_some(&mut self, most: u64, rng: &mut SimRng) {
+        let (side, mut left) = (&mut self.side, rng.below(most + 1));
         while left > 0
             && let Some(qp) = side.nic.pop_tx_queue()
         {
@@ -210,16 +210,16 @@ impl Half {
             }
         }
         let made = side.nic.segments_made(side.qp);
-        side.nic.confirm(side.qp, made - chance.below(made.min(3) + 1));
+        side.nic.confirm(side.qp, made - rng.below(made.min(3) + 1));
     }
 
     /// Lets the peer receive some of the segments.
-    fn deliver_some(&mut self, peer: &mut Half, most: u64, chance: &mut SimRng) {
-        for _ in 0..chance.below(most + 1) {
+    fn deliver_some(&mut self, peer: &mut Half, most: u64, rng: &mut SimRng) {
+        for _ in 0..rng.below(most + 1) {
             let Some(segment) = self.side.out.segments.pop_front() else { break };
-            let count = 1 + chance.below(2000) as usize;
+            let count = 1 + rng.below(2000) as usize;
             let landing =
-                [Landing::Whole, Landing::Crumbs(count), Landing::Direct(count)][chance.below(3) as usize];
+                [Landing::Whole, Landing::Crumbs(count), Landing::Direct(count)][rng.below(3) as usize];
             assert!(peer.side.take(&segment, landing), "a receive was posted");
         }
     }
@@ -245,10 +245,10 @@ impl Half {
 }
 
 /// Splits a length into up to eight parts, some of them empty.
-fn pieces(length: usize, chance: &mut SimRng) -> Vec<usize> {
+fn pieces(length: usize, rng: &mut SimRng) -> Vec<usize> {
     let (mut left, mut parts) = (length, Vec::new());
-    for _ in 0..chance.below(8) {
-        let part = if chance.happens(0.2) { 0 } else { chance.below(left as u64 + 1) as usize };
+    for _ in 0..rng.below(8) {
+        let part = if rng.happens(0.2) { 0 } else { rng.below(left as u64 + 1) as usize };
         parts.push(part);
         left -= part;
     }
@@ -257,23 +257,23 @@ fn pieces(length: usize, chance: &mut SimRng) -> Vec<usize> {
 }
 
 fn world(seed: u64) {
-    let mut chance = SimRng::from_seed(seed);
-    let segment_bytes = match chance.below(3) {
-        0 => 128 + chance.below(64) as usize,
+    let mut rng = SimRng::from_seed(seed);
+    let segment_bytes = match rng.below(3) {
+        0 => 128 + rng.below(64) as usize,
         1 => 1458,
-        _ => 128 + chance.below(65535 - 128) as usize,
+        _ => 128 + rng.below(65535 - 128) as usize,
     };
-    let mut one = Half::new(seed + 1, segment_bytes, &mut chance);
-    let mut two = Half::new(seed + 1000, segment_bytes, &mut chance);
+    let mut one = Half::new(seed + 1, segment_bytes, &mut rng);
+    let mut two = Half::new(seed + 1000, segment_bytes, &mut rng);
     let name = format!("seed {seed}");
     for _ in 0..60 {
-        let (from, to) = if chance.happens(0.5) { (&mut one, &mut two) } else { (&mut two, &mut one) };
-        from.post(to, &mut chance);
-        for _ in 0..chance.below(4) {
-            one.make_some(6, &mut chance);
-            two.make_some(6, &mut chance);
-            one.deliver_some(&mut two, 5, &mut chance);
-            two.deliver_some(&mut one, 5, &mut chance);
+        let (from, to) = if rng.happens(0.5) { (&mut one, &mut two) } else { (&mut two, &mut one) };
+        from.post(to, &mut rng);
+        for _ in 0..rng.below(4) {
+            one.make_some(6, &mut rng);
+            two.make_some(6, &mut rng);
+            one.deliver_some(&mut two, 5, &mut rng);
+            two.deliver_some(&mut one, 5, &mut rng);
         }
     }
     // Run everything until nothing moves.
@@ -285,8 +285,8 @@ fn world(seed: u64) {
         if one.side.out.segments.len() + two.side.out.segments.len() == 0 {
             break;
         }
-        one.deliver_some(&mut two, 50, &mut chance);
-        two.deliver_some(&mut one, 50, &mut chance);
+        one.deliver_some(&mut two, 50, &mut rng);
+        two.deliver_some(&mut one, 50, &mut rng);
     }
     one.check(&name);
     two.check(&name);

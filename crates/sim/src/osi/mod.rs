@@ -53,7 +53,7 @@ pub enum Medium {
         /// The propagation delay.
         delay: Duration,
         /// Impairments of frames: loss, bit errors and stalls.
-        harm: ImpairmentConfig,
+        impairment: ImpairmentConfig,
     },
     /// One board, below transport.
     Loopback,
@@ -62,7 +62,7 @@ pub enum Medium {
 impl Medium {
     /// Returns a line without delay and impairments.
     pub fn line(bits_per_second: u64) -> Medium {
-        Medium::Line { bits_per_second, delay: Duration::ZERO, harm: ImpairmentConfig::NONE }
+        Medium::Line { bits_per_second, delay: Duration::ZERO, impairment: ImpairmentConfig::NONE }
     }
 }
 
@@ -169,8 +169,13 @@ impl Boards {
     pub fn new(setup: &Setup) -> Boards {
         let lines = match setup.join {
             Medium::Loopback => None,
-            Medium::Line { bits_per_second, delay, harm } => Some([1, 2].map(|way| {
-                Serial::new(bits_per_second, delay, harm, SimRng::from_seed(setup.seed.wrapping_mul(4) + way))
+            Medium::Line { bits_per_second, delay, impairment } => Some([1, 2].map(|way| {
+                Serial::new(
+                    bits_per_second,
+                    delay,
+                    impairment,
+                    SimRng::from_seed(setup.seed.wrapping_mul(4) + way),
+                )
             })),
         };
         let side = |number: usize| {

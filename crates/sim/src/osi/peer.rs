@@ -22,7 +22,7 @@ use kiban_tcpip::tcp;
 use std::any::Any;
 use std::net::{Ipv6Addr, SocketAddr};
 
-enum Part {
+enum Role {
     /// Connects there, and does this.
     Initiator(SocketAddr, Option<Job>),
     /// Listens on a port; the listener's number.
@@ -31,7 +31,7 @@ enum Part {
 
 /// One end, with its user and that one's disk.
 pub struct Peer {
-    part: Part,
+    role: Role,
     user: User,
     end: End,
     stream: Option<StreamId>,
@@ -44,19 +44,19 @@ impl Peer {
     /// Creates an end that connects to `remote` and performs `job`; data elements and TPDUs have at most
     /// these many bytes.
     pub fn initiator(remote: SocketAddr, job: Job, fdata_bytes: usize, tpdu_bytes: usize) -> Peer {
-        Peer::new(Part::Initiator(remote, Some(job)), fdata_bytes, tpdu_bytes)
+        Peer::new(Role::Initiator(remote, Some(job)), fdata_bytes, tpdu_bytes)
     }
 
     /// Creates an end that serves connections to `port`.
     pub fn responder(port: u16, fdata_bytes: usize, tpdu_bytes: usize) -> Peer {
-        Peer::new(Part::Responder(port, None), fdata_bytes, tpdu_bytes)
+        Peer::new(Role::Responder(port, None), fdata_bytes, tpdu_bytes)
     }
 
-    fn new(part: Part, fdata_bytes: usize, tpdu_bytes: usize) -> Peer {
-        let (user, machine) = User::new(matches!(part, Part::Initiator(..)), fdata_bytes);
+    fn new(role: Role, fdata_bytes: usize, tpdu_bytes: usize) -> Peer {
+        let (user, machine) = User::new(matches!(role, Role::Initiator(..)), fdata_bytes);
         let transport = transport::Config { tpdu_bytes_max: tpdu_bytes, ..transport::Config::default() };
         let end = End::new(machine, &StackConfig { transport, ..StackConfig::default() });
-        Peer { part, user, end, stream: None, ended: None, is_closed: false }
+        Peer { role, user, end, stream: None, ended: None, is_closed: false }
     }
 
     /// Returns the disk of its host.
@@ -83,9 +83,9 @@ impl Peer {
         // A request is not to wait for the acknowledgement of the one before.
         let _ = host.set_nagle(stream, tcp::Nagle::Off);
         self.stream = Some(stream);
-        match self.part {
-            Part::Initiator(..) => self.user.connect(self.end.machine()),
-            Part::Responder(..) => self.end.connected(now, &mut ()),
+        match self.role {
+            Role::Initiator(..) => self.user.connect(self.end.machine()),
+            Role::Responder(..) => self.end.connected(now, &mut ()),
         }
     }
 
@@ -125,7 +125,7 @@ impl Peer {
 
     /// Handles the initiator's indications.
     fn hear(&mut self, now: Instant) {
-        let Part::Initiator(_, job) = &mut self.part else { return };
+        let Role::Initiator(_, job) = &mut self.role else { return };
         if self.ended.is_some() {
             return;
         }
@@ -162,9 +162,9 @@ impl Peer {
 
 impl Program for Peer {
     fn start(&mut self, host: &mut Host<'_>, _now: Instant) {
-        match &mut self.part {
-            Part::Initiator(remote, _) => self.stream = host.open(*remote).ok(),
-            Part::Responder(port, listener) => {
+        match &mut self.role {
+            Role::Initiator(remote, _) => self.stream = host.open(*remote).ok(),
+            Role::Responder(port, listener) => {
                 let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, *port));
                 *listener = host.listen_with(any, false).ok();
             }
@@ -175,7 +175,7 @@ impl Program for Peer {
         match completion {
             Completion::Opened { stream } if self.stream == Some(stream) => self.opened(stream, host, now),
             Completion::Accepted { stream, listener, .. } if self.stream.is_none() => {
-                if !matches!(self.part, Part::Responder(_, Some(own)) if own == listener) {
+                if !matches!(self.role, Role::Responder(_, Some(own)) if own == listener) {
                     return;
                 }
                 self.opened(stream, host, now);

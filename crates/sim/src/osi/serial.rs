@@ -38,7 +38,7 @@ pub struct Serial {
     /// When the frame that was queued last starts: the sender has the next one ready by then.
     begins_at: Instant,
     under_way: VecDeque<(Instant, Vec<u8>)>,
-    harm: Impairment,
+    impairment: Impairment,
     counters: SerialCounters,
 }
 
@@ -46,8 +46,8 @@ impl Serial {
     pub(super) fn new(
         bits_per_second: u64,
         delay: Duration,
-        harm: ImpairmentConfig,
-        chance: SimRng,
+        impairment: ImpairmentConfig,
+        rng: SimRng,
     ) -> Serial {
         assert!(bits_per_second > 0, "a line has a rate");
         Serial {
@@ -57,7 +57,7 @@ impl Serial {
             rest: 0,
             begins_at: Instant::ZERO,
             under_way: VecDeque::new(),
-            harm: Impairment::new(harm, chance),
+            impairment: Impairment::new(impairment, rng),
             counters: SerialCounters::default(),
         }
     }
@@ -69,7 +69,7 @@ impl Serial {
 
     /// Returns the counters of impairments.
     pub fn impairment_counters(&self) -> &ImpairmentCounters {
-        self.harm.counters()
+        self.impairment.counters()
     }
 
     /// Returns when the line accepts another frame: one is being sent, and one is ready.
@@ -95,7 +95,7 @@ impl Serial {
         self.free_at += Duration::from_nanos((parts / rate) as u64);
         self.rest = parts % rate;
         let under_way = &mut self.under_way;
-        self.harm.apply_to_packet(self.free_at + self.delay, frame, &mut |at, frame| {
+        self.impairment.apply_to_packet(self.free_at + self.delay, frame, &mut |at, frame| {
             under_way.push_back((at, frame))
         });
     }

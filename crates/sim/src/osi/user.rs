@@ -26,27 +26,27 @@ impl Authenticator for Open {
     }
 }
 
-enum Part {
+enum RoleState {
     Initiator(Box<Initiator>, Vec<Event>),
     Responder(Box<Responder>, Locks),
 }
 
 /// A user, and its disk.
 pub(super) struct User {
-    part: Part,
+    role_state: RoleState,
     pub(super) disk: MemoryDisk,
 }
 
 impl User {
     pub(super) fn new(is_initiator: bool, fdata_bytes: usize) -> (User, Machine) {
-        let (part, role) = if is_initiator {
+        let (role_state, role) = if is_initiator {
             let config = initiator::Config {
                 units: UNITS,
                 quality: QualityOfService::NO_RECOVERY,
                 fdata_bytes,
                 ..initiator::Config::default()
             };
-            (Part::Initiator(Box::new(Initiator::new(config)), Vec::new()), Role::Initiator)
+            (RoleState::Initiator(Box::new(Initiator::new(config)), Vec::new()), Role::Initiator)
         } else {
             let config = responder::Config {
                 units: UNITS,
@@ -55,30 +55,32 @@ impl User {
                 ..responder::Config::default()
             };
             let responder = Responder::new(config, "the other end");
-            (Part::Responder(Box::new(responder), Locks::new(HOLDERS_MAX)), Role::Responder)
+            (RoleState::Responder(Box::new(responder), Locks::new(HOLDERS_MAX)), Role::Responder)
         };
         let abstract_syntaxes =
             vec![oids::FADU, oids::UNSTRUCTURED_TEXT, oids::UNSTRUCTURED_BINARY, oids::NBS_DIRECTORY_ENTRY];
-        (User { part, disk: MemoryDisk::new() }, Machine::new(Config { role, abstract_syntaxes }))
+        (User { role_state, disk: MemoryDisk::new() }, Machine::new(Config { role, abstract_syntaxes }))
     }
 
     /// Bytes of contents that have gone between host and board.
     pub(super) fn moved_bytes(&self) -> u64 {
-        match &self.part {
-            Part::Initiator(initiator, _) => initiator.progress().0,
-            Part::Responder(responder, _) => responder.counters().bytes_in + responder.counters().bytes_out,
+        match &self.role_state {
+            RoleState::Initiator(initiator, _) => initiator.progress().0,
+            RoleState::Responder(responder, _) => {
+                responder.counters().bytes_in + responder.counters().bytes_out
+            }
         }
     }
 
     /// Does what there is to do. True if there is more to send.
     pub(super) fn work(&mut self, machine: &mut Machine, room_bytes: usize) -> bool {
-        match &mut self.part {
-            Part::Initiator(initiator, events) => {
+        match &mut self.role_state {
+            RoleState::Initiator(initiator, events) => {
                 let more = initiator.work(machine, &mut self.disk, room_bytes);
                 events.extend(std::iter::from_fn(|| initiator.event()));
                 more
             }
-            Part::Responder(responder, locks) => {
+            RoleState::Responder(responder, locks) => {
                 let mut store = Store { disk: &mut self.disk, locks, authenticator: &mut Open };
                 responder.work(machine, &mut store, room_bytes) == Progress::Room
             }
@@ -86,7 +88,7 @@ impl User {
     }
 
     fn initiator(&mut self) -> (&mut Initiator, &mut Vec<Event>, &mut MemoryDisk) {
-        let Part::Initiator(initiator, events) = &mut self.part else {
+        let RoleState::Initiator(initiator, events) = &mut self.role_state else {
             unreachable!("side 0 is the initiator")
         };
         (initiator, events, &mut self.disk)

@@ -41,8 +41,8 @@ pub struct Periodic {
 impl Periodic {
     /// Creates a source of this many octets in each period, the first at a random time within the first
     /// period.
-    pub fn new(period: Duration, octets: usize, chance: &mut SimRng) -> Periodic {
-        Periodic { next: Instant::ZERO + phase(period, chance), period, octets }
+    pub fn new(period: Duration, octets: usize, rng: &mut SimRng) -> Periodic {
+        Periodic { next: Instant::ZERO + phase(period, rng), period, octets }
     }
 }
 
@@ -62,13 +62,13 @@ pub struct Sporadic {
     next: Instant,
     mean: Duration,
     octets: usize,
-    chance: SimRng,
+    rng: SimRng,
 }
 
 impl Sporadic {
     /// Creates a source of up to twice `octets`, at intervals of up to twice `mean`.
-    pub fn new(mean: Duration, octets: usize, mut chance: SimRng) -> Sporadic {
-        Sporadic { next: Instant::ZERO + phase(mean, &mut chance), mean, octets, chance }
+    pub fn new(mean: Duration, octets: usize, mut rng: SimRng) -> Sporadic {
+        Sporadic { next: Instant::ZERO + phase(mean, &mut rng), mean, octets, rng }
     }
 }
 
@@ -77,8 +77,8 @@ impl Iterator for Sporadic {
 
     fn next(&mut self) -> Option<Unit> {
         let at = self.next;
-        self.next += phase(2 * self.mean, &mut self.chance);
-        let octets = 1 + self.chance.below(2 * self.octets as u64) as usize;
+        self.next += phase(2 * self.mean, &mut self.rng);
+        let octets = 1 + self.rng.below(2 * self.octets as u64) as usize;
         Some(Unit { at, octets })
     }
 }
@@ -102,7 +102,7 @@ pub struct JpegConfig {
 #[derive(Clone, Debug)]
 pub struct Jpeg {
     config: JpegConfig,
-    chance: SimRng,
+    rng: SimRng,
     begin: Instant,
     picture: u64,
     range: (f64, f64),
@@ -116,19 +116,19 @@ impl Jpeg {
     ///
     /// # Panics
     /// If there is no range, or no picture per second.
-    pub fn new(config: JpegConfig, mut chance: SimRng) -> Jpeg {
+    pub fn new(config: JpegConfig, mut rng: SimRng) -> Jpeg {
         assert!(!config.ranges.is_empty() && config.pictures_per_second > 0, "pictures, and a rate for them");
-        let begin = Instant::ZERO + phase(Duration::from_secs(1) / config.pictures_per_second, &mut chance);
+        let begin = Instant::ZERO + phase(Duration::from_secs(1) / config.pictures_per_second, &mut rng);
         let range = config.ranges[0];
         let scene_until = Instant::ZERO;
-        Jpeg { config, chance, begin, picture: 0, range, level: 0.0, scene_until, drift: 0.0 }
+        Jpeg { config, rng, begin, picture: 0, range, level: 0.0, scene_until, drift: 0.0 }
     }
 
     fn change_scene(&mut self, at: Instant) {
         let ranges = &self.config.ranges;
-        self.range = ranges[self.chance.below(ranges.len() as u64) as usize];
-        self.level = self.range.0 + self.chance.unit() * (self.range.1 - self.range.0);
-        let part = 0.5 + self.chance.unit();
+        self.range = ranges[self.rng.below(ranges.len() as u64) as usize];
+        self.level = self.range.0 + self.rng.unit() * (self.range.1 - self.range.0);
+        let part = 0.5 + self.rng.unit();
         self.scene_until = at + self.config.scene.mul_f64(part);
     }
 }
@@ -143,7 +143,7 @@ impl Iterator for Jpeg {
         if at >= self.scene_until {
             self.change_scene(at);
         }
-        let fresh = (2.0 * self.chance.unit() - 1.0) * self.config.spread;
+        let fresh = (2.0 * self.rng.unit() - 1.0) * self.config.spread;
         self.drift = (self.drift + fresh) / 2.0;
         let level = (self.level * (1.0 + self.drift)).clamp(self.range.0, self.range.1);
         let octets = line_octets(level / rate as f64, self.config.frame_octets_max);
@@ -152,8 +152,8 @@ impl Iterator for Jpeg {
 }
 
 /// Returns a random time within a period.
-fn phase(period: Duration, chance: &mut SimRng) -> Duration {
-    Duration::from_nanos(chance.below(period.as_nanos() as u64))
+fn phase(period: Duration, rng: &mut SimRng) -> Duration {
+    Duration::from_nanos(rng.below(period.as_nanos() as u64))
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ pub struct Arrivals {
     sent: u64,
     /// The last packet's time, without jitter.
     last: Instant,
-    chance: SimRng,
+    rng: SimRng,
 }
 
 impl Arrivals {
@@ -60,7 +60,7 @@ impl Arrivals {
         if let ArrivalPattern::Periodic { period, jitter } = rhythm {
             assert!(jitter < period, "packets keep their order");
         }
-        Arrivals { rhythm, left: packets, sent: 0, last: Instant::ZERO, chance: SimRng::from_seed(seed) }
+        Arrivals { rhythm, left: packets, sent: 0, last: Instant::ZERO, rng: SimRng::from_seed(seed) }
     }
 
     /// Returns how many packets are still to come.
@@ -77,7 +77,7 @@ impl Iterator for Arrivals {
         let mut late = Duration::ZERO;
         self.last += match self.rhythm {
             ArrivalPattern::Constant { gap } => gap,
-            ArrivalPattern::Exponential { mean } => exponential(mean, &mut self.chance),
+            ArrivalPattern::Exponential { mean } => exponential(mean, &mut self.rng),
             ArrivalPattern::Bursts { packets, gap, pause } => {
                 if self.sent.is_multiple_of(packets) {
                     pause
@@ -86,7 +86,7 @@ impl Iterator for Arrivals {
                 }
             }
             ArrivalPattern::Periodic { period, jitter } => {
-                late = uniform(Duration::ZERO, jitter, &mut self.chance);
+                late = uniform(Duration::ZERO, jitter, &mut self.rng);
                 period
             }
         };
@@ -96,20 +96,20 @@ impl Iterator for Arrivals {
 }
 
 /// Returns a uniformly distributed time between two values, inclusive.
-pub(super) fn uniform(least: Duration, most: Duration, chance: &mut SimRng) -> Duration {
+pub(super) fn uniform(least: Duration, most: Duration, rng: &mut SimRng) -> Duration {
     let width = most.saturating_sub(least).as_nanos() as u64;
-    least + Duration::from_nanos(chance.below(width.saturating_add(1)))
+    least + Duration::from_nanos(rng.below(width.saturating_add(1)))
 }
 
 /// Returns an exponentially distributed time, computed by comparing uniform numbers (von Neumann 1951):
 /// unlike a logarithm, this gives the same result on every machine.
-pub(super) fn exponential(mean: Duration, chance: &mut SimRng) -> Duration {
+pub(super) fn exponential(mean: Duration, rng: &mut SimRng) -> Duration {
     let mut whole = 0u128;
     loop {
-        let first = chance.draw();
+        let first = rng.draw();
         let (mut last, mut falling) = (first, 1u32);
         loop {
-            let next = chance.draw();
+            let next = rng.draw();
             if next > last {
                 break;
             }
@@ -163,9 +163,9 @@ mod tests {
     #[test]
     fn exponential_times_have_their_mean_and_no_memory() {
         const COUNT: u32 = 200_000;
-        let mut chance = SimRng::from_seed(5);
+        let mut rng = SimRng::from_seed(5);
         let times: Vec<f64> =
-            (0..COUNT).map(|_| exponential(micros(100), &mut chance).as_secs_f64() * 1e6).collect();
+            (0..COUNT).map(|_| exponential(micros(100), &mut rng).as_secs_f64() * 1e6).collect();
         let share = |from: f64| times.iter().filter(|&&time| time > from).count() as f64 / f64::from(COUNT);
         let mean = times.iter().sum::<f64>() / f64::from(COUNT);
         assert!((mean - 100.0).abs() < 1.0, "{mean}");

@@ -55,11 +55,11 @@ pub enum StallLength {
 }
 
 impl StallLength {
-    fn draw(&self, chance: &mut SimRng) -> Duration {
+    fn draw(&self, rng: &mut SimRng) -> Duration {
         match *self {
             StallLength::Fixed(length) => length,
-            StallLength::Uniform { least, most } => uniform(least, most, chance),
-            StallLength::Exponential { mean, most } => exponential(mean, chance).min(most),
+            StallLength::Uniform { least, most } => uniform(least, most, rng),
+            StallLength::Exponential { mean, most } => exponential(mean, rng).min(most),
         }
     }
 
@@ -76,7 +76,7 @@ impl StallLength {
 /// The stalls of one run.
 #[derive(Clone, Debug)]
 pub(super) struct Stalls {
-    chance: SimRng,
+    rng: SimRng,
     waking: Vec<(f64, StallLength)>,
     /// Stalls that are counted: their period, how many wake-ups are left, and the length.
     counted: Vec<(u64, u64, StallLength)>,
@@ -92,18 +92,18 @@ struct Hazard {
 }
 
 impl Stalls {
-    pub(super) fn new(stalls: &[Stall], mut chance: SimRng) -> Stalls {
+    pub(super) fn new(stalls: &[Stall], mut rng: SimRng) -> Stalls {
         let (mut waking, mut counted, mut running) = (Vec::new(), Vec::new(), Vec::new());
         for &Stall { when, length } in stalls {
             match when {
                 StallTiming::Waking(probability) => waking.push((probability, length)),
                 StallTiming::EveryWaking(times) => counted.push((times, times, length)),
                 StallTiming::Running { mean } => {
-                    running.push(Hazard { mean, length, left: exponential(mean, &mut chance) });
+                    running.push(Hazard { mean, length, left: exponential(mean, &mut rng) });
                 }
             }
         }
-        Stalls { chance, waking, counted, running }
+        Stalls { rng, waking, counted, running }
     }
 
     /// Returns the additional time that a wake-up takes.
@@ -113,14 +113,14 @@ impl Stalls {
             *left -= 1;
             if *left == 0 {
                 *left = *every;
-                let length = length.draw(&mut self.chance);
+                let length = length.draw(&mut self.rng);
                 outcome.stall(length);
                 all += length;
             }
         }
         for (probability, length) in &self.waking {
-            if self.chance.happens(*probability) {
-                let length = length.draw(&mut self.chance);
+            if self.rng.happens(*probability) {
+                let length = length.draw(&mut self.rng);
                 outcome.stall(length);
                 all += length;
             }
@@ -139,8 +139,8 @@ impl Stalls {
         for hazard in &mut self.running {
             hazard.left -= ran;
             if hazard.left.is_zero() && lost.is_zero() {
-                lost = hazard.length.draw(&mut self.chance);
-                hazard.left = exponential(hazard.mean, &mut self.chance).max(Duration::from_nanos(1));
+                lost = hazard.length.draw(&mut self.rng);
+                hazard.left = exponential(hazard.mean, &mut self.rng).max(Duration::from_nanos(1));
                 outcome.stall(lost);
             }
         }

@@ -43,12 +43,12 @@ pub(crate) fn layout() -> (usize, usize, usize, (Shape, Shape)) {
 
 /// Returns the name of the door of a board that serves hosts by `name`.
 pub(crate) fn listener_name(name: &str) -> io::Result<Vec<u8>> {
-    let door = format!("board/{name}").into_bytes();
-    if name.is_empty() || door.len() > NAME_BYTES_MAX {
+    let listener = format!("board/{name}").into_bytes();
+    if name.is_empty() || listener.len() > NAME_BYTES_MAX {
         let message = format!("a board's name must be 1 to {} bytes long", NAME_BYTES_MAX - "board/".len());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
-    Ok(door)
+    Ok(listener)
 }
 
 /// Why a host's call failed.
@@ -203,14 +203,14 @@ impl BoardHost {
     /// # Errors
     /// [`HostError::Gone`] if the board violated the ring's protocol.
     pub fn poll(&mut self) -> Result<Option<Indication>, HostError> {
-        if let Some(told) = self.pending.pop_front() {
-            return Ok(Some(told));
+        if let Some(indication) = self.pending.pop_front() {
+            return Ok(Some(indication));
         }
-        let told = self.queues.next_indication()?;
-        if told.is_some() {
+        let indication = self.queues.next_indication()?;
+        if indication.is_some() {
             self.note_taken();
         }
-        Ok(told)
+        Ok(indication)
     }
 
     /// Rings the board for freed room in the completion ring, after every quarter of its entries.
@@ -227,17 +227,17 @@ impl BoardHost {
     /// # Errors
     /// [`HostError`] if the board has gone or the timeout expires.
     pub fn next_indication(&mut self, timeout: Duration) -> Result<Indication, HostError> {
-        if let Some(told) = self.pending.pop_front() {
-            return Ok(told);
+        if let Some(indication) = self.pending.pop_front() {
+            return Ok(indication);
         }
         self.next(if timeout == Duration::MAX { Instant::NEVER } else { self.clock.now() + timeout })
     }
 
     fn next(&mut self, deadline: Instant) -> Result<Indication, HostError> {
-        let told =
+        let indication =
             self.wait(deadline, |queues| queues.next_indication().map_err(HostError::from).transpose())?;
         self.note_taken();
-        Ok(told)
+        Ok(indication)
     }
 
     /// Waits until `look` finds something in the rings, the board has gone, or the deadline is reached.

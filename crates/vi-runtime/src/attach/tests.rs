@@ -102,8 +102,8 @@ fn what_is_another_hosts_is_nothing_to_this_one() {
     denied(client.control(&Control::Deregister(s_memory), PATIENCE));
     denied(client.control(&Control::Accept { request: 1, vi: c_vi }, PATIENCE));
     client.receive(s_vi, 5, &[]).expect("room");
-    let told = client.next_indication(PATIENCE);
-    assert_eq!(told, Ok(Indication::Reply { cookie: 5, result: Err(ControlError::NotYours) }));
+    let indication = client.next_indication(PATIENCE);
+    assert_eq!(indication, Ok(Indication::Reply { cookie: 5, result: Err(ControlError::NotYours) }));
     // Its own VI with memory of the other host: that descriptor is in error, and nothing moves.
     let theirs = [DataSegment { address: 0, handle: s_memory, length: 8 }];
     client.send(c_vi, &Work::send(6, &theirs)).expect("room");
@@ -196,8 +196,8 @@ fn a_killed_host_leaves_nothing_behind() {
         }
         let before = board.now();
         peer.0.kill().expect("it lives");
-        let told = client.next_indication(PATIENCE);
-        assert!(matches!(told, Ok(Indication::Lost { vi: its, .. }) if its == vi), "{told:?}");
+        let indication = client.next_indication(PATIENCE);
+        assert!(matches!(indication, Ok(Indication::Lost { vi: its, .. }) if its == vi), "{indication:?}");
         assert!(board.now().since(before) < Duration::from_secs(1));
     }
     // Everything has been released: tag, VIs, memories and the name are available again.
@@ -209,7 +209,7 @@ fn a_killed_host_leaves_nothing_behind() {
 fn a_host_that_writes_garbage_into_its_rings_hurts_only_itself() {
     let (board, name) = board("garbage");
     let [(mut server, s_vi, s_memory), (mut client, c_vi, c_memory)] = connected(&name);
-    let mut chance = SimRng::from_seed(3);
+    let mut rng = SimRng::from_seed(3);
     for round in 0..100u64 {
         let mut hostile = host(&name);
         if round % 3 > 0 {
@@ -217,22 +217,22 @@ fn a_host_that_writes_garbage_into_its_rings_hurts_only_itself() {
         }
         let memory = hostile.channel.region().clone();
         let (_, _, arena, _) = layout();
-        for _ in 0..chance.below(200) {
+        for _ in 0..rng.below(200) {
             // Overwrite bells, turns, lengths, entries or numbers.
-            let at = memory.address() + (chance.below(arena as u64) & !3);
-            let word = match chance.below(4) {
-                0 => chance.draw() as u32,
+            let at = memory.address() + (rng.below(arena as u64) & !3);
+            let word = match rng.below(4) {
+                0 => rng.draw() as u32,
                 1 => u32::MAX,
-                2 => chance.below(300) as u32,
+                2 => rng.below(300) as u32,
                 _ => s_vi,
             };
             memory.write(at, SharedBytes::from(&word.to_ne_bytes()[..])).expect("within");
         }
         // A garbage entry, published as a valid one.
-        let noise: Vec<u8> = (0..chance.below(224)).map(|_| chance.draw() as u8).collect();
+        let noise: Vec<u8> = (0..rng.below(224)).map(|_| rng.draw() as u8).collect();
         let mut entry = noise;
         if let Some(first) = entry.first_mut() {
-            *first = chance.below(26) as u8;
+            *first = rng.below(26) as u8;
         }
         let (work, ..) = layout();
         let slot = memory.address() + work as u64 + 64 + (round % 4) * 256;
@@ -247,10 +247,10 @@ fn a_host_that_writes_garbage_into_its_rings_hurts_only_itself() {
         client
             .send(c_vi, &Work::send(round, &[DataSegment { address: 0, handle: c_memory, length: 8 }]))
             .expect("room");
-        let told = server.next_indication(PATIENCE);
+        let indication = server.next_indication(PATIENCE);
         assert!(
-            matches!(told, Ok(Indication::Done { done, .. }) if done.cookie == round && done.status.is_ok()),
-            "{told:?}"
+            matches!(indication, Ok(Indication::Done { done, .. }) if done.cookie == round && done.status.is_ok()),
+            "{indication:?}"
         );
         assert!(
             matches!(client.next_indication(PATIENCE), Ok(Indication::Done { done, .. }) if done.status.is_ok())

@@ -1,19 +1,19 @@
 //! Paths that lose, duplicate, reorder and corrupt packets.
 
-use crate::pair::{BASE, Harm, Pair, pattern};
+use crate::pair::{BASE, Impairment, Pair, pattern};
 use kiban_vi::wire::fault;
 use kiban_vi::{AddressSegment, Config, Event, Reliability, Status, ViState, Work};
 use std::time::Duration;
 
-const BAD: Harm = Harm { loss: 0.05, doubling: 0.05, reordering: 0.05, corruption: 0.02 };
+const BAD: Impairment = Impairment { loss: 0.05, doubling: 0.05, reordering: 0.05, corruption: 0.02 };
 
 #[test]
 fn reliable_messages_survive_everything_once_and_in_order() {
     for level in [Reliability::Delivery, Reliability::Reception] {
         for seed in 0..20 {
             let mut pair = Pair::connected(level, false, &Config::default());
-            pair.chance = kiban_base::SimRng::from_seed(seed);
-            pair.harm = BAD;
+            pair.rng = kiban_base::SimRng::from_seed(seed);
+            pair.impairment = BAD;
             let bytes = pattern(40_000, seed);
             pair.fill(0, 0, &bytes);
             pair.fill(1, 100_000, &bytes);
@@ -50,7 +50,7 @@ fn reliable_messages_survive_everything_once_and_in_order() {
             assert!(pair.look(1, 0, 40_000) == bytes, "messages");
             assert!(pair.look(0, 100_000, 40_000) == bytes, "reads");
             assert!(pair.look(1, 200_000, 40_000) == bytes, "writes");
-            assert!(pair.sides[0].nic.counters().retransmits > 0, "the path did harm");
+            assert!(pair.sides[0].nic.counters().retransmits > 0, "the path impaired packets");
         }
     }
 }
@@ -58,7 +58,7 @@ fn reliable_messages_survive_everything_once_and_in_order() {
 #[test]
 fn an_unreliable_message_comes_whole_and_in_order_or_not_at_all() {
     let mut pair = Pair::connected(Reliability::Unreliable, false, &Config::default());
-    pair.harm = BAD;
+    pair.impairment = BAD;
     let (mut received, mut last) = (0, None);
     for n in 0..2000u32 {
         let bytes = pattern(3000, n.into());
@@ -111,8 +111,8 @@ fn an_unreliable_write_with_a_hole_is_not_announced() {
 fn connections_come_to_be_on_a_bad_path() {
     for seed in 0..50 {
         let mut pair = Pair::strangers(Reliability::Delivery, false, &Config::default());
-        pair.chance = kiban_base::SimRng::from_seed(seed);
-        pair.harm = Harm { loss: 0.3, doubling: 0.3, reordering: 0.2, corruption: 0.1 };
+        pair.rng = kiban_base::SimRng::from_seed(seed);
+        pair.impairment = Impairment { loss: 0.3, doubling: 0.3, reordering: 0.2, corruption: 0.1 };
         pair.sides[1].nic.listen(b"port").expect("room");
         pair.ask(Duration::from_secs(5)).expect("idle");
         let mut accepted = 0;
@@ -135,7 +135,7 @@ fn a_peer_that_falls_silent_is_given_up_within_its_time() {
         [(Reliability::Reception, true), (Reliability::Reception, false), (Reliability::Unreliable, false)]
     {
         let mut pair = Pair::connected(level, false, &Config::default());
-        pair.harm.loss = 1.0;
+        pair.impairment.loss = 1.0;
         if busy {
             let from = [pair.at(0, 0, 8)];
             pair.send(0, Work::send(1, &from)).expect("connected");
@@ -156,7 +156,7 @@ fn a_dry_peer_that_falls_silent_is_given_up_too() {
     pair.send(0, Work::send(1, &from)).expect("connected");
     pair.run(Duration::from_secs(2));
     assert_eq!(pair.state(0), ViState::Connected, "it says again and again that it is dry");
-    pair.harm.loss = 1.0;
+    pair.impairment.loss = 1.0;
     pair.run(Duration::from_secs(2));
     assert_eq!(pair.state(0), ViState::Error);
     assert_eq!(pair.sent(0).map(|done| done.status), Some(Status::TRANSPORT));

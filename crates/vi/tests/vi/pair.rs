@@ -27,7 +27,7 @@ pub(crate) struct Side {
 
 /// Impairments of the path.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Harm {
+pub(crate) struct Impairment {
     pub(crate) loss: f64,
     pub(crate) doubling: f64,
     pub(crate) reordering: f64,
@@ -37,8 +37,8 @@ pub(crate) struct Harm {
 pub(crate) struct Pair {
     pub(crate) sides: [Side; 2],
     pub(crate) now: Instant,
-    pub(crate) harm: Harm,
-    pub(crate) chance: SimRng,
+    pub(crate) impairment: Impairment,
+    pub(crate) rng: SimRng,
     pub(crate) packets: u64,
 }
 
@@ -64,7 +64,13 @@ impl Pair {
         let traits =
             PathTraits { packet_bytes: PACKET_BYTES, lossless: loses_nothing, checked: !loses_nothing };
         let sides = [1, 2].map(|seed| side(config, reliability, traits, seed));
-        Pair { sides, now: Instant::ZERO, harm: Harm::default(), chance: SimRng::from_seed(7), packets: 0 }
+        Pair {
+            sides,
+            now: Instant::ZERO,
+            impairment: Impairment::default(),
+            rng: SimRng::from_seed(7),
+            packets: 0,
+        }
     }
 
     /// Creates two connected VIs.
@@ -138,16 +144,16 @@ impl Pair {
             }
             for mut bytes in sent {
                 self.packets += 1;
-                let Harm { loss, doubling, reordering, corruption } = self.harm;
-                if self.chance.happens(loss) {
+                let Impairment { loss, doubling, reordering, corruption } = self.impairment;
+                if self.rng.happens(loss) {
                     continue;
                 }
-                if self.chance.happens(corruption) {
-                    let bit = self.chance.below(bytes.len() as u64 * 8) as usize;
+                if self.rng.happens(corruption) {
+                    let bit = self.rng.below(bytes.len() as u64 * 8) as usize;
                     bytes[bit / 8] ^= 1 << (bit % 8);
                 }
-                let late = if self.chance.happens(reordering) { DELAY * 3 } else { Duration::ZERO };
-                let copies = if self.chance.happens(doubling) { 2 } else { 1 };
+                let late = if self.rng.happens(reordering) { DELAY * 3 } else { Duration::ZERO };
+                let copies = if self.rng.happens(doubling) { 2 } else { 1 };
                 for _ in 0..copies {
                     let at = self.now + DELAY + late;
                     let queue = &mut self.sides[1 - from].arriving;
@@ -198,6 +204,6 @@ impl Pair {
 
 /// Returns pseudo-random bytes.
 pub(crate) fn pattern(length: usize, seed: u64) -> Vec<u8> {
-    let mut chance = SimRng::from_seed(seed);
-    (0..length).map(|_| chance.draw() as u8).collect()
+    let mut rng = SimRng::from_seed(seed);
+    (0..length).map(|_| rng.draw() as u8).collect()
 }

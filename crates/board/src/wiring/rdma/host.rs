@@ -13,7 +13,7 @@ use kiban_tcpip::tcp::Owner;
 
 /// The RDMA NIC as the board's host sees it, for one call.
 pub struct RdmaHost<'a> {
-    tower: &'a mut RdmaWiring,
+    rdma: &'a mut RdmaWiring,
     stack: &'a mut Stack,
 }
 
@@ -21,17 +21,17 @@ impl Host<'_> {
     /// Returns the board's RDMA NIC, or `None` if its configuration has none.
     pub fn rdma(&mut self) -> Option<RdmaHost<'_>> {
         let Board { stack, rdma, .. } = &mut *self.board;
-        let tower = rdma.as_deref_mut()?;
+        let rdma = rdma.as_deref_mut()?;
         stack.unsettled = true;
         stack.edge.rdma_used_by(self.consumer);
-        Some(RdmaHost { tower, stack })
+        Some(RdmaHost { rdma, stack })
     }
 }
 
 impl RdmaHost<'_> {
     /// Returns the NIC: memory, queues, work requests, connection events.
     pub fn nic(&mut self) -> &mut Nic {
-        &mut self.tower.nic
+        &mut self.rdma.nic
     }
 
     /// Listens for connections over TCP: the listener's number.
@@ -44,7 +44,7 @@ impl RdmaHost<'_> {
 
     /// Listens for connections over EFE; the listener's number is the service.
     pub fn listen_efe(&mut self, service: u16) {
-        if let Some((_, endpoint)) = &mut self.tower.efe {
+        if let Some((_, endpoint)) = &mut self.rdma.efe {
             endpoint.listen(service);
         }
     }
@@ -61,11 +61,11 @@ impl RdmaHost<'_> {
         private_data: &[u8],
     ) -> Result<u32, HostError> {
         let now = self.stack.now;
-        let RdmaHost { tower, stack } = self;
+        let RdmaHost { rdma, stack } = self;
         let stream = stack.open(Upper::Rdma, Owner::BOARD, None, remote)?;
-        match tower.nic.open(&tower.config, qp, depths, private_data, now) {
+        match rdma.nic.open(&rdma.config, qp, depths, private_data, now) {
             Ok(end) => {
-                tower.add(end, stream);
+                rdma.add(end, stream);
                 Ok(end)
             }
             Err(_) => {
@@ -88,7 +88,7 @@ impl RdmaHost<'_> {
         private_data: &[u8],
     ) -> Result<u32, OpenError> {
         let now = self.stack.now;
-        let RdmaWiring { nic, config, efe, .. } = &mut *self.tower;
+        let RdmaWiring { nic, config, efe, .. } = &mut *self.rdma;
         let Some((_, endpoint)) = efe else { return Err(OpenError::Gone) };
         nic.connect_flow(endpoint, (mac.into(), service), config, qp, depths, private_data, now)
     }
@@ -97,10 +97,16 @@ impl RdmaHost<'_> {
     ///
     /// # Errors
     /// As [`Nic::accept`].
-    pub fn accept(&mut self, end: u32, qp: u32, depths: (u16, u16), said: &[u8]) -> Result<(), OpenError> {
+    pub fn accept(
+        &mut self,
+        end: u32,
+        qp: u32,
+        depths: (u16, u16),
+        private_data: &[u8],
+    ) -> Result<(), OpenError> {
         let now = self.stack.now;
-        let RdmaWiring { nic, efe, .. } = &mut *self.tower;
-        nic.accept(efe.as_mut().map(|(_, endpoint)| endpoint), end, qp, depths, said, now)?;
+        let RdmaWiring { nic, efe, .. } = &mut *self.rdma;
+        nic.accept(efe.as_mut().map(|(_, endpoint)| endpoint), end, qp, depths, private_data, now)?;
         // Both ends of a board accept a reply and the first FPDU in one segment: the responder need not wait,
         // except where MPA demands it.
         if nic.may_responder_send_first(end) {
@@ -113,19 +119,19 @@ impl RdmaHost<'_> {
     ///
     /// # Errors
     /// As [`Nic::reject`].
-    pub fn reject(&mut self, end: u32, said: &[u8]) -> Result<(), OpenError> {
+    pub fn reject(&mut self, end: u32, private_data: &[u8]) -> Result<(), OpenError> {
         let now = self.stack.now;
-        let RdmaWiring { nic, efe, .. } = &mut *self.tower;
-        nic.reject(efe.as_mut().map(|(_, endpoint)| endpoint), end, said, now)
+        let RdmaWiring { nic, efe, .. } = &mut *self.rdma;
+        nic.reject(efe.as_mut().map(|(_, endpoint)| endpoint), end, private_data, now)
     }
 
     /// Forgets an end; a connection that it still has is cut.
     pub fn forget(&mut self, end: u32) {
         let now = self.stack.now;
-        let RdmaWiring { nic, efe, .. } = &mut *self.tower;
+        let RdmaWiring { nic, efe, .. } = &mut *self.rdma;
         nic.forget(efe.as_mut().map(|(_, endpoint)| endpoint), end, now);
-        if let Some(stream) = self.tower.streams.get(&end).copied() {
-            self.tower.forget_stream(end, stream);
+        if let Some(stream) = self.rdma.streams.get(&end).copied() {
+            self.rdma.forget_stream(end, stream);
             // A stream that has ended already is freed by this, too.
             let _ = self.stack.abort_stream(stream);
         }

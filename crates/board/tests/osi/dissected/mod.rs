@@ -39,7 +39,7 @@ impl Authenticator for Door {
 }
 
 /// What outlives an association: the disks of initiator and responder, and the tape.
-struct Ground {
+struct Fixture {
     here: MemoryDisk,
     there: MemoryDisk,
     locks: Locks,
@@ -48,10 +48,10 @@ struct Ground {
     fpdus: u64,
 }
 
-impl Ground {
-    fn new(tape: Tape) -> Ground {
+impl Fixture {
+    fn new(tape: Tape) -> Fixture {
         let (here, there) = (MemoryDisk::new(), MemoryDisk::new());
-        Ground { here, there, locks: Locks::new(8), tape, fpdus: 0 }
+        Fixture { here, there, locks: Locks::new(8), tape, fpdus: 0 }
     }
 }
 
@@ -63,7 +63,7 @@ struct Session<W: LowerLayer> {
 }
 
 impl<W: LowerLayer> Session<W> {
-    fn connect(ground: &mut Ground, tpdu_bytes: usize) -> Session<W> {
+    fn connect(fixture: &mut Fixture, tpdu_bytes: usize) -> Session<W> {
         let transport = transport::Config {
             network: W::NETWORK,
             tpdu_bytes_max: tpdu_bytes,
@@ -91,47 +91,48 @@ impl<W: LowerLayer> Session<W> {
         let [caller, called] = &mut session.ends;
         W::begin(called);
         session.initiator.connect(caller.machine()).expect("it can be asked for");
-        assert_eq!(session.run(ground), [Event::Connected]);
+        assert_eq!(session.run(fixture), [Event::Connected]);
         session
     }
 
     /// Lets both users work, then carries everything once. Returns false if there was nothing to carry.
-    fn round(&mut self, ground: &mut Ground) -> bool {
+    fn round(&mut self, fixture: &mut Fixture) -> bool {
         let Session { ends: [caller, called], initiator, responder } = self;
         let room = caller.room();
-        initiator.work(caller.machine(), &mut ground.here, room);
+        initiator.work(caller.machine(), &mut fixture.here, room);
         let room = called.room();
-        let mut store = Store { disk: &mut ground.there, locks: &mut ground.locks, authenticator: &mut Door };
+        let mut store =
+            Store { disk: &mut fixture.there, locks: &mut fixture.locks, authenticator: &mut Door };
         responder.work(called.machine(), &mut store, room);
         let mut moved = false;
         for from in 0..2 {
             moved |= self.ends[from].settle(Instant::ZERO, &mut ());
             for frame in W::leave(&mut self.ends[from]) {
                 moved = true;
-                ground.tape.say(from, &frame);
+                fixture.tape.say(from, &frame);
                 W::arrive(&mut self.ends[1 - from], &frame);
             }
         }
         moved
     }
 
-    fn run(&mut self, ground: &mut Ground) -> Vec<Event> {
-        let rounds = (0..10_000).take_while(|_| self.round(ground)).count();
+    fn run(&mut self, fixture: &mut Fixture) -> Vec<Event> {
+        let rounds = (0..10_000).take_while(|_| self.round(fixture)).count();
         assert!(rounds < 10_000, "it never ends");
         std::iter::from_fn(|| self.initiator.event()).collect()
     }
 
-    fn start(&mut self, ground: &mut Ground, job: Job) {
-        self.initiator.start(job, self.ends[0].machine(), &mut ground.here).expect("it can be asked for");
+    fn start(&mut self, fixture: &mut Fixture, job: Job) {
+        self.initiator.start(job, self.ends[0].machine(), &mut fixture.here).expect("it can be asked for");
     }
 
-    fn job(&mut self, ground: &mut Ground, job: Job) -> Outcome {
-        self.start(ground, job);
-        self.ended(ground).expect("it is done")
+    fn job(&mut self, fixture: &mut Fixture, job: Job) -> Outcome {
+        self.start(fixture, job);
+        self.ended(fixture).expect("it is done")
     }
 
-    fn ended(&mut self, ground: &mut Ground) -> Result<Outcome, initiator::Failure> {
-        let mut events = self.run(ground);
+    fn ended(&mut self, fixture: &mut Fixture) -> Result<Outcome, initiator::Failure> {
+        let mut events = self.run(fixture);
         match events.pop() {
             Some(Event::Ended(ended)) if events.is_empty() => ended,
             other => panic!("{events:?} {other:?}"),
@@ -139,34 +140,35 @@ impl<W: LowerLayer> Session<W> {
     }
 
     /// Runs until the current job has moved this many bytes of contents.
-    fn move_bytes(&mut self, ground: &mut Ground, bytes: u64) {
+    fn move_bytes(&mut self, fixture: &mut Fixture, bytes: u64) {
         while self.initiator.progress().0 < bytes {
-            assert!(self.round(ground), "it does not move");
+            assert!(self.round(fixture), "it does not move");
         }
     }
 
     /// Breaks the connection. Returns the name under which the interrupted transfer can be recovered.
-    fn lose(mut self, ground: &mut Ground) -> String {
-        self.initiator.lost(&mut ground.here);
-        let mut store = Store { disk: &mut ground.there, locks: &mut ground.locks, authenticator: &mut Door };
+    fn lose(mut self, fixture: &mut Fixture) -> String {
+        self.initiator.lost(&mut fixture.here);
+        let mut store =
+            Store { disk: &mut fixture.there, locks: &mut fixture.locks, authenticator: &mut Door };
         self.responder.end(&mut store);
         let dockets = std::iter::from_fn(|| self.initiator.event()).filter_map(|event| match event {
             Event::Ended(Err(failure)) => failure.docket,
             _ => None,
         });
         let docket = dockets.last().expect("it can be gone on with");
-        self.count(ground);
+        self.count(fixture);
         docket
     }
 
-    fn close(mut self, ground: &mut Ground) {
+    fn close(mut self, fixture: &mut Fixture) {
         self.initiator.terminate(self.ends[0].machine()).expect("it can be asked for");
-        assert_eq!(self.run(ground), [Event::Closed]);
-        self.count(ground);
+        assert_eq!(self.run(fixture), [Event::Closed]);
+        self.count(fixture);
     }
 
-    fn count(&mut self, ground: &mut Ground) {
-        ground.fpdus += self.ends.iter_mut().map(|end| end.machine().counters().fpdus_out).sum::<u64>();
+    fn count(&mut self, fixture: &mut Fixture) {
+        fixture.fpdus += self.ends.iter_mut().map(|end| end.machine().counters().fpdus_out).sum::<u64>();
     }
 }
 
@@ -183,54 +185,54 @@ fn get(remote: &str, local: &str) -> Job {
 }
 
 /// Performs every file operation.
-fn everything<W: LowerLayer>(ground: &mut Ground, tpdu_bytes: usize) {
+fn everything<W: LowerLayer>(fixture: &mut Fixture, tpdu_bytes: usize) {
     let binary: Vec<u8> = (0..20_000u32).map(|n| (n * 7 / 3) as u8).collect();
     let lines = b"the first line\nthe second\n".repeat(100);
-    ground.here.put(&path("binary"), &binary);
-    ground.here.put(&path("lines"), &lines);
-    let mut session = Session::<W>::connect(ground, tpdu_bytes);
-    session.job(ground, Job::MakeDirectory { remote: "d".into() });
+    fixture.here.put(&path("binary"), &binary);
+    fixture.here.put(&path("lines"), &lines);
+    let mut session = Session::<W>::connect(fixture, tpdu_bytes);
+    session.job(fixture, Job::MakeDirectory { remote: "d".into() });
     for (name, document) in [("binary", BINARY), ("lines", TEXT), ("lines", RECORDS)] {
-        session.job(ground, put(name, "d/f", document));
-        session.job(ground, get("d/f", "back"));
-        assert_eq!(ground.here.contents(&path("back")), ground.here.contents(&path(name)));
+        session.job(fixture, put(name, "d/f", document));
+        session.job(fixture, get("d/f", "back"));
+        assert_eq!(fixture.here.contents(&path("back")), fixture.here.contents(&path(name)));
     }
-    session.job(ground, Job::Append { local: path("lines"), remote: "d/f".into(), document: RECORDS });
-    session.job(ground, Job::Stat { remote: "d/f".into() });
-    session.job(ground, Job::Rename { remote: "d/f".into(), to: "d/g".into() });
-    let listed = session.job(ground, Job::List { remote: "d".into() });
+    session.job(fixture, Job::Append { local: path("lines"), remote: "d/f".into(), document: RECORDS });
+    session.job(fixture, Job::Stat { remote: "d/f".into() });
+    session.job(fixture, Job::Rename { remote: "d/f".into(), to: "d/g".into() });
+    let listed = session.job(fixture, Job::List { remote: "d".into() });
     assert!(matches!(&listed, Outcome::Entries(entries) if entries.len() == 1), "{listed:?}");
-    session.job(ground, Job::Remove { remote: "d/g".into() });
-    session.start(ground, get("d/nothing", "back"));
-    session.ended(ground).expect_err("there is no such file");
+    session.job(fixture, Job::Remove { remote: "d/g".into() });
+    session.start(fixture, get("d/nothing", "back"));
+    session.ended(fixture).expect_err("there is no such file");
 
     // A transfer that restarts at a checkpoint, and one that is cancelled.
-    session.start(ground, put("binary", "e", BINARY));
-    session.move_bytes(ground, 1);
+    session.start(fixture, put("binary", "e", BINARY));
+    session.move_bytes(fixture, 1);
     session.initiator.restart(session.ends[0].machine()).expect("data are under way");
-    session.ended(ground).expect("it is done");
-    assert_eq!(ground.there.contents(&path("e")), Some(&binary[..]));
-    session.start(ground, get("e", "back"));
-    session.move_bytes(ground, 1);
-    session.initiator.cancel(session.ends[0].machine(), &mut ground.here).expect("data are under way");
-    session.ended(ground).expect_err("it was given up");
-    session.close(ground);
+    session.ended(fixture).expect("it is done");
+    assert_eq!(fixture.there.contents(&path("e")), Some(&binary[..]));
+    session.start(fixture, get("e", "back"));
+    session.move_bytes(fixture, 1);
+    session.initiator.cancel(session.ends[0].machine(), &mut fixture.here).expect("data are under way");
+    session.ended(fixture).expect_err("it was given up");
+    session.close(fixture);
 }
 
 /// A transfer whose connection breaks is recovered on the next connection.
-fn recovered<W: LowerLayer>(ground: &mut Ground, tpdu_bytes: usize) {
-    let mut session = Session::<W>::connect(ground, tpdu_bytes);
-    session.start(ground, put("binary", "again", BINARY));
+fn recovered<W: LowerLayer>(fixture: &mut Fixture, tpdu_bytes: usize) {
+    let mut session = Session::<W>::connect(fixture, tpdu_bytes);
+    session.start(fixture, put("binary", "again", BINARY));
     // More than fits into the window: a checkpoint was confirmed.
-    session.move_bytes(ground, 13_000);
-    let docket = session.lose(ground);
-    ground.tape.connect_again();
-    let mut session = Session::<W>::connect(ground, tpdu_bytes);
+    session.move_bytes(fixture, 13_000);
+    let docket = session.lose(fixture);
+    fixture.tape.connect_again();
+    let mut session = Session::<W>::connect(fixture, tpdu_bytes);
     let Session { initiator, ends, .. } = &mut session;
-    initiator.recover(&docket, ends[0].machine(), &mut ground.here).expect("there is a note");
-    session.ended(ground).expect("it is done");
-    assert_eq!(ground.there.contents(&path("again")), ground.here.contents(&path("binary")));
-    session.close(ground);
+    initiator.recover(&docket, ends[0].machine(), &mut fixture.here).expect("there is a note");
+    session.ended(fixture).expect("it is done");
+    assert_eq!(fixture.there.contents(&path("again")), fixture.here.contents(&path("binary")));
+    session.close(fixture);
 }
 
 /// The number that both ISODE's initiator and ours give to the context of directories.
@@ -246,8 +248,8 @@ const ABSENT: [Kind; 6] = [
     Kind::EraseResponse,
 ];
 
-fn judge(dissected: &Dissected, ground: &Ground, layers: &[&str]) {
-    assert_eq!(dissected.frames.len(), ground.tape.frames(), "no frame is left out");
+fn judge(dissected: &Dissected, fixture: &Fixture, layers: &[&str]) {
+    assert_eq!(dissected.frames.len(), fixture.tape.frames(), "no frame is left out");
     let wrong: Vec<&Frame> = dissected.frames.iter().filter(|frame| frame.is_wrong()).collect();
     assert!(matches!(wrong[..], [listing] if listing.is_a_listing(DIRECTORY)), "{wrong:?}");
     for layer in layers {
@@ -256,7 +258,7 @@ fn judge(dissected: &Dissected, ground: &Ground, layers: &[&str]) {
     let absent: Vec<Kind> =
         Kind::ALL.iter().copied().filter(|kind| !dissected.fpdus().any(|fpdu| fpdu == *kind)).collect();
     assert_eq!(absent, ABSENT);
-    assert_eq!(dissected.fpdus().count() as u64, ground.fpdus, "as many FPDUs as were sent");
+    assert_eq!(dissected.fpdus().count() as u64, fixture.fpdus, "as many FPDUs as were sent");
 }
 
 /// Why one frame of each of our sessions is excused.
@@ -273,29 +275,29 @@ fn wireshark_takes_directories_for_fpdus_whoever_sends_them() {
 #[test]
 fn wireshark_reads_a_session_in_tpkts() {
     for tpdu_bytes in [128, 65531] {
-        let mut ground = Ground::new(Tape::tcp(kiban_osi::wire::tpkt::PORT));
-        everything::<Stream>(&mut ground, tpdu_bytes);
-        recovered::<Stream>(&mut ground, tpdu_bytes);
-        let dissected = ground.tape.dissect(&format!("tpkt-{tpdu_bytes}"));
+        let mut fixture = Fixture::new(Tape::tcp(kiban_osi::wire::tpkt::PORT));
+        everything::<Stream>(&mut fixture, tpdu_bytes);
+        recovered::<Stream>(&mut fixture, tpdu_bytes);
+        let dissected = fixture.tape.dissect(&format!("tpkt-{tpdu_bytes}"));
         let layers = ["tcp", "tpkt", "cotp", "ses", "pres", "ftam"];
-        judge(&dissected, &ground, &layers);
+        judge(&dissected, &fixture, &layers);
     }
 }
 
 #[test]
 fn wireshark_reads_a_session_in_xot() {
-    let mut ground = Ground::new(Tape::tcp(kiban_osi::wire::xot::PORT));
-    everything::<Xot>(&mut ground, 512);
-    recovered::<Xot>(&mut ground, 512);
-    let dissected = ground.tape.dissect("xot");
-    judge(&dissected, &ground, &["tcp", "xot", "x25", "cotp", "ses", "pres", "ftam"]);
+    let mut fixture = Fixture::new(Tape::tcp(kiban_osi::wire::xot::PORT));
+    everything::<Xot>(&mut fixture, 512);
+    recovered::<Xot>(&mut fixture, 512);
+    let dissected = fixture.tape.dissect("xot");
+    judge(&dissected, &fixture, &["tcp", "xot", "x25", "cotp", "ses", "pres", "ftam"]);
 }
 
 #[test]
 fn wireshark_reads_a_session_on_a_line() {
-    let mut ground = Ground::new(Tape::lapb());
-    everything::<Line>(&mut ground, 512);
-    recovered::<Line>(&mut ground, 512);
-    let dissected = ground.tape.dissect("lapb");
-    judge(&dissected, &ground, &["lapb", "x25", "cotp", "ses", "pres", "ftam"]);
+    let mut fixture = Fixture::new(Tape::lapb());
+    everything::<Line>(&mut fixture, 512);
+    recovered::<Line>(&mut fixture, 512);
+    let dissected = fixture.tape.dissect("lapb");
+    judge(&dissected, &fixture, &["lapb", "x25", "cotp", "ses", "pres", "ftam"]);
 }

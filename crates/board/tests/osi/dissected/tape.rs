@@ -46,41 +46,42 @@ impl Tape {
     pub(crate) fn connect_again(&mut self) {
         if let Some(Tcp { host, numbers, .. }) = &mut self.tcp {
             (*host, *numbers) = (*host + 1, [1000, 2000]);
-            for (way, flags) in [(0, SYN), (1, SYN | ACK), (0, ACK)] {
-                self.say_in_tcp(way, flags, &[]);
+            for (direction, flags) in [(0, SYN), (1, SYN | ACK), (0, ACK)] {
+                self.say_in_tcp(direction, flags, &[]);
             }
         }
     }
 
     /// Records what one end sends.
-    pub(crate) fn say(&mut self, way: usize, bytes: &[u8]) {
+    pub(crate) fn say(&mut self, direction: usize, bytes: &[u8]) {
         if self.tcp.is_some() {
-            self.say_in_tcp(way, PUSH | ACK, bytes);
+            self.say_in_tcp(direction, PUSH | ACK, bytes);
         } else {
             // The length with its lower octet first, in a frame of type 0x6000.
-            let mut frame = vec![2, 0, 0, 0, 0, 2 - way as u8, 2, 0, 0, 0, 0, way as u8 + 1, 0x60, 0x00];
+            let mut frame =
+                vec![2, 0, 0, 0, 0, 2 - direction as u8, 2, 0, 0, 0, 0, direction as u8 + 1, 0x60, 0x00];
             frame.extend((bytes.len() as u16).to_le_bytes());
             frame.extend(bytes);
             self.frames.push(frame);
         }
     }
 
-    fn say_in_tcp(&mut self, way: usize, flags: u8, payload: &[u8]) {
+    fn say_in_tcp(&mut self, direction: usize, flags: u8, payload: &[u8]) {
         let Some(Tcp { ports, host, numbers }) = &mut self.tcp else { return };
-        let acknowledged = if flags == SYN { 0 } else { numbers[1 - way] };
+        let acknowledged = if flags == SYN { 0 } else { numbers[1 - direction] };
         let mut packet = vec![0x45, 0];
         packet.extend((40 + payload.len() as u16).to_be_bytes());
         packet.extend([0, 0, 0x40, 0, 64, 6, 0, 0]);
         let hosts = [[192, 0, 2, *host], [198, 51, 100, 1]];
-        packet.extend(hosts[way]);
-        packet.extend(hosts[1 - way]);
-        packet.extend(ports[way].to_be_bytes());
-        packet.extend(ports[1 - way].to_be_bytes());
-        packet.extend(numbers[way].to_be_bytes());
+        packet.extend(hosts[direction]);
+        packet.extend(hosts[1 - direction]);
+        packet.extend(ports[direction].to_be_bytes());
+        packet.extend(ports[1 - direction].to_be_bytes());
+        packet.extend(numbers[direction].to_be_bytes());
         packet.extend(acknowledged.to_be_bytes());
         packet.extend([0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
         packet.extend(payload);
-        numbers[way] += payload.len() as u32 + u32::from(flags & SYN != 0);
+        numbers[direction] += payload.len() as u32 + u32::from(flags & SYN != 0);
         self.frames.push(packet);
     }
 

@@ -28,7 +28,7 @@ fn right(qpn: u32) -> OobSetup {
     OobSetup { destination: qpn, source: CALLER, expects: 11, begins: Some(22), refusal: None }
 }
 
-fn door(qpn: u32) -> SocketAddr {
+fn listening_address(qpn: u32) -> SocketAddr {
     SocketAddr::new(HOME, port_of(qpn))
 }
 
@@ -43,7 +43,7 @@ fn victim(side: &Side) -> (u32, u32) {
 /// Connects and requests to be accepted. Returns the connection, if it was. The engine's own thread drives
 /// it.
 fn come(meeting: OobSetup) -> Option<TcpStream> {
-    agreed(TcpStream::connect(door(meeting.destination)).expect("it listens"), meeting)
+    agreed(TcpStream::connect(listening_address(meeting.destination)).expect("it listens"), meeting)
 }
 
 /// Requests to be accepted on an existing connection.
@@ -88,7 +88,7 @@ fn who_has_closed_is_not_let_in_whatever_it_knows() {
     let (qp, qpn) = victim(&side);
     // It closes before the engine looks.
     engine.turn.read(|_| {
-        let mut socket = TcpStream::connect(door(qpn)).expect("it listens");
+        let mut socket = TcpStream::connect(listening_address(qpn)).expect("it listens");
         socket.write_all(request(right(qpn)).request()).expect("it listens");
     });
     let caller = come(right(qpn));
@@ -109,7 +109,7 @@ fn a_caller_that_was_reset_while_it_waited_is_not_let_in() {
             let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
             let socket = socket.expect("a file may be had");
             socket.bind(&SocketAddr::new(from, 0).into()).expect("a loopback address");
-            socket.connect(&door(qpn).into()).expect("it listens");
+            socket.connect(&listening_address(qpn).into()).expect("it listens");
             TcpStream::from(socket)
         };
         let mut caller = call();
@@ -140,7 +140,8 @@ fn strangers_get_nowhere_and_keep_nobody_out() {
     let engine = open(true);
     let side = Side::new(&engine);
     let (_, qpn) = victim(&side);
-    let silent: Vec<_> = (0..1500).map(|_| TcpStream::connect(door(qpn)).expect("it listens")).collect();
+    let silent: Vec<_> =
+        (0..1500).map(|_| TcpStream::connect(listening_address(qpn)).expect("it listens")).collect();
     let wrong = [
         OobSetup { destination: qpn ^ 1, ..right(qpn) },
         OobSetup { source: CALLER - 1, ..right(qpn) },
@@ -151,7 +152,7 @@ fn strangers_get_nowhere_and_keep_nobody_out() {
         assert!(come(wrong[number % wrong.len()]).is_none());
         let asks = request(right(qpn));
         let half = asks.request().len() * (number % 10) / 10;
-        let mut socket = TcpStream::connect(door(qpn)).expect("it listens");
+        let mut socket = TcpStream::connect(listening_address(qpn)).expect("it listens");
         socket.write_all(&asks.request()[..half]).expect("it listens");
     }
     let clock = Clock::new();
@@ -173,9 +174,9 @@ fn a_peer_that_breaks_a_rule_changes_nothing_and_is_cut() {
     let base = side.memory.as_ptr() as u64;
     let atomic = |stag, offset| {
         let atomic = Atomic::FetchAdd { add: 1, mask: 0 };
-        let asked = AtomicRequest { identifier: 1, target: TaggedAddress { stag, offset }, atomic };
+        let request = AtomicRequest { identifier: 1, target: TaggedAddress { stag, offset }, atomic };
         let placing = Placing::Untagged { ulp: 0, queue: queue::READ_REQUEST, sequence: 1, offset: 0 };
-        frame(Opcode::AtomicRequest, true, placing, &asked.bytes())
+        frame(Opcode::AtomicRequest, true, placing, &request.bytes())
     };
     let tagged = |stag, offset| Placing::Tagged { stag, offset };
     let sent = |sequence, offset| Placing::Untagged { ulp: 7, queue: queue::SEND, sequence, offset };
@@ -219,8 +220,8 @@ fn a_peer_that_scribbles_over_the_shared_memory_ends_its_connection_alone() {
         let (qp, qpn) = victim(&side);
         side.receive(qp, 9);
         let mut offered = None;
-        let way = door(qpn);
-        let link = TcpLink::connect_after(way, Some(HOME), |own| offered = shared::listen(own, way).ok());
+        let to = listening_address(qpn);
+        let link = TcpLink::connect_after(to, Some(HOME), |own| offered = shared::listen(own, to).ok());
         let (link, offered) = (link.expect("it listens"), offered.expect("the name is free"));
         let mut asks = request(right(qpn));
         while !link.is_connected().expect("it listens") {}
@@ -309,7 +310,7 @@ fn forged_datagrams_land_nowhere() {
     packets.extend((0..datagram::HEADER_BYTES).map(|cut| forged(good, 0)[..cut].to_vec()));
     packets.push(forged(good, 4096 - 40));
     for packet in &packets {
-        socket.send_to(packet, door(qpn)).expect("the loopback takes it");
+        socket.send_to(packet, listening_address(qpn)).expect("the loopback takes it");
     }
     let got = side.next();
     assert_eq!((got.status, got.id, got.bytes), (Status::Success, 100, 4096), "the last alone is good");

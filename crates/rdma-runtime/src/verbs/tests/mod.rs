@@ -195,9 +195,9 @@ fn a_queue_pair_that_is_connected_with_itself_hears_what_it_says() {
     engine.modify_to_rtr(qp, peer(qpn, 11)).expect("a port").expect("it is ready");
     engine.modify_to_rts(qp, 11, 16, PATIENCE).expect("it is ready to receive");
     side.send(qp, 1, Operation::SEND, 5);
-    let mut told = [side.next(), side.next()].map(|one| (one.id, one.status, one.qp));
-    told.sort_unstable_by_key(|one| one.0);
-    assert_eq!(told, [(1, Status::Success, qpn), (100, Status::Success, qpn)]);
+    let mut completions = [side.next(), side.next()].map(|one| (one.id, one.status, one.qp));
+    completions.sort_unstable_by_key(|one| one.0);
+    assert_eq!(completions, [(1, Status::Success, qpn), (100, Status::Success, qpn)]);
     assert_eq!(&side.memory[4096..4101], b"hello");
     let remote = TaggedAddress { stag: side.key, offset: side.memory.as_ptr() as u64 + 9000 };
     side.send(qp, 2, Operation::write(remote), 5);
@@ -254,7 +254,7 @@ fn work_for_a_peer_that_has_gone_is_lost_after_what_others_sent() {
     for shared_memory in [true, false] {
         let (engine, other) = (open(shared_memory), open(shared_memory));
         let (a, b) = (Side::new(&engine), Side::new(&other));
-        let [(gone, left), (goes_on, hears)] = [(); 2].map(|()| meet(&a, &b, 11));
+        let [(gone, left), (goes_on, receiver)] = [(); 2].map(|()| meet(&a, &b, 11));
         // The peer takes four, and leaves with a fifth that no receive was posted for.
         (0..5).for_each(|id| b.send(left.0, id, Operation::SEND, 1));
         (0..4).for_each(|id| assert_eq!((b.next().id, a.next().status), (id, Status::Success)));
@@ -264,8 +264,8 @@ fn work_for_a_peer_that_has_gone_is_lost_after_what_others_sent() {
         }
         b.send(left.0, 5, Operation::SEND, 1);
         a.send(goes_on.0, 6, Operation::SEND, 1);
-        let heard = b.next();
-        assert_eq!((heard.qp, heard.id, heard.status), (hears.1, 100, Status::Success));
+        let done = b.next();
+        assert_eq!((done.qp, done.id, done.status), (receiver.1, 100, Status::Success));
         let ends: Vec<_> = (0..2).map(|_| b.next()).map(|end| (end.id, end.status)).collect();
         assert_eq!(ends, [(4, Status::Lost), (5, Status::Flushed)]);
         assert_eq!(other.state(left.0), Ok(State::Error));
@@ -389,7 +389,9 @@ fn completions_are_forgotten_with_their_queue_pair() {
             engine.reset(gone).expect("it is there");
         }
         let mut found = Vec::new();
-        engine.poll_cq(side.cq, 4, |told| found.push((told.id, told.status))).expect("it is there");
+        engine
+            .poll_cq(side.cq, 4, |completions| found.push((completions.id, completions.status)))
+            .expect("it is there");
         assert_eq!(found, [(1, Status::Flushed)]);
     }
 }

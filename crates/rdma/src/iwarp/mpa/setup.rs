@@ -477,13 +477,17 @@ pub struct Responder {
     config: Config,
     request: Incoming,
     /// The complete request: its fixed part and its setup word.
-    asked: Option<(Start, Option<Setup>)>,
+    received_request: Option<(Start, Option<Setup>)>,
 }
 
 impl Responder {
     /// Creates a responder that waits for a request.
     pub fn new(config: &Config) -> Responder {
-        Responder { config: config.clone(), request: Incoming::new(Side::Request, config), asked: None }
+        Responder {
+            config: config.clone(),
+            request: Incoming::new(Side::Request, config),
+            received_request: None,
+        }
     }
 
     /// Takes received bytes, each once, including those that arrive before the host has decided. Returns
@@ -493,7 +497,7 @@ impl Responder {
     /// The peer's fault.
     pub fn take(&mut self, run: &[u8]) -> Result<Option<PeerRequest>, Refused> {
         let silent = |fault| Refused { fault, reply: Vec::new() };
-        if self.asked.is_some() {
+        if self.received_request.is_some() {
             return if run.is_empty() { Ok(None) } else { Err(silent(SetupFault::Early)) };
         }
         let Some((start, used)) = self.request.take(run).map_err(silent)? else { return Ok(None) };
@@ -508,7 +512,7 @@ impl Responder {
         if start.markers && !self.config.markers_out {
             return Err(self.refuse(start, theirs, SetupFault::Markers));
         }
-        self.asked = Some((start, theirs));
+        self.received_request = Some((start, theirs));
         let (ird, ord) = self.depths(theirs.as_ref());
         Ok(Some(PeerRequest {
             revision: start.revision,
@@ -539,7 +543,7 @@ impl Responder {
         ird: u16,
         ord: u16,
     ) -> Result<(Vec<u8>, Agreed), PrivateDataTooLong> {
-        let (start, theirs) = self.asked.expect("a request is accepted after it was asked");
+        let (start, theirs) = self.received_request.expect("a request is accepted after it was asked");
         let (ird_asked, ord_asked) = self.depths(theirs.as_ref());
         let ird_floor = if theirs.is_some() { ird_asked } else { 0 };
         let (ird, ord) = (ird.min(self.config.ird_max).max(ird_floor), ord.min(ord_asked));
@@ -570,7 +574,7 @@ impl Responder {
     /// # Panics
     /// If [`Responder::take`] has not returned [`PeerRequest`].
     pub fn reject(&self, private_data: &[u8]) -> Result<Vec<u8>, PrivateDataTooLong> {
-        let (start, theirs) = self.asked.expect("a request is rejected after it was asked");
+        let (start, theirs) = self.received_request.expect("a request is rejected after it was asked");
         let (ird, ord) = self.depths(theirs.as_ref());
         let setup = theirs.map(|theirs| self.reply_setup(&theirs, self.choose_rtr(&theirs), ird, ord));
         frame(&self.config, self.reply(start, true), setup, private_data)

@@ -222,8 +222,8 @@ impl Qp {
     #[inline]
     pub(in super::super) fn complete_finished(&mut self, outputs: &mut Outputs) {
         while let Some((work, status)) = self.sq.pop(self.confirmed) {
-            let told = work.signalled || self.attributes.signal_all || status != Status::Success;
-            if told {
+            let completes = work.signalled || self.attributes.signal_all || status != Status::Success;
+            if completes {
                 outputs.clocks.step(Step::Complete);
                 let bytes = match work.operation.kind() {
                     Kind::Read => work.data.length() as u32,

@@ -22,7 +22,7 @@ pub(in super::super) enum OutstandingRequest {
 pub(in super::super) struct OrrqEntry {
     /// The WQE that it belongs to.
     pub(in super::super) wqe: u64,
-    pub(in super::super) asked: OutstandingRequest,
+    pub(in super::super) request: OutstandingRequest,
 }
 
 /// A response to be sent to the peer.
@@ -46,7 +46,7 @@ impl Orrq {
     /// Returns the WQE whose read request equals `request`. Of identical requests, the oldest matches.
     pub(in super::super) fn find_read(&self, request: &ReadRequest) -> Option<u64> {
         let its = |entry: &&OrrqEntry| {
-            matches!(entry.asked, OutstandingRequest::Read { sink, source, .. } if source == request.source
+            matches!(entry.request, OutstandingRequest::Read { sink, source, .. } if source == request.source
                 && (sink.stag, sink.address, sink.length)
                     == (request.sink.stag, request.sink.offset, request.length))
         };

@@ -115,8 +115,8 @@ pub(in super::super) fn take(
         counters.datagrams_without_receive += 1;
         return;
     };
-    let told_bytes = u32::try_from(bytes).ok().filter(|_| bytes as u64 <= room);
-    let Some(told_bytes) = told_bytes else {
+    let total_bytes = u32::try_from(bytes).ok().filter(|_| bytes as u64 <= room);
+    let Some(total_bytes) = total_bytes else {
         counters.datagrams_too_long += 1;
         return;
     };
@@ -128,15 +128,15 @@ pub(in super::super) fn take(
     let outputs = &mut *tables.outputs;
     if put.is_err() {
         // The receive names memory that it may not access: a local error, which fails the queue pair.
-        let told = completion::of_receive(qp.qpn, work.id, Status::LocalProtection, Kind::Receive, 0);
-        outputs.complete(qp.attributes.receive_cq, told, true);
+        let done = completion::of_receive(qp.qpn, work.id, Status::LocalProtection, Kind::Receive, 0);
+        outputs.complete(qp.attributes.receive_cq, done, true);
         outputs.counters.local_errors += 1;
         qp.fail_datagrams(outputs);
         return;
     }
     outputs.counters.datagrams_in += 1;
     outputs.counters.placed_bytes += bytes as u64;
-    let told = completion::of_receive(qp.qpn, work.id, Status::Success, Kind::Receive, told_bytes);
+    let done = completion::of_receive(qp.qpn, work.id, Status::Success, Kind::Receive, total_bytes);
     let (immediate, source) = (header.immediate.map(u64::from), Some(header.source));
-    outputs.complete(qp.attributes.receive_cq, Completion { immediate, source, ..told }, header.solicited);
+    outputs.complete(qp.attributes.receive_cq, Completion { immediate, source, ..done }, header.solicited);
 }

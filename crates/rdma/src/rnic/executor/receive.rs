@@ -295,7 +295,8 @@ fn begin(outputs: &mut Outputs, placement: Placement) -> Validation {
 
 /// Checks that a read response matches the oldest request and continues where the last segment ended.
 fn check_response(qp: &Qp, stag: u32, offset: u64, payload: u64, last: bool) -> Result<(), Fault> {
-    let Some(OutstandingRequest::Read { sink, here, .. }) = qp.orrq.entries.front().map(|entry| entry.asked)
+    let Some(OutstandingRequest::Read { sink, here, .. }) =
+        qp.orrq.entries.front().map(|entry| entry.request)
     else {
         // No read is outstanding.
         return Err(fault(Reason::OPERATION_OPCODE));
@@ -349,8 +350,8 @@ fn open_message(
     if u64::from(incoming.bytes) + payload as u64 > incoming.room {
         let id = incoming.work.id;
         qp.rq.incoming = None;
-        let told = completion::of_receive(qp.qpn, id, Status::LocalLength, Kind::Receive, 0);
-        tables.outputs.complete(qp.attributes.receive_cq, told, true);
+        let done = completion::of_receive(qp.qpn, id, Status::LocalLength, Kind::Receive, 0);
+        tables.outputs.complete(qp.attributes.receive_cq, done, true);
         return Err(fault(Reason::UNTAGGED_TOO_LONG));
     }
     Ok(true)
@@ -380,11 +381,11 @@ fn finish_message(
         Placing::Untagged { ulp: data, .. } if opcode.carries_immediate() => Some(u64::from(data)),
         _ => immediate,
     };
-    let told = completion::of_receive(qp.qpn, incoming.work.id, Status::Success, kind, incoming.bytes);
+    let done = completion::of_receive(qp.qpn, incoming.work.id, Status::Success, kind, incoming.bytes);
     tables.outputs.counters.messages_in += 1;
     tables.outputs.clocks.step(Step::Complete);
-    let told = super::super::work::Completion { immediate, invalidated, ..told };
-    tables.outputs.complete(qp.attributes.receive_cq, told, opcode.is_solicited());
+    let done = super::super::work::Completion { immediate, invalidated, ..done };
+    tables.outputs.complete(qp.attributes.receive_cq, done, opcode.is_solicited());
     Ok(())
 }
 
@@ -443,7 +444,8 @@ fn on_atomic_request(qp: &mut Qp, tables: &mut Tables<'_>, bytes: &[u8]) -> Resu
 fn on_atomic_response(qp: &mut Qp, tables: &mut Tables<'_>, bytes: &[u8]) -> Result<(), Fault> {
     let response = AtomicResponse::read(bytes).map_err(|_| fault(Reason::OPERATION_STREAM))?;
     let oldest = qp.orrq.entries.front().copied();
-    let Some((wqe, OutstandingRequest::Atomic { identifier })) = oldest.map(|entry| (entry.wqe, entry.asked))
+    let Some((wqe, OutstandingRequest::Atomic { identifier })) =
+        oldest.map(|entry| (entry.wqe, entry.request))
     else {
         return Err(fault(Reason::OPERATION_OPCODE));
     };
@@ -561,8 +563,8 @@ fn on_invalidated(qp: &mut Qp, outputs: &mut Outputs, placement: &Placement, vio
             // A local receive names memory that it may not access.
             if let Some(incoming) = qp.rq.incoming.take() {
                 let id = incoming.work.id;
-                let told = completion::of_receive(qp.qpn, id, Status::LocalProtection, Kind::Receive, 0);
-                outputs.complete(qp.attributes.receive_cq, told, true);
+                let done = completion::of_receive(qp.qpn, id, Status::LocalProtection, Kind::Receive, 0);
+                outputs.complete(qp.attributes.receive_cq, done, true);
             }
             outputs.counters.local_errors += 1;
             let last = Terminate { reason: Reason::LOCAL_ERROR, segment: None, read_request: None };
@@ -613,7 +615,7 @@ pub(in super::super) fn deliver(
 fn finish_response(qp: &mut Qp, tables: &mut Tables<'_>, placement: &Placement) {
     let Some(entry) = qp.orrq.entries.front_mut() else { return };
     let number = entry.wqe;
-    if let OutstandingRequest::Read { here, .. } = &mut entry.asked {
+    if let OutstandingRequest::Read { here, .. } = &mut entry.request {
         *here += placement.placed as u32;
     }
     if !placement.header.last {

@@ -398,7 +398,7 @@ fn send_request(
             payload = request.bytes().into_iter().collect();
             qp.orrq
                 .entries
-                .push_back(OrrqEntry { wqe: number, asked: OutstandingRequest::Atomic { identifier } });
+                .push_back(OrrqEntry { wqe: number, request: OutstandingRequest::Atomic { identifier } });
             (opcode, more) = (Opcode::AtomicRequest, None);
         }
         Operation::Read { remote, .. } => {
@@ -413,7 +413,7 @@ fn send_request(
             payload = request.bytes().into_iter().collect();
             qp.orrq.entries.push_back(OrrqEntry {
                 wqe: number,
-                asked: OutstandingRequest::Read { source, sink, here: 0 },
+                request: OutstandingRequest::Read { source, sink, here: 0 },
             });
             (opcode, more) = (Opcode::ReadRequest, full(index + 1).map(|next| (next, sink.length)));
         }
