@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packets_leave_one_after_another_and_the_queue_has_a_bound() {
+    fn packets_leave_in_sequence_and_the_queue_is_bounded() {
         let mut pace = Pacer::default();
         let at = Instant::from_nanos;
         // 125 bytes at 3 kbit/s take a third of a second.

@@ -22,7 +22,7 @@ fn pass(pair: &mut Pair, length: Duration) {
 }
 
 #[test]
-fn an_abort_behind_a_finish_that_has_not_left_resets_the_peer() {
+fn an_abort_after_an_unsent_finish_resets_the_peer() {
     let (mut pair, near, far) = opened();
     pair.boards[1].host().finish(far).unwrap();
     pair.run();
@@ -34,7 +34,7 @@ fn an_abort_behind_a_finish_that_has_not_left_resets_the_peer() {
 }
 
 #[test]
-fn a_closed_stream_does_not_stay_because_the_peer_is_silent() {
+fn a_closed_stream_is_released_even_if_the_peer_is_silent() {
     let (mut pair, near, _far) = opened();
     pair.boards[0].host().close(near).unwrap();
     pass(&mut pair, Duration::from_secs(100));

@@ -91,7 +91,7 @@ fn packets_to_1(hub: &Hub) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_narrow_way_is_learnt_from_a_quotation_that_is_ours() {
+fn the_path_mtu_is_learnt_only_from_errors_that_quote_our_packets() {
     for is_ipv4 in [true, false] {
         let mut hub = Hub::pair();
         let (socket, remote) = socket(&mut hub, is_ipv4);
@@ -140,7 +140,7 @@ fn a_narrow_way_is_learnt_from_a_quotation_that_is_ours() {
 }
 
 #[test]
-fn errors_go_to_whom_they_are_about_and_end_nothing() {
+fn icmp_errors_reach_their_stream_and_do_not_end_it() {
     for is_ipv4 in [true, false] {
         let mut hub = Hub::pair();
         let (socket, remote) = socket(&mut hub, is_ipv4);
@@ -224,7 +224,7 @@ fn introduce(hub: &mut Hub) {
 }
 
 #[test]
-fn what_is_wrong_is_reported_once_and_quotes_what_fits() {
+fn an_icmp_error_is_sent_once_and_quotes_what_fits() {
     let stranger: IpAddr = "10.0.0.99".parse().unwrap();
     let long = packets::noise(3, 1400);
     let udp4 = packets::udp_packet(SocketAddr::new(stranger, 9), SocketAddr::new(ip4(0), 54), &long);
@@ -284,7 +284,7 @@ fn what_is_wrong_is_reported_once_and_quotes_what_fits() {
 }
 
 #[test]
-fn a_flood_of_faults_makes_no_flood_of_errors() {
+fn a_flood_of_bad_packets_causes_no_flood_of_errors() {
     let mut hub = with_stranger();
     let stranger: IpAddr = "10.0.0.99".parse().unwrap();
     for n in 0..1000u16 {
@@ -299,7 +299,7 @@ fn a_flood_of_faults_makes_no_flood_of_errors() {
 }
 
 #[test]
-fn what_is_to_be_opened_on_an_atm_port_ends_when_no_circuit_leads_there() {
+fn connecting_over_atm_fails_if_no_circuit_leads_to_the_target() {
     use common::lines::{self, BAD, Lines};
     use kiban_board::Reason;
     let nobody: SocketAddr = "10.0.0.99:80".parse().unwrap();

@@ -82,7 +82,7 @@ fn stream_there_and_back(hub: &mut Hub, remote: SocketAddr, local: SocketAddr, b
 }
 
 #[test]
-fn streams_of_both_families_find_their_way() {
+fn streams_of_both_families_are_routed() {
     let mut hub = Hub::pair();
     let bytes = noise(300_000);
     let any4 = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 80);
@@ -128,7 +128,7 @@ fn large_segments_are_cut_and_merged_over_both_families() {
 }
 
 #[test]
-fn pings_and_long_datagrams_of_both_families_come_and_go() {
+fn pings_and_long_datagrams_work_over_both_families() {
     let mut hub = Hub::pair();
     for remote in [ip4(1), local6(1).into()] {
         for length in [0, 56, 3000, 65_000] {
@@ -172,7 +172,7 @@ fn pings_and_long_datagrams_of_both_families_come_and_go() {
 }
 
 #[test]
-fn a_listener_of_both_families_sees_who_comes() {
+fn a_dual_stack_listener_reports_the_peers_address() {
     let mut hub = Hub::pair();
     let any6 = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 80);
     let any4 = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 80);
@@ -208,7 +208,7 @@ fn a_listener_of_both_families_sees_who_comes() {
 }
 
 #[test]
-fn a_neighbour_that_is_not_there_is_asked_for_once_a_second_and_given_up() {
+fn a_missing_neighbour_is_solicited_once_a_second_and_given_up() {
     let mut hub = Hub::pair();
     let any = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 9);
     let socket = hub.boards[0].host().bind(any).unwrap();
@@ -240,7 +240,7 @@ fn a_neighbour_that_is_not_there_is_asked_for_once_a_second_and_given_up() {
 }
 
 #[test]
-fn a_stream_to_a_neighbour_that_is_not_there_ends_when_nobody_has_answered() {
+fn connecting_through_a_missing_neighbour_fails() {
     let mut hub = Hub::pair();
     let (absent4, absent6) = ("10.0.0.77".parse().unwrap(), IpAddr::V6(six("fe80::77")));
     for absent in [absent4, absent6] {
@@ -263,7 +263,7 @@ fn a_stream_to_a_neighbour_that_is_not_there_ends_when_nobody_has_answered() {
 }
 
 #[test]
-fn a_neighbour_that_goes_ends_what_is_to_be_opened_and_not_what_is_open() {
+fn losing_a_neighbour_ends_connects_but_not_open_streams() {
     for remote in [ip4(1), local6(1).into()] {
         let mut hub = Hub::pair();
         let (open, closed) = (SocketAddr::new(remote, 80), SocketAddr::new(remote, 81));
@@ -293,7 +293,7 @@ fn a_neighbour_that_goes_ends_what_is_to_be_opened_and_not_what_is_open() {
 }
 
 #[test]
-fn a_neighbour_that_moves_or_goes_is_noticed() {
+fn a_moved_or_missing_neighbour_is_detected() {
     for remote in [ip4(1), local6(1).into()] {
         let mut hub = Hub::pair();
         hub.boards[0].host().ping(remote, 1, 1, b"x").unwrap();
@@ -328,7 +328,7 @@ fn a_neighbour_that_moves_or_goes_is_noticed() {
 /// RFC 9293 §3.8.3, R1: after three retransmissions in vain, a neighbour that was reachable a moment ago is
 /// probed.
 #[test]
-fn a_neighbour_is_doubted_when_a_stream_gets_nowhere() {
+fn a_stalled_stream_probes_its_neighbour() {
     for remote in [ip4(1), local6(1).into()] {
         for doubts in [true, false] {
             let configs = [0, 1].map(|side| {
@@ -353,7 +353,7 @@ fn a_neighbour_is_doubted_when_a_stream_gets_nowhere() {
 }
 
 #[test]
-fn strangers_teach_arp_nothing_and_conflicts_are_counted_and_defended() {
+fn unsolicited_arp_is_ignored_and_conflicts_are_counted_and_defended() {
     let mut hub = Hub::pair();
     let (IpAddr::V4(zero), IpAddr::V4(one)) = (ip4(0), ip4(1)) else { unreachable!() };
     let gratuitous = |sender: &str, mac: Mac| arp::Packet {
@@ -414,7 +414,7 @@ fn strangers_teach_arp_nothing_and_conflicts_are_counted_and_defended() {
 }
 
 #[test]
-fn the_neighbour_cache_has_a_bound_and_good_neighbours_stay_reachable() {
+fn the_neighbour_cache_is_bounded_and_good_neighbours_stay_reachable() {
     let mut small = link(0);
     small.neighbours = NeighbourConfig { neighbours_max: 8, ..NeighbourConfig::default() };
     let mut hub = Hub::of(&[config(small), config(link(1))]);
@@ -439,7 +439,7 @@ fn the_neighbour_cache_has_a_bound_and_good_neighbours_stay_reachable() {
 }
 
 #[test]
-fn addresses_make_themselves_of_what_a_router_says() {
+fn addresses_are_autoconfigured_from_router_advertisements() {
     let mut hub = Hub::of(&[config(link(0)), config(link(1))]);
     let router =
         Router { lifetime_seconds: 1800, options: vec![prefix("2001:db8:5::", 7200, 3600), Item::Mtu(1400)] };
@@ -489,7 +489,7 @@ fn addresses_make_themselves_of_what_a_router_says() {
 }
 
 #[test]
-fn nobody_shortens_an_address_below_two_hours_nor_fills_the_tables() {
+fn advertisements_cannot_shorten_lifetimes_below_two_hours_or_fill_the_tables() {
     let mut hub = Hub::of(&[config(link(0))]);
     let day = Router { lifetime_seconds: 1800, options: vec![prefix("2001:db8:5::", 86_400, 86_400)] };
     hub.router = Some(day.clone());
@@ -538,7 +538,7 @@ fn nobody_shortens_an_address_below_two_hours_nor_fills_the_tables() {
 }
 
 #[test]
-fn a_router_that_was_never_found_makes_way_for_the_next_and_nothing_ends() {
+fn an_unresolved_router_is_replaced_and_no_stream_ends() {
     let mut hub = Hub::of(&[config(link(0))]);
     hub.pass(second(5));
     let group = Mac([0x33, 0x33, 0, 0, 0, 1]);
@@ -573,7 +573,7 @@ fn a_router_that_was_never_found_makes_way_for_the_next_and_nothing_ends() {
 /// Any number of routers, each with its own address, and any number of redirects from the accepted one:
 /// tables keep their bounds, the excess is counted, and the first router stays.
 #[test]
-fn routers_and_redirects_without_end_stay_within_bounds() {
+fn floods_of_routers_and_redirects_stay_within_bounds() {
     let mut obedient = link(0);
     obedient.autoconf = AutoconfConfig { accept_redirects: true, ..AutoconfConfig::default() };
     let mut hub = Hub::of(&[config(obedient)]);
@@ -618,7 +618,7 @@ fn routers_and_redirects_without_end_stay_within_bounds() {
 }
 
 #[test]
-fn an_address_that_somebody_has_is_not_used() {
+fn a_duplicate_address_is_not_used() {
     // Both boards have the same MAC by mistake: the one that probes second is told. An opaque address is
     // regenerated.
     for opaque in [false, true] {
@@ -682,7 +682,7 @@ fn an_address_that_somebody_has_is_not_used() {
 }
 
 #[test]
-fn discovery_that_breaks_a_rule_is_counted_and_does_nothing() {
+fn invalid_neighbour_discovery_is_counted_and_ignored() {
     let mut hub = Hub::pair();
     let group = Mac([0x33, 0x33, 0, 0, 0, 1]);
     let stranger = six("fe80::99");
@@ -748,7 +748,7 @@ fn discovery_that_breaks_a_rule_is_counted_and_does_nothing() {
 }
 
 #[test]
-fn redirects_of_the_first_hop_are_obeyed_if_they_are_to_be() {
+fn redirects_are_accepted_from_the_first_hop_if_enabled() {
     let mut obedient = link(0);
     obedient.autoconf = AutoconfConfig { accept_redirects: true, ..AutoconfConfig::default() };
     let mut hub = Hub::of(&[config(obedient)]);
@@ -774,7 +774,7 @@ fn redirects_of_the_first_hop_are_obeyed_if_they_are_to_be() {
 }
 
 #[test]
-fn frames_for_others_and_of_other_kinds_go_nowhere() {
+fn frames_for_others_and_of_unknown_types_are_dropped() {
     let mut hub = Hub::pair();
     let packet = common::packets::udp_packet(SocketAddr::new(ip4(1), 9), SocketAddr::new(ip4(0), 9), b"x");
     let frame = |target: Mac, source: Mac, ether_type: u16| {
@@ -803,7 +803,7 @@ fn frames_for_others_and_of_other_kinds_go_nowhere() {
 }
 
 #[test]
-fn whatever_bytes_come_nothing_breaks() {
+fn random_frames_do_no_harm() {
     let mut hub = Hub::pair();
     let mut rng = kiban_base::SimRng::from_seed(9);
     let seeds: Vec<Vec<u8>> = vec![

@@ -51,7 +51,7 @@ fn noise(length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_stream_carries_bytes_both_ways_and_memory_comes_home() {
+fn a_stream_carries_bytes_both_ways_and_returns_all_memory() {
     let mut pair = Pair::new();
     let (near, far) = opened(&mut pair);
     let bytes = noise(3_000_000);
@@ -90,7 +90,7 @@ fn payload_is_copied_once_at_each_host_edge_and_nowhere_between() {
 }
 
 #[test]
-fn what_a_board_sends_to_itself_never_leaves() {
+fn packets_to_the_boards_own_address_stay_inside() {
     let mut pair = Pair::new();
     pair.boards[0].host().listen(socket(0, 80)).unwrap();
     let near = pair.boards[0].host().open(socket(0, 80)).unwrap();
@@ -124,7 +124,7 @@ fn what_a_board_sends_to_itself_never_leaves() {
 }
 
 #[test]
-fn what_a_host_may_not_do_is_refused_with_a_reason() {
+fn invalid_host_calls_return_a_reason() {
     let mut pair = Pair::new();
     let (near, far) = opened(&mut pair);
     let mut host = pair.boards[0].host();
@@ -162,7 +162,7 @@ fn what_a_host_may_not_do_is_refused_with_a_reason() {
 }
 
 #[test]
-fn a_write_that_was_cut_short_is_told_when_there_is_room() {
+fn a_short_write_is_followed_by_a_writable_completion() {
     let mut pair = Pair::new();
     let (near, far) = opened(&mut pair);
     let bytes = noise(1 << 20);
@@ -177,7 +177,7 @@ fn a_write_that_was_cut_short_is_told_when_there_is_room() {
 }
 
 #[test]
-fn crumbs_that_lie_unread_do_not_hold_a_page_each() {
+fn small_unread_segments_share_pages() {
     let mut pair = Pair::new();
     let (near, far) = opened(&mut pair);
     let before = pair.boards[1].memory_mut().receive.available();
@@ -192,7 +192,7 @@ fn crumbs_that_lie_unread_do_not_hold_a_page_each() {
 }
 
 #[test]
-fn pings_and_datagrams_come_and_go() {
+fn pings_and_datagrams_are_sent_and_received() {
     let mut pair = Pair::new();
     pair.boards[0].host().ping(address(1), 7, 1, &noise(1400)).unwrap();
     pair.run();
@@ -233,7 +233,7 @@ fn a_closed_port_refuses_and_a_reset_ends_the_stream() {
 }
 
 #[test]
-fn sixty_streams_that_want_more_than_there_is_all_get_their_part() {
+fn sixty_streams_share_scarce_memory() {
     // The boards have 4 MiB in each direction and the streams ask for 15; then there is hardly enough for the
     // floors of sixty. No line limits the rate here, so a stream's rate is its share of memory, and shares
     // settle slowly: each stream gets at least half of the largest. (On a line each gets nine tenths:

@@ -73,7 +73,7 @@ fn loopback(tag: u32) -> [u8; 48] {
 }
 
 #[test]
-fn everything_bad_is_counted_by_its_name_and_harms_nobody() {
+fn bad_cells_are_counted_by_kind_and_harm_no_other_circuit() {
     let small = || noise(3, 100);
     let whole = || llc_ip(&datagram(7, &noise(3, 5000)));
     // What is sent at every step, the counter, and by how much a step increments it.
@@ -456,7 +456,7 @@ fn everything_bad_is_counted_by_its_name_and_harms_nobody() {
 }
 
 #[test]
-fn bad_cells_within_the_good_circuit_cost_frames_and_no_byte() {
+fn bad_cells_in_a_good_circuit_cost_frames_but_no_stream_byte() {
     let checks: [fn(&mut SimRng) -> Vec<TimedCell>; 6] = [
         |_| vec![cell(GOOD, true, &[0; 48])],
         |_| vec![cell(GOOD, false, &[0; 48])],
@@ -566,7 +566,7 @@ fn a_frame_that_never_ends_holds_no_memory() {
 
 /// One unfinished frame per circuit is kept, the bound of `Reassembly`: no timer discards it.
 #[test]
-fn unfinished_frames_hold_one_frame_a_circuit() {
+fn unfinished_frames_hold_one_frame_per_circuit() {
     let mut lines = Lines::new();
     for _ in 0..100 {
         lines.inject(1, &vec![cell(BAD, false, &[1; 48]); 100]);
@@ -583,7 +583,7 @@ fn unfinished_frames_hold_one_frame_a_circuit() {
 }
 
 #[test]
-fn of_a_flood_of_oam_cells_the_latest_of_a_burst_are_answered() {
+fn only_the_latest_oam_cells_of_a_burst_are_answered() {
     /// Of a circuit and a burst.
     const ANSWERS: u64 = 4;
     for pti in [PTI_OAM_SEGMENT, PTI_OAM_END_TO_END] {
@@ -613,7 +613,7 @@ fn of_a_flood_of_oam_cells_the_latest_of_a_burst_are_answered() {
 }
 
 #[test]
-fn a_flood_of_inatmarp_with_changing_addresses_is_answered_once_a_burst() {
+fn a_flood_of_inatmarp_is_answered_once_per_burst() {
     let mut rounds = 0;
     let mut configs = configs();
     // The hostile circuit resolves its peer: any answer is accepted, and nothing grows.
@@ -635,7 +635,7 @@ fn a_flood_of_inatmarp_with_changing_addresses_is_answered_once_a_burst() {
 /// An attacker on one circuit claims to be the peer of another; that circuit's address is configured, and
 /// stays.
 #[test]
-fn an_address_that_was_given_is_not_taken_over() {
+fn a_configured_address_is_not_replaced_by_inatmarp() {
     let mut configs = configs();
     port_of(&mut configs[1]).circuits[1].peer = None;
     let lines = Lines::under_attack(configs, GOOD_BYTES, |lines, _| {
@@ -646,7 +646,7 @@ fn an_address_that_was_given_is_not_taken_over() {
 }
 
 #[test]
-fn two_boards_that_know_nobody_find_each_other_and_ping() {
+fn two_boards_discover_each_other_and_ping() {
     let mut configs = configs();
     for config in &mut configs {
         port_of(config).circuits.iter_mut().for_each(|circuit| circuit.peer = None);
@@ -674,7 +674,7 @@ fn two_boards_that_know_nobody_find_each_other_and_ping() {
 }
 
 #[test]
-fn an_atm_ping_comes_back_and_a_second_one_waits_its_turn() {
+fn an_oam_loopback_returns_and_a_second_one_is_refused_meanwhile() {
     let mut lines = Lines::new();
     let tag = lines.boards[0].host().cell_loopback(0, 0).unwrap();
     let refused = lines.boards[0].host().cell_loopback(0, 0).unwrap_err();
@@ -759,7 +759,7 @@ fn a_shaped_circuit_keeps_its_contract_to_the_cell() {
 }
 
 #[test]
-fn packets_with_options_are_taken_whatever_the_options() {
+fn packets_with_any_ip_options_are_accepted() {
     let mut lines = Lines::new();
     lines.boards[1].host().listen(socket(1, 80)).unwrap();
     let bound = lines.boards[1].host().bind(socket(1, 53)).unwrap();
@@ -803,7 +803,7 @@ fn packets_with_options_are_taken_whatever_the_options() {
 
 /// RFC 2225 §8: InATMARP packets with ATM addresses are longer than a cell; they are processed nevertheless.
 #[test]
-fn an_inatmarp_packet_with_long_numbers_is_read() {
+fn an_inatmarp_packet_with_long_atm_numbers_is_parsed() {
     let number = kiban_atm::wire::atmarp::Number { is_e164: false, bytes: &[0x47; 20] };
     let party = Party { number, subaddress: number, ip: Some(Ipv4Addr::new(10, 0, 0, 66)) };
     let packet = Packet { operation: Operation::InverseRequest, source: party, target: party };
@@ -816,7 +816,7 @@ fn an_inatmarp_packet_with_long_numbers_is_read() {
 }
 
 #[test]
-fn an_echo_flood_starves_nobody() {
+fn an_echo_flood_does_not_starve_streams() {
     for bytes in [20, 8000] {
         let mut started = None;
         let lines = Lines::under_attack(configs(), 2_000_000, |lines, _| {
@@ -840,7 +840,7 @@ fn an_echo_flood_starves_nobody() {
 /// The stream comes from the board that is flooded: the replies to the flood must not crowd it out of its
 /// port.
 #[test]
-fn a_board_that_is_flooded_with_echoes_still_sends() {
+fn a_board_flooded_with_echoes_still_sends() {
     let mut lines = Lines::new();
     let (near, far) = lines.open(1, 80);
     let started = lines.now;
@@ -856,7 +856,7 @@ fn a_board_that_is_flooded_with_echoes_still_sends() {
 /// The hostile circuit is shaped to a cell per millisecond, and more is requested of it: pings, SYNs to
 /// closed ports, datagrams to unbound ports. Its queue fills; the other circuits continue.
 #[test]
-fn a_flood_from_a_slow_circuit_leaves_the_others_theirs() {
+fn a_flood_from_a_slow_circuit_leaves_the_others_their_memory() {
     let mut configs = configs();
     port_of(&mut configs[1]).circuits[1].contract =
         Some(Contract::peak(Interval::every(Duration::from_millis(1)), Duration::ZERO));
@@ -876,7 +876,7 @@ fn a_flood_from_a_slow_circuit_leaves_the_others_theirs() {
 }
 
 #[test]
-fn a_flood_of_datagrams_that_nobody_reads_is_bounded() {
+fn unread_datagrams_are_bounded() {
     // One socket, then more than memory can hold: the stream continues.
     for sockets in [1, 60u16] {
         let mut bound = Vec::new();
@@ -897,7 +897,7 @@ fn a_flood_of_datagrams_that_nobody_reads_is_bounded() {
 }
 
 #[test]
-fn errors_about_closed_ports_are_rationed() {
+fn errors_about_closed_ports_are_rate_limited() {
     let mut rounds = 0;
     let mut lines = Lines::under_attack(configs(), GOOD_BYTES, |lines, round| {
         rounds += 1;
@@ -914,7 +914,7 @@ fn errors_about_closed_ports_are_rationed() {
 
 /// Unsolicited echo replies: the completions that wait for an idle host are bounded.
 #[test]
-fn replies_that_nobody_asked_for_do_not_pile_up() {
+fn unsolicited_replies_do_not_pile_up() {
     let mut lines = Lines::new();
     let reply = icmp(icmp::Header::EchoReply { identifier: 1, sequence: 2 }, b"unasked");
     let burst = frame(BAD, &llc_ip(&ip(stranger(), address(1), protocol::ICMP, &reply))).repeat(500);

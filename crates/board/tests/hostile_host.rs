@@ -459,7 +459,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_calls_in_any_order_leave_streams_intact_and_memory_at_home(
+    fn random_host_calls_leave_streams_intact_and_return_all_memory(
         memory in any::<u8>(),
         steps in prop::collection::vec(any::<Op>(), 1..120),
     ) {
@@ -469,7 +469,7 @@ proptest! {
 
 /// A session's number may be reused before its end is reported: its stream is freed nevertheless.
 #[test]
-fn an_abort_and_an_open_in_one_breath_lose_no_memory() {
+fn an_abort_and_an_open_in_one_burst_lose_no_memory() {
     let mut pair = Pair::new();
     pair.boards[1].host().listen(socket(1, 80)).unwrap();
     let mut stream = pair.boards[0].host().open(socket(1, 80)).unwrap();
@@ -503,7 +503,7 @@ fn an_abort_and_an_open_in_one_breath_lose_no_memory() {
 
 /// Sixteen pages, twenty streams that have sent a byte each and are silent: a new stream still gets a page.
 #[test]
-fn streams_that_are_silent_keep_no_page_from_others() {
+fn silent_streams_hold_no_page_that_others_need() {
     let mut configs = [config(0), config(1)];
     configs[0].memory.transmit_bytes = 16 * 4096;
     let mut pair = Pair::of(configs);
@@ -535,7 +535,7 @@ fn streams_that_are_silent_keep_no_page_from_others() {
 
 /// Twenty peers that do not read, each written to until it takes no more; then one that reads.
 #[test]
-fn who_reads_is_served_though_others_hold_all_memory() {
+fn a_reading_stream_is_served_even_if_others_hold_all_memory() {
     let mut configs = [config(0), config(1)];
     configs[0].memory.transmit_bytes = 256 * 4096;
     // What is not read stays within the peers' own memory.
@@ -580,7 +580,7 @@ fn who_reads_is_served_though_others_hold_all_memory() {
 
 /// A stream that waits for a page and is then finished does not get one.
 #[test]
-fn who_finishes_while_he_waits_for_a_page_gets_none() {
+fn finishing_while_waiting_for_a_page_cancels_the_wait() {
     let mut configs = [config(0), config(1)];
     configs[0].memory.transmit_bytes = 2 * 4096;
     let mut pair = Pair::of(configs);
@@ -608,7 +608,7 @@ fn who_finishes_while_he_waits_for_a_page_gets_none() {
 /// Datagrams hold all of the transmit memory; when they have left, a waiting writer is woken, though nothing
 /// arrives.
 #[test]
-fn a_writer_is_told_when_datagrams_give_their_pages_back() {
+fn a_writer_gets_a_completion_when_datagrams_release_their_pages() {
     let mut configs = [atm_config(0), atm_config(1)];
     configs[0].memory.transmit_bytes = 8 * 4096;
     let mut lines = Lines::of(configs);
@@ -628,7 +628,7 @@ fn a_writer_is_told_when_datagrams_give_their_pages_back() {
 
 /// Queues as short as one frame, and a second port that leads nowhere: streams go on.
 #[test]
-fn a_short_queue_and_a_port_without_circuits_hold_nobody_up() {
+fn a_short_queue_and_a_port_without_circuits_block_no_other_stream() {
     for frames_max in [1, 2, 8, 9] {
         let make = |side| -> BoardConfig {
             let mut config = atm_config(side);

@@ -144,7 +144,7 @@ fn listen(lines: &mut Lines, seen: &mut usize, at: &mut Listened) {
 }
 
 #[test]
-fn a_third_hand_that_hears_everything_but_sends_no_data_does_not_break_a_stream() {
+fn an_attacker_that_sees_everything_but_sends_no_data_cannot_break_a_stream() {
     for seed in 0..30 {
         let mut rng = SimRng::from_seed(seed);
         let mut lines = Lines::new();
@@ -204,7 +204,7 @@ fn a_third_hand_that_hears_everything_but_sends_no_data_does_not_break_a_stream(
 }
 
 #[test]
-fn old_frames_that_come_again_do_not_break_a_stream() {
+fn replayed_frames_do_not_break_a_stream() {
     for seed in 0..10 {
         let mut rng = SimRng::from_seed(seed);
         let mut lines = Lines::new();
@@ -233,7 +233,7 @@ fn old_frames_that_come_again_do_not_break_a_stream() {
 
 /// Pieces of a stream in any order, overlapping in any way, twice or more, inside the window and around it.
 #[test]
-fn a_stream_that_comes_in_pieces_is_read_in_order_and_once() {
+fn overlapping_segments_are_read_once_and_in_order() {
     for seed in 0..40 {
         let mut rng = SimRng::from_seed(seed);
         let mut lines = Lines::new();
@@ -283,7 +283,7 @@ fn a_stream_that_comes_in_pieces_is_read_in_order_and_once() {
 
 /// Where two copies differ the first one counts, and nothing is delivered twice.
 #[test]
-fn pieces_that_contradict_each_other_make_one_stream() {
+fn contradictory_overlaps_give_one_consistent_stream() {
     for seed in 0..20 {
         let mut rng = SimRng::from_seed(seed);
         let mut lines = Lines::new();
@@ -310,7 +310,7 @@ fn pieces_that_contradict_each_other_make_one_stream() {
 }
 
 #[test]
-fn fifty_thousand_crumbs_that_nobody_reads_hold_a_few_pages() {
+fn fifty_thousand_unread_small_segments_hold_a_few_pages() {
     let mut lines = Lines::new();
     let (near, far) = lines.open(0, 81);
     lines.boards[1].host().listen(socket(1, 80)).unwrap();
@@ -341,7 +341,7 @@ fn fifty_thousand_crumbs_that_nobody_reads_hold_a_few_pages() {
 }
 
 #[test]
-fn a_flood_of_requests_fills_the_backlog_and_nothing_else() {
+fn a_syn_flood_fills_only_the_backlog() {
     let mut config = configs();
     config[1].tcp.backlog = 20;
     let mut lines = Lines::of(config);
@@ -374,7 +374,7 @@ fn a_flood_of_requests_fills_the_backlog_and_nothing_else() {
 
 /// Sessions that send everything but the first byte, a byte here and a byte there, each in a page of its own.
 #[test]
-fn pieces_that_are_never_completed_are_bounded_and_go_with_their_session() {
+fn out_of_order_data_is_bounded_and_released_with_its_session() {
     let mut lines = Lines::new();
     let (near, far) = lines.open(0, 81);
     lines.boards[1].host().listen(socket(1, 80)).unwrap();
@@ -409,7 +409,7 @@ fn pieces_that_are_never_completed_are_bounded_and_go_with_their_session() {
 /// The attacker is the receiver: windows that shrink, close, never open; acknowledgements in the middle of
 /// segments.
 #[test]
-fn a_receiver_without_manners_holds_its_own_share_and_no_more() {
+fn a_misbehaving_receiver_holds_only_its_own_share() {
     for seed in 0..20 {
         let mut rng = SimRng::from_seed(seed);
         let mut lines = Lines::new();
@@ -452,7 +452,7 @@ fn a_receiver_without_manners_holds_its_own_share_and_no_more() {
 /// Random flags, sequence numbers near the window, acknowledgements near what was sent, and options, in any
 /// state.
 #[test]
-fn segments_by_chance_in_any_state_are_survived() {
+fn random_segments_in_any_state_do_no_harm() {
     for seed in 0..80 {
         let mut rng = SimRng::from_seed(seed ^ 0xcafe);
         let mut lines = Lines::new();
@@ -526,7 +526,7 @@ fn segments_by_chance_in_any_state_are_survived() {
 
 /// Both ends of a hostile session are the same: every packet that the board sends comes back unchanged.
 #[test]
-fn a_mirror_is_nobody() {
+fn reflected_segments_open_no_connection() {
     let mut lines = Lines::new();
     let (near, far) = lines.open(0, 81);
     lines.boards[1].host().listen(socket(1, 80)).unwrap();

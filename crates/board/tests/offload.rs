@@ -57,7 +57,7 @@ fn transfer(pair: &mut Pair, bytes: &[u8], loss: Option<u64>) -> Vec<u8> {
 }
 
 #[test]
-fn every_way_of_cutting_and_merging_carries_the_same_stream() {
+fn every_combination_of_tso_and_lro_carries_the_same_stream() {
     let bytes = noise(1_500_000);
     for (cuts, merges) in [(false, false), (true, false), (false, true), (true, true)] {
         let mut pair = pair(cuts, merges);
@@ -72,7 +72,7 @@ fn every_way_of_cutting_and_merging_carries_the_same_stream() {
 }
 
 #[test]
-fn a_lossy_cable_is_mended_with_cutting_and_merging_too() {
+fn losses_are_recovered_with_tso_and_lro_too() {
     let bytes = noise(400_000);
     for loss in [23, 53, 101] {
         let mut pair = pair(true, true);
@@ -81,7 +81,7 @@ fn a_lossy_cable_is_mended_with_cutting_and_merging_too() {
 }
 
 #[test]
-fn a_packet_that_was_damaged_is_not_merged_into_a_good_one() {
+fn a_damaged_packet_is_not_merged() {
     let bytes = noise(300_000);
     let mut pair = pair(true, true);
     pair.damage_every = Some(13);
@@ -115,7 +115,7 @@ fn a_packet_that_was_damaged_is_not_merged_into_a_good_one() {
 }
 
 #[test]
-fn segments_that_go_whole_fill_a_port_no_more_than_the_packets_they_become() {
+fn large_segments_count_as_the_packets_they_become() {
     let mut pair = Pair::of([0, 1].map(|side| {
         let mut config = config(side);
         config.tcp.segment_bytes_max = 40 * 1460;

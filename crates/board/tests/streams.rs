@@ -146,7 +146,7 @@ fn noise(length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_client_connects_moves_bytes_both_ways_and_ends_in_order() {
+fn a_client_connects_transfers_both_ways_and_closes_in_order() {
     let mut rig = Rig::new(4);
     let (slot, far) = rig.connected();
     let bytes = noise(300_000);
@@ -221,12 +221,12 @@ fn check_refusal(refusal: refusal::Refusal) -> bool {
 }
 
 #[test]
-fn any_page_or_block_that_is_refused_delays_a_client_and_loses_nothing() {
+fn an_allocation_failure_delays_a_client_and_loses_nothing() {
     refusal::each(check_refusal);
 }
 
 #[test]
-fn who_waits_for_room_is_told_when_half_of_it_is_free() {
+fn a_waiting_writer_is_notified_when_half_of_the_room_is_free() {
     // More than TCP moves at a time.
     const ROOM: usize = 256 << 10;
     let mut rig = Rig::with_room(1, ROOM);
@@ -271,7 +271,7 @@ fn who_waits_for_room_is_told_when_half_of_it_is_free() {
 }
 
 #[test]
-fn callers_have_the_slots_that_were_offered_and_others_wait() {
+fn connections_use_the_offered_slots_and_others_wait() {
     let mut rig = Rig::new(4);
     rig.ask(Request::Listen { listener: 7, local: socket(0, 9) });
     assert_eq!(rig.told.pop_front(), Some(Indication::Listening { listener: 7, result: Ok(socket(0, 9)) }));
@@ -325,7 +325,7 @@ fn callers_have_the_slots_that_were_offered_and_others_wait() {
 }
 
 #[test]
-fn what_cannot_be_is_said_with_its_reason() {
+fn impossible_requests_return_their_reason() {
     let mut rig = Rig::new(1);
     let slot = rig.connect(81);
     assert_eq!(rig.told.pop_front(), Some(Indication::Ended { slot, why: EndReason::Refused }));
@@ -361,7 +361,7 @@ fn what_cannot_be_is_said_with_its_reason() {
 }
 
 #[test]
-fn a_listener_without_a_port_is_told_which_it_has_and_one_of_others_is_none() {
+fn a_listener_on_port_0_learns_its_port_and_foreign_listeners_are_rejected() {
     let mut rig = Rig::new(4);
     // Ports in use are skipped.
     let mut free = vec![50_000, 60_000, 65_535];
@@ -391,7 +391,7 @@ fn a_listener_without_a_port_is_told_which_it_has_and_one_of_others_is_none() {
 }
 
 #[test]
-fn a_client_that_does_not_hear_is_not_heard_until_it_does() {
+fn a_client_that_does_not_read_is_not_served_until_it_does() {
     const ASKS: usize = 5000;
     let mut rig = Rig::new(4);
     rig.ask(Request::Listen { listener: 1, local: socket(0, 9) });
@@ -413,7 +413,7 @@ fn a_client_that_does_not_hear_is_not_heard_until_it_does() {
 }
 
 #[test]
-fn a_reset_is_told_after_what_came_before_it() {
+fn a_reset_is_reported_after_the_data_before_it() {
     let mut rig = Rig::new(1);
     let (slot, far) = rig.connected();
     rig.pair.boards[1].host().write(far, &noise(3 * ROOM)).expect("it is open");
@@ -442,7 +442,7 @@ fn a_reset_is_told_after_what_came_before_it() {
 }
 
 #[test]
-fn what_a_client_had_put_in_still_leaves_when_it_has_gone() {
+fn written_data_is_sent_after_its_client_has_gone() {
     let mut rig = Rig::new(2);
     let (slot, far) = rig.connected();
     let bytes = noise(2_000_000);
@@ -472,7 +472,7 @@ fn what_a_client_had_put_in_still_leaves_when_it_has_gone() {
 }
 
 #[test]
-fn whoever_scribbles_over_its_memory_harms_itself_alone() {
+fn a_client_that_corrupts_its_memory_harms_only_itself() {
     let ring = Shape::new(64, 48).bytes() as u64;
     let (slots, slot_bytes) = (128 + 2 * ring, 2 * (128 + ROOM as u64) + 128);
     let mut condemned = 0;

@@ -34,7 +34,7 @@ fn leaving(pair: &mut Pair) -> Vec<usize> {
 }
 
 #[test]
-fn tcp_looks_at_every_cluster_before_the_next_is_copied() {
+fn tcp_can_send_each_cluster_before_the_next_is_copied() {
     // A write of 4000 bytes to an idle session: the first cluster leaves alone, and full segments follow.
     for (chunk, expected) in [
         (None, &[1460, 1460][..]),
@@ -50,7 +50,7 @@ fn tcp_looks_at_every_cluster_before_the_next_is_copied() {
 }
 
 #[test]
-fn a_stream_of_system_v_takes_a_write_whole_or_not_at_all() {
+fn a_system_v_stream_accepts_a_write_whole_or_not_at_all() {
     let (mut pair, near, _) = opened(&Config { mss: 1460, send_buffer_bytes: 2000, ..Config::solaris23() });
     // The mark is two segments, 2920 bytes.
     for expected in [2900, 2900, 0] {

@@ -49,7 +49,7 @@ fn search(target: &Target) -> Search {
 }
 
 #[test]
-fn decoders_keep_their_promises() {
+fn decoders_uphold_their_invariants() {
     for target in targets().iter().filter(|target| !is_heavy(target)) {
         let kept = search(target).kept.len();
         assert!(kept > 1, "{} shows nothing", target.name);
@@ -57,63 +57,63 @@ fn decoders_keep_their_promises() {
 }
 
 #[test]
-fn a_vi_nic_keeps_its_promises_whatever_its_peer_says() {
+fn a_vi_nic_upholds_its_invariants_against_any_peer() {
     assert!(search(&named("vi_nic")).kept.len() > 30);
 }
 
 #[test]
-fn an_rdma_nic_keeps_its_promises_whatever_its_peers_say() {
+fn an_rdma_nic_upholds_its_invariants_against_any_peers() {
     assert!(search(&named("rnic")).kept.len() > 50);
 }
 
 #[test]
-fn an_efe_endpoint_keeps_its_promises_whatever_its_peer_says() {
+fn an_efe_endpoint_upholds_its_invariants_against_any_peer() {
     assert!(search(&named("efe_endpoint")).kept.len() > 30);
 }
 
 #[test]
-fn an_aal1_receiver_keeps_its_promises_whatever_cells_come() {
+fn an_aal1_receiver_upholds_its_invariants_for_any_cells() {
     assert!(search(&named("aal1_receiver")).kept.len() > 20);
 }
 
 #[test]
-fn a_data_link_keeps_its_promises_whatever_its_peer_says() {
+fn a_data_link_upholds_its_invariants_against_any_peer() {
     assert!(search(&named("lapb_link")).kept.len() > 30);
 }
 
 #[test]
-fn circuits_of_x25_keep_their_promises_whatever_their_peer_says() {
+fn x25_circuits_uphold_their_invariants_against_any_peer() {
     assert!(search(&named("x25_layer")).kept.len() > 50);
     assert!(search(&named("xot_connection")).kept.len() > 30);
 }
 
 #[test]
-fn a_board_behind_an_ip_port_keeps_its_promises() {
+fn a_board_behind_an_ip_port_upholds_its_invariants() {
     assert!(search(&named("ip_board")).kept.len() > 10);
 }
 
 #[test]
-fn a_board_behind_an_ethernet_port_keeps_its_promises() {
+fn a_board_behind_an_ethernet_port_upholds_its_invariants() {
     assert!(search(&named("ethernet_board")).kept.len() > 20);
 }
 
 #[test]
-fn a_board_behind_an_atm_port_keeps_its_promises() {
+fn a_board_behind_an_atm_port_upholds_its_invariants() {
     assert!(search(&named("atm_board")).kept.len() > 10);
 }
 
 #[test]
-fn a_file_protocol_machine_keeps_its_promises_whatever_its_peer_and_user_say() {
+fn an_ftam_machine_upholds_its_invariants_against_any_peer_and_user() {
     assert!(search(&named("ftam_machine")).kept.len() > 60);
 }
 
 #[test]
-fn a_session_keeps_its_promises() {
+fn a_tcp_session_upholds_its_invariants() {
     assert!(search(&named("session")).kept.len() > 50);
 }
 
 #[test]
-fn three_hundred_worlds_of_loss_and_harm_leave_every_stream_as_it_was() {
+fn three_hundred_impaired_worlds_leave_every_stream_intact() {
     let target = named("streams");
     std::thread::scope(|scope| {
         for part in 0..2 {
@@ -130,7 +130,7 @@ fn three_hundred_worlds_of_loss_and_harm_leave_every_stream_as_it_was() {
 }
 
 #[test]
-fn no_small_input_makes_a_world_of_streams_that_costs_much() {
+fn no_small_input_makes_an_expensive_world() {
     let target = named("streams");
     let corpus = target.corpus().into_iter().map(|(_, input)| input);
     let seeds = (0..500_u64).map(|seed| seed.to_le_bytes().to_vec());
@@ -182,7 +182,7 @@ fn every_decoder_has_a_target_and_every_target_a_corpus() {
 
 /// The search finds what it should: a target that breaks on a byte it has to guess.
 #[test]
-fn the_canary_a_broken_target_is_found() {
+fn the_canary_of_a_broken_target_is_found() {
     let broken = Target {
         name: "broken",
         run: |bytes, _| assert!(bytes.first() != Some(&0xfe) || bytes.len() < 3, "found"),

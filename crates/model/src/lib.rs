@@ -95,7 +95,7 @@ impl Out {
 
 /// Two slots go to two threads, which write to them and bring them home while the owner takes slots and
 /// writes to them.
-pub fn slots_come_home_from_two_threads_while_the_owner_takes_them() {
+pub fn slots_are_returned_by_two_threads_while_the_owner_takes_them() {
     check(|| {
         let mut depot = SlotPool::new(2, |_| 0);
         let slots = [(); 2].map(|()| Out(depot.take().expect("two are at home")));
@@ -132,7 +132,7 @@ impl Drop for Watched {
 
 /// The pool is dropped while two slots are returned: the last one frees the memory, once, when it is no
 /// longer used.
-pub fn the_last_one_home_frees_a_depot_that_goes_meanwhile() {
+pub fn the_last_returned_slot_frees_a_dropped_pool() {
     struct Out(NonNull<Slot<Watched>>);
     // SAFETY: as above.
     unsafe impl Send for Out {}
@@ -160,7 +160,7 @@ pub fn the_last_one_home_frees_a_depot_that_goes_meanwhile() {
 /// Three references to one thing are given up by three threads, each after reading it; the last one writes to
 /// it.
 #[expect(clippy::arc_with_non_send_sync, reason = "the checker runs all of its threads on one")]
-pub fn the_last_reference_has_the_thing_alone() {
+pub fn the_last_reference_is_exclusive() {
     check(|| {
         let shared = Arc::new((
             References::none(),
@@ -191,7 +191,7 @@ pub fn the_last_reference_has_the_thing_alone() {
 }
 
 /// Three entries go through a ring of two slots, so that a slot is used again.
-pub fn entries_cross_a_ring_in_order_and_alone() {
+pub fn entries_cross_a_ring_in_order_and_exclusively() {
     check(|| {
         let shape = ring::Shape::new(2, 1);
         let memory = Region::watched(shape.bytes(), &[0, 64, 68, 128, 132], &[72, 136]);
@@ -221,7 +221,7 @@ pub fn entries_cross_a_ring_in_order_and_alone() {
 }
 
 /// Five bytes go through a pipe with room for two, and then its end is seen.
-pub fn bytes_cross_a_pipe_in_order_and_alone() {
+pub fn bytes_cross_a_pipe_in_order_and_exclusively() {
     check(|| {
         let memory = Region::watched(pipe::bytes(2), &[0, 4, 64], &[128, 129]);
         let mut writer = pipe::Writer::new(&memory, 0, 2);
@@ -257,7 +257,7 @@ pub fn bytes_cross_a_pipe_in_order_and_alone() {
 
 /// Two threads take a spin lock, each twice, and write to what it guards.
 #[expect(clippy::arc_with_non_send_sync, reason = "the checker runs all of its threads on one")]
-pub fn the_holder_of_a_spin_lock_is_alone() {
+pub fn the_holder_of_a_spin_lock_has_exclusive_access() {
     check(|| {
         let shared = Arc::new((SpinLock::new(), loom::cell::UnsafeCell::new(0)));
         let user = |shared: Arc<(SpinLock, loom::cell::UnsafeCell<u32>)>| {
@@ -313,7 +313,7 @@ impl Turn {
 
 /// Two threads drive or follow until each has driven: neither sleeps while no thread drives. `notes_late`:
 /// the number of the last call is recorded after the lock was tried, which is a bug.
-pub fn nobody_sleeps_while_nobody_drives(notes_late: bool) {
+pub fn no_thread_sleeps_while_none_drives(notes_late: bool) {
     check(move || {
         let turn = Arc::new(Turn {
             driver: loom::sync::Mutex::new(()),
@@ -409,7 +409,7 @@ impl Waited {
 
 /// Two threads wait for what a third announces once: neither sleeps on when the other has taken the event.
 /// `enters_late`: a thread counts itself after it let go of the socket's lock, which is a mistake.
-pub fn who_takes_an_event_wakes_the_others_who_sleep(enters_late: bool) {
+pub fn taking_an_event_wakes_the_other_sleepers(enters_late: bool) {
     check(move || {
         let socket = Arc::new(Waited {
             has_happened: loom::sync::Mutex::new(false),
@@ -479,7 +479,7 @@ impl Drop for Links {
 }
 
 /// Two threads make a value on first use: both use the same one, and the other is dropped.
-pub fn two_first_users_of_a_published_value_use_the_same() {
+pub fn concurrent_first_users_of_a_published_value_share_it() {
     check(|| {
         let (links, witness) = Links::new();
         let user = |links: Arc<Links>, witness: loom::sync::Arc<()>| {

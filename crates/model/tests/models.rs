@@ -21,38 +21,38 @@ fn holds_and_needs(run: fn(), orderings: &[Ordering]) {
 }
 
 #[test]
-fn slots_come_home_from_two_threads_while_the_owner_takes_them() {
-    holds_and_needs(model::slots_come_home_from_two_threads_while_the_owner_takes_them, &[Acquire, Release]);
+fn slots_are_returned_by_two_threads_while_the_owner_takes_them() {
+    holds_and_needs(model::slots_are_returned_by_two_threads_while_the_owner_takes_them, &[Acquire, Release]);
 }
 
 #[test]
-fn the_last_one_home_frees_a_depot_that_goes_meanwhile() {
-    holds_and_needs(model::the_last_one_home_frees_a_depot_that_goes_meanwhile, &[Acquire, Release]);
+fn the_last_returned_slot_frees_a_dropped_pool() {
+    holds_and_needs(model::the_last_returned_slot_frees_a_dropped_pool, &[Acquire, Release]);
 }
 
 #[test]
-fn the_last_reference_has_the_thing_alone() {
-    holds_and_needs(model::the_last_reference_has_the_thing_alone, &[Acquire, Release]);
+fn the_last_reference_is_exclusive() {
+    holds_and_needs(model::the_last_reference_is_exclusive, &[Acquire, Release]);
 }
 
 #[test]
-fn entries_cross_a_ring_in_order_and_alone() {
-    holds_and_needs(model::entries_cross_a_ring_in_order_and_alone, &[Acquire, Release]);
+fn entries_cross_a_ring_in_order_and_exclusively() {
+    holds_and_needs(model::entries_cross_a_ring_in_order_and_exclusively, &[Acquire, Release]);
 }
 
 #[test]
-fn bytes_cross_a_pipe_in_order_and_alone() {
-    holds_and_needs(model::bytes_cross_a_pipe_in_order_and_alone, &[Acquire, Release]);
+fn bytes_cross_a_pipe_in_order_and_exclusively() {
+    holds_and_needs(model::bytes_cross_a_pipe_in_order_and_exclusively, &[Acquire, Release]);
 }
 
 #[test]
-fn the_holder_of_a_spin_lock_is_alone() {
-    holds_and_needs(model::the_holder_of_a_spin_lock_is_alone, &[Acquire, Release]);
+fn the_holder_of_a_spin_lock_has_exclusive_access() {
+    holds_and_needs(model::the_holder_of_a_spin_lock_has_exclusive_access, &[Acquire, Release]);
 }
 
 #[test]
-fn two_first_users_of_a_published_value_use_the_same() {
-    holds_and_needs(model::two_first_users_of_a_published_value_use_the_same, &[Acquire, Release]);
+fn concurrent_first_users_of_a_published_value_share_it() {
+    holds_and_needs(model::concurrent_first_users_of_a_published_value_share_it, &[Acquire, Release]);
 }
 
 #[test]
@@ -61,23 +61,23 @@ fn readers_of_a_published_list_see_each_link_whole() {
 }
 
 #[test]
-fn nobody_sleeps_while_nobody_drives() {
-    holds_and_needs(|| model::nobody_sleeps_while_nobody_drives(false), &[SeqCst]);
+fn no_thread_sleeps_while_none_drives() {
+    holds_and_needs(|| model::no_thread_sleeps_while_none_drives(false), &[SeqCst]);
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn a_follower_that_notes_the_last_call_late_sleeps_while_nobody_drives() {
-    model::nobody_sleeps_while_nobody_drives(true);
+fn a_follower_that_notes_the_last_call_late_sleeps_while_none_drives() {
+    model::no_thread_sleeps_while_none_drives(true);
 }
 
 #[test]
-fn who_takes_an_event_wakes_the_others_who_sleep() {
-    model::who_takes_an_event_wakes_the_others_who_sleep(false);
+fn taking_an_event_wakes_the_other_sleepers() {
+    model::taking_an_event_wakes_the_other_sleepers(false);
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
 fn a_sleeper_that_counts_itself_late_misses_what_another_takes() {
-    model::who_takes_an_event_wakes_the_others_who_sleep(true);
+    model::taking_an_event_wakes_the_other_sleepers(true);
 }

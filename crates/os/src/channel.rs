@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleeper_is_rung_and_nobody_else() {
+    fn only_a_sleeper_is_woken() {
         let sides = pair("rung");
         let woken =
             |side: &Channel| rustix::net::recv(side.socket(), &mut [0u8; 1], RecvFlags::DONTWAIT).is_ok();
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_peer_that_takes_nothing() {
+    fn sending_never_blocks_on_a_peer_that_does_not_read() {
         let sides = pair("deaf");
         // More rings than its socket holds: none blocks, and what is there is taken at once.
         for _ in 0..100_000 {
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_refused_before_its_hello_tells_the_reason() {
+    fn a_call_refused_before_its_hello_returns_the_reason() {
         let path = std::env::temp_dir().join(String::from_utf8(name("refused")).expect("text"));
         let listener = ChannelListener::open_at(&path).expect("the path is free");
         let socket = Peer::connect(&path, SocketType::STREAM, true).expect("the door is open");
@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_that_does_not_speak_the_language_is_no_channel() {
+    fn a_caller_with_another_protocol_is_rejected() {
         let name = name("language");
         let listener = ChannelListener::open(&name).expect("the name is free");
         let file = names::own_folder().expect("a directory").join(names::file(&name).expect("a good name"));
@@ -536,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_taken_hears_why() {
+    fn a_rejected_caller_receives_the_reason() {
         let name = name("refused");
         let listener = ChannelListener::open(&name).expect("the name is free");
         let call = || PendingChannel::connect(&name, b"me", BYTES).expect("the door is open");
@@ -559,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_may_shrink_is_not_mapped() {
+    fn memory_that_can_shrink_is_not_mapped() {
         let loose = rustix::fs::memfd_create("loose", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
             .expect("memory");
         rustix::fs::ftruncate(&loose, 4096).expect("memory");

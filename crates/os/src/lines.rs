@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_is_counted_and_a_trickle_is_told() {
+    fn a_flood_is_counted_and_a_trickle_is_logged() {
         let at = |millis| Instant::ZERO + Duration::from_millis(millis);
         let mut lines = LogLimiter::new(at(0));
         let logged = (0..1000).filter(|_| lines.try_take(at(5)).is_some()).count();

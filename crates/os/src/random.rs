@@ -41,7 +41,7 @@ mod tests {
     use kiban_base::SecureRng;
 
     #[test]
-    fn the_system_gives_other_bytes_and_keys_each_time() {
+    fn random_bytes_and_keys_differ_each_time() {
         assert_ne!(bytes::<16>().expect("bytes"), bytes::<16>().expect("bytes"));
         let draw = || SecureRng::new(key().expect("a key")).draw();
         assert_ne!(draw(), draw());

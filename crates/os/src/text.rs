@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_would_obey_is_escaped_and_nothing_else() {
+    fn only_terminal_control_characters_are_escaped() {
         for (text, shown) in [
             ("", ""),
             ("lab: 10.0.0.1/24 «é» \"C:\\x\" 日本", "lab: 10.0.0.1/24 «é» \"C:\\x\" 日本"),

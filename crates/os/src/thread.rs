@@ -68,7 +68,7 @@ mod tests {
     use std::sync::{Arc, mpsc};
 
     #[test]
-    fn a_thread_works_under_its_name_and_its_panic_ends_it_alone() {
+    fn a_thread_has_its_name_and_its_panic_ends_only_it() {
         let (tell, told) = mpsc::channel();
         let work = move || {
             let name = std::fs::read_to_string("/proc/thread-self/comm").expect("a file");

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_of_this_process_is_this_users() {
+    fn a_socket_of_this_process_belongs_to_this_user() {
         let owners = SocketOwners::open().expect("a file may be had");
         for at in ["127.0.0.1:0", "[::1]:0"] {
             let (_listener, caller, callee) = pair(at);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_is_closed_is_nobodys_and_not_roots() {
+    fn a_closed_socket_has_no_owner_and_is_not_roots() {
         let owners = SocketOwners::open().expect("a file may be had");
         for (at, hears) in [("127.0.0.1:0", false), ("127.0.0.1:0", true), ("[::1]:0", true)] {
             let (_listener, caller, mut callee) = pair(at);
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_that_was_reset_is_not_let_in_from_any_address_of_this_host() {
+    fn a_reset_caller_is_rejected_from_any_local_address() {
         let refused = |owners: &SocketOwners, from: &str, to: &str| {
             let (_callee, from, to) = reset(from, to);
             assert_eq!(owners.owner(from, to), Owner::Elsewhere);
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_is_not_here_is_elsewhere() {
+    fn a_socket_of_another_host_is_elsewhere() {
         let owners = SocketOwners::open().expect("a file may be had");
         let local = SocketAddr::from(([192, 0, 2, 1], 1));
         assert_eq!(owners.owner(local, SocketAddr::from(([192, 0, 2, 2], 2))), Owner::Elsewhere);

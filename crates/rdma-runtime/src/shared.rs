@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_cross_both_ways_and_land_where_they_belong() {
+    fn bytes_cross_both_ways_and_are_placed_correctly() {
         for [mut from, mut to] in [pair(1), pair(2)].map(|[a, b]| [b, a]) {
             let memory = Region::new(4096, 100);
             let chunks = || [Chunk::Own(b"front"), Chunk::Memory(&memory)].into_iter();
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_from_one_port_have_a_door_each() {
+    fn connections_from_one_port_have_separate_rendezvous_sockets() {
         let at = |text: &str| text.parse::<SocketAddr>().expect("an address");
         let long = "[2001:db8:1111:2222:3333:4444:5555:6666]:65535";
         for (from, to, others) in [
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn who_hangs_up_without_a_word_has_died() {
+    fn a_hang_up_without_a_close_is_an_error() {
         let [mut caller, callee] = pair(3);
         drop(callee);
         assert!(caller.is_hung_up() && caller.is_readable());
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_pipe_takes_no_more_until_a_piece_is_read() {
+    fn a_full_pipe_accepts_more_after_a_read() {
         let [mut caller, mut callee] = pair(4);
         let long = vec![7; ROOM_BYTES + 1];
         assert_eq!(caller.send([Chunk::Own(&long)].into_iter()).expect("alive"), ROOM_BYTES);

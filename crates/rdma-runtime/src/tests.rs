@@ -145,7 +145,7 @@ fn every_operation_goes_both_ways_over_every_lower_layer() {
 }
 
 #[test]
-fn long_payloads_go_from_the_socket_into_memory_unless_a_crc_has_to_be_looked_at_first() {
+fn long_payloads_are_read_directly_into_memory_unless_a_crc_must_be_checked() {
     for over in ALL {
         let (one, two, _connected, _accepted) = pair(over);
         let source = one.pattern(8 << 20, Access::NONE);
@@ -168,7 +168,7 @@ fn long_payloads_go_from_the_socket_into_memory_unless_a_crc_has_to_be_looked_at
 }
 
 #[test]
-fn a_peer_that_computes_is_served_all_the_same() {
+fn a_busy_program_still_serves_its_peer() {
     for over in ALL {
         let (one, two, _connected, _accepted) = pair(over);
         // No thread calls into the second context any more: its helper responds.
@@ -183,7 +183,7 @@ fn a_peer_that_computes_is_served_all_the_same() {
 }
 
 #[test]
-fn what_a_peer_may_not_touch_stays_and_both_sides_are_told() {
+fn denied_access_changes_nothing_and_fails_at_both_ends() {
     for over in ALL {
         let (one, two, connection, _accepted) = pair(over);
         let target = two.pd.reg_mr(100, Access::LOCAL).expect("room");
@@ -202,7 +202,7 @@ fn what_a_peer_may_not_touch_stays_and_both_sides_are_told() {
 }
 
 #[test]
-fn a_connection_ends_in_order_and_what_was_posted_goes_first() {
+fn posted_work_completes_before_an_orderly_close() {
     for over in ALL {
         let (one, two, connected, accepted) = pair(over);
         let source = one.pattern(300_000, Access::NONE);
@@ -224,7 +224,7 @@ fn a_connection_ends_in_order_and_what_was_posted_goes_first() {
 }
 
 #[test]
-fn what_was_posted_goes_though_the_connection_was_ended_and_dropped() {
+fn posted_work_is_sent_after_disconnecting_and_dropping_the_connection() {
     for over in ALL {
         let (one, two, connected, accepted) = pair(over);
         let source = one.pattern(3_000_000, Access::NONE);
@@ -239,7 +239,7 @@ fn what_was_posted_goes_though_the_connection_was_ended_and_dropped() {
 }
 
 #[test]
-fn a_refusal_and_an_empty_address_are_told_apart() {
+fn rejected_and_unreachable_are_distinguished() {
     for over in ALL {
         let (one, two, at) = contexts(over);
         let side = Side::new(one);
@@ -265,7 +265,7 @@ fn a_refusal_and_an_empty_address_are_told_apart() {
 }
 
 #[test]
-fn strangers_who_say_nothing_or_nonsense_leave_nothing_behind() {
+fn silent_and_invalid_callers_leave_nothing_behind() {
     let context = Context::open(&Lower::Tcp { from: None }).expect("sockets");
     let options = Connect::default();
     let at = Address::Ip(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0));
@@ -297,7 +297,7 @@ fn strangers_who_say_nothing_or_nonsense_leave_nothing_behind() {
 }
 
 #[test]
-fn a_queue_that_was_armed_tells_once() {
+fn an_armed_queue_gives_one_event() {
     let (one, two, _connected, _accepted) = pair(Over::Tcp);
     two.qp.post_recv(1, &[]).expect("room");
     two.qp.post_recv(2, &[]).expect("room");
@@ -311,7 +311,7 @@ fn a_queue_that_was_armed_tells_once() {
 }
 
 #[test]
-fn memory_goes_at_once_when_it_is_dropped() {
+fn dropped_memory_is_invalidated_at_once() {
     let (one, two, _connected, _accepted) = pair(Over::Tcp);
     let target = two.pd.reg_mr(1000, Access::ALL).expect("room");
     let to = target.remote();
@@ -324,7 +324,7 @@ fn memory_goes_at_once_when_it_is_dropped() {
 }
 
 #[test]
-fn a_place_is_told_in_twelve_bytes_and_understood() {
+fn a_remote_address_is_encoded_in_twelve_bytes() {
     let place = Remote { rkey: 0x0102_0304, address: 0x0506_0708_090a_0b0c };
     let encoded = place.to_bytes();
     assert_eq!(encoded, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
@@ -334,7 +334,7 @@ fn a_place_is_told_in_twelve_bytes_and_understood() {
 }
 
 #[test]
-fn a_queue_pair_has_one_connection_at_a_time_and_starts_anew_without_the_old_one() {
+fn a_queue_pair_has_one_connection_at_a_time_and_can_be_reset() {
     for over in ALL {
         let (one, two, connected, accepted) = pair(over);
         let options = options(over);
@@ -385,7 +385,7 @@ const EMPTY_SEND: [u8; 24] = [0, 18, 0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 const EMPTY_WRITE: [u8; 20] = [0, 14, 0xc1, 0x40, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 #[test]
-fn a_peer_that_sleeps_through_the_first_words_is_woken_until_it_speaks() {
+fn a_peer_that_misses_the_first_message_is_nudged() {
     use std::io::{Read, Write};
     let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("an address");
     let at = Address::Ip(listener.local_addr().expect("bound"));

@@ -65,7 +65,7 @@ fn own_addresses(which: u32) -> [String; 2] {
 }
 
 #[test]
-fn both_ends_are_in_one_process_over_each_lower_layer() {
+fn each_example_runs_in_one_process_over_each_lower_layer() {
     for (number, name) in ALL.into_iter().enumerate() {
         let [at, _] = own_addresses(number as u32 + 1);
         for over in ["tcp".to_owned(), format!("efe:{at}")] {
@@ -76,7 +76,7 @@ fn both_ends_are_in_one_process_over_each_lower_layer() {
 }
 
 #[test]
-fn each_end_has_a_process_of_its_own() {
+fn each_example_runs_in_two_processes() {
     for (number, name) in ALL.into_iter().enumerate() {
         let server = Server::start(name, &["127.0.0.1:0"]);
         succeeds(name, &["connect", &server.1]);
@@ -103,7 +103,7 @@ fn what_one_process_puts_another_gets() {
 }
 
 #[test]
-fn a_reader_who_asks_is_told_how() {
+fn help_is_printed_on_request() {
     for name in ALL {
         assert!(succeeds(name, &["--help"]).contains("connect ADDRESS"));
         let output = example(name).args(["--over", "pigeons"]).output().expect("it starts");

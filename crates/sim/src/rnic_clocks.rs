@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn overlapped_the_first_payload_is_no_earlier_and_further_segments_cost_their_words() {
+    fn overlap_does_not_speed_up_the_first_payload_and_later_segments_cost_their_words() {
         let clocks = RDMA_NIC_2008;
         for (steps, first, end) in [
             (write(&[8]), 44, 44),
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn what_arrives_stands_until_its_place_is_known() {
+    fn payload_waits_until_its_address_is_known() {
         let clocks = RDMA_NIC_2008;
         assert_eq!(clocks.overlapped(&arrival(&[1456; 10])).stood, 23 + 11);
         assert_eq!(clocks.overlapped(&write(&[1456; 10])).stood, 0);

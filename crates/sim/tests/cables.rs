@@ -195,7 +195,7 @@ fn impairment_of(seed: u64) -> ImpairmentConfig {
 }
 
 #[test]
-fn sixty_worlds_with_harm_end_with_every_stream_intact() {
+fn sixty_impaired_worlds_end_with_every_stream_intact() {
     let mut total = ImpairmentCounters::default();
     for seed in 0..60 {
         let config =
@@ -239,7 +239,7 @@ fn the_same_seed_gives_the_same_capture_to_the_byte() {
 }
 
 #[test]
-fn a_packet_takes_its_bits_and_the_way() {
+fn a_packet_takes_its_transmission_time_and_the_delay() {
     // A rate that is no divisor of a second, and Ethernet's 24 bytes beside the frame's.
     let rate = 7_000_003;
     for (framing_bytes, delay) in [(0, Duration::ZERO), (24, 3 * MILLISECOND)] {
@@ -271,7 +271,7 @@ fn a_packet_takes_its_bits_and_the_way() {
 }
 
 #[test]
-fn a_queue_has_a_bound_and_says_what_it_dropped() {
+fn a_queue_is_bounded_and_counts_its_drops() {
     for packets_max in [0, 3, 50] {
         let config = CableConfig { packets_max, ..CableConfig::ip(10_000_000, MILLISECOND) };
         let (mut world, boards, cables) = pair(1, &config);
@@ -312,7 +312,7 @@ fn each_n_th_packet_is_lost() {
 }
 
 #[test]
-fn a_path_that_is_cut_and_mended_goes_on() {
+fn streams_continue_after_a_path_is_cut_and_restored() {
     let config = CableConfig::ip(8_000_000, MILLISECOND);
     let (mut world, boards, cables) = pair(1, &config);
     let bytes = noise(2_000_000, 1);
@@ -370,14 +370,14 @@ fn check_refusal(port: impl Fn(usize) -> PortConfig, to: IpAddr, refusal: refusa
 }
 
 #[test]
-fn any_page_or_block_that_is_refused_delays_packets_and_loses_no_byte() {
+fn an_allocation_failure_delays_packets_and_loses_no_byte() {
     for address in [|side| v4(0, side), |side| v6(0, side)] {
         refusal::each(|refusal| check_refusal(|side| ip(address(side)), address(1), refusal));
     }
 }
 
 #[test]
-fn any_page_or_block_that_is_refused_delays_frames_and_loses_no_byte() {
+fn an_allocation_failure_delays_frames_and_loses_no_byte() {
     for address in [|side| v4(0, side), |side| v6(0, side)] {
         refusal::each(|refusal| check_refusal(|side| ethernet(side, &[address(side)]), address(1), refusal));
     }
@@ -410,7 +410,7 @@ fn a_modelled_processor_sets_the_pace_of_packets_too() {
 }
 
 #[test]
-fn plugs_that_do_not_fit_are_refused_with_the_reason() {
+fn ports_that_do_not_match_are_rejected_with_the_reason() {
     let mut world = World::new(1);
     let atm = || {
         let (address, prefix) = net_of(v4(9, 0));

@@ -134,13 +134,13 @@ fn take(taker: Box<Taker>) -> (Pair, Vec<Violation>) {
 }
 
 #[test]
-fn a_tidy_taker_raises_no_alarm() {
+fn a_receiver_that_releases_its_slices_raises_no_alarm() {
     let (taker, _) = Taker::new(false, true, true);
     assert_eq!(take(taker).1, []);
 }
 
 #[test]
-fn a_slice_that_is_kept_is_caught_and_gone_when_it_is_let_go() {
+fn a_leaked_slice_is_caught_until_it_is_released() {
     let (taker, kept) = Taker::new(true, true, true);
     let (mut pair, violations) = take(taker);
     assert_eq!(violations, [Violation::MemoryAway { board: 1, missing: [0, 1, 0] }]);
@@ -149,7 +149,7 @@ fn a_slice_that_is_kept_is_caught_and_gone_when_it_is_let_go() {
 }
 
 #[test]
-fn pages_and_blocks_that_are_kept_are_caught() {
+fn leaked_pages_and_blocks_are_caught() {
     let mut pair = Pair::new(&Plan::with_window(48 << 10));
     let memory = pair.world.board_mut(pair.boards[0]).memory_mut();
     let kept = (memory.transmit.take(), memory.pdus.take(), memory.pdus.take());
@@ -176,7 +176,7 @@ fn a_program_that_never_finishes_is_caught() {
 }
 
 #[test]
-fn a_session_that_is_left_is_caught() {
+fn a_leaked_session_is_caught() {
     let (taker, _) = Taker::new(false, false, true);
     let mut pair = Pair::new(&Plan::with_window(48 << 10));
     pair.world.run_program(pair.boards[1], taker);

@@ -87,7 +87,7 @@ impl Program for Ear {
 }
 
 #[test]
-fn a_program_hears_of_its_own_streams_sockets_and_pings_alone() {
+fn a_program_gets_only_the_completions_of_its_own_streams_sockets_and_pings() {
     let mut pair = Pair::new(&Plan::with_window(48 << 10));
     let of_board = [
         vec![Does::Open(80), Does::Open(81), Does::Ping(1), Does::Ping(2), Does::Send],

@@ -216,24 +216,24 @@ fn check_refusals(kind: Kind, lengths: &[usize], impairment: ImpairmentConfig) {
 }
 
 #[test]
-fn any_page_or_block_that_is_refused_costs_one_datagram_at_most() {
+fn an_allocation_failure_costs_at_most_one_datagram() {
     check_refusals(Kind::Datagram, &[0, 100, 1400], ImpairmentConfig::NONE);
 }
 
 #[test]
-fn any_page_or_block_that_is_refused_costs_one_ping_at_most() {
+fn an_allocation_failure_costs_at_most_one_ping() {
     check_refusals(Kind::Ping, &[0, 100, 1400], ImpairmentConfig::NONE);
 }
 
 #[test]
-fn any_page_or_block_that_is_refused_costs_one_datagram_in_fragments_at_most() {
+fn an_allocation_failure_costs_at_most_one_fragmented_datagram() {
     for impairment in [ImpairmentConfig::NONE, out_of_order()] {
         check_refusals(Kind::Datagram, &[1500, 9000, 60_000], impairment);
     }
 }
 
 #[test]
-fn any_page_or_block_that_is_refused_costs_one_ping_in_fragments_at_most() {
+fn an_allocation_failure_costs_at_most_one_fragmented_ping() {
     for impairment in [ImpairmentConfig::NONE, out_of_order()] {
         check_refusals(Kind::Ping, &[1500, 9000, 60_000], impairment);
     }

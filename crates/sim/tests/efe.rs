@@ -142,7 +142,7 @@ fn flows_of_one_port_get_equal_shares() {
 }
 
 #[test]
-fn without_breath_shares_are_not_equal() {
+fn without_drain_epochs_shares_are_not_equal() {
     let mut config = StarConfig::ten_gigabit(9);
     let never = Duration::from_secs(3600);
     (config.endpoint.breath_every, config.endpoint.breath_after_join) = (never, never);
@@ -157,7 +157,7 @@ fn without_breath_shares_are_not_equal() {
 }
 
 #[test]
-fn the_wires_losses_do_not_upset_the_shares() {
+fn random_losses_do_not_upset_the_shares() {
     for loss in [0.001, 0.01] {
         let mut config = StarConfig::ten_gigabit(17);
         config.down.impairment.loss = loss;
@@ -174,7 +174,7 @@ fn the_wires_losses_do_not_upset_the_shares() {
 }
 
 #[test]
-fn short_segments_are_as_safe() {
+fn short_segments_are_delivered_as_reliably() {
     for bytes in [1, 14, 64, 700] {
         let stream = |host| {
             let mut stream = Stream::new(host, 0, 3000);
@@ -190,7 +190,7 @@ fn short_segments_are_as_safe() {
 }
 
 #[test]
-fn other_rates_and_a_longer_way_are_shared_as_well() {
+fn other_rates_and_a_longer_path_are_shared_as_well() {
     println!("| line | flows | used | least | most |");
     let rows = [
         ("1 Gbit/s", 1_000_000_000, 0, [200_000, 500_000]),
@@ -261,7 +261,7 @@ fn a_hundred_short_messages_at_once_all_arrive() {
 }
 
 #[test]
-fn whatever_the_wire_does_everything_arrives() {
+fn everything_arrives_over_any_impairment() {
     let base = ImpairmentConfig { hold_back: Duration::from_micros(30), ..ImpairmentConfig::NONE };
     let rows = [
         ("0.1 % loss", ImpairmentConfig { loss: 0.001, ..base }, 0.95),
@@ -300,7 +300,7 @@ fn whatever_the_wire_does_everything_arrives() {
 }
 
 #[test]
-fn two_ways_at_once_and_a_bad_way_back_cost_little() {
+fn traffic_both_ways_and_a_bad_return_path_cost_little() {
     let both = || vec![Stream::new(1, 0, u64::MAX), Stream::new(0, 1, u64::MAX)];
     let mut star = Star::new(&StarConfig::ten_gigabit(2), both());
     let used = rates(&mut star, at(10_000), at(40_000));

@@ -378,7 +378,7 @@ fn five_boards_on_three_switches_talk_all_to_all() {
 /// A network that polices slightly below the offered rate drops a cell of nearly every frame: goodput
 /// collapses. A board that shapes to the same contract gets nearly all of it.
 #[test]
-fn policing_breaks_who_does_not_shape() {
+fn policing_breaks_streams_that_are_not_shaped() {
     let slot = 331_250.0 / 117.0;
     let contract = Contract::peak(
         Interval::every(Duration::from_nanos((slot / 0.95) as u64)),
@@ -427,7 +427,7 @@ fn early_packet_discard_saves_goodput() {
 
 /// Cells of one circuit stay in order, whatever overtakes them.
 #[test]
-fn circuits_overtake_each_other_and_no_frame_breaks() {
+fn cells_of_different_circuits_interleave_without_breaking_frames() {
     let impairment =
         ImpairmentConfig { reorder: 0.01, hold_back: Duration::from_millis(1), ..ImpairmentConfig::NONE };
     let mut net = Setup { impairment, ..Setup::new(&[0, 0, 1], tcp_with(48 << 10, 8192)) }.build();
@@ -490,7 +490,7 @@ impl Program for Stubborn {
 }
 
 #[test]
-fn one_cell_in_twenty_lost_is_slow_for_short_frames_and_told_for_long_ones() {
+fn losing_one_cell_in_twenty_slows_short_frames_and_ends_long_ones() {
     let impairment = ImpairmentConfig { loss: 0.05, ..ImpairmentConfig::NONE };
     // A frame of 13 cells survives two lines one time in four; everything arrives eventually if
     // retransmission continues: fifteen losses in a row, at which a session is usually given up, occur once

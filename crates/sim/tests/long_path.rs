@@ -168,7 +168,7 @@ fn cubic_and_reno_have_the_windows_that_are_published() {
 }
 
 #[test]
-fn sixty_sessions_on_one_line_have_a_share_each() {
+fn sixty_sessions_share_one_line() {
     // Windows that fit into the line's queue: nothing is lost, the streams take turns.
     let at = |seconds: u64| Instant::ZERO + Duration::from_secs(seconds);
     let tcp = config(CongestionControl::Cubic, 64 << 10);

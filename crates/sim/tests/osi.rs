@@ -50,7 +50,7 @@ fn there_and_back(setup: &Setup, contents: &[u8]) -> (Boards, [Duration; 2]) {
 }
 
 #[test]
-fn a_file_goes_there_and_back_whatever_joins_the_ends() {
+fn a_file_is_transferred_both_ways_over_every_medium() {
     let slow = Medium::Line {
         bits_per_second: 9600,
         delay: Duration::from_millis(250),
@@ -76,7 +76,7 @@ fn a_file_goes_there_and_back_whatever_joins_the_ends() {
 }
 
 #[test]
-fn frames_that_are_lost_or_broken_are_sent_again() {
+fn lost_and_corrupted_frames_are_retransmitted() {
     for (loss, bit_error, lose_every) in [(0.02, 0.0, 0), (0.0, 0.02, 0), (0.0, 0.0, 9), (0.05, 0.05, 0)] {
         let impairment = ImpairmentConfig { loss, bit_error, lose_every, ..ImpairmentConfig::NONE };
         let join = Medium::Line { bits_per_second: 2_000_000, delay: Duration::from_micros(10), impairment };
@@ -96,7 +96,7 @@ fn frames_that_are_lost_or_broken_are_sent_again() {
 /// each with a header of 3 and 8 of a frame: packet header 3, address and control 2, FCS 2, flag 1. Zero
 /// insertion adds one bit per 62 of random data.
 #[test]
-fn two_mbit_per_second_carry_what_they_can() {
+fn a_2_mbit_line_is_well_used() {
     let contents = noise(2 << 20);
     let (boards, times) = there_and_back(&Setup::new(Medium::line(2_000_000)), &contents);
     let limit_mbps = 2.0 * 8000.0 / f64::from(8000 + 23 + 4 * (3 + 8)) / (1.0 + 1.0 / 62.0);

@@ -45,7 +45,7 @@ fn model(costs: Costs) -> CostModel {
 }
 
 #[test]
-fn what_arrives_is_what_was_sent_and_all_comes_to_rest() {
+fn data_arrives_intact_and_the_world_becomes_idle() {
     let expected: Vec<u8> = (0..300_000).map(pattern).collect();
     for mechanisms in Mechanism::ALL.map(Mechanisms::without).into_iter().chain([Mechanisms::ALL]) {
         // Twelve windows of 128 KB want more clusters than there are: writers wait.

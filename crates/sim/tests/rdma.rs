@@ -151,7 +151,7 @@ fn check_refusal(over: Over, bytes: usize, refusal: Refusal) -> bool {
 }
 
 #[test]
-fn any_page_or_block_that_is_refused_delays_and_loses_nothing() {
+fn an_allocation_failure_delays_and_loses_nothing() {
     // EFE uses none of the board's packet memory.
     for over in [Over::TcpOnIp, Over::TcpOnAtm] {
         refusal::each(|refusal| check_refusal(over, 20_000, refusal));
@@ -168,7 +168,7 @@ fn every_operation_goes_both_ways_over_every_lower_layer() {
 }
 
 #[test]
-fn losses_are_mended_below_and_nothing_of_them_shows() {
+fn losses_are_recovered_below_rdma_and_are_not_visible() {
     for over in ALL {
         for seed in 1..=6 {
             // A cell in a thousand is a packet in five.

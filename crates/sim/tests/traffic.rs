@@ -84,7 +84,7 @@ fn a_source_shaped_to_a_contract_keeps_to_it_and_loses_nothing() {
 }
 
 #[test]
-fn what_a_line_loses_is_in_the_ledger_and_spoils_its_units() {
+fn the_ledger_records_losses_and_the_units_they_spoil() {
     let ledger = CellLog::shared();
     let outlet = Outlet { vc: VC, cell_time: LINE, contract: None };
     let program = Periodic::new(Duration::from_millis(20), 640, &mut SimRng::from_seed(3));
@@ -108,7 +108,7 @@ fn what_a_line_loses_is_in_the_ledger_and_spoils_its_units() {
 }
 
 #[test]
-fn a_stream_with_matrices_comes_out_whole_where_one_without_is_damaged() {
+fn a_stream_with_interleaving_survives_losses_that_damage_one_without() {
     for (form, damaged) in
         [(Form::Stream, true), (Form::Corrected(Code::Short), false), (Form::Corrected(Code::Long), false)]
     {

@@ -208,7 +208,7 @@ fn a_clan_like_cable_is_filled_and_loses_nothing() {
 }
 
 #[test]
-fn a_harmful_cable_costs_time_and_nothing_else_on_the_reliable_levels() {
+fn an_impaired_cable_costs_only_time_on_the_reliable_levels() {
     let impairment =
         ImpairmentConfig { loss: 0.02, bit_error: 0.01, duplicate: 0.02, ..ImpairmentConfig::NONE };
     for reliability in [Reliability::Delivery, Reliability::Reception] {
@@ -230,7 +230,7 @@ fn a_harmful_cable_costs_time_and_nothing_else_on_the_reliable_levels() {
 }
 
 #[test]
-fn a_harmful_cable_costs_messages_on_the_unreliable_level() {
+fn an_impaired_cable_costs_messages_on_the_unreliable_level() {
     let impairment = ImpairmentConfig { loss: 0.02, ..ImpairmentConfig::NONE };
     let (mut world, boards) = world(Reliability::Unreliable, 100, 100, impairment);
     world.run(SECOND);

@@ -62,7 +62,7 @@ fn a_fixed_policy_pays_for_its_spin_at_long_gaps_and_for_the_gap_at_short_ones()
 }
 
 #[test]
-fn who_wakes_up_late_finds_the_next_packet_spinning_and_sleeps_every_other_time() {
+fn a_late_wake_up_makes_the_waiter_sleep_every_other_time() {
     // 120 us apart: taken 20 us late, worked on for 10, spun for 90: found. Then 100 of spinning are not
     // enough.
     let outcome = run(&process(hybrid(100), &[]), ArrivalPattern::Constant { gap: micros(120) }, 1000);
@@ -76,7 +76,7 @@ fn stalled(length: u64) -> Stall {
 }
 
 #[test]
-fn what_a_stall_leaves_without_a_descriptor_follows_the_level() {
+fn packets_without_a_descriptor_after_a_stall_are_handled_by_the_level() {
     // The first packet arrives at 100 µs and is taken at 100 + 20 + 1000, done at 1130. It and those of 200,
     // 300 and 400 have the four descriptors; those of 500 to 1100 find none.
     let rhythm = ArrivalPattern::Constant { gap: micros(100) };
@@ -105,7 +105,7 @@ fn what_a_stall_leaves_without_a_descriptor_follows_the_level() {
 }
 
 #[test]
-fn only_who_sleeps_meets_the_stalls_of_waking_up() {
+fn only_a_sleeper_meets_wake_up_stalls() {
     let rhythm = ArrivalPattern::Constant { gap: micros(150) };
     for (wait, expected) in [(Wait::Poll, 0), (hybrid(140), 0), (hybrid(139), 1), (Wait::Interrupt, 1)] {
         let rare = Stall { when: StallTiming::Waking(0.001), length: StallLength::Fixed(micros(50_000)) };
@@ -118,7 +118,7 @@ fn only_who_sleeps_meets_the_stalls_of_waking_up() {
 }
 
 #[test]
-fn a_counted_stall_comes_every_so_many_times() {
+fn a_counted_stall_comes_at_every_nth_opportunity() {
     let third = Stall { when: StallTiming::EveryWaking(3), length: StallLength::Fixed(micros(50)) };
     let outcome =
         run(&process(Wait::Interrupt, &[third]), ArrivalPattern::Constant { gap: micros(200) }, 100);
@@ -126,7 +126,7 @@ fn a_counted_stall_comes_every_so_many_times() {
 }
 
 #[test]
-fn stalls_of_running_meet_the_spinner_more_often_than_the_sleeper() {
+fn stalls_while_running_hit_a_spinner_more_often_than_a_sleeper() {
     let often = Stall {
         when: StallTiming::Running { mean: micros(100_000) },
         length: StallLength::Fixed(micros(2000)),

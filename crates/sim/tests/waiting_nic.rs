@@ -313,7 +313,7 @@ fn a_nic_with_reliable_reception_holds_the_sender_as_the_model_does_and_loses_no
 }
 
 #[test]
-fn a_patient_delivery_loses_nothing_or_the_connection_and_both_know_when() {
+fn reliable_delivery_loses_nothing_or_ends_the_connection_as_the_model_says() {
     for (patience, whole) in [(0, false), (5_000, false), (40_000, true)] {
         let posting = Posting {
             descriptors: 107,

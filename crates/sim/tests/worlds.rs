@@ -112,7 +112,7 @@ fn the_same_seed_gives_the_same_run_to_the_nanosecond() {
 }
 
 #[test]
-fn a_hundred_worlds_with_harm_end_with_every_stream_intact() {
+fn a_hundred_impaired_worlds_end_with_every_stream_intact() {
     for seed in 0..100 {
         let sessions = 1 + seed as usize % 7;
         let window = [16 << 10, 24 << 10, 48 << 10, 256 << 10][seed as usize % 4];

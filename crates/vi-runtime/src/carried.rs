@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_come_out_as_they_went_in_wherever_a_stream_is_cut() {
+    fn packets_round_trip_wherever_the_stream_is_cut() {
         let lengths = [32, 33, PACKET_BYTES, 1000, PACKET_BYTES, PACKET_BYTES, 32, 40_000, PACKET_BYTES];
         let stream = stream_of(&lengths);
         for piece in [1, 3, 4, 5, 35, 36, 1448, 65_535, UNIT_BYTES, UNIT_BYTES + 1, ROOM_BYTES, usize::MAX] {
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_stream_of_packets_is_over_behind_what_was_good() {
+    fn an_invalid_stream_ends_after_its_valid_packets() {
         let good = stream_of(&[32, 100]);
         let longest = (PACKET_BYTES as u32 + 1).to_be_bytes();
         let mut damaged = stream_of(&[1000]);
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_fetched_than_there_is_room_for() {
+    fn no_more_is_fetched_than_fits() {
         let mut out = Outbox::new();
         for _ in 0..2 {
             out.place().expect("room for two of the longest")[..32].fill(1);
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_says_where_it_is_reached_and_is_at_home_there() {
+    fn a_callers_listening_address_must_be_its_own() {
         let at = |word: &str| word.parse::<SocketAddr>().expect("an address");
         for (own, peer, heard) in [
             ("10.9.0.2:4808", "10.9.0.2:50000", Some("10.9.0.2:4808")),

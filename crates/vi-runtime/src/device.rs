@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_and_addresses_are_written_and_read() {
+    fn devices_and_addresses_round_trip_as_text() {
         for word in [
             "loopback",
             "shm",

@@ -148,7 +148,7 @@ fn rdma_moves_memory_while_the_target_does_something_else() {
 }
 
 #[test]
-fn threads_that_wait_for_different_queues_of_one_nic_all_get_theirs() {
+fn threads_waiting_for_different_queues_of_one_nic_all_make_progress() {
     const MESSAGES: u64 = 300;
     let nic = open("loopback");
     let ends: Vec<[End; 2]> = (0..4)
@@ -185,7 +185,7 @@ fn threads_that_wait_for_different_queues_of_one_nic_all_get_theirs() {
 }
 
 #[test]
-fn a_call_that_finds_nobody_says_so_in_time() {
+fn a_connect_without_a_listener_fails_in_time() {
     let name = format!("shm:nobody-{}", std::process::id());
     for [device, host] in [["loopback", "loopback"], ["shm", &name], ["udp:127.0.0.1:0", "udp:127.0.0.1:9"]] {
         let one = end(&open(device), Reliability::Delivery);
@@ -210,7 +210,7 @@ fn a_call_that_finds_nobody_says_so_in_time() {
 }
 
 #[test]
-fn a_queue_with_a_completion_queue_is_waited_for_there() {
+fn a_queue_with_a_completion_queue_is_waited_on_there() {
     let nic = open("loopback");
     let [server, client] = [end(&nic, Reliability::Delivery), end(&nic, Reliability::Delivery)];
     let queue = nic.create_queue(8).expect("room");
@@ -254,8 +254,8 @@ fn spawn(story: &str, role: &str) -> Peer {
 }
 
 #[test]
-fn a_killed_peer_is_told_of_within_a_second_whatever_the_survivor_does() {
-    let story = "a_killed_peer_is_told_of_within_a_second_whatever_the_survivor_does";
+fn a_killed_peer_is_reported_within_a_second_whatever_the_survivor_does() {
+    let story = "a_killed_peer_is_reported_within_a_second_whatever_the_survivor_does";
     if let Ok(name) = std::env::var("KIBAN_TEST_ROLE") {
         // The peer: connects, sends one message, and floods until it is killed.
         let one = end(&open("shm"), Reliability::Delivery);
@@ -313,8 +313,8 @@ fn a_killed_peer_is_told_of_within_a_second_whatever_the_survivor_does() {
 }
 
 #[test]
-fn two_processes_speak_through_shared_memory() {
-    let story = "two_processes_speak_through_shared_memory";
+fn two_processes_communicate_through_shared_memory() {
+    let story = "two_processes_communicate_through_shared_memory";
     if let Ok(name) = std::env::var("KIBAN_TEST_ROLE") {
         let one = end(&open("shm"), Reliability::Reception);
         one.receive(0, 0, 100_000);
@@ -348,7 +348,7 @@ fn two_processes_speak_through_shared_memory() {
 }
 
 #[test]
-fn whoever_waits_on_a_nic_that_is_closed_is_told() {
+fn closing_a_nic_ends_all_waits() {
     each_kind("closing", |[server, client], _| {
         std::thread::scope(|scope| {
             let nic = &server.nic;
@@ -374,7 +374,7 @@ fn whoever_waits_on_a_nic_that_is_closed_is_told() {
 }
 
 #[test]
-fn a_call_may_wait_by_a_policy_of_its_own() {
+fn a_call_can_use_its_own_wait_policy() {
     each_kind("by", |[server, client], _| {
         for (round, wait) in [Wait::Poll, Wait::Hybrid { spin: Duration::from_micros(50) }, Wait::Adaptive]
             .into_iter()
@@ -398,7 +398,7 @@ fn a_call_may_wait_by_a_policy_of_its_own() {
 }
 
 #[test]
-fn who_waits_for_an_answer_to_nothing_is_told() {
+fn waiting_without_a_pending_request_is_an_error() {
     each_kind("nothing", |[server, client], _| {
         let refused = |state| Err(Failure::Refused(RequestError::BadState(state)));
         // The result of the set-up request has been fetched; the server never made a request.

@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_a_rule_has_its_name() {
+    fn each_malformed_header_has_its_own_error() {
         let header = Header {
             kind: Kind::Ack,
             flags: 0,
@@ -467,7 +467,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn headers_come_back(header in header()) {
+        fn headers_round_trip(header in header()) {
             let mut bytes = [0; 40];
             prop_assert_eq!(header.write(&mut bytes), header.length());
             let whole = HEADER_BYTES + usize::from(header.payload_bytes);
@@ -475,7 +475,7 @@ mod tests {
         }
 
         #[test]
-        fn set_ups_come_back(
+        fn setups_round_trip(
             words in any::<[u32; 3]>(), qos in any::<u64>(), reliability in 0u8..3, rdma in 0u8..4,
             local in prop::collection::vec(any::<u8>(), 0..=64), remote in prop::collection::vec(any::<u8>(), 0..=64),
         ) {
@@ -487,7 +487,7 @@ mod tests {
         }
 
         #[test]
-        fn a_flipped_bit_is_found(payload in prop::collection::vec(any::<u8>(), 0..200), header in header(), bit in any::<prop::sample::Index>()) {
+        fn a_flipped_bit_is_detected(payload in prop::collection::vec(any::<u8>(), 0..200), header in header(), bit in any::<prop::sample::Index>()) {
             let mut packet: Vec<u8> = alloc::vec![0; HEADER_BYTES];
             header.write(&mut packet);
             packet.extend_from_slice(&payload);

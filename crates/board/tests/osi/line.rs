@@ -117,7 +117,7 @@ fn units_arrive_whole_and_in_order_whatever_the_line_loses() {
 }
 
 #[test]
-fn a_host_that_takes_nothing_stops_its_peer_by_the_window() {
+fn a_host_that_does_not_read_stops_its_peer_by_the_window() {
     let mut pair = Pair::new(0);
     pair.connect(0);
     for number in 0..40 {
@@ -135,7 +135,7 @@ fn a_host_that_takes_nothing_stops_its_peer_by_the_window() {
 }
 
 #[test]
-fn a_call_that_is_not_for_transport_is_refused() {
+fn a_call_for_another_protocol_is_refused() {
     let mut pair = Pair::with(0, |config| config.call = Call { user_data: vec![9; 4], ..Call::default() });
     pair.ask(0, Request::Connect);
     let mut heard = Vec::new();
@@ -148,7 +148,7 @@ fn a_call_that_is_not_for_transport_is_refused() {
 }
 
 #[test]
-fn who_calls_on_a_dead_line_is_told() {
+fn a_call_on_a_dead_line_fails() {
     let mut line = Line::new(LineConfig::new(Role::Dte));
     line.request(Request::Connect, Instant::ZERO);
     let mut now = Instant::ZERO;

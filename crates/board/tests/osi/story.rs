@@ -45,7 +45,7 @@ fn associated(join: Join, units: FunctionalUnits) -> Pair {
 }
 
 #[test]
-fn an_association_is_made_and_released_whatever_carries_it() {
+fn an_association_is_established_and_released_over_every_lower_layer() {
     for join in [Join::Bytes(1), Join::Bytes(7), Join::Bytes(65536), Join::Loopback] {
         for units in [FunctionalUnits::READ.with(FunctionalUnits::GROUPING), ALL] {
             let mut pair = associated(join, units);

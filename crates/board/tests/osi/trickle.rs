@@ -5,7 +5,7 @@ use kiban_osi::network::Indication;
 use kiban_osi::stack::stream::Stream;
 
 #[test]
-fn a_unit_that_comes_byte_by_byte_is_not_kept_in_as_many_pieces() {
+fn a_tpdu_received_byte_by_byte_is_compacted() {
     let mut stream = Stream::new(65531);
     let unit: Vec<u8> = (0..65531u32).map(|byte| byte as u8).collect();
     let mut bytes = vec![3, 0, 0xff, 0xff];

@@ -77,7 +77,7 @@ fn sing(end: &mut End, stand: &mut Stand, bytes: u32) {
 }
 
 #[test]
-fn a_million_requests_hold_a_backlog_and_harm_no_stream() {
+fn a_million_syns_hold_only_a_backlog_and_harm_no_stream() {
     let mut stand = stand();
     let mut good = peer(&mut stand, 4000, Options::NONE);
     for number in 0..1_000_000_u32 {
@@ -113,7 +113,7 @@ fn a_million_requests_hold_a_backlog_and_harm_no_stream() {
 }
 
 #[test]
-fn who_opens_until_no_port_is_free_is_refused_and_harms_no_stream() {
+fn exhausting_the_ports_is_refused_and_harms_no_stream() {
     let mut stand = stand();
     let mut good = peer(&mut stand, 4000, Options::NONE);
     let remote = SocketAddr::new(PEER.into(), 9);
@@ -142,7 +142,7 @@ fn who_opens_until_no_port_is_free_is_refused_and_harms_no_stream() {
 /// Savage et al. 1999, attack 1: one segment acknowledged in a hundred pieces is not worth a hundred segments
 /// (RFC 3465).
 #[test]
-fn an_acknowledgement_in_pieces_earns_no_more_than_one() {
+fn ack_division_does_not_grow_the_congestion_window_faster() {
     let mut stand = stand();
     let mss = Some(1460);
     let mut end = peer(&mut stand, 4000, Options { mss, window_shift: Some(7), ..Options::NONE });
@@ -162,7 +162,7 @@ fn an_acknowledgement_in_pieces_earns_no_more_than_one() {
 /// Attack 2: forged duplicate ACKs. Without SACK each may release a segment (RFC 5681 §3.2), but no more than
 /// were outstanding.
 #[test]
-fn duplicates_for_nothing_let_no_more_go_than_was_out() {
+fn spoofed_duplicate_acks_do_not_inflate_the_window() {
     for sack_permitted in [false, true] {
         let mut stand = stand();
         let options = Options { mss: Some(1460), window_shift: Some(7), sack_permitted, ..Options::NONE };
@@ -179,7 +179,7 @@ fn duplicates_for_nothing_let_no_more_go_than_was_out() {
 
 /// Attack 3: what was never sent is acknowledged: counted, answered, not believed (RFC 9293 §3.10.7.4).
 #[test]
-fn an_optimist_is_told_where_we_stand() {
+fn an_optimistic_ack_is_answered_with_the_current_state() {
     let mut stand = stand();
     let mut end = peer(&mut stand, 4000, Options { mss: Some(1460), ..Options::NONE });
     end.write(&mut stand, 200_000);
@@ -194,7 +194,7 @@ fn an_optimist_is_told_where_we_stand() {
 
 /// Blocks of bytes that are not out, upside down, or of everything.
 #[test]
-fn blocks_that_lie_are_not_believed_and_the_stream_is_whole() {
+fn false_sack_blocks_are_ignored_and_the_stream_is_intact() {
     let mut stand = stand();
     let options = Options { mss: Some(1460), sack_permitted: true, window_shift: Some(7), ..Options::NONE };
     let mut end = peer(&mut stand, 4000, options);
@@ -228,7 +228,7 @@ fn blocks_that_lie_are_not_believed_and_the_stream_is_whole() {
 
 /// Segments of one byte would make a board work a thousand times as much: less than 64 is not believed.
 #[test]
-fn a_silly_segment_size_is_not_taken_at_its_word() {
+fn a_tiny_mss_is_raised_to_the_minimum() {
     for mss in [0, 1, 63] {
         let mut stand = stand();
         let mut end = peer(&mut stand, 4000, Options { mss: Some(mss), ..Options::NONE });
@@ -268,7 +268,7 @@ fn a_window_that_shrinks_and_grows_loses_nothing() {
 
 /// An urgent pointer one byte further with every segment: the host gets one completion, not a thousand.
 #[test]
-fn urgent_marks_without_end_make_one_completion_a_burst() {
+fn a_flood_of_urgent_pointers_makes_one_completion_per_burst() {
     let mut stand = stand();
     let mut end = peer(&mut stand, 4000, Options { mss: Some(1460), ..Options::NONE });
     let burst = |end: &End| -> Vec<Vec<u8>> {
@@ -297,7 +297,7 @@ fn urgent_marks_without_end_make_one_completion_a_burst() {
 
 /// A report of a smaller MTU must quote a packet in flight; otherwise no packet gets smaller (RFC 5927 §7).
 #[test]
-fn a_forged_report_of_a_narrow_way_narrows_nothing() {
+fn a_forged_fragmentation_needed_error_does_not_lower_the_mtu() {
     let mut stand = stand();
     let mut end = peer(&mut stand, 4000, Options { mss: Some(1460), ..Options::NONE });
     end.write(&mut stand, 20_000);
@@ -324,7 +324,7 @@ fn a_forged_report_of_a_narrow_way_narrows_nothing() {
 /// Forty peers fill their offered windows, which are not read; two thousand send nothing. The forty-first has
 /// its stream as if it were alone, and memory is not exhausted.
 #[test]
-fn who_is_not_read_and_who_is_silent_leave_room_for_others() {
+fn unread_and_silent_streams_leave_memory_for_others() {
     for bytes in [300, 1000, 1400] {
         who_is_not_read_leaves_room(bytes);
     }

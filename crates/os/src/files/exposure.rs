@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn every_link_on_the_way_is_a_place() {
+    fn every_symbolic_link_on_a_path_is_checked() {
         let folder = std::env::temp_dir().join(format!("kiban-exposure-{}", std::process::id()));
         fs::create_dir_all(folder.join("a/b")).expect("there is room");
         let folder = folder.canonicalize().expect("it is there");

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_be_waited_for_is_refused_at_once() {
+    fn files_that_would_block_are_rejected_at_once() {
         let folder = std::env::temp_dir().join(format!("kiban-regular-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("there is room for files of a while");
         let path = |name: &str| folder.join(name);

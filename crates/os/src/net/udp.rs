@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_at_the_other_end_is_no_error() {
+    fn a_missing_receiver_is_not_an_error() {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let one = UdpLink::bind(any).expect("a port is free");
         let gone = UdpLink::bind(any).expect("a port is free").local();

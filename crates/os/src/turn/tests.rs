@@ -79,7 +79,7 @@ fn a_driver_sleeps(shared: &Shared<Desk, usize>) -> bool {
 }
 
 #[test]
-fn what_turns_up_between_arming_and_sleep_is_not_slept_through() {
+fn an_event_between_arming_and_sleeping_is_not_missed() {
     let turn = turn(Desk { comes_late: true, ..Desk::default() });
     // There is no notification: only a thread that arms once more, and looks, sees it.
     let found = turn.wait(0, None, PATIENCE, |desk| (desk.armed > 1).then_some(desk.slept));
@@ -87,7 +87,7 @@ fn what_turns_up_between_arming_and_sleep_is_not_slept_through() {
 }
 
 #[test]
-fn many_wait_and_each_hears_its_own() {
+fn each_of_many_waiting_threads_gets_its_own_result() {
     const READERS: usize = 4;
     const WORDS: u32 = 200;
     for policy in [Wait::Poll, Wait::Interrupt, Wait::Adaptive] {
@@ -122,7 +122,7 @@ fn many_wait_and_each_hears_its_own() {
 }
 
 #[test]
-fn an_alarm_of_the_machine_ends_a_sleep_also_one_set_meanwhile() {
+fn a_machines_timer_ends_a_sleep_even_if_set_during_it() {
     let turn = turn(Desk::default());
     let due = turn.now() + Duration::from_millis(3);
     turn.work(|desk, _| desk.timer = Some(due));
@@ -143,7 +143,7 @@ fn an_alarm_of_the_machine_ends_a_sleep_also_one_set_meanwhile() {
 }
 
 #[test]
-fn a_wait_ends_at_its_time_whoever_drives() {
+fn a_wait_ends_at_its_deadline_whichever_thread_drives() {
     let turn = turn(Desk::default());
     let short = Duration::from_millis(3);
     let never = |_: &mut Desk| None::<()>;
@@ -162,7 +162,7 @@ fn a_wait_ends_at_its_time_whoever_drives() {
 }
 
 #[test]
-fn a_follower_whose_time_is_over_may_have_news_for_others() {
+fn a_follower_that_timed_out_still_wakes_the_others() {
     let turn = turn(Desk::default());
     let driver = lock(&turn.shared.driver);
     let (tell, told) = std::sync::mpsc::channel();
@@ -180,7 +180,7 @@ fn a_follower_whose_time_is_over_may_have_news_for_others() {
 }
 
 #[test]
-fn the_helper_drives_when_nobody_does_and_gives_way() {
+fn the_helper_drives_when_no_caller_does_and_yields_to_callers() {
     let turn = turn(Desk::default());
     let due = turn.now() + Duration::from_millis(30);
     turn.work(|desk, _| desk.timer = Some(due));
@@ -217,7 +217,7 @@ fn the_helper_drives_after_a_driver_has_panicked() {
 }
 
 #[test]
-fn who_waits_hears_of_the_close_and_so_does_who_comes_later() {
+fn closing_ends_current_and_later_waits() {
     let turn = turn(Desk::default());
     std::thread::scope(|scope| {
         let waits = [0, 1].map(|queue| {

@@ -66,7 +66,7 @@ fn place(name: &str) -> PathBuf {
 }
 
 #[test]
-fn a_file_that_is_not_wanted_is_not_received_and_not_waited_for() {
+fn an_unexpected_file_is_rejected_without_blocking() {
     for kind in [SocketType::STREAM, SocketType::SEQPACKET] {
         let (peer, theirs) = pair(kind);
         let far = send_lingering(&theirs, b"x", SendFlags::empty());
@@ -132,7 +132,7 @@ fn a_listener_with_callers_unaccepted_is_closed_without_waiting() {
 }
 
 #[test]
-fn a_file_in_the_place_of_memory_is_refused_and_not_waited_for() {
+fn a_file_instead_of_memory_is_rejected_without_blocking() {
     let (near, far) = lingering(LONG);
     let memory = [make(4096).expect("memory"), make(4096).expect("memory"), make(4096).expect("memory")];
     let memory = memory.each_ref().map(AsFd::as_fd);
@@ -188,7 +188,7 @@ fn an_honest_caller_is_served_beside_hundreds_that_linger() {
 }
 
 #[test]
-fn files_that_wait_for_threads_shut_the_listener_that_they_were_sent_to_and_no_other() {
+fn pending_file_closes_pause_only_their_own_listener() {
     let (one, other) = (place("shut"), place("open"));
     let listener = Listener::open_with(&one, SocketType::STREAM, |_| false).expect("nobody is there");
     let beside = Listener::open_with(&other, SocketType::STREAM, |_| false).expect("nobody is there");
@@ -219,7 +219,7 @@ fn files_that_wait_for_threads_shut_the_listener_that_they_were_sent_to_and_no_o
 }
 
 #[test]
-fn files_that_found_no_thread_are_closed_when_any_listener_accepts() {
+fn files_left_without_a_thread_are_closed_at_the_next_accept() {
     let (one, other) = (place("short"), place("asks"));
     let listener = Listener::open_with(&one, SocketType::STREAM, |_| false).expect("nobody is there");
     let beside = Listener::open(&other, SocketType::STREAM).expect("nobody is there");
@@ -236,7 +236,7 @@ fn files_that_found_no_thread_are_closed_when_any_listener_accepts() {
 }
 
 #[test]
-fn where_the_system_refuses_files_none_is_sent() {
+fn files_are_not_sent_where_the_system_refuses_them() {
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
             .expect("a pair");
@@ -260,7 +260,7 @@ fn where_the_system_refuses_files_none_is_sent() {
 }
 
 #[test]
-fn a_path_has_one_listener_and_one_that_was_killed_makes_way() {
+fn a_path_has_one_listener_and_a_killed_one_is_replaced() {
     let path = place("one");
     // What a killed process leaves: a socket, and a lock that is not held.
     drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket"));
@@ -287,7 +287,7 @@ fn a_path_has_one_listener_and_one_that_was_killed_makes_way() {
 }
 
 #[test]
-fn a_path_longer_than_addresses_are_is_reached() {
+fn paths_longer_than_a_socket_address_work() {
     let folder = place(&"long-".repeat(30));
     std::fs::create_dir_all(&folder).expect("there is room for files of a while");
     let path = folder.join("door");
@@ -299,7 +299,7 @@ fn a_path_longer_than_addresses_are_is_reached() {
 }
 
 #[test]
-fn a_directory_that_others_may_enter_or_make_is_not_taken() {
+fn a_directory_that_others_can_enter_or_replace_is_rejected() {
     let folder = place("folders");
     let own = rustix::process::geteuid().as_raw();
     let make = |name: &str, mode: u32| {
@@ -347,7 +347,7 @@ fn a_directory_that_others_may_enter_or_make_is_not_taken() {
 }
 
 #[test]
-fn names_are_files_of_one_network_namespace() {
+fn names_are_local_to_a_network_namespace() {
     let file = |name: &[u8]| names::file(name).expect("a good name");
     assert!(file(b"lab").starts_with("lab.") && file(b"lab").ends_with(".shm"));
     assert!(file(b"../a/\0").starts_with("..%2fa%2f%00."));

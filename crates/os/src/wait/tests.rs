@@ -95,14 +95,14 @@ fn a_wait_ends_at_its_deadline_though_each_look_takes_long() {
 }
 
 #[test]
-fn what_came_before_the_wait_is_found_whatever_the_deadline() {
+fn an_event_before_the_wait_is_found_whatever_the_deadline() {
     let mut waiting = Waiting::new(Wait::Interrupt, Clock::new());
     assert_eq!(waiting.wait(&Bell::new(), &FutexSleeper, Instant::ZERO, || Some(7)), Some(7));
     assert_eq!(waiting.report().at_once, 1);
 }
 
 #[test]
-fn a_wake_up_that_came_too_late_for_one_sleep_does_no_harm_to_the_next() {
+fn a_late_wake_up_does_not_disturb_the_next_sleep() {
     let (event, bell) = (EventSleeper::new().expect("a file may be opened"), Bell::new());
     event.wake(&bell); // as if rung, and found at the last look before the sleep
     let clock = Clock::new();
@@ -144,7 +144,7 @@ fn looks_for_an_answer(cpu: usize) -> u64 {
 }
 
 #[test]
-fn who_spins_on_the_processor_of_the_one_it_waits_for_lets_it_work() {
+fn a_spinner_yields_its_processor_to_the_thread_it_waits_for() {
     let cpus = allowed_cpus().expect("a thread may ask for its own CPUs");
     let cpu = *cpus.last().expect("it has one");
     // A time slice of looking is more than ten thousand looks. Others may disturb it for a while.

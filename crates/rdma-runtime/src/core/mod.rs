@@ -700,7 +700,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(20);
 
     #[test]
-    fn an_alarm_of_an_end_that_had_the_same_number_harms_nobody() {
+    fn a_timer_of_an_earlier_end_with_the_same_number_does_nothing() {
         let [one, two] = [(); 2].map(|()| Context::open(&Lower::Tcp { from: None }).expect("sockets"));
         let sides = [&one, &two].map(|context| {
             let cq = context.create_cq(16).expect("room");

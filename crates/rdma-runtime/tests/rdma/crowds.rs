@@ -42,8 +42,8 @@ fn time_for_a_good_peer(
 }
 
 #[test]
-fn ten_thousand_who_never_speak_hinder_nobody_and_are_gone_in_time() {
-    if is_told_elsewhere("crowds::ten_thousand_who_never_speak_hinder_nobody_and_are_gone_in_time") {
+fn ten_thousand_silent_callers_block_no_others_and_are_dropped_in_time() {
+    if is_told_elsewhere("crowds::ten_thousand_silent_callers_block_no_others_and_are_dropped_in_time") {
         return;
     }
     let config = Config { start_timeout: Duration::from_secs(4), ..Config::default() };

@@ -25,7 +25,7 @@ fn write_frame(stag: u32, address: u64, payload: &[u8], crc: bool) -> Vec<u8> {
 }
 
 #[test]
-fn memory_goes_at_once_under_half_a_frame_and_the_other_half_is_refused() {
+fn memory_deregistered_in_mid_frame_receives_no_further_byte() {
     for crc in [CrcUse::Off, CrcUse::Wanted] {
         let side = Side::tcp();
         let listener = side.listen(&Connect::default());

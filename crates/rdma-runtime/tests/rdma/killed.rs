@@ -49,8 +49,8 @@ fn be_killed(midst: Midst, address: Address) -> ! {
 }
 
 #[test]
-fn who_survives_a_killed_peer_is_told_within_a_second_whatever_was_under_way() {
-    let story = "killed::who_survives_a_killed_peer_is_told_within_a_second_whatever_was_under_way";
+fn a_killed_peer_is_reported_within_a_second_whatever_was_in_progress() {
+    let story = "killed::a_killed_peer_is_reported_within_a_second_whatever_was_in_progress";
     if let Some(role) = role() {
         let (name, address) = role.split_once(' ').expect("what and where");
         let midst = ALL.into_iter().find(|midst| format!("{midst:?}") == name).expect("a role");

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn at_the_predicted_round_trip_the_window_rests() {
+    fn the_window_is_stable_at_the_predicted_round_trip() {
         let (config, mut flow) = (Config::default(), after(&[BASE, BASE, 2 * BASE]));
         let mut trip = BASE;
         for _ in 0..100 {
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_with_empty_queues_is_the_wires() {
+    fn a_loss_with_empty_queues_is_not_congestion() {
         let config = Config::default();
         for (trip, cut) in [(BASE, 1.0), (BASE + 12_000, 1.0), (BASE + 25_000, 0.75), (BASE + 90_000, 0.5)] {
             let mut flow = after(&[BASE, BASE]);
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fraction_of_a_window_is_a_pause() {
+    fn a_window_below_one_frame_becomes_a_pause() {
         let mut flow = after(&[BASE]);
         let at = Instant::from_nanos;
         let rows = [
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn short_frames_are_not_the_measure_of_long_ones() {
+    fn short_frames_do_not_set_the_base_round_trip_of_long_ones() {
         let (config, now) = (Config::default(), Instant::ZERO);
         let mut flow = Congestion::new(&config);
         flow.on_sample(6_000, 60, &config, now);

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_who_share_a_receiver_breathe_together_and_one_alone_does_not() {
+    fn drain_epochs_begin_only_if_several_flows_share_a_receiver() {
         let config = Config::default();
         let at = |micros: u64| Instant::from_nanos(micros * 1000);
         let mut breath = DrainEpochs::new();

@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_run_over_are_no_different() {
+    fn sequence_numbers_may_wrap() {
         for lose_every in [0, 7, 2] {
             for (initial, transmission) in [(0, 1), (u32::MAX - 20, TRANSMISSIONS - 30), (1 << 31, 1 << 23)] {
                 let (read, counters) = transfer(initial, transmission, 300, lose_every);
@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn an_acknowledgement_of_what_never_left_changes_nothing() {
+    fn an_acknowledgement_of_an_unsent_segment_changes_nothing() {
         let (config, mut counters) = (Config::default(), EfeCounters::default());
         let now = Instant::ZERO;
         let mut sender = Sender::new(100, &config);
@@ -549,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_to_the_first_departure_says_nothing_of_the_second() {
+    fn an_acknowledgement_of_the_original_does_not_time_its_retransmission() {
         let (config, mut counters) = (Config::default(), EfeCounters::default());
         let (mut now, mut sender) = (Instant::ZERO, Sender::new(0, &config));
         sender.allow(64);
@@ -574,7 +574,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_sent_is_not_measured() {
+    fn a_frame_that_was_never_sent_gives_no_round_trip() {
         let (config, mut counters) = (Config::default(), EfeCounters::default());
         let mut sender = Sender::new(0, &config);
         sender.allow(64);

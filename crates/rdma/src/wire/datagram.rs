@@ -113,7 +113,7 @@ mod tests {
         [b'K', b'U', b'D', 0x10, 0, 1, 2, 3, 0, 0xff, 0xff, 0xfe, 0x80, 1, 0, 0, 0, 0, 0, 0];
 
     #[test]
-    fn every_field_has_its_place() {
+    fn every_field_is_at_its_offset() {
         let rows = [
             (PLAIN, 0x10, 0u32),
             (Header { solicited: true, ..PLAIN }, 0x11, 0),
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_datagram_is_not_taken_for_one() {
+    fn invalid_datagrams_are_rejected() {
         let with = |at: usize, byte: u8| {
             let mut bytes = BYTES;
             bytes[at] = byte;
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn reserved_bits_and_absent_data_are_not_looked_at() {
+    fn reserved_bits_and_absent_data_are_ignored() {
         for (at, byte) in [(3, 0x1c), (4, 0xff), (8, 0xff), (16, 0xff)] {
             let mut bytes = BYTES;
             bytes[at] = byte;

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn other_versions_are_not_read() {
+    fn other_versions_are_rejected() {
         for version in [0, 2, 3] {
             let mut bytes = [0u8; UNTAGGED_BYTES];
             bytes[0] = LAST | version;

@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_a_rule_has_its_name() {
+    fn each_malformed_header_has_its_own_error() {
         let of = |kind: Kind, payload_bytes: u16| {
             let mut frame = [0; 2048];
             Header { payload_bytes, ..plain(kind) }.write(&mut frame);
@@ -428,7 +428,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn headers_come_back(header in header()) {
+        fn headers_round_trip(header in header()) {
             let mut frame = [0; 48];
             prop_assert_eq!(header.write(&mut frame), header.length());
             prop_assert_eq!(Header::read(&frame), Ok((header, HEADER_BYTES)));
@@ -436,7 +436,7 @@ mod tests {
         }
 
         #[test]
-        fn set_ups_come_back(
+        fn setups_round_trip(
             words in any::<[u32; 2]>(), service in any::<u16>(), segment_bytes in any::<u16>(),
             greeting in prop::collection::vec(any::<u8>(), 0..=1024),
         ) {
@@ -447,7 +447,7 @@ mod tests {
         }
 
         #[test]
-        fn a_flipped_bit_is_found(header in header(), payload in any::<[u8; 20]>(), bit in any::<prop::sample::Index>()) {
+        fn a_flipped_bit_is_detected(header in header(), payload in any::<[u8; 20]>(), bit in any::<prop::sample::Index>()) {
             let length = HEADER_BYTES + usize::from(header.payload_bytes);
             let mut frame: Vec<u8> = alloc::vec![0; length + CHECK_BYTES];
             header.write(&mut frame);

@@ -330,7 +330,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_request_of_rping_is_read_and_written() {
+    fn the_request_of_rping_is_parsed_and_reproduced() {
         // siw of Linux 6.1, captured.
         let bytes = *b"MPA ID Req Frame\x10\x02\x00\x04\x00\x01\x00\x01";
         let (start, used) = Start::read(&bytes).unwrap();
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_is_repeated_knows_no_extensions() {
+    fn a_reflected_request_agrees_on_no_extensions() {
         let mut bytes = [0; START_BYTES];
         for (side, other) in [(Side::Request, Side::Reply), (Side::Reply, Side::Request)] {
             let start = Start {
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_that_breaks_a_rule_is_told_which() {
+    fn each_invalid_start_frame_has_its_own_fault() {
         let good = *b"MPA ID Rep Frame\xf0\x02\x02\x00";
         let rows: [(&[_], _); 6] = [
             (&[], Ok(512)),
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bits_of_the_setup_word_are_in_their_places() {
+    fn the_bits_of_the_setup_word_are_at_their_offsets() {
         let plain = Setup {
             peer_to_peer: false,
             rtr_empty: false,
@@ -462,7 +462,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_is_read_is_written_again(bytes in any::<[u8; 4]>(), private in 0u16..=512) {
+        fn parsed_frames_are_reproduced_byte_for_byte(bytes in any::<[u8; 4]>(), private in 0u16..=512) {
             let mut again = [0; START_BYTES];
             let (setup, _) = Setup::read(&bytes).unwrap();
             setup.write(&mut again);

@@ -105,7 +105,7 @@ mod tests {
     };
 
     #[test]
-    fn the_bytes_are_those_of_the_page() {
+    fn the_bytes_match_the_documentation() {
         let bytes = *b"kbn\x01\0\x80\0\x01\0\x80\x01\x02\0\0\0\x03\0\xff\xff\xff\0\0\0\0";
         assert_eq!(MEETING.bytes(), bytes);
         assert_eq!(OobSetup::read(&bytes), Ok(MEETING));
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_refused() {
+    fn invalid_setups_are_rejected() {
         let bytes = MEETING.bytes();
         assert_eq!(OobSetup::read(&bytes[..23]), Err(Malformed::TotalLength));
         for at in [0, 3, 4, 8, 12, 20] {

@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn every_opcode_belongs_to_one_list_and_says_what_it_is() {
+    fn every_opcode_has_one_class() {
         // RFC 5040 §4.3 has 0 to 7, RFC 7306 §4.1 has 8 to 11; the rest is unassigned.
         let list = |of: fn(Opcode) -> bool| -> Vec<u8> {
             Opcode::ALL.into_iter().filter(|&opcode| of(opcode)).map(|opcode| opcode as u8).collect()
@@ -539,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_say_again_what_was_read() {
+    fn requests_round_trip() {
         let place = |stag, offset| TaggedAddress { stag, offset };
         let read = ReadRequest { sink: place(1, 2), length: 3, source: place(4, u64::MAX) };
         assert_eq!(ReadRequest::read(&read.bytes()), Ok(read));
@@ -564,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn atomics_keep_to_their_masks() {
+    fn atomics_respect_their_masks() {
         let add = |value, add, mask| Atomic::FetchAdd { add, mask }.apply(value);
         assert_eq!(add(u64::MAX, 2, 0), 1);
         // Two fields of 32 bits: no carry from one into the other.
@@ -578,7 +578,7 @@ mod tests {
     }
 
     #[test]
-    fn both_forms_of_a_terminate_say_the_same() {
+    fn both_forms_of_a_terminate_give_the_same_reason() {
         let send = [0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0];
         let attached = [&[0u8, 100][..], &send[..]].concat();
         let rfc = [&[0x12, 0x03, 0xc0, 0x00][..], &attached[..]].concat();
@@ -594,7 +594,7 @@ mod tests {
     }
 
     #[test]
-    fn bare_terminates_are_told_apart_by_what_exists() {
+    fn terminates_without_headers_are_distinguished_by_valid_codes() {
         let rows = [
             ([0x02, 0x06], Reason::OPERATION_OPCODE),
             ([0x20, 0x02], Reason::MPA_CRC),
@@ -610,7 +610,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_request_that_was_wrong_is_attached() {
+    fn a_rejected_read_request_is_included_in_the_terminate() {
         let request = ReadRequest { length: 64, ..ReadRequest::default() };
         let header = [0x41, 0x41, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0];
         let terminate = Terminate {

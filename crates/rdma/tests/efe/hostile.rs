@@ -56,7 +56,7 @@ fn genuine(pair: &Pair, kind: Kind) -> (Header, Vec<u8>) {
 }
 
 #[test]
-fn frames_that_are_forged_have_a_name_and_no_effect() {
+fn forged_frames_are_counted_by_kind_and_have_no_effect() {
     type Forge = fn(&mut Header);
     type Count = fn(&EfeCounters) -> u64;
     let strangers: Count = |counters| counters.wrong_sender;
@@ -118,7 +118,7 @@ fn frames_that_are_forged_have_a_name_and_no_effect() {
 }
 
 #[test]
-fn a_map_with_what_never_left_is_impossible() {
+fn a_map_that_acknowledges_unsent_segments_is_rejected() {
     let (mut pair, flows) = busy();
     let (header, mut frame) = genuine(&pair, Kind::Ack);
     header.write(&mut frame);
@@ -129,7 +129,7 @@ fn a_map_with_what_never_left_is_impossible() {
 }
 
 #[test]
-fn a_frame_from_another_place_is_a_strangers() {
+fn a_frame_from_another_address_matches_no_flow() {
     let (mut pair, flows) = busy();
     let before = state(&pair, flows);
     let frames: Vec<_> =
@@ -147,7 +147,7 @@ fn a_frame_from_another_place_is_a_strangers() {
 }
 
 #[test]
-fn everything_once_more_changes_nothing() {
+fn duplicates_of_all_frames_change_nothing() {
     let (mut pair, flows) = Pair::connected(&Config::default());
     pair.transfer(flows, 300);
     pair.run(A_WHILE);
@@ -178,7 +178,7 @@ fn everything_once_more_changes_nothing() {
 }
 
 #[test]
-fn an_old_frame_is_not_taken_by_the_flow_that_came_after() {
+fn an_old_frame_is_not_accepted_by_a_later_flow() {
     let (mut pair, old) = Pair::connected(&Config::default());
     pair.transfer(old, 20);
     for (end, flow) in pair.ends.iter_mut().zip(old) {
@@ -233,7 +233,7 @@ fn garbage_truncation_and_flipped_bits_are_survived() {
 }
 
 #[test]
-fn a_peer_that_lies_harms_its_own_flow_only() {
+fn a_lying_peer_harms_only_its_own_flow() {
     // A peer with the right key sends arbitrary frames.
     let mut rng = SimRng::from_seed(9);
     for _ in 0..20 {
@@ -280,7 +280,7 @@ fn a_peer_that_lies_harms_its_own_flow_only() {
 }
 
 #[test]
-fn requests_to_a_place_without_services_cost_nothing() {
+fn requests_to_an_address_without_services_cost_nothing() {
     let mut end = Endpoint::new(Config::default(), RngKey::for_simulation(1));
     for n in 0..10_000 {
         end.arrive(Peer(n), &request(n as u32, 1, SERVICE), Instant::ZERO);
@@ -292,7 +292,7 @@ fn requests_to_a_place_without_services_cost_nothing() {
 }
 
 #[test]
-fn on_ethernet_frames_are_padded_and_those_of_others_are_left_alone() {
+fn ethernet_frames_are_padded_and_frames_for_others_are_ignored() {
     let [own, other] = [1, 2].map(|last| Mac([2, 0, 0, 0, 0, last]));
     let now = Instant::ZERO;
     let mut ends = [1, 2].map(|seed| Endpoint::new(Config::default(), RngKey::for_simulation(seed)));

@@ -6,7 +6,7 @@ use kiban_rdma::wire::efe::{Kind, flag};
 use std::time::Duration;
 
 #[test]
-fn the_end_comes_after_all_segments_and_the_other_way_stays_open() {
+fn a_finish_follows_all_segments_and_leaves_the_other_direction_open() {
     for lost in 0..12 {
         let (mut pair, flows) = Pair::connected(&Config::default());
         let mut frames = 0;
@@ -37,7 +37,7 @@ fn the_end_comes_after_all_segments_and_the_other_way_stays_open() {
 }
 
 #[test]
-fn an_end_that_finds_the_ring_full_waits_for_a_slot() {
+fn a_finish_waits_for_a_slot_if_the_ring_is_full() {
     let (mut pair, flows) = Pair::connected(&Config::default());
     while pair.ends[0].room(flows[0]) > 0 {
         pair.send(0, flows[0], &[1; 100]);
@@ -50,7 +50,7 @@ fn an_end_that_finds_the_ring_full_waits_for_a_slot() {
 }
 
 #[test]
-fn an_abort_is_told_at_once_and_again_to_who_missed_it() {
+fn an_abort_is_sent_at_once_and_repeated_if_it_was_lost() {
     for lost in [false, true] {
         let (mut pair, flows) = Pair::connected(&Config::default());
         let mut first = lost;
@@ -74,7 +74,7 @@ fn an_abort_is_told_at_once_and_again_to_who_missed_it() {
 }
 
 #[test]
-fn a_peer_that_vanishes_is_noticed() {
+fn a_vanished_peer_is_detected() {
     // (probe_after, whether data is in flight, maximum time to detection)
     let second = Duration::from_secs(1);
     let rows = [
@@ -102,7 +102,7 @@ fn a_peer_that_vanishes_is_noticed() {
 }
 
 #[test]
-fn a_receiver_without_room_is_asked_now_and_then_and_never_given_up() {
+fn a_receiver_without_credit_is_probed_and_never_given_up() {
     // Without keep-alive probes.
     let (mut pair, flows) = Pair::connected(&Config { probe_after: Duration::ZERO, ..Config::default() });
     let mut sent = 0u32;
@@ -148,7 +148,7 @@ fn a_receiver_without_room_is_asked_now_and_then_and_never_given_up() {
 }
 
 #[test]
-fn segments_may_be_made_and_looked_at_in_their_place() {
+fn segments_can_be_written_and_read_in_place() {
     let (mut pair, flows) = Pair::connected(&Config::default());
     for n in 0..200u8 {
         let now = pair.now;
@@ -167,7 +167,7 @@ fn segments_may_be_made_and_looked_at_in_their_place() {
 }
 
 #[test]
-fn a_host_is_told_once_until_it_has_looked() {
+fn an_event_is_repeated_only_after_the_host_has_polled() {
     let (mut pair, flows) = Pair::connected(&Config::default());
     for _ in 0..5 {
         pair.send(0, flows[0], b"one");
@@ -182,7 +182,7 @@ fn a_host_is_told_once_until_it_has_looked() {
 }
 
 #[test]
-fn an_answer_carries_the_acknowledgement_and_a_lone_frame_is_acknowledged_soon() {
+fn data_carries_the_acknowledgement_and_a_lone_frame_is_acknowledged_soon() {
     let (mut pair, flows) = Pair::connected(&Config::default());
     let before = pair.log.len();
     pair.send(0, flows[0], b"question");
@@ -201,7 +201,7 @@ fn an_answer_carries_the_acknowledgement_and_a_lone_frame_is_acknowledged_soon()
 }
 
 #[test]
-fn a_lost_frame_is_sent_again_once() {
+fn a_lost_frame_is_retransmitted_once() {
     let (mut pair, flows) = Pair::connected(&Config::default());
     pair.transfer(flows, 200);
     let mut lose = true;
@@ -217,7 +217,7 @@ fn a_lost_frame_is_sent_again_once() {
 }
 
 #[test]
-fn a_hole_is_told_although_every_frame_back_carries_a_segment() {
+fn a_hole_is_reported_even_if_every_returning_frame_carries_a_segment() {
     let (mut pair, flows) = Pair::connected(&Config::default());
     pair.transfer(flows, 100);
     let mut lose = true;
@@ -237,7 +237,7 @@ fn a_hole_is_told_although_every_frame_back_carries_a_segment() {
 }
 
 #[test]
-fn the_last_frame_has_no_followers_and_waits_for_the_timer() {
+fn a_lost_last_frame_is_retransmitted_by_the_timer() {
     let (mut pair, flows) = Pair::connected(&Config::default());
     pair.transfer(flows, 100);
     let mut lose = 2;
@@ -256,7 +256,7 @@ fn the_last_frame_has_no_followers_and_waits_for_the_timer() {
 }
 
 #[test]
-fn an_idle_flow_says_nothing_but_are_you_there() {
+fn an_idle_flow_sends_only_keep_alive_probes() {
     let (mut pair, flows) = Pair::connected(&Config::default());
     pair.transfer(flows, 10);
     pair.run(A_WHILE);

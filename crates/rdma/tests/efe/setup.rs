@@ -32,7 +32,7 @@ pub(crate) fn request(flow: u32, key: u32, service: u16) -> Vec<u8> {
 }
 
 #[test]
-fn a_request_an_answer_and_both_have_greeted() {
+fn a_request_and_an_answer_carry_both_greetings() {
     let (mut pair, flows) = Pair::connected(&Config::default());
     pair.transfer(flows, 3);
     let kinds: Vec<_> = pair.log.iter().take(3).map(|(from, header, _)| (*from, header.kind)).collect();
@@ -40,7 +40,7 @@ fn a_request_an_answer_and_both_have_greeted() {
 }
 
 #[test]
-fn whichever_frame_of_set_up_is_lost_the_flow_is_made_once() {
+fn losing_any_setup_frame_creates_the_flow_once() {
     for lost in [[0, 99], [1, 99], [2, 99], [0, 1], [1, 2], [2, 3]] {
         let mut pair = Pair::strangers(&Config::default());
         let mut frames = 0;
@@ -94,7 +94,7 @@ fn a_refusal_arrives_with_its_reason() {
 }
 
 #[test]
-fn nobody_answers() {
+fn a_request_without_an_answer_times_out() {
     let config = Config::default();
     let mut pair = Pair::strangers(&config);
     pair.loses = Box::new(|_, _| true);
@@ -106,7 +106,7 @@ fn nobody_answers() {
 }
 
 #[test]
-fn who_stops_asking_leaves_nothing_behind() {
+fn an_abandoned_request_leaves_nothing_behind() {
     let mut pair = Pair::strangers(&Config::default());
     let flow = pair.ask();
     pair.run(DELAY * 2);
@@ -119,7 +119,7 @@ fn who_stops_asking_leaves_nothing_behind() {
 }
 
 #[test]
-fn strangers_who_never_go_on_hold_a_bounded_room_for_a_while() {
+fn half_open_requests_hold_bounded_memory_for_a_bounded_time() {
     let config = Config { asked_max: 8, ..Config::default() };
     let mut pair = Pair::strangers(&config);
     for n in 0..1000 {
@@ -146,7 +146,7 @@ fn strangers_who_never_go_on_hold_a_bounded_room_for_a_while() {
 }
 
 #[test]
-fn a_request_from_long_ago_makes_nothing_that_lasts() {
+fn an_old_request_creates_nothing_that_lasts() {
     let (mut pair, flows) = Pair::connected(&Config::default());
     let old = pair.log[0].2.clone();
     pair.ends[1].arrive(peer(0), &old, pair.now);
@@ -171,7 +171,7 @@ fn a_request_from_long_ago_makes_nothing_that_lasts() {
 }
 
 #[test]
-fn both_may_ask_at_once() {
+fn simultaneous_connects_are_two_flows() {
     let mut pair = Pair::strangers(&Config::default());
     let asking = [0, 1].map(|side| {
         pair.ends[side].connect(peer(1 - side), SERVICE, b"", pair.now).expect("room for a flow")
@@ -190,7 +190,7 @@ fn both_may_ask_at_once() {
 }
 
 #[test]
-fn the_lesser_segment_and_what_the_host_may_not() {
+fn the_smaller_segment_size_is_used_and_invalid_calls_are_rejected() {
     let ends = [
         Endpoint::new(Config { segment_bytes: 1472, ..Config::default() }, RngKey::for_simulation(1)),
         Endpoint::new(Config { segment_bytes: 500, ..Config::default() }, RngKey::for_simulation(2)),

@@ -87,7 +87,7 @@ const ROWS: [Row; 5] = [
 ];
 
 #[test]
-fn every_fpdu_of_siw_comes_out_whole_and_is_framed_again_byte_for_byte() {
+fn every_fpdu_of_siw_is_deframed_and_reframed_byte_for_byte() {
     let mut stale_pads = 0;
     for (name, file, expected) in ROWS {
         let streams = streams(file);
@@ -118,7 +118,7 @@ fn every_fpdu_of_siw_comes_out_whole_and_is_framed_again_byte_for_byte() {
 }
 
 #[test]
-fn the_start_frames_of_siw_are_those_that_are_written_here() {
+fn the_start_frames_of_siw_equal_those_written_here() {
     for (name, file, _) in ROWS {
         for (initiator, responder) in streams(file) {
             let (asked, _) = Setup::read(&initiator[START_BYTES..]).expect("siw sends the set-up word");
@@ -140,7 +140,7 @@ fn the_start_frames_of_siw_are_those_that_are_written_here() {
 }
 
 #[test]
-fn whatever_has_come_of_a_stream_its_front_says_the_truth() {
+fn the_front_of_a_partial_stream_is_reported_correctly() {
     let (_, responder) = streams(RPING).remove(0);
     let rest = &responder[START_BYTES + 4..];
     let mut at = 0;

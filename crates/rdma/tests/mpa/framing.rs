@@ -61,7 +61,7 @@ fn an_fpdu_without_markers_has_a_crc_over_length_ulpdu_and_pad() {
 }
 
 #[test]
-fn a_frame_sent_from_where_it_lies_is_the_same() {
+fn a_frame_sent_in_place_has_the_same_bytes() {
     for bytes in 0..70 {
         let ulpdu: Vec<u8> = (0..bytes).collect();
         for crc in [false, true] {
@@ -76,7 +76,7 @@ fn a_frame_sent_from_where_it_lies_is_the_same() {
 }
 
 #[test]
-fn a_flipped_bit_is_never_taken_for_a_frame() {
+fn a_frame_with_a_flipped_bit_is_rejected() {
     for markers in [false, true] {
         for ulpdu in [&[][..], &[9; 33], &[0; 600]] {
             let mut bytes = framed(ulpdu, true);
@@ -99,7 +99,7 @@ fn a_flipped_bit_is_never_taken_for_a_frame() {
 }
 
 #[test]
-fn a_grown_length_is_found_out_when_its_bytes_have_come() {
+fn a_corrupted_length_is_detected_when_its_bytes_have_arrived() {
     let mut bytes = framed(&[9; 33], true);
     bytes[0] ^= 0x80;
     let mut deframer = Deframer::new(true, false);
@@ -109,7 +109,7 @@ fn a_grown_length_is_found_out_when_its_bytes_have_come() {
 }
 
 #[test]
-fn without_crcs_the_field_is_not_looked_at() {
+fn without_crcs_the_field_is_ignored() {
     let mut bytes = framed(b"anything", false);
     *bytes.last_mut().unwrap() = 0x55;
     assert_eq!(front(false, &bytes), Ok(Front::Whole { ulpdu: b"anything", taken: 16 }));
@@ -117,7 +117,7 @@ fn without_crcs_the_field_is_not_looked_at() {
 }
 
 #[test]
-fn a_marker_that_points_elsewhere_is_a_fault_and_its_reserved_bits_are_not() {
+fn a_wrong_marker_is_a_fault_and_its_reserved_bits_are_ignored() {
     let mut woven = Vec::new();
     MarkerInserter::new().insert_markers(&framed(&[1; 1500], false), false, &mut woven);
     // Markers are at 0, 512 and 1024; the length field is at 4.
@@ -157,7 +157,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn what_was_framed_comes_out_however_it_is_cut(
+    fn framing_round_trips_however_the_stream_is_cut(
         ulpdus in ulpdus(), crc: bool, markers: bool, seed: u64,
     ) {
         let mut weaver = MarkerInserter::new();
@@ -204,7 +204,7 @@ proptest! {
 
 /// Random input: nothing panics, and the deframer requests more bytes only when it needs them.
 #[test]
-fn random_bytes_are_a_verdict() {
+fn random_bytes_give_a_verdict() {
     let mut rng = SimRng::from_seed(5044);
     let mut verdicts = [0u32; 4];
     for round in 0..20_000 {

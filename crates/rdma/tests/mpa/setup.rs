@@ -31,7 +31,7 @@ fn agreed(answer: Result<Answer, SetupFault>) -> Result<Agreed, SetupFault> {
 }
 
 #[test]
-fn a_responder_answers_as_siw_was_seen_to() {
+fn a_responder_answers_like_siw() {
     // The request, and the reply if the host accepts: depths of 128, or what the request asks for if that is
     // less.
     let rows = [
@@ -65,7 +65,7 @@ fn a_responder_answers_as_siw_was_seen_to() {
 }
 
 #[test]
-fn a_responder_refuses_as_siw_was_seen_to() {
+fn a_responder_rejects_like_siw() {
     let long =
         |bytes: usize| [request("0001"), (bytes as u16).to_be_bytes().to_vec(), vec![7; bytes]].concat();
     let early = [request("1002 0004 0001 0001"), hex("0000 0000 00000000")].concat();
@@ -101,14 +101,14 @@ fn a_responder_refuses_as_siw_was_seen_to() {
 }
 
 #[test]
-fn a_stranger_is_known_by_the_first_byte_that_differs() {
+fn a_wrong_key_is_rejected_at_its_first_wrong_byte() {
     let mut responder = Responder::new(&Config::default());
     assert_eq!(responder.take(b"MPA ID Re"), Ok(None));
     assert_eq!(responder.take(b"p").unwrap_err().fault, SetupFault::Key);
 }
 
 #[test]
-fn bytes_before_the_decision_are_a_fault() {
+fn data_before_the_reply_is_a_fault() {
     let mut responder = Responder::new(&Config::default());
     responder.take(&request("1002 0004 0001 0001")).unwrap().unwrap();
     assert_eq!(responder.take(&[]), Ok(None));
@@ -119,7 +119,7 @@ fn bytes_before_the_decision_are_a_fault() {
 type View = (bool, bool, u16, u16, Option<Rtr>);
 
 #[test]
-fn an_initiator_makes_of_a_reply_what_it_should() {
+fn an_initiator_accepts_valid_replies_and_rejects_others() {
     let plain = Config::default();
     let p2p = Config { peer_to_peer: true, ..Config::default() };
     let read = Config { rtr_write: false, ..p2p.clone() };
@@ -182,7 +182,7 @@ fn an_initiator_makes_of_a_reply_what_it_should() {
 }
 
 #[test]
-fn requests_are_written_as_asked() {
+fn requests_reflect_their_configuration() {
     let plain = Config::default();
     let all = Config {
         crc: CrcUse::Required,
@@ -240,7 +240,7 @@ fn a_reply_that_repeats_the_request_agrees_on_no_extensions() {
 }
 
 #[test]
-fn a_refusal_brings_what_the_host_says() {
+fn a_rejection_carries_the_hosts_private_data() {
     let mut initiator = Initiator::new(&Config::default(), 4, 4, b"let me in").unwrap();
     let mut responder = Responder::new(&Config::default());
     let asked = responder.take(initiator.request()).unwrap().unwrap();
@@ -258,7 +258,7 @@ fn a_refusal_brings_what_the_host_says() {
 }
 
 #[test]
-fn a_host_may_offer_less_and_take_more() {
+fn a_host_may_offer_lower_depths_and_accept_higher_ones() {
     // The peer requests IRD 4 and ORD 6; the maximum is 128.
     for (given, expected) in [((6, 4), (6, 4)), ((0, 0), (6, 0)), ((10, 10), (10, 4)), ((999, 999), (128, 4))]
     {
@@ -276,7 +276,7 @@ fn a_host_may_offer_less_and_take_more() {
 }
 
 #[test]
-fn a_start_may_be_cut_anywhere_and_what_follows_is_left() {
+fn a_start_frame_may_be_cut_anywhere_and_leaves_what_follows() {
     let mut whole = Initiator::new(&Config::default(), 1, 2, &[5; 30]).unwrap();
     let request = whole.request().to_vec();
     let mut responder = Responder::new(&Config::default());
@@ -322,7 +322,7 @@ fn config() -> impl Strategy<Value = Config> {
 
 proptest! {
     #[test]
-    fn two_ends_that_agree_agree_on_the_same(
+    fn both_ends_agree_on_the_same_parameters(
         ours in config(), theirs in config(), ask: (u16, u16), give: (u16, u16), said in 0usize..400,
     ) {
         let private_data: Vec<u8> = (0..said).map(|at| at as u8).collect();

@@ -422,11 +422,11 @@ fn replay(player: Who) {
 }
 
 #[test]
-fn siw_s_responder_cannot_tell_this_initiator_from_siw_s() {
+fn this_initiator_sends_what_siws_initiator_sends() {
     replay(Who::Initiator);
 }
 
 #[test]
-fn siw_s_initiator_cannot_tell_this_responder_from_siw_s() {
+fn this_responder_sends_what_siws_responder_sends() {
     replay(Who::Responder);
 }

@@ -18,7 +18,7 @@ fn withdrawn(nic: &mut Nic) -> Vec<u32> {
 }
 
 #[test]
-fn those_who_say_nothing_make_room_before_those_who_wait_for_an_answer() {
+fn silent_connections_are_dropped_before_those_with_a_pending_request() {
     for (asking, silent, gone) in [
         // All fit.
         (3, MOST - 3, 0..0),

@@ -119,7 +119,7 @@ fn one_way((from, source): (&mut Side, u32), (into, destination): (&mut Side, u3
 }
 
 #[test]
-fn inline_bytes_are_those_of_when_it_was_posted_and_unsignalled_success_is_not_told() {
+fn inline_data_is_copied_at_posting_and_unsignalled_success_is_not_reported() {
     let mut one = side(1, ONE);
     let work = SendWork::new(1, to(TWO), Data::Inline((0..100).collect()));
     one.nic.post_send(one.qp, SendWork { signalled: false, ..work }).expect("it sends");
@@ -131,7 +131,7 @@ fn inline_bytes_are_those_of_when_it_was_posted_and_unsignalled_success_is_not_t
 }
 
 #[test]
-fn a_privileged_key_means_the_senders_own() {
+fn a_privileged_qkey_stands_for_the_senders_own() {
     let mut one = side(1, ONE);
     for (given, sent) in [(5, 5), (0x8000_0000, QKEY), (u32::MAX, QKEY), (0x7fff_ffff, 0x7fff_ffff)] {
         let operation = Operation::Datagram { gid: gid(1), qp: TWO, qkey: given, immediate: None };
@@ -147,7 +147,7 @@ fn a_privileged_key_means_the_senders_own() {
 }
 
 #[test]
-fn what_cannot_be_taken_is_dropped_and_counted_and_the_receive_stays() {
+fn a_rejected_datagram_is_counted_and_keeps_the_receive() {
     for shared in [false, true] {
         let mut srq = 0;
         let mut two = Side::new(2, 1458);
@@ -198,7 +198,7 @@ fn what_cannot_be_taken_is_dropped_and_counted_and_the_receive_stays() {
 }
 
 #[test]
-fn a_send_that_is_wrong_stops_the_sends_and_receives_go_on() {
+fn an_invalid_send_stops_sending_but_not_receiving() {
     let unregistered = Data::one(Sge { stag: 1, address: 0, length: 1 });
     for (wrong, status) in [(unregistered, Status::LocalProtection), (Data::none(), Status::LocalLength)] {
         let mut one = side(1, ONE);
@@ -226,7 +226,7 @@ fn a_send_that_is_wrong_stops_the_sends_and_receives_go_on() {
 }
 
 #[test]
-fn memory_that_went_before_its_datagram_left_is_not_read() {
+fn memory_deregistered_before_its_datagram_leaves_is_not_read() {
     let mut one = side(1, ONE);
     let memory = one.pattern(100, Access::LOCAL);
     post(&mut one, 1, to(TWO), Data::one(memory.sge(0, 100))).expect("it sends");
@@ -236,7 +236,7 @@ fn memory_that_went_before_its_datagram_left_is_not_read() {
 }
 
 #[test]
-fn a_receive_without_memory_ends_the_queue_pair() {
+fn a_receive_with_invalid_memory_ends_the_queue_pair() {
     for shared in [false, true] {
         let mut srq = 0;
         let mut two = Side::new(2, 1458);
@@ -283,7 +283,7 @@ fn a_receive_without_memory_ends_the_queue_pair() {
 }
 
 #[test]
-fn abort_flushes_in_order_and_reset_and_destroy_forget() {
+fn abort_flushes_in_order_and_reset_and_destroy_discard() {
     let mut one = side(1, ONE);
     for id in 1..=3 {
         post(&mut one, id, to(TWO), Data::none()).expect("it sends");
@@ -306,7 +306,7 @@ fn abort_flushes_in_order_and_reset_and_destroy_forget() {
 }
 
 #[test]
-fn work_is_taken_and_leaves_when_the_state_says_so() {
+fn the_state_decides_when_work_is_accepted_and_sent() {
     let mut one = Side::new(1, 1458);
     one.qp = one.nic.create_datagram_qp(attributes(one.pd, one.cq)).expect("room");
     let inbox = one.memory(100, Access::LOCAL);
@@ -334,7 +334,7 @@ fn work_is_taken_and_leaves_when_the_state_says_so() {
 }
 
 #[test]
-fn a_queue_pair_is_for_datagrams_or_for_a_stream() {
+fn a_queue_pair_carries_datagrams_or_a_stream_not_both() {
     let mut pair = Pair::new(1458, Landing::Whole);
     let one = &mut pair.one;
     assert_eq!(post(one, 1, to(TWO), Data::none()), Err(RequestError::OtherKind));
@@ -386,7 +386,7 @@ fn queue_pairs_take_turns() {
 }
 
 #[test]
-fn a_completion_queue_that_overruns_takes_its_queue_pairs_with_it() {
+fn a_completion_queue_overrun_fails_its_queue_pairs() {
     let mut one = with(1, ONE, |side, attributes| {
         let cq = side.nic.create_cq(1).expect("room");
         side.cq = cq;
@@ -695,7 +695,7 @@ fn world(seed: u64) -> u64 {
 }
 
 #[test]
-fn a_hundred_worlds_end_as_the_model_says() {
+fn a_hundred_worlds_end_as_the_model_predicts() {
     let taken: u64 = (0..100).map(world).sum();
     assert!(taken > 500, "only {taken} datagrams were taken: the worlds show nothing");
 }

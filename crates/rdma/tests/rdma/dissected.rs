@@ -305,7 +305,7 @@ fn read(one: &mut Host, place: TaggedAddress) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn wireshark_reads_in_every_terminate_what_went_wrong() {
+fn wireshark_decodes_the_reason_of_every_terminate() {
     let rows: [(&str, CrcUse, Wrong, [&str; 3]); 9] = [
         (
             "a Write to a tag that names nothing",

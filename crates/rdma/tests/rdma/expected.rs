@@ -18,7 +18,7 @@ fn post(side: &mut Side, id: u64, operation: Operation) -> Result<(), RequestErr
 }
 
 #[test]
-fn what_was_posted_before_the_stream_stands_leaves_with_it_in_order() {
+fn work_posted_before_the_stream_is_established_is_sent_in_order() {
     for landing in [Landing::Whole, Landing::Direct(5)] {
         let mut pair = Pair::apart(1458, landing);
         let source = pair.one.pattern(3000, Access::LOCAL);
@@ -48,7 +48,7 @@ fn what_was_posted_before_the_stream_stands_leaves_with_it_in_order() {
 }
 
 #[test]
-fn posts_are_judged_by_what_is_expected_and_their_queue_has_its_bound() {
+fn early_posts_are_validated_and_bounded_by_the_expected_attributes() {
     let mut side = Side::new(1, 1458);
     let nowhere = TaggedAddress { stag: 1, offset: 0 };
     side.nic.expect_stream(side.qp, StreamTraits { ord: 0, extensions: false, ..TRAITS }).expect("idle");
@@ -67,7 +67,7 @@ fn posts_are_judged_by_what_is_expected_and_their_queue_has_its_bound() {
 }
 
 #[test]
-fn work_that_the_stream_does_not_carry_after_all_fails_in_its_turn() {
+fn early_work_that_the_stream_does_not_support_fails_in_order() {
     let nowhere = TaggedAddress { stag: 1, offset: 0 };
     for operation in [Operation::read(nowhere), Operation::Immediate { data: 1 }] {
         let mut pair = Pair::apart(1458, Landing::Whole);
@@ -92,7 +92,7 @@ fn work_that_the_stream_does_not_carry_after_all_fails_in_its_turn() {
 }
 
 #[test]
-fn a_stream_that_never_comes_is_told_by_the_oldest_work() {
+fn a_stream_that_is_never_established_fails_the_oldest_work() {
     for shared in [false, true] {
         let mut side = Side::new(1, 1458);
         let srq = side.nic.create_srq(side.pd, 4, 0).expect("room");
@@ -120,7 +120,7 @@ fn a_stream_that_never_comes_is_told_by_the_oldest_work() {
 }
 
 #[test]
-fn nothing_posted_nothing_is_told_but_the_event() {
+fn without_posted_work_only_the_event_is_reported() {
     let mut side = Side::new(1, 1458);
     side.nic.expect_stream(side.qp, TRAITS).expect("idle");
     side.nic.give_up(side.qp).expect("expecting");
@@ -129,7 +129,7 @@ fn nothing_posted_nothing_is_told_but_the_event() {
 }
 
 #[test]
-fn abort_flushes_what_waits_and_reset_forgets_it() {
+fn abort_flushes_waiting_work_and_reset_discards_it() {
     let mut side = Side::new(1, 1458);
     side.nic.expect_stream(side.qp, TRAITS).expect("idle");
     post(&mut side, 1, Operation::SEND).expect("expected");
@@ -147,7 +147,7 @@ fn abort_flushes_what_waits_and_reset_forgets_it() {
 }
 
 #[test]
-fn a_connection_is_begun_and_accepted_for_queue_pairs_that_expect_one() {
+fn queue_pairs_that_expect_a_connection_can_connect_and_accept() {
     let config = mpa::Config { extensions: true, ..mpa::Config::default() };
     let mut one = Host::initiator(1, &config, (4, 4), b"");
     let mut two = Host::responder(2, &config);
@@ -174,7 +174,7 @@ fn a_connection_is_begun_and_accepted_for_queue_pairs_that_expect_one() {
 }
 
 #[test]
-fn a_queue_pair_whose_connection_failed_is_given_up_and_used_again() {
+fn a_queue_pair_can_be_reused_after_a_failed_connection() {
     let config = mpa::Config::default();
     let mut one = Host::initiator(1, &config, (4, 4), b"");
     one.nic.core.expect_stream(one.qp, TRAITS).expect("idle");
@@ -191,7 +191,7 @@ fn a_queue_pair_whose_connection_failed_is_given_up_and_used_again() {
 }
 
 #[test]
-fn completions_carry_the_name_and_events_the_number() {
+fn completions_carry_the_qpn_and_events_the_number() {
     const NAME: u32 = 0x00ab_cdef;
     let mut pair = Pair::new(1458, Landing::Whole);
     for side in [&mut pair.one, &mut pair.two] {

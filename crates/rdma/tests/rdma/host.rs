@@ -17,7 +17,7 @@ fn post(side: &mut Side, id: u64, operation: Operation, data: Data) -> Result<()
 }
 
 #[test]
-fn work_that_a_queue_does_not_take_is_refused_and_leaves_no_trace() {
+fn rejected_work_leaves_no_trace() {
     let mut side = Side::new(1, 1458);
     let sge = Sge::default();
     let nowhere = TaggedAddress { stag: 1, offset: 0 };
@@ -54,7 +54,7 @@ fn work_that_a_queue_does_not_take_is_refused_and_leaves_no_trace() {
 }
 
 #[test]
-fn posts_in_every_state_have_their_outcome() {
+fn posts_have_a_defined_outcome_in_every_state() {
     type StateChange = fn(&mut Side);
     let changes: [(StateChange, QpState, bool); 5] = [
         (|_| {}, QpState::Idle, false),
@@ -109,7 +109,7 @@ fn posts_in_every_state_have_their_outcome() {
 }
 
 #[test]
-fn wrong_work_of_ours_fails_alone_in_its_place() {
+fn invalid_local_work_fails_alone_and_in_order() {
     let mut pair = Pair::new(1458, Landing::Whole);
     let (memory, constant) = (pair.one.memory(100, Access::LOCAL), pair.one.memory(100, Access::NONE));
     let other_pd = pair.one.nic.create_pd().expect("room");
@@ -158,7 +158,7 @@ fn wrong_work_of_ours_fails_alone_in_its_place() {
 }
 
 #[test]
-fn who_asks_to_be_told_is_told_once_and_of_the_right_kind() {
+fn a_notification_request_gives_one_event_of_the_requested_kind() {
     // The requested notification, whether the message is solicited, and whether the host is notified.
     let rows = [
         (Notify::Any, false, true),
@@ -202,7 +202,7 @@ fn who_asks_to_be_told_is_told_once_and_of_the_right_kind() {
 }
 
 #[test]
-fn a_shared_queue_tells_once_that_it_runs_low() {
+fn a_shared_queue_reports_its_low_watermark_once() {
     let mut pair = Pair::apart(1458, Landing::Whole);
     let two = &mut pair.two;
     let srq = two.nic.create_srq(two.pd, 4, 2).expect("room");
@@ -227,7 +227,7 @@ fn a_shared_queue_tells_once_that_it_runs_low() {
 }
 
 #[test]
-fn what_others_use_is_not_given_back() {
+fn objects_in_use_cannot_be_destroyed() {
     let mut side = Side::new(1, 1458);
     let srq = side.nic.create_srq(side.pd, 4, 0).expect("room");
     let with_srq = QpAttributes { srq: Some(srq), ..attributes(side.pd, side.cq) };
@@ -253,7 +253,7 @@ fn what_others_use_is_not_given_back() {
 }
 
 #[test]
-fn windows_are_bound_to_what_is_theirs_and_open() {
+fn windows_are_bound_only_to_regions_that_allow_it() {
     let binding = |region, address, length, access| Some(Binding { region, address, length, access });
     let writes = Access { remote_write: true, ..Access::NONE };
     let reads = Access { remote_read: true, ..Access::NONE };

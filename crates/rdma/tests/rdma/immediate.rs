@@ -29,7 +29,7 @@ fn only(side: &mut Side) -> Completion {
 }
 
 #[test]
-fn a_send_brings_its_32_bits_with_its_completion() {
+fn a_send_delivers_32_bits_of_immediate_data() {
     for landing in LANDINGS {
         for length in [0, 1, 100, 5000] {
             let mut pair = own(300, landing);
@@ -58,7 +58,7 @@ fn a_send_brings_its_32_bits_with_its_completion() {
 }
 
 #[test]
-fn the_bits_stand_where_a_send_with_invalidate_has_its_tag() {
+fn send_immediate_data_uses_the_field_of_the_invalidated_stag() {
     let mut pair = own(1458, Landing::Whole);
     let inline = |bytes: &[u8]| Data::Inline(bytes.iter().copied().collect());
     pair.one.send(1, Operation::SendImmediate { data: 0x0102_0304 }, inline(b"abc"));
@@ -74,7 +74,7 @@ fn the_bits_stand_where_a_send_with_invalidate_has_its_tag() {
 }
 
 #[test]
-fn who_does_not_know_that_the_peer_is_kibans_neither_sends_nor_takes_it() {
+fn send_immediate_data_needs_extensions_at_both_ends() {
     let mut pair = Pair::new(1458, Landing::Whole);
     let work = SendWork::new(1, Operation::SendImmediate { data: 1 }, Data::none());
     assert_eq!(pair.one.nic.post_send(pair.one.qp, work.clone()), Err(RequestError::NotAgreed));
@@ -99,7 +99,7 @@ fn who_does_not_know_that_the_peer_is_kibans_neither_sends_nor_takes_it() {
 }
 
 #[test]
-fn a_message_keeps_its_opcode_to_its_end() {
+fn all_segments_of_a_message_have_one_opcode() {
     for (first, then) in [(SEND_IMMEDIATE, SEND), (SEND, SEND_IMMEDIATE), (SEND_IMMEDIATE, SEND_INVALIDATE)] {
         for landing in LANDINGS {
             let mut stand = Stand::new(landing);
@@ -120,7 +120,7 @@ fn a_message_keeps_its_opcode_to_its_end() {
 }
 
 #[test]
-fn a_write_brings_its_64_bits_when_it_is_in_place() {
+fn a_write_delivers_64_bits_of_immediate_data_after_its_payload() {
     for landing in LANDINGS {
         for solicited in [false, true] {
             let mut pair = Pair::new(300, landing);

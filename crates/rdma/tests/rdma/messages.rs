@@ -9,7 +9,7 @@ use kiban_rdma::rnic::{Event, QpState, Status};
 use kiban_rdma::wire::rdmap::Reason;
 
 #[test]
-fn messages_come_in_order_whole_and_fit() {
+fn messages_must_arrive_in_order_whole_and_within_their_buffers() {
     check(&[
         row("number two is first", |_| vec![send(true, 2, 0, 8)], Reason::UNTAGGED_SEQUENCE, "bad_sequence"),
         row("number zero", |_| vec![send(true, 0, 0, 8)], Reason::UNTAGGED_SEQUENCE, "bad_sequence"),
@@ -112,7 +112,7 @@ fn queue(octet: u8, queue: u32) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn versions_that_are_not_ours_are_refused() {
+fn other_ddp_and_rdmap_versions_are_rejected() {
     for landing in LANDINGS {
         for version in [0, 2, 3] {
             for (is_tagged, reason) in [(true, Reason::TAGGED_VERSION), (false, Reason::UNTAGGED_VERSION)] {
@@ -153,7 +153,7 @@ fn verdict(octet: u8, is_tagged: bool, extensions: bool) -> Option<&'static [Rea
 }
 
 #[test]
-fn every_octet_of_rdmap_is_taken_for_what_it_is() {
+fn every_rdmap_control_octet_has_its_verdict() {
     for extensions in [true, false] {
         for is_tagged in [true, false] {
             for octet in 0..=255u8 {
@@ -216,7 +216,7 @@ fn segments_shorter_than_their_headers_end_the_stream() {
 }
 
 #[test]
-fn a_last_word_is_heard_in_any_form_and_cut_anywhere() {
+fn a_terminate_is_accepted_in_any_form_and_cut_anywhere() {
     let header = send(true, 1, 0, 0);
     let request = read(1, 1, 2, 3)[18..].to_vec();
     let attached = [&100u16.to_be_bytes()[..], &header, &request].concat();
@@ -251,7 +251,7 @@ fn a_last_word_is_heard_in_any_form_and_cut_anywhere() {
 }
 
 #[test]
-fn any_four_octets_of_a_last_word_end_the_stream_and_harm_nothing() {
+fn any_terminate_control_field_ends_the_stream_safely() {
     for [first, code, flags] in
         (0..=255u8).flat_map(|first| [[first, 0, 0], [first, 0xff, 0x80], [3, first, first]])
     {

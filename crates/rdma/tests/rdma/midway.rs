@@ -72,7 +72,7 @@ impl Stand {
 }
 
 #[test]
-fn a_write_ends_at_the_byte_where_its_memory_was_taken_back() {
+fn a_write_stops_at_the_byte_where_its_memory_was_invalidated() {
     for taken in TAKEN {
         for direct in [false, true] {
             let mut stand = Stand::new(Landing::Whole);
@@ -101,7 +101,7 @@ fn a_write_ends_at_the_byte_where_its_memory_was_taken_back() {
 }
 
 #[test]
-fn a_receive_ends_where_its_memory_was_taken_back_and_that_is_our_own_fault() {
+fn a_receive_stops_where_its_memory_was_invalidated_with_a_local_error() {
     // A peer can invalidate only memory that is exposed to peers.
     for taken in [Taken::Deregistered, Taken::InvalidatedHere] {
         for (direct, between) in [(false, false), (true, false), (false, true)] {
@@ -125,7 +125,7 @@ fn a_receive_ends_where_its_memory_was_taken_back_and_that_is_our_own_fault() {
 }
 
 #[test]
-fn a_receive_posted_with_memory_that_it_may_not_have_takes_no_byte() {
+fn a_receive_with_memory_it_may_not_access_stores_no_byte() {
     for landing in LANDINGS {
         for slot in [Slot::Constant, Slot::Foreign, Slot::Deregistered, Slot::Invalidated] {
             let mut stand = Stand::new(landing);
@@ -152,7 +152,7 @@ fn reads(stand: &mut Stand) {
 }
 
 #[test]
-fn an_answer_ends_where_its_sink_was_taken_back() {
+fn a_read_response_stops_where_its_sink_was_invalidated() {
     // A peer can invalidate only memory that is exposed to peers.
     for taken in [Taken::Deregistered, Taken::InvalidatedHere] {
         for (direct, between) in [(false, false), (true, false), (false, true)] {
@@ -178,7 +178,7 @@ fn an_answer_ends_where_its_sink_was_taken_back() {
 }
 
 #[test]
-fn an_answer_is_what_was_asked_for_to_the_byte() {
+fn a_read_response_must_match_its_request_exactly() {
     let answer = |s: &Stand, last, offset: u64, count| {
         tagged(READ_RESPONSE, last, s.stag(Slot::Receive), at(Slot::Receive, offset), count)
     };
@@ -258,7 +258,7 @@ fn an_answer_is_what_was_asked_for_to_the_byte() {
 }
 
 #[test]
-fn an_atomics_answer_has_its_number_and_comes_in_its_turn() {
+fn an_atomic_response_must_match_the_oldest_request() {
     let answer = |identifier| {
         let bytes = AtomicResponse { identifier, original: 0xeeee_eeee_eeee_eeee }.bytes();
         untagged(ATOMIC_RESPONSE, true, Un { queue: 3, msn: 1, ..Un::default() }, &bytes)
@@ -303,7 +303,7 @@ fn a_message_without_a_receive_ends_the_stream() {
 }
 
 #[test]
-fn who_agreed_to_no_reads_answers_none_and_asks_none() {
+fn without_negotiated_reads_none_are_sent_or_answered() {
     let mut stand = Stand::new(Landing::Whole);
     let two = &mut stand.pair.two;
     two.qp = two.nic.create_qp(attributes(two.pd, two.cq)).expect("room");
@@ -321,7 +321,7 @@ fn who_agreed_to_no_reads_answers_none_and_asks_none() {
 }
 
 #[test]
-fn what_a_peer_reads_is_taken_back_in_the_middle() {
+fn memory_can_be_invalidated_while_a_peer_reads_it() {
     for taken in [true, false] {
         let mut pair = Pair::new(200, Landing::Whole);
         let source = pair.two.pattern(1000, Access::ALL);

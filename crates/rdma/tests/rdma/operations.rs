@@ -77,7 +77,7 @@ fn sends_fill_the_elements_of_receives_in_order() {
 }
 
 #[test]
-fn completions_come_in_the_order_of_posting_whatever_is_answered_first() {
+fn completions_follow_the_posting_order() {
     let mut pair = Pair::new(1458, Landing::Whole);
     let memory = pair.one.memory(4096, Access::LOCAL);
     let target = pair.two.pattern(4096, Access::ALL);
@@ -94,7 +94,7 @@ fn completions_come_in_the_order_of_posting_whatever_is_answered_first() {
 }
 
 #[test]
-fn fences_hold_work_back_and_unsignalled_work_says_nothing() {
+fn fences_delay_work_and_unsignalled_work_does_not_complete() {
     for (fence, local_fence) in [(true, false), (false, true)] {
         let mut pair = Pair::new(1458, Landing::Whole);
         let memory = pair.one.memory(4096, Access::LOCAL);
@@ -119,7 +119,7 @@ fn fences_hold_work_back_and_unsignalled_work_says_nothing() {
 }
 
 #[test]
-fn no_more_reads_are_under_way_than_agreed_and_elements_count() {
+fn outstanding_reads_stay_within_the_negotiated_depth() {
     let mut pair = Pair::new(1458, Landing::Whole);
     let memory = pair.one.memory(8192, Access::LOCAL);
     let target = pair.two.pattern(8192, Access::ALL);
@@ -138,7 +138,7 @@ fn no_more_reads_are_under_way_than_agreed_and_elements_count() {
 }
 
 #[test]
-fn immediate_data_and_atomics_reach_a_peer_that_knows_them() {
+fn immediate_data_and_atomics_work_if_negotiated() {
     let mut pair = Pair::new(1458, Landing::Whole);
     let memory = pair.one.memory(64, Access::LOCAL);
     let target = pair.two.memory(64, Access::ALL);
@@ -204,7 +204,7 @@ fn memory_is_registered_and_invalidated_by_work_requests() {
 }
 
 #[test]
-fn a_window_shows_its_part_and_only_while_bound() {
+fn a_window_gives_access_to_its_range_only_while_bound() {
     for type_2 in [false, true] {
         let mut pair = Pair::new(1458, Landing::Whole);
         let region =
@@ -233,7 +233,7 @@ fn a_window_shows_its_part_and_only_while_bound() {
 }
 
 #[test]
-fn closing_in_order_lets_what_is_posted_go_first() {
+fn posted_work_is_sent_before_an_orderly_close() {
     let mut pair = Pair::new(1458, Landing::Whole);
     let source = pair.one.pattern(5000, Access::NONE);
     let target = pair.two.memory(5000, Access::ALL);
@@ -252,7 +252,7 @@ fn closing_in_order_lets_what_is_posted_go_first() {
 }
 
 #[test]
-fn a_peer_takes_back_only_what_was_shown_to_peers() {
+fn a_peer_can_invalidate_only_remotely_accessible_memory() {
     let mut pair = Pair::new(1458, Landing::Whole);
     let own = pair.two.memory(64, Access::LOCAL);
     pair.two.receive(1, &[]);
@@ -263,7 +263,7 @@ fn a_peer_takes_back_only_what_was_shown_to_peers() {
 }
 
 #[test]
-fn windows_go_with_the_queue_pair_that_bound_them() {
+fn windows_end_with_the_queue_pair_that_bound_them() {
     let mut pair = Pair::new(1458, Landing::Whole);
     let region = pair.two.memory(64, Access::ALL);
     let window = pair.two.nic.allocate_window(pair.two.pd, true).expect("room");

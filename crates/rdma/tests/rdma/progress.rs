@@ -14,7 +14,7 @@ fn place(memory: &crate::pair::Memory) -> TaggedAddress {
 }
 
 #[test]
-fn both_sides_read_more_elements_than_they_may_ask_for_at_once() {
+fn both_sides_can_read_more_elements_than_the_read_depth() {
     let mut pair = Pair::new(1458, Landing::Whole);
     let mut sinks = Vec::new();
     let sources = [pair.one.pattern(600, Access::ALL), pair.two.pattern(600, Access::ALL)];
@@ -33,7 +33,7 @@ fn both_sides_read_more_elements_than_they_may_ask_for_at_once() {
 }
 
 #[test]
-fn sinks_are_invalidated_when_the_last_element_is_there() {
+fn sinks_are_invalidated_after_the_last_element() {
     let mut pair = Pair::new(1458, Landing::Whole);
     let (sink, source) = (pair.one.memory(600, Access::LOCAL), pair.two.pattern(600, Access::ALL));
     let elements: Vec<Sge> = (0..6).map(|n| sink.sge(n * 100, 100)).collect();
@@ -48,7 +48,7 @@ fn sinks_are_invalidated_when_the_last_element_is_there() {
 }
 
 #[test]
-fn work_behind_a_local_fence_starts_when_what_is_before_it_is_confirmed() {
+fn work_behind_a_local_fence_starts_after_all_earlier_work() {
     let mut pair = Pair::new(1458, Landing::Whole);
     let source = pair.one.pattern(100, Access::LOCAL);
     let target = pair.two.memory(100, Access::ALL);
@@ -62,7 +62,7 @@ fn work_behind_a_local_fence_starts_when_what_is_before_it_is_confirmed() {
 }
 
 #[test]
-fn what_is_posted_while_closing_is_flushed_behind_what_still_goes() {
+fn work_posted_while_closing_is_flushed_after_earlier_work() {
     let mut pair = Pair::new(1458, Landing::Whole);
     let source = pair.one.pattern(100, Access::LOCAL);
     let target = pair.two.memory(100, Access::ALL);
@@ -75,7 +75,7 @@ fn what_is_posted_while_closing_is_flushed_behind_what_still_goes() {
 }
 
 #[test]
-fn the_read_that_was_refused_is_the_one_that_is_blamed() {
+fn the_rejected_read_is_the_one_that_fails() {
     let mut pair = Pair::new(1458, Landing::Whole);
     let sink = pair.one.memory(300, Access::LOCAL);
     let source = pair.two.pattern(100, Access::ALL);
@@ -91,7 +91,7 @@ fn the_read_that_was_refused_is_the_one_that_is_blamed() {
 }
 
 #[test]
-fn a_queue_that_overruns_takes_all_its_users_with_it_at_once() {
+fn a_completion_queue_overrun_fails_all_its_queue_pairs_at_once() {
     let mut side = Side::new(1, 1458);
     let cq = side.nic.create_cq(2).expect("room");
     let users: Vec<u32> = (0..2)
@@ -118,7 +118,7 @@ fn a_queue_that_overruns_takes_all_its_users_with_it_at_once() {
 }
 
 #[test]
-fn a_message_waits_for_its_receive_and_the_stream_goes_on() {
+fn a_message_can_wait_for_its_receive() {
     for shared in [false, true] {
         let mut pair = Pair::apart(1458, Landing::Crumbs(3));
         let two = &mut pair.two;

@@ -14,7 +14,7 @@ fn write(stag: u32, offset: u64, payload: usize) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_write_goes_where_it_may_and_nowhere_else() {
+fn a_write_changes_only_memory_it_may_access() {
     const OPEN: Slot = Slot::Open;
     check(&[
         row(
@@ -167,7 +167,7 @@ fn a_write_goes_where_it_may_and_nowhere_else() {
 }
 
 #[test]
-fn what_is_read_is_open_to_be_read() {
+fn reads_need_remote_read_access() {
     const OPEN: Slot = Slot::Open;
     check(&[
         row(
@@ -297,7 +297,7 @@ fn what_is_read_is_open_to_be_read() {
 }
 
 #[test]
-fn atomics_touch_aligned_memory_that_is_open_to_them() {
+fn atomics_need_aligned_memory_with_atomic_access() {
     const OPEN: Slot = Slot::Open;
     check(&[
         row(
@@ -372,7 +372,7 @@ fn atomics_touch_aligned_memory_that_is_open_to_them() {
 }
 
 #[test]
-fn peers_invalidate_only_what_is_theirs_to_invalidate() {
+fn peers_invalidate_only_what_they_may() {
     const REASON: Reason = Reason::REMOTE_NOT_INVALIDATED;
     check(&[
         row("no such tag", |s| vec![invalidate(1, s.stag(Slot::Open) ^ 0x100)], REASON, "bad_invalidate"),
@@ -405,7 +405,7 @@ fn peers_invalidate_only_what_is_theirs_to_invalidate() {
 }
 
 #[test]
-fn without_bytes_a_tag_is_not_looked_at() {
+fn zero_length_operations_do_not_check_the_tag() {
     for landing in LANDINGS {
         let mut stand = Stand::new(landing);
         for stag in [0, 0x1234_5678, stand.stag(Slot::Foreign), stand.stag(Slot::Deregistered)] {

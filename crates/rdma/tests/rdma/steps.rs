@@ -48,7 +48,7 @@ fn steps(landing: Landing, operation: fn(TaggedAddress) -> Operation, length: u3
 }
 
 #[test]
-fn a_write_looks_its_memory_up_once_and_the_other_end_at_every_segment() {
+fn a_write_looks_up_source_memory_once_and_target_memory_per_segment() {
     for landing in [Landing::Whole, Landing::Crumbs(100), Landing::Direct(1000)] {
         let (here, there) = steps(landing, Operation::write, 3000);
         let expected = [&START[..], &FETCH, &sent(1456), &sent(1456), &sent(88), &[Step::Complete]].concat();
@@ -58,7 +58,7 @@ fn a_write_looks_its_memory_up_once_and_the_other_end_at_every_segment() {
 }
 
 #[test]
-fn a_read_request_judges_the_memory_for_the_answer_but_fetches_nothing() {
+fn a_read_request_validates_its_sink_and_fetches_nothing() {
     for landing in [Landing::Whole, Landing::Crumbs(1)] {
         let (here, there) = steps(landing, Operation::read, 2000);
         let asked = [Step::ReadStag, Step::CheckStag, Step::SegmentLength, Step::Header(18 + 28)];
@@ -97,7 +97,7 @@ fn without_payload_no_memory_is_looked_up() {
 }
 
 #[test]
-fn nothing_is_written_down_unless_somebody_listens() {
+fn steps_are_recorded_only_if_a_log_is_installed() {
     let mut pair = Pair::new(1470, Landing::Whole);
     let near = pair.one.pattern(100, Access::LOCAL);
     let far = pair.two.memory(100, Access::ALL);

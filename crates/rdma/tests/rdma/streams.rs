@@ -217,7 +217,7 @@ fn every_operation_goes_both_ways_however_the_stream_is_cut_and_checked() {
 }
 
 #[test]
-fn the_rest_of_a_long_frame_is_taken_from_the_socket_only_where_it_has_to_be_whole() {
+fn a_long_frame_is_buffered_only_if_its_crc_must_be_checked() {
     for (crc, direct) in [(CrcUse::Off, false), (CrcUse::Wanted, true)] {
         let config = Config { crc, ..Config::default() };
         let mut joined = Joined::new(&config, &config, true, 100_000, 5);
@@ -256,7 +256,7 @@ fn a_bad_crc_writes_nothing_and_ends_the_stream() {
 }
 
 #[test]
-fn memory_that_is_taken_back_is_copied_out_of_the_burst_first() {
+fn invalidated_memory_is_first_copied_into_the_burst() {
     let mut joined = Joined::new(&Config::default(), &Config::default(), true, 1 << 20, 5);
     let Joined { one, two, .. } = &mut joined;
     let source = one.side.pattern(50_000, Access::NONE);
@@ -274,7 +274,7 @@ fn memory_that_is_taken_back_is_copied_out_of_the_burst_first() {
 }
 
 #[test]
-fn a_message_without_a_receive_waits_if_the_queue_pair_does() {
+fn a_message_without_a_receive_waits_if_configured() {
     let mut joined = Joined::new(&Config::default(), &Config::default(), true, 1 << 20, 5);
     let Joined { one, two, .. } = &mut joined;
     // Replace two's queue pair by one that waits for receives.
@@ -346,7 +346,7 @@ fn a_long_frame_may_be_cut_anywhere_its_trailer_included() {
 }
 
 #[test]
-fn memory_that_a_peer_invalidates_leaves_as_it_was_when_the_peer_asked_for_it() {
+fn a_read_response_has_the_contents_before_a_later_invalidation() {
     let mut joined = Joined::new(&Config::default(), &Config::default(), true, 1 << 20, 5);
     let Joined { one, two, .. } = &mut joined;
     let source = two.side.pattern(100_000, Access::ALL);

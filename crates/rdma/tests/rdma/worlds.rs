@@ -293,6 +293,6 @@ fn world(seed: u64) {
 }
 
 #[test]
-fn two_hundred_worlds_end_as_the_model_says() {
+fn two_hundred_worlds_end_as_the_model_predicts() {
     (0..200).for_each(world);
 }

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zeros_are_put_in_behind_five_ones() {
+    fn a_zero_is_stuffed_after_five_ones() {
         for (frame, zeros) in [
             (&[][..], 0),
             (&[0x0f, 0x0f], 0),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_takes_its_bits_and_the_next_one_waits() {
+    fn a_frame_takes_its_transmission_time_and_the_next_one_waits() {
         let mut line =
             Serial::new(2_000_000, Duration::from_micros(5), ImpairmentConfig::NONE, SimRng::from_seed(1));
         let frame = vec![0; 97];

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_did_not_arrive_before_the_next_is_lost() {
+    fn a_unit_not_received_before_the_next_is_lost() {
         let mut ledger = CellLog::default();
         let at = Instant::from_nanos;
         for number in 0..6 {

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_is_the_sources_and_the_buffer_moves_by_what_that_takes() {
+    fn playout_follows_the_sources_rate() {
         for ppm in [-100.0, 0.0, 50.0, 200.0] {
             // Cells, and matrices of RS(128, 124).
             for lot in [47, 5828] {
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_moves_the_buffer_and_hardly_the_rate_and_a_gap_empties_it() {
+    fn jitter_moves_the_buffer_but_hardly_the_rate_and_a_gap_empties_it() {
         let jitter = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44;
         let most_ms = f64::from(1 << 20) * 1e-6;
         let found = recovered(50.0, 470, jitter);

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pictures_keep_to_their_ranges_and_their_scenes_differ() {
+    fn picture_sizes_stay_in_range_and_scenes_differ() {
         let config = JpegConfig {
             pictures_per_second: 30,
             ranges: vec![(2.1e6, 5.5e6), (0.4e6, 1.7e6)],

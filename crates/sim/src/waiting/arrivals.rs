@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn rhythms_are_what_their_names_say() {
+    fn arrival_patterns_match_their_names() {
         for (rhythm, expected) in [
             (ArrivalPattern::Constant { gap: micros(10) }, [10, 20, 30, 40, 50]),
             (
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_packet_does_not_make_the_next_one_late() {
+    fn a_late_packet_does_not_delay_the_next_one() {
         let rhythm = ArrivalPattern::Periodic { period: micros(100), jitter: micros(30) };
         let late = Arrivals::new(rhythm, 1000, 3)
             .zip(1u64..)
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn exponential_times_have_their_mean_and_no_memory() {
+    fn exponential_intervals_have_their_mean_and_no_memory() {
         const COUNT: u32 = 200_000;
         let mut rng = SimRng::from_seed(5);
         let times: Vec<f64> =

@@ -63,7 +63,7 @@ fn connected(name: &str) -> [(BoardHost, u32, u32); 2] {
 }
 
 #[test]
-fn two_hosts_speak_through_the_board_of_a_third() {
+fn two_hosts_communicate_through_the_board_of_a_third_process() {
     let (_board, name) = board("speak");
     let [(mut server, s_vi, s_memory), (mut client, c_vi, c_memory)] = connected(&name);
     for n in 0..1000u64 {
@@ -93,7 +93,7 @@ fn two_hosts_speak_through_the_board_of_a_third() {
 }
 
 #[test]
-fn what_is_another_hosts_is_nothing_to_this_one() {
+fn a_host_cannot_use_the_objects_of_another() {
     let (board, name) = board("confined");
     let [(_server, s_vi, s_memory), (mut client, c_vi, _)] = connected(&name);
     let denied = |result| assert_eq!(result, Err(HostError::Denied(ControlError::NotYours)));
@@ -122,7 +122,7 @@ fn what_is_another_hosts_is_nothing_to_this_one() {
 }
 
 #[test]
-fn a_ring_that_is_full_says_so_and_goes_on() {
+fn a_full_ring_reports_it_and_recovers() {
     let (_board, name) = board("full");
     let [(mut server, s_vi, s_memory), _client] = connected(&name);
     let segment = [DataSegment { address: 0, handle: s_memory, length: 8 }];
@@ -143,7 +143,7 @@ fn a_ring_that_is_full_says_so_and_goes_on() {
 }
 
 #[test]
-fn the_end_of_the_board_is_told() {
+fn the_end_of_the_board_is_reported() {
     let (board, name) = board("end");
     let mut one = host(&name);
     create(&mut one);
@@ -206,7 +206,7 @@ fn a_killed_host_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_host_that_writes_garbage_into_its_rings_hurts_only_itself() {
+fn a_host_that_corrupts_its_rings_harms_only_itself() {
     let (board, name) = board("garbage");
     let [(mut server, s_vi, s_memory), (mut client, c_vi, c_memory)] = connected(&name);
     let mut rng = SimRng::from_seed(3);

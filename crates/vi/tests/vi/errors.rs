@@ -16,7 +16,7 @@ fn pair(level: Reliability) -> Pair {
 }
 
 #[test]
-fn a_dry_receive_queue_is_what_the_level_makes_of_it() {
+fn an_empty_receive_queue_is_handled_as_the_reliability_level_requires() {
     let mut one = pair(Reliability::Unreliable);
     let (from, to) = ([one.at(0, 0, 8)], [one.at(1, 0, 8)]);
     one.send(0, Work::send(1, &from)).expect("connected");
@@ -60,7 +60,7 @@ fn a_dry_receive_queue_is_what_the_level_makes_of_it() {
 }
 
 #[test]
-fn a_patient_delivery_waits_and_then_gives_up() {
+fn reliable_delivery_waits_for_a_descriptor_and_then_gives_up() {
     let config = Config { dry_patience: Duration::from_millis(20), ..Config::default() };
     let mut one = Pair::connected(Reliability::Delivery, true, &config);
     let (from, to) = ([one.at(0, 0, 8)], [one.at(1, 0, 8)]);
@@ -112,7 +112,7 @@ fn a_message_that_is_too_long_is_a_length_error() {
 }
 
 #[test]
-fn a_descriptor_that_breaks_a_rule_says_which() {
+fn an_invalid_descriptor_reports_its_error() {
     for level in [Reliability::Unreliable, Reliability::Delivery, Reliability::Reception] {
         let (far, most) = (u64::from(u32::MAX), 1 << 17);
         type Row = (&'static str, fn(&Pair) -> Vec<DataSegment>, Status);
@@ -149,7 +149,7 @@ fn a_descriptor_that_breaks_a_rule_says_which() {
 }
 
 #[test]
-fn memory_of_another_tag_is_not_to_be_touched() {
+fn memory_of_another_protection_tag_is_not_accessible() {
     let mut one = pair(Reliability::Reception);
     let other = one.sides[0].nic.create_tag().expect("room");
     let handle = one.sides[0].handle;
@@ -170,7 +170,7 @@ fn memory_of_another_tag_is_not_to_be_touched() {
 }
 
 #[test]
-fn memory_deregistered_under_a_message_ends_it_with_what_had_moved() {
+fn memory_deregistered_during_a_message_ends_it_with_the_bytes_moved() {
     let mut one = pair(Reliability::Reception);
     let (from, to) = ([one.at(0, 0, 100_000)], [one.at(1, 0, 100_000)]);
     one.receive(1, 1, &to);
@@ -186,7 +186,7 @@ fn memory_deregistered_under_a_message_ends_it_with_what_had_moved() {
 }
 
 #[test]
-fn a_place_that_a_peer_may_not_touch_is_not_touched() {
+fn memory_without_remote_access_is_not_touched() {
     for write in [true, false] {
         type Row = (&'static str, fn(&mut Pair) -> AddressSegment);
         let rows: [Row; 5] = [
@@ -232,7 +232,7 @@ fn a_place_that_a_peer_may_not_touch_is_not_touched() {
 }
 
 #[test]
-fn a_vi_that_takes_no_rdma_refuses_it_whatever_its_memory_says() {
+fn a_vi_without_rdma_access_rejects_it_whatever_its_memory_allows() {
     let mut one = Pair::strangers(Reliability::Delivery, true, &Config::default());
     let (vi, tag) = (one.sides[1].vi, one.sides[1].tag);
     let closed = kiban_vi::ViAttributes { rdma_write: false, ..attributes(Reliability::Delivery, tag) };
@@ -292,7 +292,7 @@ fn a_disconnect_flushes_both_ends_in_the_order_of_posting() {
 }
 
 #[test]
-fn a_vi_connects_again_after_its_connection_broke() {
+fn a_vi_can_reconnect_after_a_broken_connection() {
     let mut one = pair(Reliability::Delivery);
     for round in 0..3 {
         let (from, to) = ([one.at(0, 0, 8)], [one.at(1, 0, 8)]);
@@ -314,7 +314,7 @@ fn a_vi_connects_again_after_its_connection_broke() {
 }
 
 #[test]
-fn a_fault_that_the_host_edge_found_keeps_its_place_in_the_queue() {
+fn an_invalid_descriptor_completes_in_order() {
     for level in [Reliability::Unreliable, Reliability::Delivery, Reliability::Reception] {
         let mut one = pair(level);
         let (from, to) = ([one.at(0, 0, 8)], [one.at(1, 0, 8)]);
@@ -340,7 +340,7 @@ fn a_fault_that_the_host_edge_found_keeps_its_place_in_the_queue() {
 }
 
 #[test]
-fn an_unreliable_sender_goes_on_behind_a_fault_that_was_dequeued_at_once() {
+fn an_unreliable_sender_continues_after_a_fault_that_was_dequeued_at_once() {
     let mut one = pair(Reliability::Unreliable);
     let (from, to) = ([one.at(0, 0, 8)], [one.at(1, 0, 8)]);
     one.receive(1, 1, &to);
@@ -354,7 +354,7 @@ fn an_unreliable_sender_goes_on_behind_a_fault_that_was_dequeued_at_once() {
 }
 
 #[test]
-fn a_path_that_goes_takes_its_connections_along() {
+fn closing_a_path_ends_its_connections() {
     let mut one = pair(Reliability::Reception);
     let to = [one.at(0, 0, 8)];
     one.receive(0, 1, &to);
@@ -367,7 +367,7 @@ fn a_path_that_goes_takes_its_connections_along() {
 }
 
 #[test]
-fn numbers_that_are_nobodys_are_refused() {
+fn unknown_numbers_are_rejected() {
     let mut one = pair(Reliability::Delivery);
     let nic = &mut one.sides[0].nic;
     assert_eq!(nic.send_done(99), Err(RequestError::UnknownVi));

@@ -8,7 +8,7 @@ use std::time::Duration;
 const BAD: Impairment = Impairment { loss: 0.05, doubling: 0.05, reordering: 0.05, corruption: 0.02 };
 
 #[test]
-fn reliable_messages_survive_everything_once_and_in_order() {
+fn reliable_messages_arrive_once_and_in_order_on_a_bad_path() {
     for level in [Reliability::Delivery, Reliability::Reception] {
         for seed in 0..20 {
             let mut pair = Pair::connected(level, false, &Config::default());
@@ -56,7 +56,7 @@ fn reliable_messages_survive_everything_once_and_in_order() {
 }
 
 #[test]
-fn an_unreliable_message_comes_whole_and_in_order_or_not_at_all() {
+fn an_unreliable_message_arrives_whole_and_in_order_or_not_at_all() {
     let mut pair = Pair::connected(Reliability::Unreliable, false, &Config::default());
     pair.impairment = BAD;
     let (mut received, mut last) = (0, None);
@@ -108,7 +108,7 @@ fn an_unreliable_write_with_a_hole_is_not_announced() {
 }
 
 #[test]
-fn connections_come_to_be_on_a_bad_path() {
+fn connections_are_established_on_a_bad_path() {
     for seed in 0..50 {
         let mut pair = Pair::strangers(Reliability::Delivery, false, &Config::default());
         pair.rng = kiban_base::SimRng::from_seed(seed);
@@ -150,7 +150,7 @@ fn a_peer_that_falls_silent_is_given_up_within_its_time() {
 }
 
 #[test]
-fn a_dry_peer_that_falls_silent_is_given_up_too() {
+fn a_peer_without_descriptors_that_falls_silent_is_given_up_too() {
     let mut pair = Pair::connected(Reliability::Reception, false, &Config::default());
     let from = [pair.at(0, 0, 8)];
     pair.send(0, Work::send(1, &from)).expect("connected");
@@ -163,7 +163,7 @@ fn a_dry_peer_that_falls_silent_is_given_up_too() {
 }
 
 #[test]
-fn a_quiet_connection_lives_as_long_as_both_ends() {
+fn an_idle_connection_lives_as_long_as_both_ends() {
     for level in [Reliability::Unreliable, Reliability::Reception] {
         let mut pair = Pair::connected(level, false, &Config::default());
         let before = pair.packets;
@@ -174,7 +174,7 @@ fn a_quiet_connection_lives_as_long_as_both_ends() {
 }
 
 #[test]
-fn who_did_not_hear_the_end_is_told_again() {
+fn a_lost_disconnect_is_repeated() {
     let mut pair = Pair::connected(Reliability::Delivery, false, &Config::default());
     let from = [pair.at(0, 0, 8)];
     // The receiver breaks the connection, and all its packets are lost.

@@ -53,7 +53,7 @@ fn messages_of_every_length_arrive_once_and_in_order() {
 }
 
 #[test]
-fn immediate_data_comes_with_its_message() {
+fn immediate_data_arrives_with_its_message() {
     each_level(|_, pair| {
         let to = [pair.at(1, 0, 8)];
         pair.receive(1, 1, &to);
@@ -66,7 +66,7 @@ fn immediate_data_comes_with_its_message() {
 }
 
 #[test]
-fn a_write_lands_where_it_says_and_consumes_nothing_without_immediate_data() {
+fn a_write_consumes_a_descriptor_only_with_immediate_data() {
     each_level(|level, pair| {
         let bytes = pattern(9000, 3);
         pair.fill(0, 0, &bytes);
@@ -93,7 +93,7 @@ fn a_write_lands_where_it_says_and_consumes_nothing_without_immediate_data() {
 }
 
 #[test]
-fn a_read_brings_what_was_there_and_consumes_nothing() {
+fn a_read_returns_remote_memory_and_consumes_no_descriptor() {
     for level in [Reliability::Delivery, Reliability::Reception] {
         for loses_nothing in [true, false] {
             let mut pair = Pair::connected(level, loses_nothing, &Config::default());
@@ -121,7 +121,7 @@ fn a_read_brings_what_was_there_and_consumes_nothing() {
 }
 
 #[test]
-fn a_fenced_message_waits_for_reads_and_others_do_not() {
+fn only_a_fenced_message_waits_for_reads() {
     for fenced in [false, true] {
         let mut pair = Pair::connected(Reliability::Reception, true, &Config::default());
         let (big, small) = ([pair.at(0, 0, 100_000)], [pair.at(0, 0, 4)]);
@@ -166,7 +166,7 @@ fn a_completion_queue_names_the_vi_of_each_descriptor() {
 }
 
 #[test]
-fn peers_that_both_ask_find_each_other() {
+fn simultaneous_peer_requests_connect_once() {
     for loses_nothing in [true, false] {
         for later in [Duration::ZERO, Duration::from_millis(100)] {
             let mut pair = Pair::strangers(Reliability::Delivery, loses_nothing, &Config::default());
@@ -194,7 +194,7 @@ fn peers_that_both_ask_find_each_other() {
 }
 
 #[test]
-fn a_request_that_comes_to_nothing_says_why() {
+fn a_failed_request_reports_its_reason() {
     let mut pair = Pair::strangers(Reliability::Delivery, true, &Config::default());
     let vi = pair.sides[0].vi;
     pair.ask(A_WHILE).expect("idle");

@@ -263,7 +263,7 @@ fn judge(dissected: &Dissected, fixture: &Fixture, layers: &[&str]) {
 
 /// Why one frame of each of our sessions is excused.
 #[test]
-fn wireshark_takes_directories_for_fpdus_whoever_sends_them() {
+fn wireshark_decodes_directories_as_fpdus_from_any_sender() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/isode-ftam-session.pcap");
     let isode = Dissected::of(path.as_ref());
     let (of_listings, others) = isode.frames.iter().partition::<Vec<_>, _>(|frame| frame.is_in(DIRECTORY));

@@ -161,7 +161,7 @@ fn replay(
 }
 
 #[test]
-fn josistack_gets_from_us_what_its_own_responder_gave_it() {
+fn josistack_receives_what_its_own_responder_sent() {
     let connections = connections(JOSISTACK);
     assert_eq!(connections.len(), 2);
     for in_two in [false, true] {

@@ -268,7 +268,7 @@ fn session() -> Vec<Turn> {
 }
 
 #[test]
-fn isode_gets_from_us_what_its_own_responder_gave_it() {
+fn isode_receives_what_its_own_responder_sent() {
     for in_two in [false, true] {
         let mut ours = Ours::new(b"secret");
         let (mut initiator, mut responder) = (Listener::default(), Listener::default());

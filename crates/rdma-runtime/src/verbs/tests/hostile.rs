@@ -82,7 +82,7 @@ fn ready_to_receive() -> Vec<u8> {
 }
 
 #[test]
-fn who_has_closed_is_not_let_in_whatever_it_knows() {
+fn a_closed_caller_is_rejected_whatever_it_sent() {
     let engine = open(true);
     let side = Side::new(&engine);
     let (qp, qpn) = victim(&side);
@@ -98,7 +98,7 @@ fn who_has_closed_is_not_let_in_whatever_it_knows() {
 
 /// The peer knows all numbers, and connects from the address that the program named.
 #[test]
-fn a_caller_that_was_reset_while_it_waited_is_not_let_in() {
+fn a_caller_reset_while_waiting_is_rejected() {
     for from in [HOME, IpAddr::from([127, 0, 0, 2])] {
         let engine = open(true);
         let side = Side::new(&engine);
@@ -133,7 +133,7 @@ fn a_caller_that_was_reset_while_it_waited_is_not_let_in() {
 }
 
 #[test]
-fn strangers_get_nowhere_and_keep_nobody_out() {
+fn unknown_callers_are_rejected_and_block_no_others() {
     // Both ends of every connection are file descriptors of this process.
     let was = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: was.maximum, maximum: was.maximum });
@@ -168,7 +168,7 @@ fn strangers_get_nowhere_and_keep_nobody_out() {
 }
 
 #[test]
-fn a_peer_that_breaks_a_rule_changes_nothing_and_is_cut() {
+fn a_protocol_violation_changes_nothing_and_ends_the_connection() {
     let engine = open(true);
     let side = Side::new(&engine);
     let base = side.memory.as_ptr() as u64;
@@ -213,7 +213,7 @@ fn a_peer_that_breaks_a_rule_changes_nothing_and_is_cut() {
 }
 
 #[test]
-fn a_peer_that_scribbles_over_the_shared_memory_ends_its_connection_alone() {
+fn a_peer_that_corrupts_shared_memory_ends_only_its_own_connection() {
     for round in 0..8u64 {
         let engine = open(true);
         let side = Side::new(&engine);
@@ -280,7 +280,7 @@ fn a_peer_that_scribbles_over_the_shared_memory_ends_its_connection_alone() {
 }
 
 #[test]
-fn forged_datagrams_land_nowhere() {
+fn forged_datagrams_are_not_delivered() {
     use kiban_rdma::wire::datagram;
     let engine = open(true);
     let side = Side::new(&engine);

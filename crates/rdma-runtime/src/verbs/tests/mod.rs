@@ -123,7 +123,7 @@ fn meet(a: &Side, b: &Side, psn_that_b_is_told: u32) -> ((u32, u32), (u32, u32))
 }
 
 #[test]
-fn strangers_have_a_quarter_of_the_files_at_most() {
+fn unidentified_callers_use_at_most_a_quarter_of_the_descriptors() {
     let default = Config::default().waiting_max;
     for (files, waiting) in [(1024, 256), (usize::MAX, default), (0, 0)] {
         assert_eq!(config(files).waiting_max, waiting);
@@ -131,7 +131,7 @@ fn strangers_have_a_quarter_of_the_files_at_most() {
 }
 
 #[test]
-fn a_connection_that_was_quiet_beside_a_busy_one_is_heard() {
+fn a_quiet_connection_is_served_beside_a_busy_one() {
     let (engine, other) = (open(false), open(false));
     let (a, b) = (Side::new(&engine), Side::new(&other));
     let (busy, quiet) = (meet(&a, &b, 11), meet(&a, &b, 11));
@@ -159,7 +159,7 @@ fn a_connection_that_was_quiet_beside_a_busy_one_is_heard() {
 }
 
 #[test]
-fn queue_pairs_that_know_each_other_meet_and_talk() {
+fn queue_pairs_connect_out_of_band() {
     // Let either side be the one that connects.
     for swap in [false, true] {
         let engine = open(true);
@@ -185,7 +185,7 @@ fn queue_pairs_that_know_each_other_meet_and_talk() {
 }
 
 #[test]
-fn a_queue_pair_that_is_connected_with_itself_hears_what_it_says() {
+fn a_queue_pair_can_connect_to_itself() {
     let engine = open(true);
     let side = Side::new(&engine);
     side.memory[..5].copy_from_slice(b"hello");
@@ -213,7 +213,7 @@ fn a_queue_pair_that_is_connected_with_itself_hears_what_it_says() {
 }
 
 #[test]
-fn a_wrong_number_meets_nobody_and_ends_in_error() {
+fn a_wrong_number_ends_in_an_error() {
     let engine = open(true);
     let (a, b) = (Side::new(&engine), Side::new(&engine));
     let (ours, _) = meet(&a, &b, 12);
@@ -225,7 +225,7 @@ fn a_wrong_number_meets_nobody_and_ends_in_error() {
 }
 
 #[test]
-fn what_is_sent_arrives_though_its_queue_pair_is_destroyed_at_once() {
+fn a_message_arrives_even_if_its_queue_pair_is_destroyed_at_once() {
     for shared_memory in [true, false] {
         let engine = open(shared_memory);
         let (a, b) = (Side::new(&engine), Side::new(&engine));
@@ -250,7 +250,7 @@ fn what_is_sent_arrives_though_its_queue_pair_is_destroyed_at_once() {
 }
 
 #[test]
-fn work_for_a_peer_that_has_gone_is_lost_after_what_others_sent() {
+fn work_for_a_vanished_peer_fails_after_other_completions() {
     for shared_memory in [true, false] {
         let (engine, other) = (open(shared_memory), open(shared_memory));
         let (a, b) = (Side::new(&engine), Side::new(&other));
@@ -273,7 +273,7 @@ fn work_for_a_peer_that_has_gone_is_lost_after_what_others_sent() {
 }
 
 #[test]
-fn who_only_waits_hears_that_a_peer_was_killed() {
+fn a_waiting_receiver_learns_that_its_peer_was_killed() {
     for shared_memory in [true, false] {
         let (engine, other) = (open(shared_memory), open(shared_memory));
         let (a, b) = (Side::new(&engine), Side::new(&other));
@@ -288,7 +288,7 @@ fn who_only_waits_hears_that_a_peer_was_killed() {
 }
 
 #[test]
-fn datagrams_find_their_way_by_gid_number_and_key() {
+fn datagrams_are_addressed_by_gid_qpn_and_qkey() {
     let engine = open(true);
     let (a, b) = (Side::new(&engine), Side::new(&open(true)));
     let (ours, theirs) = (a.qp_for(Service::Datagrams), b.qp_for(Service::Datagrams));
@@ -324,7 +324,7 @@ fn meet_as(a: &Side, b: &Side, service: Service) -> (u32, u32) {
 }
 
 #[test]
-fn what_was_written_is_there_when_the_write_is_done() {
+fn a_completed_write_is_visible_in_the_targets_memory() {
     let other = open(true);
     let (a, b) = (Side::new(&open(true)), Side::new(&other));
     let (ours, _) = meet_as(&a, &b, Service::Connected);
@@ -339,7 +339,7 @@ fn what_was_written_is_there_when_the_write_is_done() {
 }
 
 #[test]
-fn a_send_is_done_when_a_receive_has_taken_it() {
+fn a_send_completes_when_a_receive_has_consumed_it() {
     let engine = open(true);
     let (a, b) = (Side::new(&engine), Side::new(&engine));
     let (ours, theirs) = meet_as(&a, &b, Service::Connected);
@@ -354,7 +354,7 @@ fn a_send_is_done_when_a_receive_has_taken_it() {
 }
 
 #[test]
-fn what_the_peer_refuses_ends_as_refused() {
+fn a_request_the_peer_denies_completes_with_a_remote_error() {
     let allowed = |access: Access| {
         let engine = open(true);
         let (a, b) = (Side::new(&engine), Side::new(&engine));
@@ -374,7 +374,7 @@ fn what_the_peer_refuses_ends_as_refused() {
 }
 
 #[test]
-fn completions_are_forgotten_with_their_queue_pair() {
+fn destroying_a_queue_pair_discards_its_completions() {
     let engine = open(true);
     let side = Side::new(&engine);
     for destroys in [false, true] {
@@ -413,7 +413,7 @@ fn unreliable_queue_pairs_send_and_write() {
 }
 
 #[test]
-fn a_key_names_other_memory_when_it_is_registered_again() {
+fn reregistering_a_region_changes_what_its_key_names() {
     let engine = open(true);
     let (a, b) = (Side::new(&engine), Side::new(&engine));
     let (ours, _) = meet_as(&a, &b, Service::Connected);

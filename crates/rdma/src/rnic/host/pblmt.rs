@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_of_any_sizes_are_one_run_of_addresses() {
+    fn blocks_of_any_size_form_one_address_range() {
         let sizes = [10usize, 1, 0, 300, 64];
         let blocks: Vec<Region> = sizes.iter().map(|&size| Region::new(7, size)).collect();
         let list = BufferList::new(blocks, 0x1000).expect("no wrap");
