@@ -1,19 +1,19 @@
-//! Features of what an input did.
+//! Features: numbers that identify the behaviour that an input triggered.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Takes features of what an input did.
+/// Receives features.
 pub struct Features<'a> {
     see: &'a mut dyn FnMut(u64),
 }
 
 impl<'a> Features<'a> {
-    /// Features go to `see`, each as a number.
+    /// Passes features to `see`, each as a number.
     pub fn to(see: &'a mut dyn FnMut(u64)) -> Features<'a> {
         Features { see }
     }
 
-    /// Shows one.
+    /// Reports one feature.
     pub(crate) fn show(&mut self, feature: impl Hash) {
         let mut hasher = DefaultHasher::new();
         feature.hash(&mut hasher);

@@ -1,6 +1,6 @@
-//! Bytes read as decisions: where there are no more, zeros follow.
+//! Reads bytes as decisions; zeros follow after the last byte.
 
-/// An input and how far it has been read.
+/// An input and the current position in it.
 pub(crate) struct Input<'a> {
     rest: &'a [u8],
 }
@@ -35,7 +35,7 @@ impl<'a> Input<'a> {
         front
     }
 
-    /// A distance, mostly small, of either sign: as it is added to a sequence number.
+    /// Returns a distance to add to a sequence number: mostly small, of either sign.
     pub(crate) fn distance(&mut self) -> u32 {
         let kind = self.byte();
         let small = u32::from(self.byte());

@@ -1,11 +1,11 @@
-//! Hostile input: what comes from a wire is read, answered and counted, and nothing breaks.
+//! Hostile input: whatever arrives from the network is parsed, answered and counted, and nothing breaks.
 //!
 //! Goal      a target for every decoder, for a board behind each kind of port, and for a session in all its
 //!           states.
-//! Target    a function of bytes that panics when a promise is broken. It shows *features* of what happened,
-//!           such as rules broken and counters moved: an input that shows a new one is worth keeping.
-//! Corpus    `corpus/<target>/`: inputs that reached something when they were found, and those that once
-//!           broke it.
+//! Target    a function of bytes that panics when an invariant is violated. It reports *features* of what
+//!           happened, such as violated rules and increased counters: an input with a new feature is kept.
+//! Corpus    `corpus/<target>/`: inputs that reached something new when they were found, and those that once
+//!           caused a failure.
 //! Short     `cargo test -p kiban-fuzz`: the whole corpus, and some thousands of mutations from a fixed seed.
 //! Long      `make fuzz`: libFuzzer, guided by coverage, on stable Rust.
 //! Left out  sanitizers: all protocol crates but `base` forbid unsafe code.

@@ -1,6 +1,6 @@
-//! A search without tools: inputs that show something new are kept, changed and crossed, from a seed.
+//! A search without external tools: inputs with new features are kept, mutated and crossed, from a seed.
 //!
-//! It needs no instrumented build: what is new is what a target shows. The same seed makes the same run.
+//! It needs no instrumented build, because targets report features. The same seed gives the same run.
 
 use crate::features::Features;
 use crate::target::Target;
@@ -21,7 +21,7 @@ pub struct Search {
 }
 
 impl Search {
-    /// Begins with `inputs`: each is run.
+    /// Creates a search and runs each of `inputs`.
     pub fn new(target: Target, seed: u64, inputs: Vec<Vec<u8>>) -> Search {
         let mut search =
             Search { target, rng: SimRng::from_seed(seed), seen: HashSet::new(), kept: Vec::new() };
@@ -32,7 +32,7 @@ impl Search {
         search
     }
 
-    /// Runs an input and keeps it if it shows anything new.
+    /// Runs an input and keeps it if it has a new feature.
     pub fn attempt(&mut self, input: Vec<u8>) -> bool {
         let before = self.seen.len();
         let mut see = |feature| {
@@ -46,7 +46,7 @@ impl Search {
         is_new
     }
 
-    /// The next input to try.
+    /// Returns the next input to try.
     pub fn next_input(&mut self) -> Vec<u8> {
         let count = self.kept.len() as u64;
         let mut input = self.kept[self.rng.below(count) as usize].clone();
@@ -64,7 +64,7 @@ impl Search {
         match rng.below(8) {
             0 if at < input.len() => input[at] ^= 1 << rng.below(8),
             1 if at < input.len() => input[at] = rng.draw() as u8,
-            // Ends of ranges, where rules change.
+            // Boundaries of ranges, where behaviour changes.
             2 if at < input.len() => {
                 const ENDS: [u8; 8] = [0, 1, 4, 5, 0x7f, 0x80, 0xfe, 0xff];
                 input[at] = ENDS[rng.below(8) as usize];

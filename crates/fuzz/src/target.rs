@@ -1,16 +1,16 @@
-//! Targets, and the inputs that are stored for them.
+//! Targets, and their stored inputs.
 
 use crate::features::Features;
 use std::path::PathBuf;
 
-/// Something that takes hostile bytes.
+/// A function that receives hostile bytes.
 #[derive(Clone, Copy)]
 pub struct Target {
-    /// Its name; that of a decoder is its file's in a family's `wire` folder.
+    /// Its name; for a decoder, that of its file in a family's `wire` folder.
     pub name: &'static str,
-    /// Panics when a promise is broken.
+    /// Runs one input; panics when an invariant is violated.
     pub run: fn(&[u8], &mut Features<'_>),
-    /// Inputs to begin with.
+    /// Initial inputs.
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 
@@ -21,15 +21,15 @@ impl std::fmt::Debug for Target {
 }
 
 impl Target {
-    /// Returns the directory of its corpus.
+    /// Returns the directory of the target's corpus.
     pub fn corpus_dir(&self) -> PathBuf {
         PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/corpus")).join(self.name)
     }
 
-    /// Its stored inputs with their names, in the order of the names; none where there is no directory.
+    /// Returns the stored inputs with their names, sorted by name; none if there is no directory.
     ///
     /// # Panics
-    /// When an input cannot be read.
+    /// If an input cannot be read.
     pub fn corpus(&self) -> Vec<(String, Vec<u8>)> {
         let Ok(entries) = std::fs::read_dir(self.corpus_dir()) else { return Vec::new() };
         let mut inputs: Vec<_> = entries

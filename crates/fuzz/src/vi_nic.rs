@@ -1,12 +1,10 @@
 //! A VI NIC with a hostile peer: an input is a sequence of packets, calls of the host, and time.
 //!
-//! Set-up    a NIC with two paths. At the end of one is a *peer* that is connected properly, knows number and
-//!           key, and then sends anything; at the end of the other a good NIC, the *canary*, with a
-//!           connection of its own.
-//! Promises  nothing is written but into posted receive memory and memory open to peers; every packet that
-//!           leaves can be read; descriptors are dequeued in the order of posting, once; one packet causes
-//!           few. At the end the canary's messages have arrived, everything can be taken down, and nothing is
-//!           left.
+//! Set-up    a NIC with two paths. One leads to a *peer* that is connected correctly, knows number and key,
+//!           and then sends anything; the other to a correct NIC, the *canary*, with its own connection.
+//! Checks    only posted receive memory and memory open to peers is written; every sent packet can be parsed;
+//!           descriptors complete once, in the order of posting; one packet causes few packets. At the end
+//!           the canary's messages have arrived, everything can be destroyed, and nothing is left.
 
 use crate::features::Features;
 use crate::input::Input;
@@ -18,17 +16,17 @@ use kiban_vi::{
 use std::time::Duration;
 
 const PACKET_BYTES: usize = 512;
-/// Memory that only its host may name, memory open to peers, memory of receive descriptors.
+/// Memory for the host only, memory open to peers, memory of receive descriptors.
 const AREAS: [u64; 3] = [0x1000, 0x2000, 0x3000];
 const AREA_BYTES: usize = 0x1000;
 const STEPS_MAX: usize = 300;
-/// Packets that one step may cause: a window of them, and answers.
+/// The most packets that one step may cause: a window of them, and answers.
 const PACKETS_MAX: usize = 600;
 const PEER_KEY: u32 = 0x5eed;
 const PEER_VI: u32 = 77;
 const MESSAGE: [u8; 8] = *b"canary!!";
 
-/// A NIC and what its host has.
+/// A NIC and its host's objects.
 struct Side {
     nic: Nic,
     paths: Vec<u32>,
@@ -94,7 +92,7 @@ impl Side {
 struct Peer {
     vi: u32,
     key: u32,
-    /// The sequence that the NIC expects of us, and the one that we have seen last of it.
+    /// The next sequence number that the NIC expects from the peer, and the last one received from it.
     next: u32,
     seen: u32,
 }
@@ -132,7 +130,7 @@ impl Peer {
         self.next = header.acknowledged;
     }
 
-    /// A packet as the input wants it.
+    /// Builds a packet from the input.
     fn craft(&self, input: &mut Input<'_>, open: u32, closed: u32) -> Vec<u8> {
         let kind = Kind::ALL[usize::from(input.byte()) % Kind::ALL.len()];
         let flags = input.byte();
@@ -187,7 +185,7 @@ fn header(kind: Kind, flags: u8, payload: usize) -> Header {
     }
 }
 
-/// Lets the NIC and the canary exchange what they have.
+/// Exchanges packets between the NIC and the canary.
 fn exchange(side: &mut Side, good: &mut Side, now: Instant) {
     for _ in 0..4 {
         for packet in side.packets(1, now) {
@@ -222,7 +220,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
     side.nic.accept(request.number, canary, now).expect("alike");
     exchange(&mut side, &mut good, now);
 
-    // The peer connects, as it should.
+    // The peer connects correctly.
     let vi = side.vi(level);
     side.nic.listen(b"peer").expect("room");
     let mut peer = Peer::default();
@@ -296,7 +294,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
             features.show(std::mem::discriminant(&event));
         }
         features.show((side.nic.vi(vi).expect("it is there").0 as u8, level as u8));
-        // Closed memory has the canary's message at its front, and nothing else.
+        // The host's own memory holds the canary's message at its beginning, and is otherwise unchanged.
         let kept = side.areas[0].read(AREAS[0], AREA_BYTES).expect("within");
         let front = if canaries > 0 { MESSAGE } else { [0; 8] };
         assert!(kept[..8] == front && kept[8..].iter().all(|byte| *byte == 0), "closed memory was touched");

@@ -1,5 +1,5 @@
-//! Every decoder of the families' `wire` folders: whatever is read can be written, and read again is the
-//! same.
+//! Every decoder of the families' `wire` folders: whatever can be parsed can be written, and parses to the
+//! same value.
 
 use crate::features::Features;
 use crate::input::Input;
@@ -18,7 +18,7 @@ use kiban_tcpip::wire::{
 };
 use kiban_vi::wire as vi_packet;
 
-/// One for each file of a family's `wire` folder that reads.
+/// One decoder for each file of a family's `wire` folder.
 pub(crate) const TARGETS: &[Target] = &[
     Target { name: "aal5", run: aal5, seeds: || vec![aal5_frame(b"a frame")] },
     Target { name: "arp", run: arp, seeds: || vec![[&[0, 1, 8, 0, 6, 4, 0, 1][..], &[9; 20]].concat()] },
@@ -63,8 +63,8 @@ pub(crate) const TARGETS: &[Target] = &[
     },
 ];
 
-/// What was read is within the bytes, is written in the length it says, and is read again as it was. The
-/// value.
+/// Checks that a parsed value lies within the bytes, is written with the length it reports, and parses to the
+/// same value. Returns the value.
 macro_rules! comes_back {
     ($bytes:expr, $features:expr, $type:ty) => {{
         let bytes: &[u8] = $bytes;
@@ -73,7 +73,7 @@ macro_rules! comes_back {
                 assert!(used <= bytes.len(), "{value:?} takes more than there is");
                 let mut again = vec![0xa5; value.length()];
                 assert_eq!(value.write(&mut again), again.len());
-                // A length field counts what follows: it is given back its bytes.
+                // A length field counts what follows: append the missing bytes.
                 again.extend_from_slice(&bytes[used..]);
                 assert_eq!(<$type>::read(&again).map(|(value, _)| value), Ok(value));
                 Some((value, used))
@@ -111,7 +111,7 @@ pub(crate) fn aal5_frame(payload: &[u8]) -> Vec<u8> {
 
 fn aal5(bytes: &[u8], features: &mut Features<'_>) {
     comes_back!(bytes, features, aal5::Trailer);
-    // As it is, and with the CRC that belongs to it, so that the search gets past it.
+    // Unchanged, and with the correct CRC, so that the search gets past it.
     let mut mended = bytes.to_vec();
     if let Some((front, last)) = mended.split_last_chunk_mut::<4>() {
         *last = crc::Crc32Aal5::of(front).to_be_bytes();
@@ -244,7 +244,7 @@ fn capture_seeds() -> Vec<Vec<u8>> {
 
 fn checksum(bytes: &[u8], features: &mut Features<'_>) {
     let whole = Sum::of(bytes);
-    // The plainest of loops (RFC 1071 §4.1).
+    // The plainest loop (RFC 1071 §4.1).
     let mut plain = 0u64;
     for pair in bytes.chunks(2) {
         plain += u64::from(pair[0]) << 8 | u64::from(*pair.get(1).unwrap_or(&0));
@@ -292,7 +292,7 @@ fn discovery(bytes: &[u8], features: &mut Features<'_>) {
         again.extend_from_slice(&bytes);
         features.show((core::mem::discriminant(item), bytes.len().ilog2()));
     }
-    // A redirected packet comes back with the padding that it got.
+    // A redirected packet is returned with its padding.
     let (read, options) = discovery::Message::read(&again).expect("what was written");
     assert_eq!(read, message);
     assert_eq!(options.count(), items.len());
@@ -342,7 +342,7 @@ fn icmpv6(bytes: &[u8], features: &mut Features<'_>) {
     }
 }
 
-/// What is read of a packet that is only inspected, beside what the family's decoder reads.
+/// The parts of a packet that are only inspected, beside what the family's decoder parses.
 fn ip(bytes: &[u8], features: &mut Features<'_>) {
     match ip::Front::read(bytes) {
         Ok(front) => {
@@ -457,7 +457,7 @@ fn tcp(bytes: &[u8], features: &mut Features<'_>) {
             let mut again = vec![0xa5; header.length()];
             assert_eq!(header.write(&mut again), again.len());
             let (mut read, _) = tcp::Header::read(&again).expect("what was written");
-            // Ours have padding that others may leave out: there may be room for fewer blocks.
+            // Our options have padding that others may omit, so fewer blocks may fit.
             let (ours, theirs) = (read.options.sack, header.options.sack);
             assert_eq!(theirs.as_slice()[..ours.as_slice().len()], *ours.as_slice());
             read.options.sack = theirs;
@@ -492,7 +492,7 @@ fn mpa(bytes: &[u8], features: &mut Features<'_>) {
         loop {
             match deframer.front(rest) {
                 Ok(Front::Whole { ulpdu, taken }) => {
-                    // Framed again it takes the same room, and comes out again.
+                    // Framed again, it has the same length, and deframes to the same bytes.
                     let mut again = Vec::new();
                     let start = begin(&mut again, ulpdu.len());
                     again.extend_from_slice(ulpdu);

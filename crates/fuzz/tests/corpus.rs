@@ -1,16 +1,16 @@
-//! Every input that was ever kept, and a short search from a fixed seed.
+//! Every stored input, and a short search from a fixed seed.
 
 use kiban_fuzz::mutate::Search;
 use kiban_fuzz::streams::{Size, play};
 use kiban_fuzz::{Features, Target, targets};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Inputs that the search of one target tries; the session's and the boards' cost a hundred times a
-/// decoder's.
+/// The number of inputs that the search of one target tries; those of sessions and boards cost a hundred
+/// times as much as a decoder's.
 fn attempts(target: &Target) -> usize {
     match target.name {
         "session" => 2500,
-        // Its three hundred whole worlds are a test of their own.
+        // Its three hundred full-size worlds have a test of their own.
         "streams" => 500,
         "ip_board" | "atm_board" | "ethernet_board" => 1000,
         "vi_nic" | "efe_endpoint" => 5000,
@@ -22,7 +22,7 @@ fn attempts(target: &Target) -> usize {
     }
 }
 
-/// Runs `work`; a panic is told with the input that made it.
+/// Runs `work`; a panic is reported with the input that caused it.
 fn with(target: &Target, name: &str, input: &[u8], work: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(work)).is_err() {
         let hex: String = input.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -30,7 +30,7 @@ fn with(target: &Target, name: &str, input: &[u8], work: impl FnOnce()) {
     }
 }
 
-/// The corpus, then mutations of what it shows.
+/// Runs the corpus, then mutations.
 fn search(target: &Target) -> Search {
     let mut search = Search::new(*target, 1, Vec::new());
     let seeds = (target.seeds)().into_iter().map(|seed| ("a seed".to_owned(), seed));
@@ -138,7 +138,7 @@ fn no_small_input_makes_an_expensive_world() {
     let work: Vec<usize> =
         inputs.map(|input| play(&input, Size::Small, &mut Features::to(&mut |_| {}))).collect();
     let (most, sum) = (work.iter().max().expect("some"), work.iter().sum::<usize>());
-    // An event costs some microseconds.
+    // An event costs a few microseconds.
     assert!(*most < Size::Small.work_max() / 4 && sum / work.len() < 1000, "{most} at most, {sum} in all");
 }
 
@@ -150,10 +150,10 @@ fn named(name: &str) -> Target {
     targets().into_iter().find(|target| target.name == name).expect("a target of that name")
 }
 
-/// Files in the families' `wire` folders that read nothing.
+/// Files in the families' `wire` folders that contain no decoder.
 const NO_DECODERS: [&str; 1] = ["mod"];
 
-/// Formats that are in no family's `wire` folder: those of `base`, `vi` and `capture`.
+/// Formats outside the families' `wire` folders: those of `base`, `vi` and `capture`.
 const ELSEWHERE: [&str; 5] = ["checksum", "crc", "ethernet", "vi", "capture"];
 
 #[test]
@@ -180,7 +180,7 @@ fn every_decoder_has_a_target_and_every_target_a_corpus() {
     }
 }
 
-/// The search finds what it should: a target that breaks on a byte it has to guess.
+/// The search finds a target that fails on a byte it has to guess.
 #[test]
 fn the_canary_of_a_broken_target_is_found() {
     let broken = Target {
@@ -196,8 +196,8 @@ fn the_canary_of_a_broken_target_is_found() {
     assert!(found);
 }
 
-/// Writes what the short search kept into the corpus of every target, or of the one that KIBAN_FUZZ_TARGET
-/// names.
+/// Writes the inputs kept by the short search into the corpus of every target, or of the one that
+/// KIBAN_FUZZ_TARGET names.
 #[test]
 #[ignore = "changes the corpus"]
 fn keep_what_the_search_finds() {
@@ -215,7 +215,7 @@ fn keep_what_the_search_finds() {
     }
 }
 
-/// CONTRIBUTING.md says of each target what it looks at, and of no other.
+/// CONTRIBUTING.md describes every target, and no other.
 #[test]
 fn every_target_is_described() {
     let page = include_str!("../../../CONTRIBUTING.md");

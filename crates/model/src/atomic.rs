@@ -1,4 +1,4 @@
-//! The checker's atomics, with one ordering made weaker when a canary asks for it.
+//! The checker's atomics; a canary can weaken one ordering.
 
 pub(crate) use loom::thread::yield_now;
 use std::cell::Cell;
@@ -14,7 +14,7 @@ pub fn weaken(ordering: Ordering) {
     WEAKENED.set(Some(ordering));
 }
 
-/// A fence, unless a canary removes `SeqCst`.
+/// A fence; no fence if a canary removes `SeqCst`.
 pub(crate) fn fence(asked: Ordering) {
     if WEAKENED.get() != Some(asked) {
         loom::sync::atomic::fence(asked);
@@ -109,7 +109,7 @@ impl<T> AtomicPtr<T> {
     }
 }
 
-/// A cell whose users the checker watches: who gets the pointer counts as a writer at that moment.
+/// A cell whose accesses the checker watches: taking the pointer counts as a write at that moment.
 pub(crate) struct UnsafeCell<T>(loom::cell::UnsafeCell<T>);
 
 impl<T> UnsafeCell<T> {

@@ -1,17 +1,18 @@
 //! Lock-free structures under a model checker (loom): files of `base`, `os` and `verbs` are compiled here
-//! as they are shipped, with the checker's atomics in the place of the processor's.
+//! unchanged, with the checker's atomics in place of the processor's.
 //!
 //! Purpose   every interleaving, and every reordering that the memory model allows, of short runs with two or
 //!           three threads.
 //! Payload   is kept in cells that the checker watches: a thread that accesses one while another may
 //!           write it has broken the structure's promise of exclusive access.
-//! Canaries  [`weaken`] turns one ordering into `Relaxed` everywhere: each model must then fail, which shows
-//!           that it can.
-//! Bounds    two preemptions in each run. The checker does not see that a thread could have run before a load
-//!           when the same place is loaded again before it is written: models yield where that matters.
+//! Canaries  [`weaken`] turns one ordering into `Relaxed` everywhere: each model must then fail, which proves
+//!           that it can detect the bug.
+//! Bounds    two preemptions per run. The checker does not detect that a thread could have run before a load
+//!           if the same location is loaded again before it is written: models yield where that matters.
 //! Elsewhere the doorbell, which is generic over its atomics, is checked in `base/tests/bell_model.rs`.
-//! Not here  hostile memory (a peer that breaks the rules on purpose); structures with locks. And these,
-//!           whose flags are woven into locks, files or signals, which the checker has not:
+//! Not here  hostile memory (a peer that breaks the rules on purpose); structures with locks; and the
+//!           following, whose flags are combined with locks, files or signals, which the checker does not
+//!           support:
 //!           - `os/src/turn`: `helper_drives`, `closed` and the helper's `ends`, which are followed by the
 //!             ring of a bell or by a lock's news. (How followers are counted is modelled.)
 //!           - `os/src/wait/set.rs`: `woken`, which is stored before the bell rings. The bell's own model
@@ -21,7 +22,7 @@
 //!           - `service/src`: `tape.rs`, `orders.rs`, `switch.rs`: flags beside mutexes. Counters that are
 //!             Relaxed everywhere order nothing.
 
-// The structures' own tests run in their crate, which has what they need.
+// The structures' own tests run in their crates, which have what they need.
 #![cfg(not(test))]
 
 extern crate alloc;
@@ -76,24 +77,24 @@ fn check(model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// A slot on its way to another thread.
+/// A slot that is passed to another thread.
 struct Out(NonNull<Slot<u32>>);
-// SAFETY: the depot's promise is what is checked: a slot is used by one thread at a time.
+// SAFETY: this is what the model checks: the pool gives a slot to one thread at a time.
 unsafe impl Send for Out {}
 
 impl Out {
     fn write(&self, value: u32) {
-        // SAFETY: the slot is out, and this thread's; the cell says so to the checker.
+        // SAFETY: this thread owns the taken slot; the checker would report a concurrent access to its cell.
         unsafe { *self.0.as_ref().value() = value };
     }
 
     fn release(self) {
-        // SAFETY: it was taken, and is not used again.
+        // SAFETY: the slot came from this pool's `take`, and is not used after this call.
         unsafe { Slot::release(self.0) };
     }
 }
 
-/// Two slots go to two threads, which write to them and bring them home while the owner takes slots and
+/// Two slots are passed to two threads, which write to them and return them while the owner takes slots and
 /// writes to them.
 pub fn slots_are_returned_by_two_threads_while_the_owner_takes_them() {
     check(|| {
@@ -118,7 +119,7 @@ pub fn slots_are_returned_by_two_threads_while_the_owner_takes_them() {
     });
 }
 
-/// A value whose end counts as a use of it.
+/// A value whose drop counts as an access to it.
 struct Watched(
     loom::cell::UnsafeCell<u32>,
     #[expect(dead_code, reason = "the checker counts it")] loom::sync::Arc<()>,
@@ -134,10 +135,10 @@ impl Drop for Watched {
 /// longer used.
 pub fn the_last_returned_slot_frees_a_dropped_pool() {
     struct Out(NonNull<Slot<Watched>>);
-    // SAFETY: as above.
+    // SAFETY: this is what the model checks: the pool gives a slot to one thread at a time.
     unsafe impl Send for Out {}
     check(|| {
-        // The checker finds an `Arc` that is not freed, or twice.
+        // The checker reports an `Arc` that is leaked, or freed twice.
         let witness = loom::sync::Arc::new(());
         let mut depot = SlotPool::new(2, |_| Watched(loom::cell::UnsafeCell::new(0), witness.clone()));
         drop(witness);
@@ -145,9 +146,9 @@ pub fn the_last_returned_slot_frees_a_dropped_pool() {
         let threads = slots.map(|slot| {
             thread::spawn(move || {
                 let Out(slot) = { slot };
-                // SAFETY: the slot is out, and this thread's.
+                // SAFETY: this thread owns the taken slot.
                 unsafe { (*slot.as_ref().value()).0.with_mut(|value| *value = 1) };
-                // SAFETY: it was taken, and is not used again.
+                // SAFETY: the slot came from this pool's `take`, and is not used after this call.
                 unsafe { Slot::release(slot) };
             })
         });
@@ -157,8 +158,7 @@ pub fn the_last_returned_slot_frees_a_dropped_pool() {
     });
 }
 
-/// Three references to one thing are given up by three threads, each after reading it; the last one writes to
-/// it.
+/// Three threads drop three references to one value, each after reading it; the last one writes to it.
 #[expect(clippy::arc_with_non_send_sync, reason = "the checker runs all of its threads on one")]
 pub fn the_last_reference_is_exclusive() {
     check(|| {
@@ -170,11 +170,11 @@ pub fn the_last_reference_is_exclusive() {
         shared.0.begin();
         let user = |shared: Arc<(References, loom::cell::UnsafeCell<i32>, loom::sync::atomic::AtomicU32)>| {
             let (references, thing, lasts) = &*shared;
-            // SAFETY: a reference is held, and nothing writes while there is one.
+            // SAFETY: a reference is held, and no thread writes while one is held.
             thing.with(|thing| assert_eq!(unsafe { *thing }, 0));
             thread::yield_now();
             if references.release() {
-                // SAFETY: that was the last reference.
+                // SAFETY: this was the last reference, so no other thread accesses the value.
                 thing.with_mut(|thing| unsafe { *thing = 1 });
                 lasts.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             }
@@ -190,7 +190,7 @@ pub fn the_last_reference_is_exclusive() {
     });
 }
 
-/// Three entries go through a ring of two slots, so that a slot is used again.
+/// Three entries pass through a ring of two slots, so that a slot is reused.
 pub fn entries_cross_a_ring_in_order_and_exclusively() {
     check(|| {
         let shape = ring::Shape::new(2, 1);
@@ -220,7 +220,7 @@ pub fn entries_cross_a_ring_in_order_and_exclusively() {
     });
 }
 
-/// Five bytes go through a pipe with room for two, and then its end is seen.
+/// Five bytes pass through a pipe with room for two; then the reader sees the end.
 pub fn bytes_cross_a_pipe_in_order_and_exclusively() {
     check(|| {
         let memory = Region::watched(pipe::bytes(2), &[0, 4, 64], &[128, 129]);
@@ -263,7 +263,7 @@ pub fn the_holder_of_a_spin_lock_has_exclusive_access() {
         let user = |shared: Arc<(SpinLock, loom::cell::UnsafeCell<u32>)>| {
             for _ in 0..2 {
                 shared.0.lock();
-                // SAFETY: the lock is held.
+                // SAFETY: this thread holds the lock that guards the cell.
                 shared.1.with_mut(|guarded| unsafe { *guarded += 1 });
                 shared.0.unlock();
             }
@@ -275,7 +275,7 @@ pub fn the_holder_of_a_spin_lock_has_exclusive_access() {
         user(shared.clone());
         other.join().expect("it gave the lock back");
         shared.0.lock();
-        // SAFETY: the lock is held.
+        // SAFETY: this thread holds the lock that guards the cell.
         shared.1.with(|guarded| assert_eq!(unsafe { *guarded }, 4));
     });
 }
@@ -407,8 +407,9 @@ impl Waited {
     }
 }
 
-/// Two threads wait for what a third announces once: neither sleeps on when the other has taken the event.
-/// `enters_late`: a thread counts itself after it let go of the socket's lock, which is a mistake.
+/// Two threads wait for an event that a third announces once: neither keeps sleeping after the other has
+/// taken the event. `enters_late`: a thread counts itself only after releasing the socket's lock, which is a
+/// bug.
 pub fn taking_an_event_wakes_the_other_sleepers(enters_late: bool) {
     check(move || {
         let socket = Arc::new(Waited {
@@ -426,20 +427,20 @@ pub fn taking_an_event_wakes_the_other_sleepers(enters_late: bool) {
     });
 }
 
-/// A published value, and the one before it. Its end counts as a use of it.
+/// A published value, and the one before it. Its drop counts as an access.
 struct Link {
     value: Watched,
     before: Option<&'static Link>,
 }
 
-// SAFETY: the value is published, and from then on only read: this is what is checked.
+// SAFETY: this is what the model checks: a published value is only read.
 unsafe impl Sync for Link {}
 
 impl Link {
-    /// Makes a value whose content is written after its cell was made.
+    /// Creates a value whose content is written after its cell was created.
     fn new(before: Option<&'static Link>, witness: &loom::sync::Arc<()>) -> Link {
         let value = Watched(loom::cell::UnsafeCell::new(0), witness.clone());
-        // SAFETY: no other thread has seen it.
+        // SAFETY: the value is not published yet, so no other thread can access it.
         value.0.with_mut(|value| unsafe { *value = 1 });
         Link { value, before }
     }
@@ -447,19 +448,19 @@ impl Link {
     /// Reads this value and all before it, and counts them.
     fn read(&self) -> usize {
         core::iter::successors(Some(self), |link| link.before)
-            // SAFETY: nothing writes to a published value.
+            // SAFETY: no thread writes to a published value.
             .map(|link| link.value.0.with(|value| assert_eq!(unsafe { *value }, 1)))
             .count()
     }
 }
 
-/// A place to publish links; at its end all of them go, which the process's never do.
+/// A place to publish links; when it is dropped, all links are freed, unlike those of a process.
 struct Links(Published<Link>);
 
 impl Links {
     fn new() -> (Arc<Links>, loom::sync::Arc<()>) {
         let none = atomic::AtomicPtr::new(core::ptr::null_mut());
-        // The checker finds a value that is not freed, or twice, by the witness's count.
+        // The checker detects a value that is leaked or freed twice by the witness's count.
         (Arc::new(Links(Published(none))), loom::sync::Arc::new(()))
     }
 }
@@ -467,18 +468,19 @@ impl Links {
 impl Drop for Links {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // The checker has found something: the ends of the values would be found too.
+            // The checker has already failed: do not report the values' drops as well.
             return;
         }
         let mut next = self.0.get().map(core::ptr::from_ref);
         while let Some(link) = next {
-            // SAFETY: `publish` boxed it, and no thread uses it any more.
+            // SAFETY: `publish` boxed it, and no thread uses it any more, because this value is being
+            // dropped.
             next = unsafe { Box::from_raw(link.cast_mut()) }.before.map(core::ptr::from_ref);
         }
     }
 }
 
-/// Two threads make a value on first use: both use the same one, and the other is dropped.
+/// Two threads create a value on first use: both use the same one, and the other is dropped.
 pub fn concurrent_first_users_of_a_published_value_share_it() {
     check(|| {
         let (links, witness) = Links::new();
@@ -497,8 +499,8 @@ pub fn concurrent_first_users_of_a_published_value_share_it() {
     });
 }
 
-/// Two threads each try once to put a link at the head of a list, while a third reads it: what it finds is
-/// whole.
+/// Two threads each try once to prepend a link to a list while a third reads it: every link that it finds is
+/// complete.
 pub fn readers_of_a_published_list_see_each_link_whole() {
     check(|| {
         let (links, witness) = Links::new();

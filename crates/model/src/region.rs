@@ -1,5 +1,5 @@
-//! Memory that two sides share, as rings and pipes use it: words are the checker's atomics, bytes of payload
-//! its cells.
+//! Memory shared by two sides, as rings and pipes use it: words are the checker's atomics, payload bytes its
+//! cells.
 
 use crate::atomic::AtomicU32;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ struct Memory {
     cells: Vec<(usize, loom::cell::UnsafeCell<u8>)>,
 }
 
-// SAFETY: cells are reached through the checker alone, which reports whoever does so at the wrong time.
+// SAFETY: cells are accessed only through the checker, which reports conflicting accesses.
 unsafe impl Send for Memory {}
-// SAFETY: as above.
+// SAFETY: cells are accessed only through the checker, which reports conflicting accesses.
 unsafe impl Sync for Memory {}
 
 impl Memory {
@@ -26,7 +26,7 @@ impl Memory {
 pub(crate) struct Region(Arc<Memory>);
 
 impl Region {
-    /// Memory that is zero, with atomic words and bytes of payload at these places.
+    /// Zeroed memory with atomic words and payload bytes at these offsets.
     pub(crate) fn watched(bytes: usize, words: &[usize], payload: &[usize]) -> Region {
         let words = words.iter().map(|at| (*at, AtomicU32::new(0))).collect();
         let cells = payload.iter().map(|at| (*at, loom::cell::UnsafeCell::new(0))).collect();
@@ -55,7 +55,7 @@ impl Region {
     }
 }
 
-/// A place in shared memory, in the place of a pointer.
+/// An offset in shared memory, in place of a pointer.
 #[derive(Clone, Copy)]
 pub(crate) struct Base<'a> {
     memory: &'a Memory,

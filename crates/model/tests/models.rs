@@ -1,14 +1,14 @@
-//! Lock-free structures in every order; and each again with an ordering taken away, which must be found.
+//! Runs lock-free structures in every order; and each again with an ordering weakened, which must fail.
 
 use kiban_model as model;
 use std::panic::catch_unwind;
 use std::sync::atomic::Ordering::{self, Acquire, Release, SeqCst};
 
-/// The model holds as the code is shipped, and not without any of these orderings.
+/// Checks that the model holds as shipped, and fails without any of these orderings.
 fn holds_and_needs(run: fn(), orderings: &[Ordering]) {
     run();
     for &ordering in orderings {
-        // In a thread of its own: what is weakened there is weakened for nobody else.
+        // In its own thread, so that the weakening affects no other test.
         let found = std::thread::spawn(move || {
             model::weaken(ordering);
             catch_unwind(run).is_err()

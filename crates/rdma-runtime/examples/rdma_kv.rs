@@ -1,5 +1,5 @@
-//! A key-value store whose gets are one-sided: a client reads the server's table itself, and the server's
-//! program sleeps.
+//! A key-value store whose gets are one-sided: a client reads the server's table by RDMA Read, without the
+//! server's program.
 //!
 //! `cargo run --release -p kiban-rdma-runtime --example rdma_kv` runs a server and two clients in one
 //! process. As two processes:
@@ -11,11 +11,11 @@
 //! rdma_kv connect HOST:7471 stop
 //! ```
 //!
-//! Table     buckets of four slots. Who knows a key knows its bucket, so a get is one RDMA Read of a bucket.
+//! Table     buckets of four slots. The key determines the bucket, so a get is one RDMA Read of a bucket.
 //! Put       a message to the server, which answers: only the server writes to the table.
-//! Torn      a read may fall into the middle of a put. Each slot begins with a checksum of the rest: where it
-//!           is wrong, the client reads again. A version in each slot counts its puts.
-//! Left out  deleting; tables that grow; peers that hold a key to this memory and lie.
+//! Torn      a read can overlap a put. Each slot begins with a checksum of the rest; if it is wrong, the
+//!           client reads again. A version in each slot counts its puts.
+//! Left out  deletion; tables that grow; hostile peers that hold a key to this memory.
 
 mod common;
 
@@ -40,7 +40,7 @@ const BUCKET_BYTES: usize = SLOTS * SLOT_BYTES;
 /// Checksum 8, version 8, length of the key 2, of the value 2; network byte order.
 const HEAD_BYTES: usize = 20;
 
-/// FNV-1a: the same in every program, and no defence against anybody.
+/// FNV-1a: the same in every program, but no protection against chosen keys.
 fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -51,7 +51,7 @@ fn bucket_of(key: &[u8]) -> usize {
     (hash(key) % BUCKETS as u64) as usize * BUCKET_BYTES
 }
 
-/// What a slot holds.
+/// The contents of a slot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Entry {
     version: u64,
@@ -59,7 +59,7 @@ struct Entry {
     value: Vec<u8>,
 }
 
-/// What a look at a slot says.
+/// The result of parsing a slot.
 enum Slot {
     Empty,
     Torn,
@@ -93,11 +93,11 @@ impl Entry {
 
 // ---- the server
 
-/// The table. Its lock is for threads of the server; clients read beside it.
+/// The table. Its lock is for the server's threads; clients read without it.
 struct Table(Mutex<Mr>);
 
 impl Table {
-    /// Whether there was room.
+    /// Stores an entry. Returns false if the bucket is full.
     fn put(&self, key: &[u8], value: &[u8]) -> bool {
         let mr = self.0.lock().expect("no thread panics with it");
         let bucket = bucket_of(key);
@@ -127,7 +127,7 @@ fn serve(context: &Context, listener: &Listener) -> Outcome {
             let request = match listener.request(PATIENCE) {
                 Ok(request) => request,
                 Err(Error::Timeout) => continue,
-                // A client has said stop.
+                // A client has sent the stop message.
                 Err(Error::Closed) => return Ok(()),
                 Err(error) => return Err(error.into()),
             };
@@ -147,14 +147,14 @@ fn serve(context: &Context, listener: &Listener) -> Outcome {
     })
 }
 
-/// A put is the key's length (2 bytes), the key, the value; an empty message says stop. The answer is one
-/// byte: 1 is done.
+/// Handles one message: the key's length (2 bytes), the key, the value; an empty message stops the server.
+/// The answer is one byte, 1 for success.
 fn answer(table: &Table, cq: &Cq, qp: &Qp, room: &Mr) -> Result<(), Error> {
     loop {
         let message = match cq.wait(PATIENCE) {
             Ok(message) if message.status == Status::Success => message,
             Err(Error::Timeout) => continue,
-            // It has gone, or the server has.
+            // The connection or the server has ended.
             _ => return Ok(()),
         };
         let text = room.to_vec(0, message.bytes as usize);
@@ -178,7 +178,7 @@ struct Client {
     room: Mr,
     table: Remote,
     connection: Connection,
-    /// Looks that fell into a put.
+    /// Number of reads that overlapped a put.
     torn: u64,
 }
 
@@ -199,7 +199,7 @@ impl Client {
         Ok(())
     }
 
-    /// Reads until what it sees is whole.
+    /// Reads until the slots are consistent.
     fn get(&mut self, key: &[u8]) -> Result<Option<Entry>, Error> {
         let bucket = self.table.at(bucket_of(key) as u64);
         'look: loop {
@@ -207,7 +207,7 @@ impl Client {
             self.done()?;
             for slot in self.room.to_vec(0, BUCKET_BYTES).chunks_exact(SLOT_BYTES) {
                 match Entry::read(slot) {
-                    // It may be the one.
+                    // The torn slot may be the one with this key.
                     Slot::Torn => {
                         self.torn += 1;
                         continue 'look;
@@ -224,14 +224,14 @@ impl Client {
         let text = [&(key.len() as u16).to_be_bytes()[..], key, value].concat();
         assert!(text.len() <= SLOT_BYTES, "too long for a slot");
         self.room.write(0, &text);
-        // The answer goes behind the question: a bucket is longer than a slot.
+        // The answer is placed after the request: a bucket is longer than a slot.
         self.qp.post_recv(2, &[self.room.slice(SLOT_BYTES, 1)])?;
         self.qp.post_send(Wr::send(1, self.room.slice(0, text.len())).unsignalled())?;
         self.done()?;
         Ok(self.room.to_vec(SLOT_BYTES, 1) == [1])
     }
 
-    /// The server ends, and with it all of its connections.
+    /// Stops the server, which ends all its connections.
     fn stop(self) -> Result<(), Error> {
         self.qp.post_send(Wr::send_inline(3, b"").unsignalled())?;
         self.connection.wait_disconnected(PATIENCE)
@@ -255,12 +255,12 @@ fn connect(context: &Context, server: Address, words: &[String]) -> Outcome {
     Ok(())
 }
 
-/// One client puts as fast as it can, another reads the same key: what it sees is always whole, and never
-/// goes back.
+/// One client puts as fast as it can while another reads the same key: each value it sees is whole, and
+/// versions never decrease.
 fn story(context: &Context, server: Address, client: Client) -> Outcome {
     const PUTS: u64 = 500;
     let key = b"the weather";
-    // Few reads fall into a put; what one would see is this, and it is not believed.
+    // Few reads overlap a put, so check here that a torn slot is detected.
     let [old, new] =
         [1, 2].map(|n| Entry { version: n, key: key.to_vec(), value: vec![n as u8; 900] }.write());
     assert!(matches!(Entry::read(&[&new[..400], &old[400..]].concat()), Slot::Torn));
@@ -270,14 +270,14 @@ fn story(context: &Context, server: Address, client: Client) -> Outcome {
     std::thread::scope(|threads| {
         let writing = threads.spawn(|| -> Result<(), Error> {
             for number in 1..=PUTS {
-                // All bytes of a value are alike, so that a mixture would be seen.
+                // All bytes of a value are equal, so that a mixture would be detected.
                 assert!(client.put(key, &[number as u8; 900])?, "there is room");
             }
             Ok(())
         });
         let (mut gets, mut last) = (0, 0);
         loop {
-            // Asked before looking, so that whoever looks last sees the last put.
+            // Check before reading: if the writer has finished, this read must return the last put.
             let is_written = writing.is_finished();
             gets += 1;
             if let Some(entry) = reader.get(key)? {

@@ -1,11 +1,11 @@
-//! RDMA Read: a program fetches bytes from another's memory, and the other program has no part in it.
+//! RDMA Read: a program fetches bytes from another's memory without that program's participation.
 //!
 //! `cargo run --release -p kiban-rdma-runtime --example rdma_read` runs both ends in one process; with
 //! `serve 0.0.0.0:7471` on one host and `connect HOST:7471` on another it is two; `--over efe:ADDRESS` leaves
-//! TCP out. `--help` says more.
+//! TCP out. See `--help`.
 //!
-//! The server shows an almanac and does nothing more: its NIC answers. The client asks for two months at
-//! once, out of order, into two places of its own memory; both answers come on one completion queue.
+//! The server registers an almanac and only waits: its NIC answers. The client reads two months at once, out
+//! of order, into two ranges of its own memory; both completions arrive on one completion queue.
 
 mod common;
 
@@ -62,7 +62,7 @@ fn connect(context: &Context, server: Address, _: &[String]) -> Outcome {
     let pd = context.alloc_pd()?;
     let cq = context.create_cq(16)?;
     let qp = pd.create_qp(&cq, &cq, QpOptions::default())?;
-    // What a read brings is written by our NIC: that is a local write.
+    // Our NIC writes the data of a read: that is a local write.
     let here = pd.reg_mr(2 * ENTRY, Access::LOCAL)?;
 
     let connection = qp.connect(server, &Connect::default(), PATIENCE)?;

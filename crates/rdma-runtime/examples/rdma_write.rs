@@ -1,12 +1,12 @@
-//! RDMA Write: a program puts bytes into another's memory, and then says so.
+//! RDMA Write: a program writes into another's memory, then notifies it with a message.
 //!
 //! `cargo run --release -p kiban-rdma-runtime --example rdma_write` runs both ends in one process; with
 //! `serve 0.0.0.0:7471` on one host and `connect HOST:7471` on another it is two; `--over efe:ADDRESS` leaves
-//! TCP out. `--help` says more.
+//! TCP out. See `--help`.
 //!
-//! The server opens a page to its peer and tells where it is when it accepts. The client writes there, which
-//! nobody at the server hears of, and sends an empty message behind. A message that has arrived says that
-//! every write before it is in place (RFC 5040 §5.5), so the server looks only then.
+//! The server registers a page for remote writes and sends its address when it accepts. The client writes
+//! there, which causes no completion at the server, then sends an empty message. A received message means
+//! that every earlier write is in place (RFC 5040 §5.5), so the server reads the page only then.
 
 mod common;
 
@@ -29,7 +29,7 @@ fn serve(context: &Context, listener: &Listener) -> Outcome {
     let qp = pd.create_qp(&cq, &cq, QpOptions::default())?;
     let page = pd.reg_mr(4096, Access { remote_write: true, ..Access::LOCAL })?;
 
-    // Whoever wants to receive posts first. The message is empty, so the receive has no memory.
+    // Receives must be posted before messages arrive. The message is empty, so the receive has no memory.
     qp.post_recv(1, &[])?;
     let request = listener.request(PATIENCE)?;
     let options = Connect { private_data: page.remote().to_bytes().into(), ..Connect::default() };
@@ -56,7 +56,7 @@ fn connect(context: &Context, server: Address, _: &[String]) -> Outcome {
     let page =
         Remote::from_bytes(connection.private_data()).ok_or("the server did not send the page's address")?;
 
-    // Of the two only the second is told: work of one queue pair ends in order.
+    // Only the second of the two is signalled: the work of one queue pair completes in order.
     qp.post_send(Wr::write(1, source.slice(0, GREETING.len()), page.at(100)).unsignalled())?;
     qp.post_send(Wr::send_inline(2, b""))?;
     let done = cq.wait(PATIENCE)?;

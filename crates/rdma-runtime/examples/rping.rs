@@ -1,5 +1,4 @@
-//! The exchange of `rping`, a program of rdma-core's, so that its other end may be on any iWARP card or on
-//! soft-iWARP of Linux.
+//! The exchange of rdma-core's `rping`; the other end may use any iWARP card, or Linux's soft-iWARP (siw).
 //!
 //! `cargo run --release -p kiban-rdma-runtime --example rping` runs both ends in one process. Against the
 //! real program on another host:
@@ -9,12 +8,12 @@
 //! rping connect HOST:7471 10 60000 crc        there: rping -s -a 0.0.0.0 -p 7471
 //! ```
 //!
-//! A round  the client has two buffers: a source, full of letters, and a sink. It tells the server of the
-//!          source; the server reads it and says so; the client tells of the sink; the server writes there
-//!          what it has read, and says so; the client compares. All that is told is 16 bytes: address 8, key
-//!          4, length 4, network byte order. What the server says is as long, and nobody looks at it.
-//! Left out several clients, and other lower layers than TCP when the real program is the other end: it knows
-//! iWARP alone.
+//! A round  the client has two buffers: a source filled with letters, and a sink. It sends the source's
+//!          address; the server reads it and acknowledges; the client sends the sink's address; the server
+//!          writes what it has read there and acknowledges; the client compares. An address takes 16 bytes:
+//!          address 8, key 4, length 4, network byte order. The server's messages have the same length; their
+//!          contents are ignored.
+//! Left outseveral clients; lower layers other than TCP with the real program, which supports only iWARP.
 
 mod common;
 
@@ -32,7 +31,7 @@ LOWER: tcp, tcp:ADDRESS, efe:ADDRESS, efe-raw:INTERFACE";
 
 /// Bytes of a message.
 const MESSAGE: usize = 16;
-/// The most that a server reads at once; rping asks for less than 64 KiB.
+/// The most that a server reads at once; rping uses less than 64 KiB.
 const BYTES_MAX: usize = 1 << 16;
 /// Ids of work: a receive, and everything else.
 const RECEIVE: u64 = 0;
@@ -69,12 +68,13 @@ impl End {
         let cq = context.create_cq(16)?;
         let qp = pd.create_qp(&cq, &cq, QpOptions::default())?;
         let room = pd.reg_mr(MESSAGE, Access::LOCAL)?;
-        // Before the connection is there: iWARP has no way to wait for a receive (RFC 5040 §5.3).
+        // Post before connecting: in iWARP, a message cannot wait for a receive (RFC 5040 §5.3).
         qp.post_recv(RECEIVE, &[room.all()])?;
         Ok(End { pd, cq, qp, room })
     }
 
-    /// What the peer says next, with room made for what follows; none when it has gone.
+    /// Returns the peer's next message and posts a receive for the one after it; `None` if the peer has
+    /// disconnected.
     fn hear(&self) -> Result<Option<Vec<u8>>, Error> {
         let Completion { id, status, bytes, .. } = self.cq.wait(PATIENCE)?;
         match status {
@@ -88,7 +88,7 @@ impl End {
         }
     }
 
-    /// Says something and does not wait for it: the answer will show.
+    /// Sends a message without waiting for its completion: the peer's answer confirms it.
     fn say(&self, message: &[u8; MESSAGE]) -> Result<(), Error> {
         self.qp.post_send(Wr::send_inline(WORK, message).unsignalled())
     }
@@ -97,7 +97,7 @@ impl End {
 fn serve(context: &Context, listener: &Listener) -> Outcome {
     let end = End::new(context)?;
     let data = end.pd.reg_mr(BYTES_MAX, Access::LOCAL)?;
-    // As long as it takes: the other host may have to start first.
+    // Wait without limit: the other host may have to start first.
     let request = loop {
         match listener.request(PATIENCE) {
             Err(Error::Timeout) => continue,
@@ -118,8 +118,7 @@ fn serve(context: &Context, listener: &Listener) -> Outcome {
 
         let message = end.hear()?.ok_or("the client disconnected in the middle of a round")?;
         let (sink, room) = told(&message).ok_or("the client did not send the sink's address")?;
-        // In this order at the other end too: a Send says that the Writes before it are in place (RFC 5040
-        // §5.5).
+        // The peer relies on this order: a Send confirms that earlier Writes are in place (RFC 5040 §5.5).
         end.qp.post_send(Wr::write(WORK, data.slice(0, length.min(room)), sink).unsignalled())?;
         end.say(&[0; MESSAGE])?;
         rounds += 1;
@@ -130,8 +129,9 @@ fn serve(context: &Context, listener: &Listener) -> Outcome {
     Ok(())
 }
 
-/// What a source holds in a round: another letter first each time, as rping has it, so that an old round is
-/// not taken for it. A zero ends it: the real server writes back a string of C.
+/// Returns the source's contents in a round. Like rping, each round begins with another letter, so that an
+/// old round is not mistaken for a new one. A zero byte ends it, because the real server handles it as a C
+/// string.
 fn letters(round: usize, bytes: usize) -> Vec<u8> {
     let letters = (b'A'..=b'z').cycle().skip(round % 58);
     letters.take(bytes.saturating_sub(1)).chain([0]).take(bytes).collect()

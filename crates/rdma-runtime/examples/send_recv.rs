@@ -1,12 +1,12 @@
-//! Send and receive: messages with borders, into memory that the receiver has laid out before.
+//! Send and receive: messages with boundaries, into memory that the receiver has posted.
 //!
 //! `cargo run --release -p kiban-rdma-runtime --example send_recv` runs both ends in one process; with
 //! `serve 0.0.0.0:7471` on one host and `connect HOST:7471` on another it is two; `--over efe:ADDRESS` leaves
-//! TCP out. `--help` says more.
+//! TCP out. See `--help`.
 //!
-//! The server turns each message round and sends it back. A message without a receive would end the
-//! connection, so each side posts a receive before the other may need it: the server replaces a receive
-//! before it answers, the client posts one for each answer before it asks.
+//! The server reverses each message and sends it back. A message without a receive would end the connection,
+//! so each side posts receives early enough: the server replaces a receive before it answers, the client
+//! posts one for each answer before it sends.
 
 mod common;
 
@@ -21,12 +21,12 @@ LOWER: tcp, tcp:ADDRESS, efe:ADDRESS, efe-raw:INTERFACE";
 
 /// Bytes of the longest message.
 const ROOM: usize = 256;
-/// Receives that are posted: messages that may be under way.
+/// Number of posted receives: the most messages that may be in transit.
 const POSTED: usize = 4;
 
 fn serve(context: &Context, listener: &Listener) -> Outcome {
     let pd = context.alloc_pd()?;
-    // Two queues, so that each tells one kind of thing.
+    // Two queues, so that each has completions of one kind.
     let (sent, heard) = (context.create_cq(16)?, context.create_cq(16)?);
     let qp = pd.create_qp(&sent, &heard, QpOptions::default())?;
     let rooms = pd.reg_mr(POSTED * ROOM, Access::LOCAL)?;
@@ -38,7 +38,7 @@ fn serve(context: &Context, listener: &Listener) -> Outcome {
     loop {
         let message = heard.wait(PATIENCE)?;
         if message.status == Status::Flushed {
-            // The connection is over: what is still posted comes back unused.
+            // The connection has ended: the remaining receives were flushed.
             break;
         }
         assert_eq!((message.status, message.kind), (Status::Success, Kind::Receive));
@@ -46,7 +46,7 @@ fn serve(context: &Context, listener: &Listener) -> Outcome {
         let mut text = rooms.to_vec(at, message.bytes as usize);
         text.reverse();
         qp.post_recv(message.id, &[rooms.slice(at, ROOM)])?;
-        // Short answers stand in the work request itself, and need no memory.
+        // Short answers are inline in the work request and need no memory.
         qp.post_send(Wr::send_inline(messages, &text))?;
         assert_eq!(sent.wait(PATIENCE)?.status, Status::Success);
         messages += 1;

@@ -1,7 +1,7 @@
-//! Two VIs, a message there and its answer back; then a look into the other's memory.
+//! Two VIs exchange a message and its answer; then one reads the other's memory by RDMA Read.
 //!
-//! Both ends are in one process here, each with a NIC of its own, joined through shared memory as two
-//! processes would be. `cargo run --release -p kiban-vi-runtime --example vi_pingpong`
+//! Both ends are in one process, each with its own NIC, joined through shared memory as two processes would
+//! be. `cargo run --release -p kiban-vi-runtime --example vi_pingpong`
 
 use kiban_base::{Region, SharedBytes};
 use kiban_vi::{AddressSegment, DataSegment, MemoryAttributes, Reliability, ViAttributes, Work};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A NIC, 4 KiB of registered memory, and a VI that may name it.
+/// Creates a NIC, 4 KiB of registered memory, and a VI that may access it.
 fn end(device: &Device) -> Result<(Nic, Region, u32, u32), Box<dyn Error>> {
     let nic = Nic::open(device)?;
     let tag = nic.create_tag()?;
@@ -39,8 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     server.listen(b"greeting")?;
     std::thread::scope(|threads| {
         let serving = threads.spawn(|| -> Result<(), Box<dyn Error + Send + Sync>> {
-            // Whoever wants to receive posts first: a message without a descriptor waits (reliable
-            // reception).
+            // Receives must be posted before messages arrive (reliable reception).
             server.post_receive(
                 server_vi,
                 1,
@@ -51,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let heard = server.receive_wait(server_vi, PATIENCE)?;
             let text = server_memory.read(0, heard.length as usize).ok_or("outside the memory region")?;
             println!("server: {}", String::from_utf8_lossy(&text));
-            // The answer, and beside it something to be fetched.
+            // The answer, and elsewhere some bytes for the client to read.
             server_memory
                 .write(1024, SharedBytes::from(&b"fetched, not sent"[..]))
                 .ok_or("outside the memory region")?;

@@ -1,4 +1,4 @@
-//! AAL1: its header, pointers and codes; a receiver that is sent any cells.
+//! AAL1: its header, pointers and codes; a receiver of arbitrary cells.
 
 use crate::features::Features;
 use crate::input::Input;
@@ -6,7 +6,7 @@ use kiban_atm::aal1::{Config, Form, Receiver, Sender};
 use kiban_atm::wire::aal1::fec::Code;
 use kiban_atm::wire::aal1::{Header, HeaderCheck, Pointer, check, with_stamp_bit};
 
-/// Headers and pointers come back as they were read; a row of a code is put right or left as it was.
+/// Headers and pointers round-trip; a row of a code is corrected, or left unchanged.
 pub(crate) fn decoder(bytes: &[u8], features: &mut Features<'_>) {
     let mut again = [0xa5];
     match Header::read(bytes) {
@@ -60,7 +60,7 @@ pub(crate) fn decoder_seeds() -> Vec<Vec<u8>> {
     vec![vec![0x00, 0x00], vec![0x8b, 0xff], vec![0x16, 0xde], wrong]
 }
 
-/// Any cells, among them what a sender sends, with some left out, doubled or spoilt.
+/// Arbitrary cells, among them a sender's cells, some of them lost, duplicated or corrupted.
 pub(crate) fn receiver(bytes: &[u8], features: &mut Features<'_>) {
     let mut input = Input::new(bytes);
     let form = match input.byte() % 6 {

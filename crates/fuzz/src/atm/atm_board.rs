@@ -1,8 +1,8 @@
-//! A board behind an ATM port takes any cells.
+//! A board behind an ATM port, with arbitrary cells.
 //!
-//! Input     decisions: a cell with a header of the input's choice, or a frame on one of the circuits whose
-//!           pad, trailer and CRC are right and whose payload is the input's, with or without LLC/SNAP.
-//! Promises  no panic; cells that leave have a HEC and belong to a circuit; memory is freed.
+//! Input     decisions: a cell with a header from the input, or a frame on one of the circuits with correct
+//!           padding, trailer and CRC and a payload from the input, with or without LLC/SNAP.
+//! Checks    no panic; sent cells have a correct HEC and belong to a circuit; memory is freed.
 
 use crate::features::Features;
 use crate::input::Input;
@@ -17,7 +17,7 @@ use kiban_tcpip::wire::icmp;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// With LLC/SNAP to a known peer; bare IP; with LLC/SNAP, the peer asked for by InATMARP.
+/// With LLC/SNAP to a known peer; bare IP; with LLC/SNAP to a peer found by InATMARP.
 const CIRCUITS: [Vc; 3] = [Vc::new(0, 100), Vc::new(0, 101), Vc::new(0, 102)];
 
 fn config() -> BoardConfig {
@@ -40,7 +40,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
         let vc = CIRCUITS[usize::from(what >> 6) % CIRCUITS.len()];
         match what % 8 {
             0 => cells.push(cell(input.long(), input.take(48))),
-            // On a circuit of ours, of any type.
+            // On one of our circuits, of any type.
             1 => {
                 let header = Header { pti: input.byte() & 7, ..Header::user(vc, false) };
                 cells.push(cell(header.to_word(Interface::Uni), input.take(48)));
@@ -90,8 +90,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
     check_cells(&mut stand, features);
     stand.show(features);
     stand.give_up(listener);
-    // A frame that never ends is given up for want of memory or by its successor: its cells are brought to an
-    // end.
+    // A frame that never ends is dropped when memory runs out or when its successor ends: end them all.
     let ends = CIRCUITS.map(|vc| cell(Header::user(vc, true).to_word(Interface::Uni), &[]));
     stand.cells(&ends);
     stand.rest();

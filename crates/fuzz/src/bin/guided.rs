@@ -1,5 +1,4 @@
-//! The search guided by coverage: libFuzzer over the target that `KIBAN_FUZZ` names. `make fuzz` builds and
-//! runs it.
+//! Coverage-guided search: libFuzzer over the target that `KIBAN_FUZZ` names. `make fuzz` builds and runs it.
 #![no_main]
 
 use std::sync::OnceLock;

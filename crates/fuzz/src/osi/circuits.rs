@@ -1,11 +1,11 @@
-//! LAPB and X.25 as machines with a hostile peer: an input is a sequence of what the peer says, calls of the
-//! host, and time.
+//! LAPB and X.25 with a hostile peer: an input is a sequence of the peer's packets, calls of the host, and
+//! time.
 //!
-//! Link      promises: one step owes few frames, each of which can be read; no deadline is in the past; after
-//!           a proper set-up, a packet still passes.
-//! Layer     promises: what leaves can be read and is no longer than agreed; what waits for a host that does
-//!           not look is bounded; after a restart a call can be made and a unit passes. The same for XOT,
-//!           whose stream may be cut anywhere.
+//! Link      invariants: one step causes few frames, each of which can be parsed; no deadline is in the past;
+//!           after a correct set-up, a packet still passes.
+//! Layer     invariants: sent packets can be parsed and are no longer than agreed; the queue for a host that
+//!           does not poll is bounded; after a restart, a call can be made and data passes. The same for XOT,
+//!           whose stream may be split anywhere.
 
 use crate::features::Features;
 use crate::input::Input;
@@ -22,7 +22,7 @@ use kiban_osi::x25::{
 use std::time::Duration;
 
 const STEPS_MAX: usize = 300;
-/// Packets and frames that one step may cause: windows, and answers.
+/// The most packets and frames that one step may cause: windows, and answers.
 const OUT_MAX: usize = 400;
 
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
@@ -132,7 +132,7 @@ pub(crate) fn link(bytes: &[u8], features: &mut Features<'_>) {
         }
     }
     link.counters().each(&mut |name, value| features.show((name, value.checked_ilog2())));
-    // A good peer after all: the second command finds the link disconnected, if the first found it
+    // A correct peer again: the second command finds the link disconnected if the first found it
     // disconnecting.
     link.request(lapb::Request::Busy(false)).expect("always taken");
     while link.poll_up().is_some() {}
@@ -318,7 +318,7 @@ pub(crate) fn layer(bytes: &[u8], features: &mut Features<'_>) {
     layer.counters().each(&mut |name, value| features.show((name, value.checked_ilog2())));
     let waiting = core::iter::from_fn(|| layer.poll_up()).count();
     assert!(waiting < 2000, "{waiting} indications wait");
-    // A good peer after all.
+    // A correct peer again.
     layer.arrive(Below::Up, now);
     while layer.poll_down().is_some() {}
     layer.arrive(Below::Data(Rope::copied(&confirmed)), now);

@@ -15,7 +15,7 @@ use kiban_osi::wire::ftam::{
 };
 use std::sync::OnceLock;
 
-/// A session of ISODE's, value by value.
+/// A recorded session of ISODE, value by value.
 const SESSION: &str = include_str!("../../../osi/tests/data/isode-ftam-session.fpdus.txt");
 
 /// FPDUs that are not in it.

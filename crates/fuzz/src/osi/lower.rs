@@ -1,4 +1,5 @@
-//! OSI: the decoders of its units, and two ends of transport with session, with an arbitrary third party.
+//! OSI: the decoders of the lower layers, and two ends of transport with session, with an arbitrary third
+//! party.
 
 use crate::features::Features;
 use crate::input::Input;
@@ -55,7 +56,7 @@ pub(crate) fn cotp_seeds() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Session's units: the first byte chooses where the input is split.
+/// Session units: the first byte chooses where the input is split.
 pub(crate) fn spdus(bytes: &[u8], features: &mut Features<'_>) {
     let Some((&border, bytes)) = bytes.split_first() else { return };
     let (front, back) = bytes.split_at(usize::from(border).min(bytes.len()));
@@ -130,7 +131,7 @@ impl Stack {
         }
     }
 
-    /// Carries what either machine asks until neither does.
+    /// Carries outputs between the two machines until neither has any.
     fn settle(&mut self, now: Instant, features: &mut Features<'_>) {
         loop {
             let mut quiet = true;
@@ -141,7 +142,7 @@ impl Stack {
             }
             while let Some(request) = self.session.poll_down() {
                 quiet = false;
-                // A transport connection may have ended meanwhile, as session is about to hear.
+                // The transport connection may have ended already, without the session layer's knowledge.
                 let _ = self.transport.request(request, now);
             }
             while let Some(request) = self.transport.poll_down() {
@@ -215,7 +216,7 @@ fn request(input: &mut Input<'_>) -> session::Request {
     }
 }
 
-/// Two towers, joined, while somebody puts bytes between them and the users ask for anything at any time.
+/// Two stacks, joined, while a third party inserts bytes and the users call anything at any time.
 pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
     let mut input = Input::new(bytes);
     let sizes = [0, 1024, 5000];
@@ -231,7 +232,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
             0..=2 => {
                 let request = request(&mut input);
                 let end = &mut ends[side];
-                // One asks for the network connection; the other is called.
+                // One side connects the network connection; the other accepts.
                 if matches!(request, session::Request::Connect(_)) && (side == 1 || end.called) {
                     continue;
                 }
@@ -274,7 +275,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
             break;
         }
     }
-    // Whatever has happened, it ends: all deadlines pass, users abort, and nothing is pending.
+    // Everything must end: all deadlines pass, users abort, and nothing is pending.
     for _ in 0..4 {
         for side in 0..2 {
             let _ = ends[side].session.request(session::Request::Abort { user_data: Rope::new() }, now);
@@ -299,7 +300,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
 }
 
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
-    // The caller's connect, all carried, the answer, then things to do.
+    // The caller's connect, delivery, the answer, then random calls.
     let mut open = vec![9, 9, 0, 0x80, 0, 0, 0, 20];
     for _ in 0..3 {
         open.extend([0xf6, 0xf7]);

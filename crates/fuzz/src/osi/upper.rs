@@ -1,4 +1,4 @@
-//! The decoders of the upper OSI layers: what was read is written, and read again is the same.
+//! The decoders of the upper OSI layers: what was decoded can be encoded, and decodes to the same value.
 
 use crate::features::Features;
 use crate::target::Target;
@@ -12,7 +12,7 @@ use kiban_osi::wire::ber::{
 };
 use kiban_osi::wire::presentation::{Abort, Cp, Cpa, Cpr, Pdv, Resynchronise, UserData};
 
-/// One for each of their files in `osi/src/wire`.
+/// One decoder for each file in `osi/src/wire`.
 pub(crate) const TARGETS: &[Target] = &[
     Target { name: "ber", run: ber, seeds: ber_seeds },
     Target { name: "presentation", run: presentation, seeds: presentation_seeds },
@@ -20,7 +20,7 @@ pub(crate) const TARGETS: &[Target] = &[
 ];
 
 asn1! {
-    /// One of everything.
+    /// Runs all decoders.
     Everything ::= [APPLICATION 1] IMPLICIT SEQUENCE {
         flag       Boolean DEFAULT false,
         units      [40] IMPLICIT Units DEFAULT Units::READ,
@@ -43,7 +43,7 @@ asn1! {
     Colour ::= ENUMERATED { RED(0), BLUE(1) }
 }
 
-/// Whatever was decoded from `bytes` is within them, can be encoded, and decodes to the same value.
+/// Checks that a value decoded from `bytes` lies within them, can be encoded, and decodes to the same value.
 fn comes_back<T: Asn1 + PartialEq + core::fmt::Debug>(
     bytes: &[u8],
     features: &mut Features<'_>,
@@ -74,7 +74,7 @@ fn walk(cursor: Cursor<'_>, depth: u32, features: &mut Features<'_>) {
         };
         assert!(element.contents().len() < element.whole().len());
         let again = Element::read(element.whole()).map(|(element, count)| (element.tag, count));
-        // Inner elements may be nested too deeply to be decoded, but their bytes are still the same.
+        // Inner elements may be nested too deeply to be decoded, but their bytes must still be equal.
         assert_eq!(again, Ok((element.tag, element.whole().len())));
         features.show((depth.min(2), element.tag.class, element.tag.number > 30, element.constructed));
         if let Ok(octets) = element.octets() {
@@ -94,7 +94,7 @@ fn ber(bytes: &[u8], features: &mut Features<'_>) {
     walk(Cursor::new(bytes), 0, features);
     comes_back::<Everything>(bytes, features);
     if let Some(oid) = comes_back::<Oid>(bytes, features) {
-        // Numbers above 64 bits have no text that is read.
+        // Numbers above 64 bits have no text form that can be parsed.
         let text = oid.to_string();
         assert!(
             text.parse::<Oid>().is_ok_and(|again| again == oid)
@@ -110,7 +110,7 @@ fn presentation(bytes: &[u8], features: &mut Features<'_>) {
     comes_back::<Cpr>(bytes, features);
     comes_back::<Abort>(bytes, features);
     comes_back::<Resynchronise>(bytes, features);
-    // The same on a rope, whatever its pieces.
+    // The same on a rope, however it is split.
     let whole = UserData::from_rope(Rope::from(bytes.to_vec()));
     for size in [1, 3, 17] {
         let mut pieces = Rope::new();
@@ -178,7 +178,7 @@ fn ber_seeds() -> Vec<Vec<u8>> {
     ]
 }
 
-/// As ISODE, libiec61850 and josistack sent them.
+/// As sent by ISODE, libiec61850 and josistack.
 fn presentation_seeds() -> Vec<Vec<u8>> {
     [
         "3180a003800101a280a416301402010 1060528c27b0201300406025101300006 6168306602010ba0026000 00000000",
@@ -200,7 +200,7 @@ fn presentation_seeds() -> Vec<Vec<u8>> {
     .into()
 }
 
-/// As josistack and ISODE sent them, and an abort.
+/// As sent by josistack and ISODE, and an abort.
 fn acse_seeds() -> Vec<Vec<u8>> {
     [
         "604ca107060528ca220203a206060429876701a30302010ca606060429876702a70302010d8a0207808b03520301ac09800769676e6f7265

@@ -1,4 +1,4 @@
-//! LAPB, X.25 and XOT: whatever is read can be written, and read again is the same.
+//! LAPB, X.25 and XOT: whatever can be parsed can be written, and parses to the same value.
 
 use crate::features::Features;
 use kiban_osi::wire::lapb::{self, Control, FrameReject, Modulo};
@@ -58,7 +58,7 @@ pub(crate) fn x25(bytes: &[u8], features: &mut Features<'_>) {
             let again = written(call.length(), |room| call.write(room));
             let extended = call.addresses.is_extended();
             let (block, _) = AddressBlock::read(&again, extended).expect("it was written");
-            // A long form without need is written in the short one.
+            // A long form that is not needed is written in the short form.
             assert!(block == call.addresses || !extended);
             assert_eq!(Call::read(&again, extended).map(|(call, _)| call.user_data), Ok(call.user_data));
             for facility in facilities(call.facilities) {

@@ -1,11 +1,10 @@
 //! An EFE-like endpoint with a hostile peer: an input is a sequence of frames, calls of the host, and time.
 //!
-//! Set-up    an endpoint with two flows. At the end of one is a *peer* that is connected properly, knows
-//!           number and key, and then sends anything; at the end of the other a good endpoint, the *canary*.
-//! Promises  one step causes few frames, and every frame that leaves can be read; the endpoint's next
-//!           deadline is not in the past; what a host is handed is no longer than the flow allows. At the end
-//!           the canary's segments have arrived, once and in order, everything can be taken down, and nothing
-//!           is left.
+//! Set-up    an endpoint with two flows. One leads to a *peer* that is connected correctly, knows number and
+//!           key, and then sends anything; the other to a correct endpoint, the *canary*.
+//! Checks    one step causes few frames, and every sent frame can be parsed; the endpoint's next deadline is
+//!           not in the past; received segments are no longer than the flow allows. At the end the canary's
+//!           segments have arrived, once and in order, everything can be closed, and nothing is left.
 
 use crate::features::Features;
 use crate::input::Input;
@@ -20,7 +19,7 @@ const SELF: Peer = Peer(3);
 const SERVICE: u16 = 5;
 const SEGMENT_BYTES: usize = 200;
 const STEPS_MAX: usize = 300;
-/// Frames that one step may cause: a window, and answers.
+/// The most frames that one step may cause: a window, and answers.
 const FRAMES_MAX: usize = 200;
 
 /// The hostile end, and what it has learnt.
@@ -28,7 +27,7 @@ const FRAMES_MAX: usize = 200;
 struct Liar {
     flow: u32,
     key: u32,
-    /// The sequence that the endpoint expects of us, and the one that we have seen last of it.
+    /// The next sequence number that the endpoint expects from the peer, and the last one received from it.
     next: u32,
     seen: u32,
     transmission: u32,
@@ -109,7 +108,7 @@ impl Liar {
             _ => Vec::new(),
         };
         let header = Header {
-            // Without a check.
+            // Without a valid check field.
             flags: input.byte() & 7,
             credit: if odd.is_multiple_of(16) { input.byte() } else { 64 - odd % 65 },
             flow: if input.byte().is_multiple_of(16) { input.long() } else { self.flow },
@@ -134,7 +133,7 @@ struct World {
     good: Endpoint,
     liar: Liar,
     now: Instant,
-    /// The canary's flow at its two ends, and what has gone through it.
+    /// The canary's flow at both ends, and the segments transferred.
     canary: [FlowNumber; 2],
     sent: u32,
     read: u32,
@@ -163,7 +162,7 @@ impl World {
         }
     }
 
-    /// The canary sends a segment, and it comes out.
+    /// The canary sends a segment, which must arrive.
     fn sing(&mut self) {
         let mut out = Vec::new();
         match self.good.send(self.canary[1], &self.sent.to_be_bytes(), self.now) {
@@ -191,7 +190,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
     let now = Instant::ZERO;
     let mut world = World { end, good, liar: Liar::default(), now, canary: [0; 2], sent: 0, read: 0 };
 
-    // The canary connects, and the peer as it should.
+    // The canary connects, and so does the peer, correctly.
     world.canary[1] = world.good.connect(SELF, SERVICE, b"canary", now).expect("room");
     world.exchange(features);
     let Some(Event::ConnectRequest { flow, .. }) = world.end.poll() else { panic!("the canary asks") };
@@ -249,7 +248,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
         }
     }
     world.end.counters().each(&mut |name, value| features.show((name, value.checked_ilog2())));
-    // The canary's last segments, then everything is taken down.
+    // The canary's last segments arrive, then everything is closed.
     for _ in 0..100 {
         if world.sent == world.read {
             break;

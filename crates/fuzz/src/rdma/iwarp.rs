@@ -1,5 +1,5 @@
-//! The decoders of DDP, RDMAP, datagrams and meetings: whatever is read can be written, and read again is the
-//! same.
+//! The decoders of DDP, RDMAP, datagrams and out-of-band setups: whatever can be parsed can be written, and
+//! parses to the same value.
 
 use crate::features::Features;
 use kiban_rdma::wire::datagram::{self, PAYLOAD_BYTES_MAX, QP_MAX};
@@ -54,7 +54,7 @@ pub(crate) fn rdmap(bytes: &[u8], features: &mut Features<'_>) {
         if known {
             assert_eq!(read.reason, terminate.reason);
         }
-        // A header that was cut short is not passed on.
+        // A truncated header is not passed on.
         if known && matches!(header, None | Some(0 | 14 | 18)) {
             assert_eq!(read, terminate);
         }

@@ -1,14 +1,15 @@
-//! An RDMA NIC with hostile peers: an input is a sequence of segments, calls of the host, and what the
-//! streams below do.
+//! An RDMA NIC with hostile peers: an input is a sequence of segments, calls of the host, and events of the
+//! streams below.
 //!
-//! Set-up    one NIC; three queue pairs in two domains, one of them on a shared receive queue; open memory,
-//!           memory of the host's, a region with windows, and *canary* memory: the gaps between, a region
-//!           without rights, and a region of a domain that no queue pair is in.
+//! Set-up    one NIC; three queue pairs in two domains, one of them on a shared receive queue; memory open to
+//!           peers, memory only for the host, a region with windows, and *canary* memory: the gaps between
+//!           them, a region without rights, and a region of a domain without queue pairs.
 //! Peer      knows every tag, keeps its message numbers correct, answers requests, and then sends anything.
 //!           Segments arrive whole, in small pieces, or directly in memory.
-//! Promises  no byte of the canary is written, and no run of it is sent; every segment sent can be parsed;
+//! Checks    no byte of the canary is written, and no run of it is sent; every segment sent can be parsed;
 //!           each work request completes at most once, in the order of its queue, and exactly once in the
 //!           end, unless it was unsignalled and succeeded; a single notification request yields one
+//!           notification. At the end everything can be destroyed, and nothing is left.
 //!           notification. At the end everything can be destroyed, and nothing is left.
 
 use crate::features::Features;
@@ -26,7 +27,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 const BASE: u64 = 0x10_0000;
 const AREA_BYTES: u64 = 0x200;
-/// Areas lie one behind the other with a gap of their own size before each.
+/// Areas are separated by gaps of the same length as the area that follows.
 const AREAS: u64 = 6;
 const OPEN: usize = 0;
 const OTHERS: usize = 1;
@@ -44,7 +45,7 @@ const fn address(area: usize) -> u64 {
     BASE + (2 * area as u64 + 1) * AREA_BYTES
 }
 
-/// Collects what leaves.
+/// Collects sent bytes.
 #[derive(Default)]
 struct Out(Vec<Vec<u8>>);
 
@@ -60,17 +61,17 @@ impl ToLlp for Out {
     }
 }
 
-/// One connection: what its host has posted, and what its peer knows.
+/// One connection: the host's posted work, and the peer's knowledge.
 struct End {
     qp: u32,
     cq: u32,
     pd: u32,
     sends: VecDeque<(u64, bool)>,
     receives: VecDeque<u64>,
-    /// The number of the peer's next message on each queue, and how far it is in the one on the first.
+    /// The number of the peer's next message on each queue, and the offset within the message on the first.
     numbers: [u32; 4],
     offset: u32,
-    /// Requests of the NIC: reads with the bytes answered so far, and atomics.
+    /// The NIC's outstanding requests: reads with the bytes answered so far, and atomics.
     read_requests: VecDeque<(ReadRequest, u32)>,
     atomics: VecDeque<u32>,
     /// A segment that waits for a receive.
@@ -178,7 +179,8 @@ impl Stand {
         TaggedAddress { stag, offset: address(area).wrapping_add(near) }
     }
 
-    /// An element of the host's own, which may be wrong; none that could show the canary to a peer.
+    /// An element of the host's own memory, possibly invalid; never one that could expose the canary to a
+    /// peer.
     fn sge(&self, input: &mut Input<'_>, n: usize) -> Sge {
         let own = if n == 2 { OTHERS } else { HOST };
         let area = match input.byte() % 16 {
@@ -299,7 +301,7 @@ impl Stand {
                 (Opcode::AtomicRequest, true, untagged(end, 1, 0, 0))
             }
             7 | 8 => {
-                // The pending request, or something like it.
+                // The pending request, or a similar one.
                 let (request, here) = end.read_requests.front().copied().unwrap_or_default();
                 let count = if last { request.length - here } else { length.min(request.length - here) };
                 payload.resize(count as usize, 0xee);
@@ -358,7 +360,7 @@ impl Stand {
         segment
     }
 
-    /// A segment arrives, as `how` says; what the host does in the middle of it.
+    /// Delivers a segment in the way `how`; the host may act in the middle of it.
     fn arrive(&mut self, n: usize, segment: Vec<u8>, how: u8) {
         let qp = self.ends[n].qp;
         let crumb = if how & 3 == 0 { segment.len().max(1) } else { usize::from(how >> 2) + 1 };
@@ -405,7 +407,7 @@ impl Stand {
         let _ = self.nic.deliver(qp, &placement);
     }
 
-    /// The host takes memory back and registers it anew.
+    /// The host deregisters memory and registers it anew.
     fn take_back(&mut self, which: u8) {
         let (area, pd, access) = match which % 3 {
             0 => (OPEN, 0, Access::ALL),
@@ -419,7 +421,7 @@ impl Stand {
         }
     }
 
-    /// Lets everything go that wants to, and looks at it.
+    /// Sends everything that can be sent, and checks it.
     fn pump(&mut self, confirms: bool, features: &mut Features<'_>) {
         let mut made = 0;
         while let Some(qp) = self.nic.pop_tx_queue() {
@@ -524,7 +526,7 @@ impl Stand {
         for stag in self.stags {
             self.nic.deregister(stag).expect("no window looks at it");
         }
-        // Its key may have changed: any of the two that were given.
+        // Its key may have changed: try both keys that were issued.
         self.nic
             .deregister(self.spare)
             .or_else(|_| self.nic.deregister(self.spare ^ 0x11))

@@ -1,4 +1,4 @@
-//! Packets made by hand, right in every respect until an input spoils them.
+//! Builds packets that are correct in every field until an input modifies them.
 
 use kiban_base::Sum;
 use kiban_base::checksum;
@@ -96,7 +96,7 @@ pub(crate) fn icmpv6(source: Ipv6Addr, target: Ipv6Addr, header: icmpv6::Header,
     packet
 }
 
-/// A packet in pieces of `bytes` of payload (rounded up to whole units), in order.
+/// Splits a packet into fragments of `bytes` of payload (rounded up to whole units), in order.
 pub(crate) fn fragments(packet: &[u8], bytes: usize) -> Vec<Vec<u8>> {
     let unit = bytes.next_multiple_of(8).max(8);
     let is_ipv4 = packet[0] >> 4 == 4;
@@ -124,14 +124,14 @@ pub(crate) fn fragments(packet: &[u8], bytes: usize) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// A packet of IPv6 with `count` headers of destination options in front of what it carries.
+/// Returns an IPv6 packet with `count` destination options headers before its payload.
 pub(crate) fn behind_options(packet: &[u8], count: usize) -> Vec<u8> {
     let (head, load) = packet.split_at(ipv6::HEADER_BYTES);
     let mut longer = head.to_vec();
     let mut next = head[6];
     let mut chain = Vec::new();
     for _ in 0..count {
-        // Padding alone.
+        // Padding only.
         chain.splice(0..0, [next, 0, 1, 4, 0, 0, 0, 0]);
         next = protocol::DESTINATION_OPTIONS;
     }

@@ -1,12 +1,12 @@
-//! A board behind an Ethernet port takes any frames: ARP, neighbour discovery, routers' words, both families
-//! above.
+//! A board behind an Ethernet port, with arbitrary frames: ARP, neighbour discovery, router advertisements,
+//! and both IP families.
 //!
-//! Input     a byte of settings (1: obeys redirects; 2: opaque identifiers; 4: addresses are used at once; 8:
-//!           small caches); then frames: a byte that says what is corrected (1: lengths and sums; 2: to the
-//!           board's MAC, and to its or its all-nodes address; 4: time passes; 8: the host sends), a length
-//!           of two bytes, the frame.
-//! Promises  no panic; answers to one frame are few, each right and from the board's own MAC; addresses stay
-//!           within their bound; memory is freed.
+//! Input     a byte of settings (1: accepts redirects; 2: opaque identifiers; 4: addresses are used at once;
+//!           8: small caches); then frames: a byte of corrections (1: lengths and checksums; 2: sent to the
+//!           board's MAC, and to its own or its all-nodes address; 4: time passes; 8: the host sends), a
+//!           length of two bytes, the frame.
+//! Checks    no panic; one frame causes few answers, each correct and from the board's own MAC; addresses
+//!           stay within their bound; memory is freed.
 
 use crate::features::Features;
 use crate::input::Input;
@@ -24,13 +24,13 @@ use std::time::Duration;
 
 const OURS: Mac = Mac([2, 0, 0, 0, 0, 1]);
 const THEIRS: Mac = Mac([2, 0, 0, 0, 0, 2]);
-/// The link-local address that our MAC makes, and the peer's.
+/// Our link-local address, derived from the MAC, and the peer's.
 const LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0xff, 0xfe00, 1);
 const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0xff, 0xfe00, 2);
-/// Frames that one frame may cause: packets that waited for a neighbour, the answer, and its own
-/// announcements.
+/// The most frames that one frame may cause: packets that waited for a neighbour, the answer, and the board's
+/// own announcements.
 const ANSWERS_MAX: usize = 16;
-/// Addresses beside the configured one of IPv4: the bound is in the configuration.
+/// The most addresses beside the configured IPv4 address: the bound is in the configuration.
 const ADDRESSES_MAX: usize = 6;
 
 fn board(settings: u8) -> BoardConfig {
@@ -63,7 +63,7 @@ fn board(settings: u8) -> BoardConfig {
     }
 }
 
-/// A frame that the board has sent is right, as far as it goes.
+/// Checks the headers of a frame that the board has sent.
 fn check_frame(frame: &[u8]) {
     let (header, used) = Header::read(frame).expect("a board sends frames that can be read");
     assert_eq!(header.source, OURS);
@@ -113,7 +113,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
         if mode & 2 != 0 && frame.len() >= HEADER_BYTES {
             frame[..6].copy_from_slice(&OURS.0);
             frame[6..12].copy_from_slice(&THEIRS.0);
-            // Discovery keeps its own addresses.
+            // Neighbour discovery uses its own addresses.
             let is_discovery = frame.get(HEADER_BYTES + 40).is_some_and(|kind| (133..=137).contains(kind));
             if !is_discovery && frame[12..14] != ether_type::ARP.to_be_bytes() {
                 for_the_board(&mut frame[HEADER_BYTES..]);
@@ -132,7 +132,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
                 1 => [0xfd00, 0, 0, 0, 0, 0, 0, u16::from(last)].into(),
                 _ => [0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(last)].into(),
             };
-            // Without an address or a way it is refused.
+            // Refused without an address or a route.
             let _ = stand.board.host().ping(to, 1, u16::from(last), b"who is there?");
             stand.drain();
         }
@@ -149,7 +149,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
     features.show(stand.board.addresses().count());
     stand.board.host().unbind(socket).expect("it is bound");
     stand.give_up(listener);
-    // Whatever waits for a neighbour waits for a few questions.
+    // Packets that wait for a neighbour are dropped after a few solicitations.
     stand.pass(Duration::from_secs(600));
     stand.pass(Duration::from_secs(600));
     stand.sent.clear();
@@ -228,7 +228,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let wait = |seconds: usize| record(4 | 240, &Vec::new()).repeat(seconds.div_ceil(12));
     let mut seeds = Vec::new();
     for settings in [0, 1, 2, 4, 8, 15] {
-        // Before the addresses are there, and after.
+        // Before the addresses are usable, and after.
         seeds.push([vec![settings], frames.iter().flat_map(|frame| record(1, frame)).collect()].concat());
         let all: Vec<u8> = frames.iter().flat_map(|frame| record(11, frame)).collect();
         seeds.push([vec![settings], wait(30), all.clone(), wait(60), all].concat());

@@ -1,4 +1,4 @@
-//! Attacks that have names, each against a board that also serves somebody good.
+//! Named attacks, each against a board that also serves a well-behaved peer.
 
 use crate::input::Input;
 use crate::tcpip::craft;
@@ -57,7 +57,7 @@ fn hear(end: &mut End, stand: &mut Stand) -> usize {
     bytes
 }
 
-/// Sends `bytes` of the stream, a segment at a time until each is acknowledged, and has them read.
+/// Sends `bytes` of the stream, one segment at a time until each is acknowledged, and reads them at the host.
 fn sing(end: &mut End, stand: &mut Stand, bytes: u32) {
     let goal = end.acknowledged + bytes;
     for _ in 0..1000 {
@@ -139,8 +139,8 @@ fn exhausting_the_ports_is_refused_and_harms_no_stream() {
     stand.finish();
 }
 
-/// Savage et al. 1999, attack 1: one segment acknowledged in a hundred pieces is not worth a hundred segments
-/// (RFC 3465).
+/// Savage et al. 1999, attack 1 (ACK division): one segment acknowledged in a hundred pieces grows the window
+/// no faster than one ACK (RFC 3465).
 #[test]
 fn ack_division_does_not_grow_the_congestion_window_faster() {
     let mut stand = stand();
@@ -159,8 +159,8 @@ fn ack_division_does_not_grow_the_congestion_window_faster() {
     assert!(grown <= 1460, "1400 acknowledged bytes opened the window by {grown}");
 }
 
-/// Attack 2: forged duplicate ACKs. Without SACK each may release a segment (RFC 5681 §3.2), but no more than
-/// were outstanding.
+/// Attack 2 (duplicate ACK spoofing): without SACK, each duplicate may release a segment (RFC 5681 §3.2), but
+/// no more than were outstanding.
 #[test]
 fn spoofed_duplicate_acks_do_not_inflate_the_window() {
     for sack_permitted in [false, true] {
@@ -177,7 +177,7 @@ fn spoofed_duplicate_acks_do_not_inflate_the_window() {
     }
 }
 
-/// Attack 3: what was never sent is acknowledged: counted, answered, not believed (RFC 9293 §3.10.7.4).
+/// Attack 3 (optimistic ACKs): an ACK of unsent data is counted, answered and ignored (RFC 9293 §3.10.7.4).
 #[test]
 fn an_optimistic_ack_is_answered_with_the_current_state() {
     let mut stand = stand();
@@ -192,7 +192,7 @@ fn an_optimistic_ack_is_answered_with_the_current_state() {
     assert_eq!(stand.board.counter("tcp", "acks_of_unsent_data"), before + 4);
 }
 
-/// Blocks of bytes that are not out, upside down, or of everything.
+/// SACK blocks of bytes that are not outstanding, inverted blocks, and blocks of everything.
 #[test]
 fn false_sack_blocks_are_ignored_and_the_stream_is_intact() {
     let mut stand = stand();
@@ -210,7 +210,7 @@ fn false_sack_blocks_are_ignored_and_the_stream_is_intact() {
         });
     }
     assert!(end.board_sent <= 2 * flight);
-    // The receiver reneges (RFC 2018 §8): everything is still sent until it is acknowledged.
+    // The receiver reneges (RFC 2018 §8): everything is retransmitted until it is acknowledged.
     let mut goal = 0;
     while goal < 60_001 {
         stand.tick();
@@ -226,7 +226,7 @@ fn false_sack_blocks_are_ignored_and_the_stream_is_intact() {
     assert_eq!(end.board_sent, 60_001);
 }
 
-/// Segments of one byte would make a board work a thousand times as much: less than 64 is not believed.
+/// Segments of one byte would cost the board a thousand times as much work: an MSS below 64 is ignored.
 #[test]
 fn a_tiny_mss_is_raised_to_the_minimum() {
     for mss in [0, 1, 63] {
@@ -238,8 +238,8 @@ fn a_tiny_mss_is_raised_to_the_minimum() {
     }
 }
 
-/// A window that shrinks and grows: data beyond it is not sent repeatedly, and the stream continues when it
-/// opens.
+/// A window that shrinks and grows: data beyond it is not retransmitted repeatedly, and the stream continues
+/// when it opens.
 #[test]
 fn a_window_that_shrinks_and_grows_loses_nothing() {
     let mut stand = stand();
@@ -266,7 +266,8 @@ fn a_window_that_shrinks_and_grows_loses_nothing() {
     assert!(seen < 3 * 100_000, "{seen} bytes were sent");
 }
 
-/// An urgent pointer one byte further with every segment: the host gets one completion, not a thousand.
+/// An urgent pointer that advances by one byte with every segment: the host gets one completion, not a
+/// thousand.
 #[test]
 fn a_flood_of_urgent_pointers_makes_one_completion_per_burst() {
     let mut stand = stand();
@@ -295,7 +296,8 @@ fn a_flood_of_urgent_pointers_makes_one_completion_per_burst() {
     stand.finish();
 }
 
-/// A report of a smaller MTU must quote a packet in flight; otherwise no packet gets smaller (RFC 5927 §7).
+/// An error that reports a smaller MTU must quote a packet in flight; otherwise the MTU does not change (RFC
+/// 5927 §7).
 #[test]
 fn a_forged_fragmentation_needed_error_does_not_lower_the_mtu() {
     let mut stand = stand();
@@ -316,13 +318,13 @@ fn a_forged_fragmentation_needed_error_does_not_lower_the_mtu() {
         assert_eq!(report(&mut stand, &end, port, place), 0, "port {port}, byte {place}");
     }
     assert_eq!(stand.board.counter("tcp", "icmp_errors_rejected"), 5);
-    // The truth is believed.
+    // A genuine error is accepted.
     assert_eq!(report(&mut stand, &end, 4000, 1), 1);
     assert_eq!(stand.board.host().info(end.stream).expect("open").mss, 600 - 40);
 }
 
-/// Forty peers fill their offered windows, which are not read; two thousand send nothing. The forty-first has
-/// its stream as if it were alone, and memory is not exhausted.
+/// Forty peers fill their windows, which are not read; two thousand send nothing. The forty-first still has
+/// full throughput, and memory is not exhausted.
 #[test]
 fn unread_and_silent_streams_leave_memory_for_others() {
     for bytes in [300, 1000, 1400] {

@@ -1,8 +1,8 @@
-//! A board behind an IP port takes any packets, of both families.
+//! A board behind an IP port, with arbitrary packets of both families.
 //!
-//! Input     packets: a byte that says what is corrected (1: lengths and sums; 2: it is for the board, from a
+//! Input     packets: a byte of corrections (1: lengths and checksums; 2: addressed to the board, from a
 //!           neighbour), a length of two bytes, the packet.
-//! Promises  no panic; at most a few answers per packet, each correct; memory is freed.
+//! Checks    no panic; at most a few answers per packet, each correct; memory is freed.
 
 use crate::features::Features;
 use crate::input::Input;
@@ -13,10 +13,10 @@ use kiban_tcpip::wire::{icmp, icmpv6, tcp};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-/// Packets that one packet may cause: an echo reply cut for a narrow port is the most.
+/// The most packets that one packet may cause: an echo reply fragmented for a small MTU.
 const ANSWERS_MAX: usize = 8;
 
-/// The board's address of IPv6 on that port.
+/// The board's IPv6 address on that port.
 pub(crate) fn address6() -> PortAddress {
     PortAddress { port: 0, address: BOARD6.into(), prefix: "fd00::/64".parse().expect("a prefix") }
 }
@@ -79,7 +79,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
     stand.finish();
 }
 
-/// Writes addresses over a packet's: from a neighbour, for the board.
+/// Overwrites a packet's addresses: from a neighbour, to the board.
 pub(crate) fn for_the_board(packet: &mut [u8]) {
     match packet.first().map(|first| first >> 4) {
         Some(6) if packet.len() >= 40 => {
@@ -94,7 +94,7 @@ pub(crate) fn for_the_board(packet: &mut [u8]) {
     }
 }
 
-/// Packets of both families that a board should take.
+/// Packets of both families that a board should accept.
 pub(crate) fn packets() -> Vec<Vec<u8>> {
     let segment = |flags, acknowledgment| tcp::Header {
         source_port: 1000,

@@ -1,5 +1,5 @@
-//! One packet, three readers: etherparse and smoltcp see in it what we see, and refuse nothing that they
-//! should take.
+//! One packet, three parsers: etherparse and smoltcp parse the same values as ours, and reject nothing that
+//! they should accept.
 
 use crate::features::Features;
 use crate::tcpip::craft;
@@ -42,7 +42,7 @@ fn tcp(load: &[u8], pseudo: Sum, ends: (IpAddress, IpAddress), features: &mut Fe
     let (ours, used) = match ours {
         Ok(read) => read,
         Err(rule) => {
-            // Lengths are a matter of fact; about options one may be more or less strict.
+            // Lengths must agree; parsers may differ in how strictly they check options.
             if rule != kiban_base::Malformed::OptionLength {
                 assert!(plain.is_err(), "etherparse takes what breaks {}", rule.name());
             }
@@ -70,7 +70,7 @@ fn tcp(load: &[u8], pseudo: Sum, ends: (IpAddress, IpAddress), features: &mut Fe
         assert_eq!(theirs.sack_permitted, ours.options.sack_permitted);
         let stamps = theirs.timestamp.map(|stamps| (stamps.tsval, stamps.tsecr));
         assert_eq!(stamps, ours.options.timestamps.map(|stamps| (stamps.value, stamps.echo)));
-        // smoltcp cuts the shift to what the standard allows.
+        // smoltcp clamps the shift to the standard's maximum.
         assert_eq!(theirs.window_scale, ours.options.window_shift.map(|shift| shift.min(14)));
         assert_eq!(theirs.payload, &load[used..]);
         features.show(("options", ours.options.length()));

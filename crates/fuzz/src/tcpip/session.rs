@@ -1,14 +1,14 @@
 //! A session in all its states: an input is a sequence of segments, calls of the host, and time.
 //!
 //! Set-up    a board; a *peer* with an established session that then sends anything; beside it a *canary*, a
-//!           good peer with a session of its own that the attacker tries to damage from outside.
+//!           well-behaved peer whose own session the attacker tries to damage from outside.
 //! Content   every byte of a stream is determined by its position, and the peer always sends the byte of that
 //!           position, so that what the host reads can be checked whichever segments carried it.
-//! Promises  after every step: the host has a prefix of the peer's stream; what the board sends is a prefix
-//!           of what the host wrote, within the window that was offered, cut as the peer asked; it
-//!           acknowledges nothing that was not sent, never less than before, and takes back no window;
-//!           answers to one segment are few; books hold (what is outstanding was written). At the end: the
-//!           canary's stream is whole, nothing is left, memory is free.
+//! Checks    after every step: the host has a prefix of the peer's stream; the board sends a prefix of what
+//!           the host wrote, within the offered window, in segments of the peer's MSS; it acknowledges
+//!           nothing that was not sent, never moves an acknowledgement or a window edge back; one segment
+//!           causes few answers; its accounting is consistent (outstanding data was written). At the end: the
+//!           canary's stream is complete, nothing is left, memory is free.
 
 use crate::features::Features;
 use crate::input::Input;
@@ -26,12 +26,12 @@ use std::time::Duration;
 const LISTENED: u16 = 80;
 const CANARY_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 3);
 const CANARY: SocketAddr = SocketAddr::new(IpAddr::V4(CANARY_ADDRESS), 5000);
-/// Bytes of the canary's stream at least.
+/// Minimum length of the canary's stream in bytes.
 const CANARY_BYTES: u32 = 200;
-/// Segments without payload that one segment may cause: an acknowledgement for each of a few that came early,
-/// and one that tells of the window.
+/// The most segments without payload that one segment may cause: acknowledgements for a few out-of-order
+/// ones, and a window update.
 const ANSWERS_MAX: usize = 4;
-/// Steps of one input: the rest is ignored.
+/// The most steps of one input: the rest is ignored.
 const STEPS_MAX: usize = 400;
 
 /// Returns the board's address and port as another host sees them.
@@ -48,33 +48,33 @@ fn bytes_of(salt: u32, place: u32, count: usize) -> Vec<u8> {
     (0..count as u32).map(|at| content(salt, place.wrapping_add(at))).collect()
 }
 
-/// The far end of a session, and what the wire has shown of it. Places are distances from a side's SYN.
+/// The far end of a session, and what it has observed. Positions are distances from a side's SYN.
 pub(crate) struct End {
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
     pub(crate) salt: u32,
     pub(crate) stream: StreamId,
-    /// Whether the session still is the one that was opened.
+    /// Whether the session is still the one that was opened.
     pub(crate) live: bool,
     pub(crate) initial: u32,
     pub(crate) shift: u8,
     pub(crate) mss: usize,
     pub(crate) window: u16,
-    /// The place of our next byte.
+    /// The position of our next byte.
     pub(crate) next: u32,
-    /// Behind the farthest byte that we have ever named.
+    /// One past the highest position that we have ever sent or acknowledged with.
     pub(crate) named: u32,
-    /// The farthest edge that we have offered, as a place of the board's.
+    /// The highest right window edge that we have offered, as a position of the board's stream.
     pub(crate) offered: u32,
     pub(crate) board_initial: u32,
     pub(crate) board_shift: u8,
     pub(crate) board_stamps: bool,
-    /// Behind the farthest byte that the board has sent.
+    /// One past the highest position that the board has sent.
     pub(crate) board_sent: u32,
     /// What the board has acknowledged, and the right edge of its window.
     pub(crate) acknowledged: u32,
     pub(crate) board_offered: u32,
-    /// Places that the host has read up to, and written up to.
+    /// Positions up to which the host has read and written.
     pub(crate) read: u32,
     pub(crate) written: u32,
     pub(crate) finished: bool,
@@ -86,12 +86,12 @@ pub(crate) struct Opening {
     pub(crate) initial: u32,
     pub(crate) window: u16,
     pub(crate) options: Options,
-    /// The board opens it.
+    /// Whether the board opens it.
     pub(crate) active: bool,
 }
 
 impl End {
-    /// The handshake, as it should be.
+    /// Performs a correct handshake.
     pub(crate) fn open(stand: &mut Stand, opening: Opening) -> End {
         let Opening { local, initial, window, options, active } = opening;
         let mut remote = board_at(local, LISTENED);
@@ -153,7 +153,7 @@ impl End {
             live: true,
             initial,
             shift,
-            // RFC 9293 §3.7.1, MUST-15: what is taken of a peer that names nothing.
+            // RFC 9293 §3.7.1, MUST-15: the default for a peer that sends no MSS option.
             mss: usize::from(options.mss.unwrap_or(if local.is_ipv6() { 1220 } else { 536 }).max(64)),
             window,
             next: 1,
@@ -171,7 +171,7 @@ impl End {
         }
     }
 
-    /// Returns the header of a correct segment: the next bytes, everything acknowledged.
+    /// Returns the header of a correct segment: the next sequence number, everything acknowledged.
     pub(crate) fn header(&self) -> Header {
         Header {
             source_port: self.local.port(),
@@ -192,7 +192,7 @@ impl End {
         Options { timestamps, ..Options::NONE }
     }
 
-    /// Returns the payload at a sequence number of ours.
+    /// Returns our payload at a sequence number.
     pub(crate) fn payload(&self, sequence: Sequence, count: usize) -> Vec<u8> {
         bytes_of(self.salt, sequence.0.wrapping_sub(self.initial), count)
     }
@@ -250,7 +250,7 @@ impl End {
             assert_eq!(payload, bytes_of(!self.salt, place, payload.len()), "what the host wrote at {place}");
             assert!(place.wrapping_add(payload.len() as u32) <= self.written, "never written");
         }
-        // A closed window is asked about with one byte (RFC 9293 §3.8.6.1).
+        // A closed window is probed with one byte (RFC 9293 §3.8.6.1).
         if end > place {
             assert!(
                 end <= self.offered + 1,
@@ -273,7 +273,7 @@ impl End {
         }
     }
 
-    /// The host reads up to `count` bytes: they are the next ones of the stream.
+    /// The host reads up to `count` bytes, which must be the next ones of the stream.
     pub(crate) fn read(&mut self, stand: &mut Stand, count: usize) {
         let mut bytes = vec![0; count];
         if let Ok(count) = stand.board.host().read(self.stream, &mut bytes) {
@@ -293,7 +293,7 @@ impl End {
         stand.drain();
     }
 
-    /// The books of a live session.
+    /// Checks the accounting of a live session.
     fn check_books(&self, stand: &mut Stand) {
         if let Ok(info) = stand.board.host().info(self.stream) {
             assert!(info.outstanding_bytes <= self.board_sent, "una <= next");
@@ -376,7 +376,7 @@ impl Scene {
         if wishes(3) {
             let second = Duration::from_secs(1);
             let patience = (Some(second * 5), Some(second * 20));
-            // Of the peer's session alone: the canary has a right to be silent.
+            // Only for the peer's session: the canary may be silent.
             stand.board.host().set_timeouts(peer.stream, patience.0, patience.1).expect("it is open");
         }
         Scene { stand, peer, canary }
@@ -397,7 +397,7 @@ impl Scene {
                     assert!(!self.peer.finished, "the peer finishes twice");
                     self.peer.finished = true;
                 }
-                // The hostile hand has opened others.
+                // The attacker has opened other sessions.
                 Completion::Accepted { stream, .. } => {
                     self.stand.board.host().abort(stream).expect("it was told just now");
                     self.stand.drain();
@@ -424,7 +424,7 @@ impl Scene {
         answers
     }
 
-    /// The canary sends what is not acknowledged yet and some more; its host reads all.
+    /// The canary sends unacknowledged data and some more; its host reads everything.
     fn sing(&mut self) {
         let Scene { stand, canary, .. } = self;
         let from = canary.acknowledged;
@@ -441,7 +441,7 @@ impl Scene {
         let Scene { stand, peer, .. } = self;
         let mut is_packet = true;
         match what % 24 {
-            // The truth, or a part of it again.
+            // Correct data, or a part of it again.
             0..=3 => {
                 let back = if what & 1 == 0 { 0 } else { u32::from(input.byte()) };
                 let ahead = if what & 2 == 0 { 0 } else { u32::from(input.byte()) * 8 };
@@ -498,7 +498,7 @@ impl Scene {
                 is_packet = false;
             }
             10 if what / 24 % 4 == 3 => {
-                // Marks what was written as urgent; refused after the FIN.
+                // Marks the written data as urgent; refused after the FIN.
                 let _ = stand.board.host().send_urgent(peer.stream);
                 stand.drain();
                 is_packet = false;
@@ -511,7 +511,7 @@ impl Scene {
             }
             11 if input.byte().is_multiple_of(4) => {
                 let host = &mut stand.board.host();
-                // Twice is a refusal.
+                // A second call is refused.
                 let _ = if what & 1 == 0 { host.close(peer.stream) } else { host.abort(peer.stream) };
                 peer.live &= what & 1 == 0;
                 stand.drain();
@@ -525,7 +525,7 @@ impl Scene {
                 stand.tick();
                 is_packet = false;
             }
-            // Clocks step: forwards by hours, backwards by a little.
+            // The clock jumps: forwards by hours, backwards a little.
             15 => {
                 let hours = input.byte();
                 if hours.is_multiple_of(16) {
@@ -543,7 +543,7 @@ impl Scene {
                 let count = usize::from(input.byte());
                 let mut packet = input.take(count).to_vec();
                 craft::mend(&mut packet);
-                // Bytes that happen to be the canary's are not garbage.
+                // Bytes that happen to equal the canary's are not garbage.
                 let theirs = |at: usize, address: &[u8]| packet.get(at..at + address.len()) == Some(address);
                 let sources = [CANARY_ADDRESS.octets(), PEER.octets()];
                 if !sources.iter().any(|source| theirs(12, source)) && !theirs(8, &PEER6.octets()) {
@@ -551,8 +551,8 @@ impl Scene {
                 }
             }
             17 => self.complain(input),
-            // The truth in another dress: in pieces, in any order, one of them twice; behind a chain of
-            // options.
+            // Correct data in another form: in fragments, in any order, one duplicated; behind a chain of
+            // extension headers.
             18 if what / 24 % 2 == 1 => {
                 let count = usize::from(input.byte()) * 4;
                 let header = Header { options: peer.stamped(stand), ..peer.header() };
@@ -573,14 +573,14 @@ impl Scene {
                 }
                 peer.next = peer.next.max(peer.acknowledged);
             }
-            // A wrong bit: the sum shows it.
+            // A flipped bit: the checksum detects it.
             18 => {
                 let header = peer.header();
                 let payload = peer.payload(header.sequence, 32);
                 let mut packet = craft::tcp((peer.local, peer.remote), &header, &[], &payload);
                 let bit = usize::from(input.short()) % (packet.len() * 8);
                 packet[bit / 8] ^= 1 << (bit % 8);
-                // No sum covers what IPv6 says of class and flow: then it is the truth after all.
+                // No checksum covers IPv6's traffic class and flow label: the packet is still valid.
                 if peer.local.is_ipv6() {
                     peer.name(&header, payload.len());
                 }
@@ -592,7 +592,7 @@ impl Scene {
                     Header { flags: Flags::ACK | Flags::FIN, options: peer.stamped(stand), ..peer.header() };
                 peer.send(stand, &header, &[], &[]);
             }
-            // A SYN of the peer's own, again or new.
+            // A SYN from the peer itself, repeated or new.
             22 => {
                 let sequence = Sequence(peer.initial) + input.distance();
                 let header = Header { flags: Flags::SYN, sequence, ..peer.header() };
@@ -603,7 +603,7 @@ impl Scene {
         is_packet
     }
 
-    /// An ICMP error that quotes a segment of the board's, or what might be one (RFC 5927).
+    /// An ICMP error that quotes a segment of the board, or something similar (RFC 5927).
     fn complain(&mut self, input: &mut Input<'_>) {
         let Scene { stand, peer, canary } = self;
         let end = if input.byte().is_multiple_of(2) { peer } else { canary };
@@ -611,7 +611,7 @@ impl Scene {
         let mut quoted = Header { ..end.header() };
         (quoted.source_port, quoted.target_port) = (end.remote.port(), end.local.port());
         quoted.sequence = Sequence(end.board_initial.wrapping_add(place));
-        // Reports of a narrow way are about long packets.
+        // Errors about a small MTU quote long packets.
         let long = [8, 1000, 1452][usize::from(input.byte()) % 3];
         let packet = craft::tcp((end.remote, end.local), &quoted, &[], &vec![0; long]);
         let kind = input.byte();
@@ -686,7 +686,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
     if let Ok(info) = stand.board.host().info(peer.stream) {
         features.show(info.state as u8);
     }
-    // The host lets go of the peer's session; then the canary's is finished.
+    // The host closes the peer's session; then the canary's finishes.
     let host = &mut stand.board.host();
     let _ = if ends_by_close { host.close(peer.stream) } else { host.abort(peer.stream) };
     stand.drain();
@@ -711,30 +711,30 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         vec![choice, more, 0x0f, 5, 0xb4, 7, 0xff, 0xff, 0xff, 0xf0, 0x20, 0, 0]
     };
     let stories: [&[u8]; 8] = [
-        // In pieces, behind options, urgent both ways, a narrow way.
+        // In fragments, behind options, urgent data both ways, a small MTU.
         &[
             42, 200, 30, 1, 90, 100, 5, 8, 16, 0, 82, 17, 0, 0, 0, 2, 0, 2, 128, 5, 0, 0, 0, 0, 0x30, 1, 0,
             0, 50, 9, 31, 0, 14,
         ],
-        // Data both ways, read, acknowledged, finished by both.
+        // Data both ways, read, acknowledged, finished by both sides.
         &[0, 100, 0, 200, 9, 8, 0, 8, 4, 0, 4, 0x20, 0, 21, 10, 4, 0x20, 0, 12, 1, 0, 14],
-        // Written into a closed window: probes.
+        // Writes into a closed window: probes.
         &[4, 0, 0, 8, 8, 0, 14, 14, 14, 4, 0, 1, 14, 4, 0x20, 0],
-        // Early data, then the hole.
+        // Out-of-order data, then the missing part.
         &[2, 50, 20, 2, 90, 20, 0, 200, 0, 200, 9, 31, 0],
         // Segments of any kind.
         &[
             5, 0, 0, 0, 0, 4, 0, 0, 0, 0, 6, 0, 0, 2, 9, 0x10, 0, 9, 0, 0, 0, 0, 0, 50, 31, 0, 0, 3, 7, 0x12,
             1, 1, 0, 9,
         ],
-        // Losses that blocks tell of, and a retransmission timeout.
+        // Losses reported by SACK blocks, and a retransmission timeout.
         &[8, 31, 0, 30, 0, 0, 2, 9, 0x10, 0x20, 0, 3, 40, 2, 10, 0, 0, 14, 14, 4, 0x20, 0],
-        // Attacks on the canary from outside, complaints, wrong bits.
+        // Off-path attacks on the canary, ICMP errors, flipped bits.
         &[
             19, 1, 2, 3, 4, 0, 0, 0, 9, 4, 43, 1, 2, 3, 4, 0, 0, 0, 9, 4, 17, 0, 0, 0, 0, 2, 18, 0, 77, 22,
             0, 0,
         ],
-        // The clock steps; the host leaves.
+        // The clock jumps; the host closes.
         &[0, 9, 15, 32, 15, 3, 11, 0, 0, 40, 14, 14, 35, 4],
     ];
     let mut seeds = Vec::new();

@@ -1,4 +1,4 @@
-//! A board on its stand: packets and cells go in, what comes out is looked at, time is ours.
+//! A board under test: the test delivers packets and cells, checks what is sent, and controls the time.
 
 use crate::features::Features;
 use kiban_atm::TimedCell;
@@ -16,11 +16,11 @@ pub(crate) const BOARD: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 /// The hostile peer's address.
 pub(crate) const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 
-/// The same of IPv6.
+/// The same addresses for IPv6.
 pub(crate) const BOARD6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
 pub(crate) const PEER6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2);
 
-/// Outputs of one burst, at most: a board that has more never comes to rest.
+/// The most outputs of one burst: a board with more is considered not to terminate.
 const OUTPUTS_MAX: usize = 10_000;
 /// The most deadlines in a row without progress.
 const EARLY_MAX: usize = 64;
@@ -35,7 +35,7 @@ pub(crate) struct Stand {
     pub(crate) board: Board,
     pub(crate) now: Instant,
     pub(crate) deadline: Instant,
-    /// Packets that the board has sent since the last look.
+    /// Packets sent since they were last taken.
     pub(crate) sent: VecDeque<Vec<u8>>,
     pub(crate) completions: VecDeque<Completion>,
     home: [usize; 3],
@@ -65,8 +65,8 @@ impl Stand {
         [memory.transmit.available(), memory.receive.available(), memory.pdus.available()]
     }
 
-    /// A packet arrives, split between head and pages as its length says. False when there was no memory for
-    /// it.
+    /// Delivers a packet, split between head and pages according to its length. Returns false if there was no
+    /// memory for it.
     pub(crate) fn packet(&mut self, bytes: &[u8]) -> bool {
         let Some(pdu) = self.pdu(bytes) else { return false };
         let mut packets = VecDeque::from([pdu]);
@@ -105,7 +105,7 @@ impl Stand {
         self.drain();
     }
 
-    /// Lets time pass; the board is called at its deadlines.
+    /// Lets time pass; calls the board at its deadlines.
     pub(crate) fn pass(&mut self, length: Duration) {
         let until = self.now + length;
         for _ in 0..EARLY_MAX {
@@ -198,7 +198,7 @@ impl Stand {
 }
 
 impl Stand {
-    /// Lets an ATM port become idle: slots for cells that wait, and time. InATMARP continues for ever.
+    /// Lets an ATM port become idle: waiting cells are sent, and time passes. InATMARP never stops.
     pub(crate) fn rest(&mut self) {
         let mut cells = Vec::new();
         for _ in 0..200 {
@@ -222,7 +222,8 @@ pub(crate) struct Sent {
     pub(crate) protocol: Option<u8>,
 }
 
-/// A packet that a board has sent is right: lengths, sums. What it carries, and its payload behind IP.
+/// Checks the lengths and checksums of a packet that a board has sent. Returns its protocol and its payload
+/// after IP.
 pub(crate) fn check_sent(packet: &[u8]) -> (Sent, &[u8]) {
     let (sent, load, longest) = if packet[0] >> 4 == 6 { read6(packet) } else { read4(packet) };
     let pseudo = |protocol: u8| checksum::pseudo(sent.source, sent.target, protocol, load.len());
@@ -265,6 +266,6 @@ fn read6(packet: &[u8]) -> (Sent, &[u8], usize) {
     let (ip, used) = ipv6::Header::read(packet).expect("a board sends packets that can be read");
     assert_eq!(used + usize::from(ip.payload_bytes), packet.len());
     let protocol = (ip.next_header != protocol::FRAGMENT).then_some(ip.next_header);
-    // RFC 4443 §2.4(c): no longer than every link takes.
+    // RFC 4443 §2.4(c): no longer than the minimum MTU.
     (Sent { source: ip.source.into(), target: ip.target.into(), protocol }, &packet[used..], 1280)
 }

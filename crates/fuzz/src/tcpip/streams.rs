@@ -1,15 +1,15 @@
-//! A reference model of streams: two boards, a cable that does harm, applications of every temper.
+//! A reference model of streams: two boards, an impaired cable, applications of every kind.
 //!
-//! Input     eight bytes: the seed of everything. (More bytes change nothing but the seed.)
-//! Model     a stream is the bytes written; what is read is compared while it is read.
-//! Drawn     profile, MTU, buffers, memory, Nagle, SACK, cutting and merging of each board; delay, loss,
-//!           duplication, reordering and corruption of each direction; for every conversation who opens, how
-//!           much each side writes and how, how slowly it reads, whether it finishes first or after its peer,
-//!           whether it aborts in the middle.
-//! Size      a search is worth as much as it tries: what its worlds carry is cut to `SEGMENTS`, and each
-//!           costs at most [`Size::work_max`], whatever the input. Worlds as large as they are drawn are a
-//!           test of their own.
-//! Promises  every conversation that is not aborted ends completely in both directions; aborted ones end; no
+//! Input     eight bytes: the seed of everything. (Further bytes only change the seed.)
+//! Model     a stream is the bytes written; read bytes are compared with it immediately.
+//! Drawn     profile, MTU, buffers, memory, Nagle, SACK, TSO and LRO of each board; delay, loss, duplication,
+//!           reordering and corruption of each direction; for every conversation, which side opens it, how
+//!           much each side writes and how, how slowly it reads, whether it finishes before or after its
+//!           peer, and whether it aborts in the middle.
+//! Size      a search benefits from many tries: the traffic of a world is limited to `SEGMENTS`, and each
+//!           world costs at most [`Size::work_max`], whatever the input. Worlds at their full drawn size have
+//!           a test of their own.
+//! Checks    every conversation that is not aborted ends completely in both directions; aborted ones end; no
 //!           session is left; memory is freed; no program is idle while there is work.
 
 use crate::features::Features;
@@ -23,26 +23,26 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 const FIRST_PORT: u16 = 1000;
-/// Segments that all conversations of a small world carry, about.
+/// Approximate number of segments of all conversations in a small world.
 const SEGMENTS: usize = 192;
-/// Conversations of one world, and bytes of one side of one.
+/// The most conversations of one world, and the most bytes of one side of a conversation.
 const CONVERSATIONS_MAX: usize = 4;
 const ROLE_BYTES_MAX: usize = 120_000;
-/// Bytes of one write at most.
+/// The most bytes of one write.
 const WRITE_MAX: usize = 20_000;
 const HOURS_MAX: u64 = 200;
 
 /// The size of a world.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Size {
-    /// As it was drawn.
+    /// As drawn.
     Whole,
-    /// Cut, so that a search can try hundreds in a second.
+    /// Limited, so that a search can run hundreds per second.
     Small,
 }
 
 impl Size {
-    /// Packets that arrive, deadlines and moments of one world at most: more is a storm.
+    /// The most arrivals, deadlines and moments of one world: more is a packet storm.
     pub const fn work_max(self) -> usize {
         match self {
             Size::Whole => 2_000_000,
@@ -59,8 +59,8 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Bytes of one side of a conversation, from a place on. They are made once: a search would spend its time on
-/// them.
+/// Returns the bytes of one side of a conversation from a position on. They are generated once, because that
+/// would otherwise dominate the search.
 fn content(conversation: usize, side: usize, place: usize, count: usize) -> &'static [u8] {
     const SALT: usize = 7919;
     static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
@@ -194,7 +194,7 @@ fn config(side: usize, rng: &mut SimRng) -> (BoardConfig, u64) {
     if rng.happens(0.2) {
         tcp.nagle = Nagle::Off;
     }
-    // Sessions are not given up because of impairments here, and no FIN comes after TIME-WAIT.
+    // Sessions must not be given up because of impairments, and no FIN may arrive after TIME-WAIT.
     (tcp.rto_retries, tcp.syn_retries) = (60, 60);
     tcp.time_wait = Duration::from_secs(7200);
     let port = IpPortConfig {
@@ -307,7 +307,7 @@ impl World {
         panic!("a storm");
     }
 
-    /// The next moment at which something happens.
+    /// Returns the next moment at which something happens.
     fn next(&self) -> Instant {
         let mut next = Instant::NEVER;
         for side in 0..2 {
@@ -319,7 +319,7 @@ impl World {
         waiting.map(|app| app.act_at).chain([next]).min().expect("one at least")
     }
 
-    /// Does everything that is due now. Returns whether that was anything.
+    /// Does everything that is due now. Returns whether there was anything to do.
     fn turn(&mut self) -> bool {
         let mut moved = false;
         for side in 0..2 {
@@ -329,7 +329,7 @@ impl World {
                     break;
                 }
                 self.work += 1;
-                // Without memory for it a packet is lost.
+                // Without memory for it, a packet is lost.
                 self.stands[side].packet(&first.remove());
                 moved = true;
             }
@@ -346,7 +346,7 @@ impl World {
         moved
     }
 
-    /// Completions, then every application in turn.
+    /// Handles completions, then runs every application once.
     fn host(&mut self, side: usize) -> bool {
         let mut moved = false;
         self.stands[side].drain();
@@ -370,7 +370,7 @@ impl World {
             Completion::Accepted { stream, .. } => {
                 let local = self.stands[side].board.host().info(stream).map(|info| info.local);
                 let Ok(local) = local else {
-                    // It was reset before it was taken.
+                    // It was reset before it was accepted.
                     let _ = self.stands[side].board.host().close(stream);
                     return;
                 };
@@ -427,8 +427,8 @@ impl World {
         }
         let mut host = self.stands[side].board.host();
         let mut moved = false;
-        // Most applications have nothing to do at most moments, and what is made and not taken costs more
-        // than the rest of the world.
+        // Most applications have nothing to do at most moments; checking this first saves most of the world's
+        // run time.
         if app.act_at <= now && host.readable(stream).expect("the stream is there") > 0 {
             let mut bytes = [0; 8192];
             let most = app.role.read_max.min(bytes.len());
@@ -444,9 +444,9 @@ impl World {
         }
         while app.open && app.ended.is_none() && app.written < app.role.bytes {
             let wish = (app.role.bytes - app.written).min(app.role.write_max).min(WRITE_MAX);
-            // Without room a byte is refused as well as many.
+            // Without room, one byte is refused as well as many.
             let wish = if host.room(stream).is_ok_and(|room| room > 0) { wish } else { 1 };
-            // A stream may have ended without a completion yet.
+            // A stream may have ended before its completion is delivered.
             let Ok(count) = host.write(stream, content(number, side, app.written, wish)) else { break };
             app.written += count;
             moved |= count > 0;
@@ -464,7 +464,7 @@ impl World {
         if may_finish && !app.finished && app.ended.is_none() {
             app.finished = true;
             moved = true;
-            // Refused only if the stream has ended without a completion yet.
+            // Refused only if the stream has ended before its completion is delivered.
             let _ = host.finish(stream);
         }
         let nothing_left = host.readable(stream).expect("the stream is there") == 0;
@@ -479,7 +479,7 @@ impl World {
     }
 }
 
-/// Plays the world that an input stands for: the work that it took.
+/// Runs the world of an input; returns the work that it took.
 pub fn play(bytes: &[u8], size: Size, features: &mut Features<'_>) -> usize {
     let mut seed = 0xcbf2_9ce4_8422_2325_u64;
     bytes.iter().for_each(|byte| seed = (seed ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));

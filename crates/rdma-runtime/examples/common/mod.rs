@@ -1,4 +1,4 @@
-//! What the RDMA examples share: which end this process is, and over which lower layer.
+//! Code shared by the RDMA examples: selects which ends run in this process, and over which lower layer.
 //!
 //! ```text
 //! EXAMPLE [--over LOWER]                        both ends in this process, a NIC each
@@ -17,10 +17,10 @@ use std::time::Duration;
 /// How long to wait for the other end.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Whatever went wrong ends the example.
+/// The result of an example: any error ends it.
 pub(crate) type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
 
-/// Runs the end that the arguments name, or both. `connect` is told the words behind the address.
+/// Runs the end that the arguments name, or both. `connect` receives the arguments after the address.
 pub(crate) fn run(
     usage: &str,
     serve: fn(&Context, &Listener) -> Outcome,
@@ -56,7 +56,8 @@ fn both(
 ) -> Outcome {
     let (server, client, at) = match lower {
         Lower::Tcp { from } => (lower.clone(), lower.clone(), from.unwrap_or(Ipv4Addr::LOCALHOST.into())),
-        // An EFE endpoint is its address, so the client takes the next one: the loopback has many.
+        // An EFE endpoint is identified by its address, so the client takes the next address of the loopback
+        // network.
         Lower::EfeUdp { at } => {
             let next = match at.ip() {
                 IpAddr::V4(ip) => IpAddr::from(Ipv4Addr::from_bits(ip.to_bits().wrapping_add(1))),
