@@ -100,7 +100,7 @@ fn the_path_mtu_is_learnt_only_from_errors_that_quote_our_packets() {
         hub.run();
         let sent = packets_to_1(&hub).pop().expect("one packet");
         hub.take_told(1);
-        // A packet that we never sent: its source is not our address.
+        // A packet that was never sent: its source is not our address.
         let mut foreign = sent.clone();
         if is_ipv4 {
             foreign[15] = 77;
@@ -112,13 +112,13 @@ fn the_path_mtu_is_learnt_only_from_errors_that_quote_our_packets() {
                 hub.inject(0, &error(IcmpErrorKind::FragmentationNeeded { mtu: 1300 }, quoted));
             }
         }
-        // An MTU that is no smaller than the packet was.
+        // An MTU that is not smaller than the packet was.
         hub.inject(0, &error(IcmpErrorKind::FragmentationNeeded { mtu: 1499 }, &sent));
         hub.run();
         assert!(hub.take_told(0).is_empty());
         assert_eq!(hub.count(0, "icmp", "errors_unmatched"), 2);
         assert_eq!(hub.count(0, "ip", "path_mtu_implausible"), 1);
-        // A plausible one.
+        // A plausible error.
         hub.inject(0, &error(IcmpErrorKind::FragmentationNeeded { mtu: 1300 }, &sent[..48.min(sent.len())]));
         hub.run();
         let kind = IcmpErrorKind::FragmentationNeeded { mtu: 1300 };
@@ -303,14 +303,14 @@ fn connecting_over_atm_fails_if_no_circuit_leads_to_the_target() {
     use common::lines::{self, BAD, Lines};
     use kiban_board::Reason;
     let nobody: SocketAddr = "10.0.0.99:80".parse().unwrap();
-    // All far ends are known, and it is none of them.
+    // All far ends are known, and none of them has this address.
     let mut lines = Lines::new();
     let stream = lines.boards[0].host().open(nobody).unwrap();
     lines.pass(Duration::from_millis(1));
     assert_eq!(lines.told(0), [Completion::Ended { stream, reason: Reason::Unreachable }]);
     let (near, far) = lines.open(0, 80);
     lines.close_and_check([near, far]);
-    // One is being asked, and may be it: five questions, a second apart (RFC 2225 §8.2).
+    // One circuit's peer is still unknown and could have it: five requests, a second apart (RFC 2225 §8.2).
     let mut configs = [lines::config(0), lines::config(1)];
     let its = lines::port_of(&mut configs[0]).circuits.iter_mut().find(|circuit| circuit.vc == BAD).unwrap();
     its.peer = None;

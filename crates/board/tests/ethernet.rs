@@ -1,4 +1,4 @@
-//! Boards on an Ethernet: ARP, neighbour discovery, addresses that make themselves, both families above them.
+//! Boards on an Ethernet: ARP, neighbour discovery, address autoconfiguration, and both IP families.
 
 mod common;
 
@@ -37,7 +37,7 @@ fn arps(frames: &[Vec<u8>]) -> Vec<(Mac, arp::Packet)> {
     frames.iter().filter(is_arp).map(read).collect()
 }
 
-/// Messages of neighbour discovery among frames: from, to, what.
+/// Returns the neighbour discovery messages among frames: source, destination, message.
 fn discoveries(frames: &[Vec<u8>]) -> Vec<(Ipv6Addr, Ipv6Addr, Message)> {
     let read = |frame: &Vec<u8>| {
         let (header, length) = kiban_tcpip::wire::ipv6::Header::read(frame.get(HEADER_BYTES..)?).ok()?;
@@ -47,7 +47,7 @@ fn discoveries(frames: &[Vec<u8>]) -> Vec<(Ipv6Addr, Ipv6Addr, Message)> {
     frames.iter().filter_map(read).collect()
 }
 
-/// Moves `bytes` over a stream to `remote` and back again, and ends it.
+/// Moves `bytes` over a stream to `remote` and back again, then closes it.
 fn stream_there_and_back(hub: &mut Hub, remote: SocketAddr, local: SocketAddr, bytes: &[u8]) {
     hub.boards[1].host().listen(local).unwrap();
     let near = hub.boards[0].host().open(remote).unwrap();
@@ -194,13 +194,13 @@ fn a_dual_stack_listener_reports_the_peers_address() {
         assert_eq!(peer.map(|peer| peer.ip()), Some(source));
         let got = hub.boards[1].host().receive_from(socket, &mut [0; 9]).unwrap();
         assert_eq!(got, Some((SocketAddr::new(source, 80), 5)));
-        // And it answers over the same family.
+        // The reply uses the same family.
         hub.boards[1].host().send_to(socket, SocketAddr::new(source, 80), b"well").unwrap();
         hub.run();
         let got = hub.boards[0].host().receive_from(here, &mut [0; 9]).unwrap();
         assert_eq!(got, Some((SocketAddr::new(remote, 80), 4)));
     }
-    // IPv6 only: nothing listens for IPv4.
+    // IPv6 only: there is no listener for IPv4.
     hub.boards[1].host().listen(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 81)).unwrap();
     let stream = hub.boards[0].host().open(SocketAddr::new(ip4(1), 81)).unwrap();
     hub.pass(second(1));
@@ -249,7 +249,7 @@ fn connecting_through_a_missing_neighbour_fails() {
         let streams: Vec<_> = (80..90).map(|port| open(&mut hub, port)).collect();
         hub.pass(Duration::from_millis(2900));
         assert_eq!(hub.take_told(0), []);
-        // A connect that comes late does not cause another ARP request.
+        // A later connect does not cause another ARP request.
         let late = open(&mut hub, 90);
         hub.pass(Duration::from_millis(200));
         let told = hub.take_told(0);
@@ -274,7 +274,7 @@ fn losing_a_neighbour_ends_connects_but_not_open_streams() {
         hub.unplugged[1] = true;
         hub.boards[0].host().write(made, b"in vain").unwrap();
         let other = hub.boards[0].host().open(closed).unwrap();
-        // Its old MAC is asked first: it may have moved. Then everybody.
+        // Its old MAC is probed by unicast first: it may have moved. Then by broadcast.
         hub.pass(second(8));
         assert_eq!(hub.take_told(0), []);
         hub.pass(second(12));
@@ -325,8 +325,8 @@ fn a_moved_or_missing_neighbour_is_detected() {
     }
 }
 
-/// RFC 9293 §3.8.3, R1: after three retransmissions in vain, a neighbour that was reachable a moment ago is
-/// probed.
+/// RFC 9293 §3.8.3, R1: after three unsuccessful retransmissions, a neighbour that was reachable a moment ago
+/// is probed.
 #[test]
 fn a_stalled_stream_probes_its_neighbour() {
     for remote in [ip4(1), local6(1).into()] {
@@ -422,7 +422,7 @@ fn the_neighbour_cache_is_bounded_and_good_neighbours_stay_reachable() {
     hub.boards[0].host().ping(local6(1).into(), 1, 1, b"x").unwrap();
     hub.run();
     for n in 1..=500u16 {
-        // Everybody on the link asks for us, each from another address.
+        // Every host on the link sends requests for our address, each from another address.
         let source = Ipv6Addr::new(0xfe80, 0, 0, 0, 9, 0, 0, n);
         let target = local6(0);
         let options = [Item::SourceLink(STRANGER)];
@@ -451,7 +451,7 @@ fn addresses_are_autoconfigured_from_router_advertisements() {
         addresses.sort();
         assert_eq!(addresses, [ip4(side), made(side as u16).into(), local6(side).into()]);
     }
-    // One asks, both receive the advertisement.
+    // One solicits, both receive the advertisement.
     let asked = [0, 1].map(|side| hub.count(side, "ethernet", "router_solicitations_out"));
     assert!(asked[0] + asked[1] >= 1);
     let probes = discoveries(&hub.seen);
@@ -461,7 +461,7 @@ fn addresses_are_autoconfigured_from_router_advertisements() {
     for side in 0..2 {
         assert!(probes.contains(&probe(local6(side))) && probes.contains(&probe(made(side as u16))));
     }
-    // From the made address, with the router's MTU and hop limit.
+    // Sent from the autoconfigured address, with the router's MTU and hop limit.
     hub.seen.clear();
     let any6 = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 53);
     let there = hub.boards[1].host().bind(any6).unwrap();
@@ -508,7 +508,7 @@ fn advertisements_cannot_shorten_lifetimes_below_two_hours_or_fill_the_tables() 
     assert!(has(&hub) && hub.count(0, "ethernet", "autoconf_invalid") == 1);
     hub.pass(second(300));
     assert!(!has(&hub));
-    // Prefixes without end, of every unusable kind among them.
+    // A flood of prefixes, among them every unusable kind.
     for n in 0..100u16 {
         let text = format!("2001:db8:{n:x}::");
         let other = Item::Prefix {
@@ -619,8 +619,8 @@ fn floods_of_routers_and_redirects_stay_within_bounds() {
 
 #[test]
 fn a_duplicate_address_is_not_used() {
-    // Both boards have the same MAC by mistake: the one that probes second is told. An opaque address is
-    // regenerated.
+    // Both boards have the same MAC by mistake: the one that probes second detects the conflict. An opaque
+    // address is regenerated.
     for opaque in [false, true] {
         let configs: Vec<BoardConfig> = [0, 1]
             .into_iter()
@@ -717,9 +717,9 @@ fn invalid_neighbour_discovery_is_counted_and_ignored() {
             Message::NeighbourSolicitation { target: ALL_NODES },
             &link,
         ),
-        // An answer to everybody's question.
+        // An answer to a multicast solicitation.
         discovery(group, (stranger, ALL_NODES), 255, answer(true), &[Item::TargetLink(STRANGER)]),
-        // A router that is not of this link.
+        // A router that is not on this link.
         discovery(group, (six("2001:db8::99"), ALL_NODES), 255, advertisement, &[]),
     ];
     for frame in &rows {

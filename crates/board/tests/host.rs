@@ -22,7 +22,7 @@ fn opened(pair: &mut Pair) -> (StreamId, StreamId) {
     (stream, accepted)
 }
 
-/// Writes `bytes` on one end and reads them on the other, as fast as both go.
+/// Writes `bytes` at one end and reads them at the other, as fast as both accept.
 fn transfer(pair: &mut Pair, from: (usize, StreamId), to: (usize, StreamId), bytes: &[u8]) -> Vec<u8> {
     let (mut sent, mut got, mut buffer) = (0, Vec::new(), vec![0; 10_000]);
     while got.len() < bytes.len() {
@@ -110,7 +110,7 @@ fn packets_to_the_boards_own_address_stay_inside() {
     pair.run();
     let reply = Completion::EchoReply { source: address(0), identifier: 1, sequence: 2, bytes: 2 };
     assert!(pair.told(0).contains(&reply));
-    // No listener: our own board refuses.
+    // No listener: the board itself refuses.
     let nobody = pair.boards[0].host().open(socket(0, 81)).unwrap();
     pair.run();
     assert_eq!(pair.told(0), [Completion::Ended { stream: nobody, reason: Reason::Refused }]);
@@ -131,13 +131,13 @@ fn invalid_host_calls_return_a_reason() {
     assert_eq!(host.open("192.0.2.1:80".parse().unwrap()), Err(HostError::NoRoute));
     assert_eq!(host.unlisten(99), Err(HostError::UnknownListener));
     // RFC 9293 §3.9.2.3, MUST-46: a connect to a broadcast or multicast address is refused; so is a source
-    // address that is not ours.
+    // address that is not the board's.
     for many in ["10.0.0.255:80", "255.255.255.255:80", "224.0.0.1:80"] {
         let opened = host.open_from(SocketAddr::new(address(0), 0), many.parse().unwrap());
         assert_eq!(opened, Err(HostError::Tcp(Refusal::BadAddress)), "{many}");
     }
     assert_eq!(host.open_from(socket(1, 0), socket(1, 80)), Err(HostError::Tcp(Refusal::BadAddress)));
-    // An unspecified source address becomes that of the route.
+    // An unspecified source address is replaced by that of the route.
     let any = "0.0.0.0:5555".parse().unwrap();
     let other = host.open_from(any, socket(1, 80)).unwrap();
     assert_eq!(host.info(other).unwrap().local, socket(0, 5555));
@@ -149,7 +149,7 @@ fn invalid_host_calls_return_a_reason() {
     assert_eq!(host.close(near), Err(HostError::UnknownStream), "a double close");
     assert_eq!(host.write(near, b"x"), Err(HostError::UnknownStream));
     assert_eq!(host.read(near, &mut [0; 4]), Err(HostError::UnknownStream));
-    // The number is reused; the old handle still names nothing.
+    // The number is reused; the old handle stays invalid.
     pair.boards[1].host().close(far).unwrap();
     pair.run();
     pair.run_until(Instant::from_nanos(100_000_000_000));
@@ -234,7 +234,7 @@ fn a_closed_port_refuses_and_a_reset_ends_the_stream() {
 
 #[test]
 fn sixty_streams_share_scarce_memory() {
-    // The boards have 4 MiB in each direction and the streams ask for 15; then there is hardly enough for the
+    // The boards have 4 MiB in each direction and the streams ask for 15, so there is hardly enough for the
     // floors of sixty. No line limits the rate here, so a stream's rate is its share of memory, and shares
     // settle slowly: each stream gets at least half of the largest. (On a line each gets nine tenths:
     // sim/tests/worlds.rs.)
@@ -245,7 +245,7 @@ fn sixty_streams_share_scarce_memory() {
     }
 }
 
-/// Bytes that each of sixty streams moved in 400 ms.
+/// Returns the bytes that each of sixty streams moved in 400 ms.
 fn sixty_greedy_streams(memory_bytes: usize) -> Vec<usize> {
     let mut configs = [config(0), config(1)];
     for config in &mut configs {

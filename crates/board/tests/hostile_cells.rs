@@ -1,5 +1,5 @@
-//! Hostile cells, frames and packets at an ATM port beside another stream: each is counted under its name,
-//! memory is bounded and becomes free, and the stream loses no byte.
+//! Hostile cells, frames and packets at an ATM port beside another stream: each kind has its counter, memory
+//! is bounded and becomes free, and the stream loses no byte.
 
 mod common;
 
@@ -21,7 +21,7 @@ use kiban_tcpip::wire::tcp::Flags;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-/// Bytes of the good stream beside an attack.
+/// Length of the good stream beside an attack, in bytes.
 const GOOD_BYTES: usize = 200_000;
 
 fn configs() -> [BoardConfig; 2] {
@@ -32,14 +32,14 @@ fn hostile(port: u16) -> SocketAddr {
     SocketAddr::new(stranger(), port)
 }
 
-/// Spoils a whole frame's bytes before they become cells.
+/// Modifies a whole frame's bytes before they become cells.
 fn spoilt(payload: &[u8], spoil: impl FnOnce(&mut Vec<u8>)) -> Vec<TimedCell> {
     let mut bytes = cpcs(payload);
     spoil(&mut bytes);
     cells_of(BAD, &bytes)
 }
 
-/// Returns a damaged packet to board 1 on the hostile circuit.
+/// Sends a damaged packet to board 1 on the attacker's circuit.
 fn packet(mut bytes: Vec<u8>, spoil: impl FnOnce(&mut Vec<u8>)) -> Vec<TimedCell> {
     spoil(&mut bytes);
     frame(BAD, &llc_ip(&bytes))
@@ -76,7 +76,7 @@ fn loopback(tag: u32) -> [u8; 48] {
 fn bad_cells_are_counted_by_kind_and_harm_no_other_circuit() {
     let small = || noise(3, 100);
     let whole = || llc_ip(&datagram(7, &noise(3, 5000)));
-    // What is sent at every step, the counter, and by how much a step increments it.
+    // The cells sent in every step, the counter, and its increment per step.
     type Row = (&'static str, &'static str, u64, Box<dyn Fn() -> Vec<TimedCell>>);
     let rows: Vec<Row> = vec![
         ("reassembly", "frames_crc_wrong", 1, Box::new(move || spoilt(&whole(), |bytes| bytes[2000] ^= 1))),
@@ -85,7 +85,7 @@ fn bad_cells_are_counted_by_kind_and_harm_no_other_circuit() {
             "frames_crc_wrong",
             1,
             Box::new(move || {
-                // The last cell is missing: the next frame is lost with it, and no third.
+                // The last cell is missing: the next frame is lost too, but not the one after it.
                 let mut cells = frame(BAD, &whole());
                 cells.pop();
                 cells.extend(frame(BAD, &llc_ip(&datagram(7, &small()))));
@@ -232,7 +232,7 @@ fn bad_cells_are_counted_by_kind_and_harm_no_other_circuit() {
                 [
                     with(|bytes| bytes[0] = 0x75),
                     with(|bytes| bytes[0] = 0x44),
-                    // A header length that the packet does not have.
+                    // A header length beyond the packet's end.
                     with(|bytes| {
                         bytes[0] = 0x4f;
                         bytes.truncate(40)
@@ -418,7 +418,7 @@ fn bad_cells_are_counted_by_kind_and_harm_no_other_circuit() {
             "packets_ignored",
             2,
             Box::new(|| {
-                // ATMARP proper, and our own question coming back on a looped circuit.
+                // Classical ATMARP, and our own request returned on a looped circuit.
                 [
                     frame(BAD, &inarp(Operation::Request, stranger())),
                     frame(BAD, &inarp(Operation::InverseRequest, address(1))),
@@ -440,8 +440,8 @@ fn bad_cells_are_counted_by_kind_and_harm_no_other_circuit() {
         });
         let counted = lines.count(family, name);
         assert!(rounds > 100);
-        // The frame that ends the attack is one more. A header that is wrong behind another that is wrong is
-        // not corrected: some count as bad.
+        // The frame that ends the attack counts as well. A wrong header after another wrong one is not
+        // corrected: some count as bad.
         let counted = if name == "frames_aborted" { counted - 1 } else { counted };
         let least = if name == "cells_hec_corrected" { rounds * 9 / 10 } else { rounds * each };
         assert!(
@@ -469,7 +469,7 @@ fn bad_cells_in_a_good_circuit_cost_frames_but_no_stream_byte() {
         let mut rng = SimRng::from_seed(index as u64);
         let mut thrown = 0;
         Lines::under_attack(configs(), 600_000, |lines, round| {
-            // Only now and then; otherwise nothing would get through.
+            // Only occasionally; otherwise nothing would get through.
             if round % 40 == 7 && thrown < 60 {
                 thrown += 1;
                 lines.inject(1, &make(&mut rng));
@@ -490,7 +490,8 @@ fn random_cells_from_many_seeds_are_survived() {
                 for _ in 0..count {
                     let mut payload = [0; 48];
                     payload.iter_mut().for_each(|byte| *byte = rng.draw() as u8);
-                    // Any header with a fitting HEC, any header without, or a real circuit with any type.
+                    // Any header with a correct HEC, any header without, or a real circuit with any cell
+                    // type.
                     let garbage = match rng.below(3) {
                         0 => TimedCell::new(Instant::ZERO, rng.draw() as u32, payload),
                         1 => TimedCell {
@@ -564,7 +565,7 @@ fn a_frame_that_never_ends_holds_no_memory() {
     assert!(lines.count("reassembly", "cells_abandoned") > 10_000);
 }
 
-/// One unfinished frame per circuit is kept, the bound of `Reassembly`: no timer discards it.
+/// One unfinished frame per circuit is kept (the limit of `Reassembly`): no timer discards it.
 #[test]
 fn unfinished_frames_hold_one_frame_per_circuit() {
     let mut lines = Lines::new();
@@ -584,7 +585,7 @@ fn unfinished_frames_hold_one_frame_per_circuit() {
 
 #[test]
 fn only_the_latest_oam_cells_of_a_burst_are_answered() {
-    /// Of a circuit and a burst.
+    /// The most answers per circuit and burst.
     const ANSWERS: u64 = 4;
     for pti in [PTI_OAM_SEGMENT, PTI_OAM_END_TO_END] {
         let mut rounds = 0;
@@ -616,7 +617,7 @@ fn only_the_latest_oam_cells_of_a_burst_are_answered() {
 fn a_flood_of_inatmarp_is_answered_once_per_burst() {
     let mut rounds = 0;
     let mut configs = configs();
-    // The hostile circuit resolves its peer: any answer is accepted, and nothing grows.
+    // The attacker's circuit resolves its peer: any answer is accepted, and nothing grows.
     port_of(&mut configs[1]).circuits[1].peer = None;
     let lines = Lines::under_attack(configs, GOOD_BYTES, |lines, round| {
         rounds += 1;
@@ -632,8 +633,8 @@ fn a_flood_of_inatmarp_is_answered_once_per_burst() {
     assert_eq!(lines.boards[0].counter("tcp", "retransmits"), 0);
 }
 
-/// An attacker on one circuit claims to be the peer of another; that circuit's address is configured, and
-/// stays.
+/// An attacker on one circuit claims the address of another circuit's peer; that address is configured, and
+/// does not change.
 #[test]
 fn a_configured_address_is_not_replaced_by_inatmarp() {
     let mut configs = configs();
@@ -748,7 +749,7 @@ fn a_shaped_circuit_keeps_its_contract_to_the_cell() {
         let (mut cells, mut last) = (0, Instant::ZERO);
         for cell in sent.iter().filter(circuit) {
             cells += 1;
-            // A cell's moment is when its slot ends, T = 331250/117 ns after it began.
+            // A cell's time is the end of its slot, T = 331250/117 ns after its start.
             let number = (cell.at.as_nanos() * 117).div_ceil(331_250) - 1;
             let start = Instant::from_nanos(number * 331_250 / 117);
             assert!(meter.police(start), "cell {cells} at {:?} breaks {contract:?}", cell.at);
@@ -801,7 +802,7 @@ fn packets_with_any_ip_options_are_accepted() {
     assert_eq!((lines.count("ip", "malformed"), lines.count("tcp", "malformed")), (0, 0));
 }
 
-/// RFC 2225 §8: InATMARP packets with ATM addresses are longer than a cell; they are processed nevertheless.
+/// RFC 2225 §8: InATMARP packets with ATM addresses are longer than a cell; they are processed all the same.
 #[test]
 fn an_inatmarp_packet_with_long_atm_numbers_is_parsed() {
     let number = kiban_atm::wire::atmarp::Number { is_e164: false, bytes: &[0x47; 20] };
@@ -822,7 +823,7 @@ fn an_echo_flood_does_not_starve_streams() {
         let lines = Lines::under_attack(configs(), 2_000_000, |lines, _| {
             let at = *started.get_or_insert(lines.now);
             assert!(lines.now.since(at) < Duration::from_secs(2), "the stream goes on beside the flood");
-            // As much as the line carries beside the stream.
+            // As many as the line carries beside the stream.
             let count = if bytes == 20 { 17 } else { 1 };
             for sequence in 0..count {
                 lines.inject(
@@ -837,8 +838,8 @@ fn an_echo_flood_does_not_starve_streams() {
     }
 }
 
-/// The stream comes from the board that is flooded: the replies to the flood must not crowd it out of its
-/// port.
+/// The stream comes from the board that is flooded: replies to the flood must not displace it in the port's
+/// queue.
 #[test]
 fn a_board_flooded_with_echoes_still_sends() {
     let mut lines = Lines::new();
@@ -853,7 +854,7 @@ fn a_board_flooded_with_echoes_still_sends() {
     lines.close_and_check([far, near]);
 }
 
-/// The hostile circuit is shaped to a cell per millisecond, and more is requested of it: pings, SYNs to
+/// The attacker's circuit is shaped to one cell per millisecond, and more is requested of it: pings, SYNs to
 /// closed ports, datagrams to unbound ports. Its queue fills; the other circuits continue.
 #[test]
 fn a_flood_from_a_slow_circuit_leaves_the_others_their_memory() {
@@ -877,7 +878,7 @@ fn a_flood_from_a_slow_circuit_leaves_the_others_their_memory() {
 
 #[test]
 fn unread_datagrams_are_bounded() {
-    // One socket, then more than memory can hold: the stream continues.
+    // One socket, then more data than memory can hold: the stream continues.
     for sockets in [1, 60u16] {
         let mut bound = Vec::new();
         let lines = Lines::under_attack(configs(), 2_000_000, |lines, round| {
@@ -906,7 +907,7 @@ fn errors_about_closed_ports_are_rate_limited() {
     assert_eq!(lines.count("udp", "no_socket"), rounds * 5);
     assert_eq!(lines.count("icmp", "errors_out"), u64::from(ERRORS_PER_SECOND));
     assert_eq!(lines.count("icmp", "errors_rate_limited"), rounds * 5 - u64::from(ERRORS_PER_SECOND));
-    // A second later errors are sent again.
+    // A second later errors are sent again, because the rate limit has refilled.
     lines.inject(1, &frame(BAD, &llc_ip(&datagram(7, b"late"))));
     lines.step(Duration::from_secs(1));
     assert_eq!(lines.count("icmp", "errors_out"), u64::from(ERRORS_PER_SECOND) + 1);

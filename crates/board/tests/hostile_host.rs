@@ -42,7 +42,7 @@ struct Model {
     pair: Pair,
     ends: [Vec<End>; 2],
     links: Vec<[Direction; 2]>,
-    /// The link of a session, by the address that its opener has.
+    /// Links by the address of the connecting side.
     by_local: BTreeMap<SocketAddr, usize>,
     listeners: [Vec<u32>; 2],
     sockets: [Vec<(SocketId, u16)>; 2],
@@ -90,7 +90,7 @@ impl Model {
         [memory.transmit.available(), memory.receive.available(), memory.pdus.available(), sessions]
     }
 
-    /// Makes a call; if it is refused, nothing has changed.
+    /// Makes a call; checks that a refused one has changed nothing.
     fn call<T>(
         &mut self,
         side: usize,
@@ -218,8 +218,8 @@ impl Model {
                 self.call(side, |host| host.finish(id)).unwrap();
                 self.ends[side][at].finished = true;
             }
-            // An abort behind a finish that has not left yet is silent (RFC 9293 §3.10.5, LAST-ACK), and the
-            // peer waits in FIN-WAIT-2 for ever: such a stream is closed here.
+            // An abort after an unsent FIN sends nothing (RFC 9293 §3.10.5, LAST-ACK), and the peer stays in
+            // FIN-WAIT-2: such a stream is closed here.
             _ if size.is_multiple_of(2) || finished => {
                 self.call(side, |host| host.close(id)).unwrap();
                 self.ends[side][at].closed = true;
@@ -373,7 +373,7 @@ impl Model {
         end
     }
 
-    /// Lets everything that was written arrive, closes everything, and checks that all memory is free.
+    /// Lets all written data arrive, closes everything, and checks that all memory is free.
     fn end(mut self) {
         self.held.clear();
         let mut buffer = vec![0; 1 << 20];
@@ -413,7 +413,7 @@ impl Model {
                 self.call(side, |host| host.unlisten(listener)).unwrap();
             }
         }
-        // Connects that are still in progress end one way or the other.
+        // Connects that are still in progress end, in success or failure.
         for _round in 0..3 {
             for side in 0..2 {
                 for at in 0..self.ends[side].len() {
@@ -533,12 +533,12 @@ fn silent_streams_hold_no_page_that_others_need() {
     assert_eq!(written, [1; 21], "every stream has said its byte");
 }
 
-/// Twenty peers that do not read, each written to until it takes no more; then one that reads.
+/// Twenty peers that do not read, each of which is sent data until it accepts no more; then one that reads.
 #[test]
 fn a_reading_stream_is_served_even_if_others_hold_all_memory() {
     let mut configs = [config(0), config(1)];
     configs[0].memory.transmit_bytes = 256 * 4096;
-    // What is not read stays within the peers' own memory.
+    // Unread data stays within the peers' own memory.
     configs[1].tcp.receive_buffer_bytes = 16 << 10;
     let mut pair = Pair::of(configs);
     pair.boards[1].host().listen(socket(1, 80)).unwrap();
@@ -553,7 +553,7 @@ fn a_reading_stream_is_served_even_if_others_hold_all_memory() {
         pair.run();
         while write(&mut pair, stream) > 0 {}
     }
-    // All that one address may have: an eighth is reserved for others.
+    // The most that one address may have: an eighth is reserved for others.
     assert!(pair.boards[0].memory_mut().transmit.available() <= 256 / 8);
     pair.told(1);
     let reader = pair.boards[0].host().open(socket(1, 80)).unwrap();
@@ -573,7 +573,7 @@ fn a_reading_stream_is_served_even_if_others_hold_all_memory() {
         got += pair.boards[1].host().read(far, &mut buffer).unwrap();
         pair.run_until(pair.now + Duration::from_millis(10));
     }
-    // The sessions that were given up made enough room; no more of them were needed.
+    // The sessions that were aborted freed enough memory; no further ones were.
     let stays = pair.boards[0].sessions();
     assert!((15..21).contains(&stays), "{stays}");
 }
@@ -605,8 +605,8 @@ fn finishing_while_waiting_for_a_page_cancels_the_wait() {
     assert_eq!(pair.boards[0].memory_mut().transmit.available(), 2);
 }
 
-/// Datagrams hold all of the transmit memory; when they have left, a waiting writer is woken, though nothing
-/// arrives.
+/// Datagrams hold all of the transmit memory; when they have been sent, a waiting writer is woken, although
+/// nothing arrives.
 #[test]
 fn a_writer_gets_a_completion_when_datagrams_release_their_pages() {
     let mut configs = [atm_config(0), atm_config(1)];
@@ -626,7 +626,7 @@ fn a_writer_gets_a_completion_when_datagrams_release_their_pages() {
     lines.close_and_check([near, far]);
 }
 
-/// Queues as short as one frame, and a second port that leads nowhere: streams go on.
+/// Queues as short as one frame, and a second port without circuits: streams continue.
 #[test]
 fn a_short_queue_and_a_port_without_circuits_block_no_other_stream() {
     for frames_max in [1, 2, 8, 9] {

@@ -51,7 +51,7 @@ struct Peer {
     remote: SocketAddr,
     /// Our next byte.
     next: u32,
-    /// The next byte of the board, as far as we have seen.
+    /// The next byte of the board, as far as the attacker has seen it.
     expected: u32,
     window: u16,
 }
@@ -120,9 +120,9 @@ impl Peer {
 /// The state of a stream, as an eavesdropper reads it from the line.
 #[derive(Clone, Copy, Default)]
 struct Listened {
-    /// Behind the last byte that board 0 sent.
+    /// One past the last byte that board 0 sent.
     sent: u32,
-    /// What board 0 has acknowledged.
+    /// The highest acknowledgement of board 0.
     acknowledged: u32,
 }
 
@@ -158,7 +158,7 @@ fn an_attacker_that_sees_everything_but_sends_no_data_cannot_break_a_stream() {
             if round == 0 || at.sent == 0 {
                 return;
             }
-            // In the window, far enough ahead that the stream does not come there within this step.
+            // In the window, but so far ahead that the stream does not reach it within this step.
             let ahead = at.sent.wrapping_add(40_001 + rng.below(20_000) as u32);
             let beyond = at.sent.wrapping_add(200_000 + rng.below(1 << 30) as u32);
             let old = at.sent.wrapping_sub(200_000 + rng.below(1 << 30) as u32);
@@ -171,14 +171,14 @@ fn an_attacker_that_sees_everything_but_sends_no_data_cannot_break_a_stream() {
                 4 => (old, at.acknowledged, Flags::ACK, payload),
                 5 => (beyond, at.acknowledged, Flags::RST | Flags::ACK, vec![]),
                 6 => (old, rng.draw() as u32, Flags(rng.draw() as u8 & !0x10), payload),
-                // Data in the window under an acknowledgement of what was never sent is not data (RFC 5961
-                // §5.2).
+                // A segment that acknowledges unsent data is dropped, even if its data is in the window (RFC
+                // 5961 §5.2).
                 _ => (ahead, at.acknowledged.wrapping_add(1_000_000), Flags::ACK, payload),
             };
             challenged += 1;
             let segment = Segment { sequence, acknowledgment, flags, window: rng.draw() as u16 };
             lines.inject(1, &frame(BAD, &llc_ip(&tcp_packet(info.local, info.remote, segment, &payload))));
-            // The other direction: acknowledgements of data never sent, resets and SYNs in the window.
+            // In the other direction: acknowledgements of data never sent, resets and SYNs in the window.
             let (sequence, acknowledgment, flags) = match rng.below(4) {
                 0 => (at.acknowledged, at.sent.wrapping_add(500_000), Flags::ACK),
                 1 => (at.acknowledged.wrapping_add(999), at.sent, Flags::RST),
@@ -216,7 +216,7 @@ fn replayed_frames_do_not_break_a_stream() {
                 let ends: Vec<_> = (0..sent.len()).filter(|at| sent[*at].is_end()).collect();
                 if ends.len() > 2 {
                     let at = rng.below(ends.len() as u64 - 1) as usize;
-                    // On the hostile circuit: the cells of the good one must not be mixed.
+                    // Sent on the attacker's circuit: cells must not be mixed with those of the good one.
                     let again = sent[ends[at] + 1..=ends[at + 1]].iter().map(|old| {
                         let word = old.header & 0xf | u32::from(BAD.vci) << 4;
                         TimedCell::new(old.at, word, old.payload)
@@ -231,7 +231,7 @@ fn replayed_frames_do_not_break_a_stream() {
     assert_eq!(GOOD.vci, 100);
 }
 
-/// Pieces of a stream in any order, overlapping in any way, twice or more, inside the window and around it.
+/// Segments of a stream in any order, with any overlaps and duplicates, inside the window and around it.
 #[test]
 fn overlapping_segments_are_read_once_and_in_order() {
     for seed in 0..40 {
@@ -253,7 +253,7 @@ fn overlapping_segments_are_read_once_and_in_order() {
                 let longest = if rng.happens(0.5) { 100 } else { 8000 };
                 let length = 1 + rng.below(longest) as usize;
                 let (from, payload) = match rng.below(4) {
-                    // The missing piece, so that it ends at some time.
+                    // The missing segment, so that the stream ends at some time.
                     0 => piece(got.len(), length),
                     1 => piece(got.len().saturating_sub(length / 2), length),
                     2 => piece(got.len() + rng.below(30_000) as usize, length),
@@ -324,7 +324,7 @@ fn fifty_thousand_unread_small_segments_hold_a_few_pages() {
             sent += 1;
         }
         let memory = lines.boards[1].memory_mut();
-        // The crumbs, the good stream's window, a little more.
+        // The small segments, the good stream's window, and some more.
         let away = memory.receive.capacity() - memory.receive.available();
         assert!(away < 50_000 / 4096 + 2 + 3 * 16 + 8, "{away} pages away");
     });
@@ -372,7 +372,7 @@ fn a_syn_flood_fills_only_the_backlog() {
     lines.close_and_check([near, far]);
 }
 
-/// Sessions that send everything but the first byte, a byte here and a byte there, each in a page of its own.
+/// Sessions that send everything but the first byte: scattered single bytes, each in a page of its own.
 #[test]
 fn out_of_order_data_is_bounded_and_released_with_its_session() {
     let mut lines = Lines::new();
@@ -415,7 +415,7 @@ fn a_misbehaving_receiver_holds_only_its_own_share() {
         let mut lines = Lines::new();
         let (near, far) = lines.open(1, 81);
         lines.boards[1].host().listen(socket(1, 80)).unwrap();
-        // A largest segment of one byte, a shift of 255, and such.
+        // An MSS of one byte, a window shift of 255, and the like.
         let options: [&[u8]; 4] = [&[], &[2, 4, 0, 1], &[2, 4, 0, 0], &[3, 3, 255, 1]];
         let (mut peer, stream) = Peer::open(&mut lines, 1000, options[seed as usize % 4]);
         let wanted = noise(seed, 300_000);
@@ -500,7 +500,7 @@ fn random_segments_in_any_state_do_no_harm() {
                 peer.window = rng.draw() as u16;
                 let options = noise(rng.draw(), 4 * rng.below(11) as usize);
                 let payload = noise(round, if rng.happens(0.5) { 0 } else { rng.below(3000) as usize });
-                // A reset ends the fun; now and then is enough.
+                // A reset ends the session, so it is sent only occasionally.
                 let flags = rng.draw() as u8 & if rng.happens(0.9) { !0x04 } else { 0xff };
                 let packet = peer.packet_with(sequence, acknowledgment, Flags(flags), &options, &payload);
                 lines.inject(1, &packet);
@@ -510,7 +510,7 @@ fn random_segments_in_any_state_do_no_harm() {
             lines.boards[1].host().abort(stream).unwrap();
             lines.drain(1);
         }
-        // SYNs among the noise have opened sessions, of which the host got completions.
+        // Random SYNs have opened sessions, for which the host got completions.
         for told in lines.told(1) {
             if let Completion::Accepted { stream, .. } = told {
                 lines.boards[1].host().abort(stream).ok();
@@ -524,7 +524,8 @@ fn random_segments_in_any_state_do_no_harm() {
     }
 }
 
-/// Both ends of a hostile session are the same: every packet that the board sends comes back unchanged.
+/// Both ends of a session have the same address and port: every packet that the board sends is reflected
+/// unchanged.
 #[test]
 fn reflected_segments_open_no_connection() {
     let mut lines = Lines::new();

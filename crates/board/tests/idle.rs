@@ -1,4 +1,5 @@
-//! What idle sessions cost. A test binary of its own, because it counts the memory of the whole process.
+//! The memory cost of idle sessions. A test binary of its own, because it measures the memory of the whole
+//! process.
 
 mod common;
 
@@ -10,7 +11,7 @@ use std::time::Duration;
 const SESSIONS: usize = 10_000;
 const BYTES_MAX: usize = 100_000_000;
 
-/// Bytes of the process that are in memory.
+/// Returns the resident memory of the process in bytes.
 fn resident_bytes() -> usize {
     #[expect(clippy::disallowed_methods, reason = "the system's account of memory is what is asked about")]
     let text = std::fs::read_to_string("/proc/self/statm").expect("Linux tells");
@@ -51,7 +52,7 @@ fn both_ends_of_ten_thousand_idle_sessions_fit_in_a_hundred_megabytes() {
     // Each has been used once: what a session keeps after its first data counts too.
     for (at, from) in streams.iter().enumerate() {
         if at % 256 == 0 {
-            // Acknowledgements that were delayed bring pages home.
+            // Delayed acknowledgements release pages.
             let later = pair.now + Duration::from_millis(50);
             pair.run_until(later);
         }

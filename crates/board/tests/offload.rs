@@ -25,7 +25,8 @@ fn noise(length: usize) -> Vec<u8> {
     (0..length).map(|_| rng.draw() as u8).collect()
 }
 
-/// Moves `bytes` in writes of odd sizes; the cable loses every `loss`-th packet. What arrived.
+/// Moves `bytes` in writes of odd sizes while the cable loses every `loss`-th packet. Returns the received
+/// bytes.
 fn transfer(pair: &mut Pair, bytes: &[u8], loss: Option<u64>) -> Vec<u8> {
     pair.boards[1].host().listen(socket(1, 80)).unwrap();
     let near = pair.boards[0].host().open(socket(1, 80)).unwrap();
@@ -85,7 +86,7 @@ fn a_damaged_packet_is_not_merged() {
     let bytes = noise(300_000);
     let mut pair = pair(true, true);
     pair.damage_every = Some(13);
-    // `checksum_errors` is what must be counted here, so the transfer is driven without its check.
+    // The test counts `checksum_errors` itself, so the transfer is driven without its check.
     pair.boards[1].host().listen(socket(1, 80)).unwrap();
     let near = pair.boards[0].host().open(socket(1, 80)).unwrap();
     let later = pair.now + Duration::from_secs(10);

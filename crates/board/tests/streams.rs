@@ -1,5 +1,5 @@
-//! Stories of a client that uses a board's streams through shared memory: here both sides are in one process,
-//! one after the other.
+//! Tests of a client that uses a board's streams through shared memory. Both sides run in one process, in
+//! turn.
 
 mod common;
 #[path = "../../base/tests/common/refusal.rs"]
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 const ROOM: usize = 8 << 10;
 
-/// A client of board 0; board 1 is the world.
+/// A client of board 0; board 1 is its peer.
 struct Rig {
     pair: Pair,
     memory: Region,
@@ -233,7 +233,7 @@ fn a_waiting_writer_is_notified_when_half_of_the_room_is_free() {
     let (slot, far) = rig.connected();
     let sent = noise(4_000_000);
     let mut written = 0;
-    // No one reads: in the end nothing more is accepted.
+    // The peer does not read: eventually nothing more is accepted.
     loop {
         let count = rig.client.write(slot, sent[written..].into()).expect("a decent board");
         rig.pass(Duration::from_secs(1));
@@ -288,7 +288,7 @@ fn connections_use_the_offered_slots_and_others_wait() {
     };
     assert_eq!((slot, local, remote.ip()), (offered, socket(0, 9), socket(1, 0).ip()));
     assert!(rig.told.is_empty(), "nobody else has a slot yet");
-    // The second connection sends data and a FIN, the third is aborted, before there is a slot for them.
+    // The second connection sends data and a FIN, and the third is aborted, before there is a slot for them.
     rig.pair.boards[1].host().write(callers[1], b"late").expect("it is open");
     rig.pair.boards[1].host().finish(callers[1]).expect("it is open");
     rig.pair.boards[1].host().abort(callers[2]).expect("it is open");
@@ -431,7 +431,7 @@ fn a_reset_is_reported_after_the_data_before_it() {
     assert!(got == noise(3 * ROOM));
     assert!(rig.told.contains(&Indication::Ended { slot, why: EndReason::Reset }));
     rig.ask(Request::Close { slot });
-    // Its own reset reaches the peer.
+    // The client's own reset reaches the peer.
     rig.pair.boards[1].host().listen(socket(1, 82)).expect("a free port");
     let slot = rig.connect(82);
     let far = rig.accepted();
@@ -447,7 +447,7 @@ fn written_data_is_sent_after_its_client_has_gone() {
     let (slot, far) = rig.connected();
     let bytes = noise(2_000_000);
     let (mut sent, mut got) = (0, Vec::new());
-    // Until TCP takes no more, and the pipe is full besides.
+    // Until TCP accepts no more, and the pipe is full as well.
     loop {
         let count = rig.client.write(slot, bytes[sent..].into()).expect("a decent board");
         sent += count;
@@ -486,8 +486,8 @@ fn a_client_that_corrupts_its_memory_harms_only_itself() {
         rig.pair.boards[1].host().write(far, &noise(5000)).expect("it is open");
         let _ = rig.client.write(slot, noise(3000)[..].into());
         let broken = (0..200).any(|_| {
-            // Anywhere, but more often where numbers stand than where payload does: the work ring, and the
-            // fronts of slots.
+            // Anywhere, but more often in control words than in payload: the work ring, and the beginning of
+            // slots.
             let bytes = rng.draw().to_ne_bytes();
             let at = match rng.below(4) {
                 0 => rng.below(rig.memory.len() as u64),

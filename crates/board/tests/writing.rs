@@ -52,7 +52,7 @@ fn tcp_can_send_each_cluster_before_the_next_is_copied() {
 #[test]
 fn a_system_v_stream_accepts_a_write_whole_or_not_at_all() {
     let (mut pair, near, _) = opened(&Config { mss: 1460, send_buffer_bytes: 2000, ..Config::solaris23() });
-    // The mark is two segments, 2920 bytes.
+    // The limit is two segments, 2920 bytes.
     for expected in [2900, 2900, 0] {
         assert_eq!(pair.boards[0].host().write(near, &[7; 2900]), Ok(expected));
     }
@@ -69,7 +69,7 @@ fn every_profile_carries_the_stream_with_small_and_large_buffers() {
             let (mut sent, mut got, mut target) = (0, Vec::new(), vec![0; 9000]);
             let mut blocked = false;
             while got.len() < bytes.len() {
-                // A writer that was refused waits until it is told, as an application does.
+                // A writer that was refused waits for the completion, as an application does.
                 blocked &= !pair.told(0).contains(&Completion::Writable { stream: near });
                 while !blocked && sent < bytes.len() {
                     let end = bytes.len().min(sent + 3333);

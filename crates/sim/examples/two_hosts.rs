@@ -1,5 +1,4 @@
-//! Two boards with Ethernet ports: 1 MB over IPv6 through a cable that loses packets, and what TCP made of
-//! it.
+//! Two boards with Ethernet ports: 1 MB over IPv6 through a cable that loses packets, and TCP's statistics.
 //!
 //! ```sh
 //! cargo run --release -p kiban-sim --example two_hosts
@@ -28,7 +27,7 @@ fn main() {
         world.add_board(&BoardConfig { ports, ..BoardConfig::default() })
     });
 
-    // 100 Mbit/s, 10 ms each way, one packet of a hundred lost.
+    // 100 Mbit/s, 10 ms each way, a packet loss of 1 %.
     let impairment = ImpairmentConfig { loss: 0.01, ..ImpairmentConfig::NONE };
     let cable = CableConfig { impairment, ..CableConfig::ethernet(100_000_000, Duration::from_millis(10)) };
     let (there, _back) = world

@@ -1,16 +1,16 @@
 //! One direction of a cable: packets or Ethernet frames in transit between the packet ports of two boards.
 //!
-//! Purpose          what a path does to packets: a rate, a queue in front of it, a length, impairments. The
-//!                  same for IP packets and frames.
+//! Purpose          models a path: a rate, a queue in front of it, a length, impairments; the same for IP
+//!                  packets and frames.
 //! Path             a packet that a board sends waits for those before it (at most `packets_max`; further
-//!                  ones are dropped and counted), takes the time of its bits on the line, travels for
+//!                  ones are dropped and counted), takes its transmission time on the line, travels for
 //!                  `delay`, and is impaired on the way, so that a lost packet has used its line time as
 //!                  well.
 //! Copies           a packet leaves its board's memory when it is sent and enters the other's when it
 //!                  arrives, as with a real port: packets in transit hold no pages. If the receiver has no
 //!                  memory, the packet is lost (`no_memory`).
 //! Precision        the time on the line is kept to the fraction of a nanosecond while the line is busy.
-//! Not implemented  back-pressure: a port is never told that the line is busy, because the queue is here, as
+//! Not implemented  back-pressure: a port does not learn that the line is busy, because the queue is here, as
 //!                  in a router, and drops at its tail. A cable has two ends: there are no hubs.
 
 use crate::tap::Tap;
@@ -213,7 +213,7 @@ impl Cable {
     }
 }
 
-/// Copies an arrived packet into receive pages of its own; `None` if there are none.
+/// Copies an arrived packet into receive pages; `None` if there are none.
 fn lay_down(bytes: &[u8], memory: &mut Memory) -> Option<Pdu> {
     let mut pdu = memory.pdus.take()?;
     let mut rest = bytes;

@@ -9,9 +9,9 @@ use std::time::Duration;
 /// A rule that a run broke.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Violation {
-    /// No event is left, and a program is not done.
+    /// No event is left, but a program is not done.
     IdleWhileWorkWaits {
-        /// Since when.
+        /// The time of the last event.
         since: Instant,
     },
     /// Pages or blocks of a board have not been freed.

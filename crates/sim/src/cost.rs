@@ -1,35 +1,35 @@
-//! What processing costs on a board: a cost model of the board of paper \[1\] (1995).
+//! The cost of processing on a board: a cost model of the board of paper \[1\] (1995).
 //!
 //! Goal      one set of constants, each with its name and its origin, from which the paper's figures follow.
-//! Counted   per PDU, per byte, per transfer, per interruption, per search: see [`Costs`]. The board value is
-//!           that which we ship; the model decides only *when* it is called (`processor.rs`) and how its
-//!           memory is cut up.
-//! Switches  the paper's five mechanisms can be taken away one by one ([`Mechanisms`]); what a board then
-//!           pays in addition is written down in [`Costs::of_arrival`] and [`Costs::of_departure`].
-//! Memory    clusters prepared ahead, handed out whole and given back whole ([`ContentMemory`]).
-//! Honest    Sources: [`CONSTANTS`] says of every constant whether it was published, fitted (and to which
+//! Counted   per PDU, per byte, per transfer, per interrupt, per search: see [`Costs`]. The board is the one
+//!           that we ship; the model decides only *when* it is called (`processor.rs`) and how its memory is
+//!           divided.
+//! Switches  the paper's five mechanisms can be switched off one by one ([`Mechanisms`]);
+//!           [`Costs::of_arrival`] and [`Costs::of_departure`] compute what a board then pays in addition.
+//! Memory    clusters prepared ahead, allocated whole and freed whole ([`ContentMemory`]).
+//! Sources   [`CONSTANTS`] states for every constant whether it was published, fitted (and to which
 //!           published value), or assumed because no published value depends on it.
 
 use std::time::Duration;
 
 /// The payload of a segment on paper \[1\]'s board, bytes.
 pub const PAYLOAD_BYTES: u32 = 8192;
-/// A frame of at most so many bytes, three cells, carries headers alone.
+/// A frame of at most this many bytes, three cells, carries only headers.
 const SHORT_BYTES: usize = 3 * 48;
 
 /// The five mechanisms of paper \[1\], §3.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mechanism {
-    /// Headers and contents in memories of their own, PDUs as clusters (§3.1). Without: payload is copied
-    /// when a PDU is made and when it is taken apart.
+    /// Headers and contents in separate memories, PDUs as clusters (§3.1). Without: payload is copied when a
+    /// PDU is built and when it is taken apart.
     Separation,
-    /// The checksum is formed while data move (§3.2). Without: the processor reads every byte.
+    /// The checksum is computed while data moves (§3.2). Without: the processor reads every byte.
     Sum,
     /// Window scaling (§3.3 (1)). Without: no window beyond 64 KB.
     Scaling,
-    /// Pipeline rescheduling (§3.3 (2)): what arrives is handled between two PDUs. Without: it interrupts.
+    /// Pipeline rescheduling (§3.3 (2)): arrivals are handled between two PDUs. Without: each interrupts.
     Deferral,
-    /// Chained transfers (§3.3 (3)). Without: a set-up and an interruption for every page and header.
+    /// Chained transfers (§3.3 (3)). Without: a set-up and an interrupt for every page and header.
     Chaining,
 }
 
@@ -189,7 +189,7 @@ impl Costs {
     pub fn of_arrival(&self, model: &CostModel, bytes: usize, sessions: usize) -> Duration {
         let search = self.search * (sessions.saturating_sub(1) / 2) as u32;
         let handling = if bytes > SHORT_BYTES { self.of_payload(model, bytes) } else { self.acknowledgment };
-        // Without deferral it interrupts: out of the task that sends, and back.
+        // Without deferral, an arrival interrupts the sending task: two task switches.
         let interruption =
             if model.mechanisms.deferral { Duration::ZERO } else { self.interrupt + 2 * self.switch };
         search + handling + interruption
@@ -208,7 +208,7 @@ impl Costs {
         let mut cost = self.pdu + Duration::from_nanos(per_byte * bytes as u64 / 1000);
         if !chaining {
             // The host's transfer has a part for every page, the line's one more for the header; one set-up
-            // each is in `pdu`.
+            // for each is included in `pdu`.
             let pages = (bytes as u32).min(PAYLOAD_BYTES).div_ceil(model.memory.page_bytes).max(1);
             cost += (2 * pages - 1) * (self.setup + self.interrupt);
         }
@@ -234,7 +234,7 @@ impl ContentMemory {
     }
 }
 
-/// Frames in the hands of the segmentation chip: half are left for what carries no payload.
+/// Frames that the segmentation chip holds: half are reserved for frames without payload.
 pub(crate) const FRAMES_MAX: usize = 4;
 
 /// All constants of a model, for tables.

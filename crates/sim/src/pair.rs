@@ -28,11 +28,11 @@ pub struct Pair {
     pub receiving: [LineNumber; 2],
 }
 
-/// The circuit's name at the boards.
+/// The circuit's VPI and VCI at the boards.
 const CIRCUIT: Vc = Vc { vpi: 0, vci: 100 };
 
 impl Pair {
-    /// Builds what `plan` describes.
+    /// Builds the configuration of `plan`.
     pub fn new(plan: &Plan) -> Pair {
         let mut world = World::new(plan.seed);
         let boards = [0, 1].map(|side| world.add_board(&Pair::board(plan, side)));

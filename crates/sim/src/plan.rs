@@ -12,7 +12,7 @@ const PAYLOAD_CELLS: u64 = 172;
 /// The largest window without scaling, rounded down to whole segments (RFC 9293 §3.1: 16 bits).
 const UNSCALED_WINDOW_BYTES: u32 = 0xffff / PAYLOAD_BYTES * PAYLOAD_BYTES;
 
-/// The set-up of two boards and of what connects them.
+/// The set-up of two boards and their connection.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Seed of all random numbers.
@@ -27,7 +27,7 @@ pub struct Plan {
     pub impairment: ImpairmentConfig,
     /// Cells that may wait at an output port of the switch.
     pub switch_cells_max: usize,
-    /// At which rate a board sends cells, bit/s.
+    /// The cell rate of a board, bit/s.
     pub cell_bits_per_second: u64,
     /// Frames that may wait in a board for the line.
     pub frames_max: usize,
@@ -68,7 +68,8 @@ impl CostModel {
         let window_bytes =
             if self.mechanisms.scaling { window_bytes } else { window_bytes.min(UNSCALED_WINDOW_BYTES) };
         let plan = Plan::with_window(window_bytes);
-        // A page of the board stands for what a PDU fills of its cluster; there are as many as clusters.
+        // A page of the board stands for the payload of a PDU in its cluster; there are as many pages as
+        // clusters.
         let pages = self.memory.clusters() as usize * PAYLOAD_BYTES as usize;
         Plan {
             tcp: tcp::Config {

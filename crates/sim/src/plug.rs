@@ -1,4 +1,4 @@
-//! Plugs: the ends of a world's lines and cables, and which fit together.
+//! Attachments: the ends of a world's lines and cables, and which of them match.
 
 use kiban_board::PortConfig;
 use kiban_capture as capture;
@@ -99,7 +99,7 @@ impl fmt::Display for PortKind {
     }
 }
 
-/// Why two plugs were not connected. Nothing has changed then.
+/// Why two attachments were not connected. Nothing has changed then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum AttachError {
@@ -107,11 +107,11 @@ pub enum AttachError {
     NoSuchPort(Attachment),
     /// The attachment is connected already, or was given for both ends.
     Taken(Attachment),
-    /// The two ports carry different things.
+    /// The two ports carry different units.
     Differ(Attachment, PortKind, Attachment, PortKind),
-    /// A line carries cells: use [`World::join_packets`](crate::World::connect_packets) for this port.
+    /// A line carries cells: use [`World::connect_packets`](crate::World::connect_packets) for this port.
     NotCells(Attachment, PortKind),
-    /// A cable carries packets: use [`World::join`](crate::World::connect) for this port.
+    /// A cable carries packets: use [`World::connect`](crate::World::connect) for this port.
     NotPackets(Attachment),
 }
 

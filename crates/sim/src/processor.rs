@@ -17,18 +17,18 @@ use kiban_board::{Board, Input};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// What the processor is doing.
+/// The state of the processor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
     /// It is idle.
     Rest,
     /// The batch has been charged and is to be passed to the board.
     Heard,
-    /// The board is to be drained.
+    /// The board must be drained.
     Drain,
 }
 
-/// What a board has done so far, as far as it is charged.
+/// The part of a board's work that is charged for.
 #[derive(Clone, Copy, Default, Debug)]
 struct Done {
     segments_out: u64,

@@ -9,9 +9,9 @@ use kiban_tcpip::tcp;
 use std::any::Any;
 use std::net::{Ipv6Addr, SocketAddr};
 
-/// Fills a buffer with the bytes of a stream that stand at an offset; always all of it.
+/// Fills a whole buffer with the bytes of a stream at an offset.
 pub type Source = Box<dyn FnMut(u64, &mut [u8])>;
-/// Takes the bytes of a stream at an offset.
+/// Receives the bytes of a stream at an offset.
 pub type Sink = Box<dyn FnMut(u64, &[u8])>;
 
 /// Bytes that a program moves in one call.
@@ -30,7 +30,7 @@ struct Outgoing {
     source: Source,
     length: u64,
     sent: u64,
-    /// Bytes that were read from the source and not taken yet.
+    /// Bytes that were read from the source and not yet accepted.
     kept: Vec<u8>,
     info: Option<tcp::Info>,
     ended: bool,
@@ -60,7 +60,7 @@ impl Sender {
         self.jobs.iter().map(|job| job.local).collect()
     }
 
-    /// Returns TCP's state of each stream at the time when its peer, too, had sent everything.
+    /// Returns TCP's state of each stream at the time when both sides had sent everything.
     pub fn infos(&self) -> Vec<Option<tcp::Info>> {
         self.jobs.iter().map(|job| job.info).collect()
     }
@@ -70,7 +70,7 @@ impl Sender {
         let Some(stream) = job.stream else { return };
         while job.sent < job.length {
             if job.kept.is_empty() {
-                // Read no more than there is room for: the source's bytes are touched once.
+                // Read no more than fits: the source's bytes are touched once.
                 let room = host.room(stream).unwrap_or(0).max(1);
                 let count = (room.min(BUFFER_BYTES) as u64).min(job.length - job.sent) as usize;
                 (job.source)(job.sent, &mut self.buffer[..count]);

@@ -1,4 +1,4 @@
-//! RDMA programs: two ends that move memory between them, and check what arrives.
+//! RDMA programs: two ends that transfer memory between them, and check what arrives.
 //!
 //! Each end registers a source with known contents, a target for the peer and room for messages, and sends
 //! the location of the target as private data. Once connected, each performs the transfers of its plan in
@@ -31,20 +31,20 @@ pub enum RdmaAddress {
 pub enum TransferKind {
     /// Write the whole source into the peer's target.
     Write,
-    /// The same, with a notification of the peer.
+    /// The same, with a notification at the peer.
     WriteAndTell,
     /// Send the whole source to the peer's receive.
     Send,
     /// Read the peer's target.
     Read,
-    /// The first eight bytes of the peer's target grow by one.
+    /// Add one to the first eight bytes of the peer's target.
     Add,
 }
 
 /// The results at an end.
 #[derive(Clone, Debug, Default)]
 pub struct TransferStats {
-    /// The transfers in order, each with its status and the time when it was done.
+    /// The transfers in order, each with its status and completion time.
     pub done: Vec<(TransferKind, Status, Instant)>,
     /// When it was connected.
     pub connected: Option<Instant>,
@@ -138,7 +138,7 @@ impl Transfer {
         self.inbox.read(self.inbox.address(), self.bytes) == Some(contents(self.bytes, !self.asks))
     }
 
-    /// Returns whether what was read equals our source, which was written there before.
+    /// Returns whether the bytes read equal our source, which was written there before.
     pub fn back_is_right(&self) -> bool {
         self.back.read(self.back.address(), self.bytes) == Some(contents(self.bytes, self.asks))
     }
@@ -147,7 +147,7 @@ impl Transfer {
         Sge { stag, address: region.address(), length: bytes as u32 }
     }
 
-    /// Returns the private data: the location of our target.
+    /// Returns the private data: the address and key of our target.
     fn private_data(&self) -> Vec<u8> {
         [&self.numbers.target.to_be_bytes()[..], &self.target.address().to_be_bytes()[..]].concat()
     }
@@ -167,7 +167,7 @@ impl Transfer {
         }
         let Numbers { qp, source, back, peer, .. } = self.numbers;
         let Some(next) = self.plan.pop_front() else {
-            // The asker ends the connection when both are through.
+            // The connecting side ends the connection when both have finished.
             if self.asks && !self.closing && self.moved.received.len() >= self.expected {
                 self.closing = true;
                 host.rdma().expect("a NIC").nic().core.disconnect(qp).expect("connected");
@@ -220,7 +220,7 @@ impl Transfer {
 
     fn on_done(&mut self, done: rnic::Completion, host: &mut Host<'_>, now: Instant) {
         match done.kind {
-            // Receives that were posted and not used.
+            // Receives that were posted but not used.
             Kind::Receive | Kind::ReceiveImmediate if done.status == Status::Flushed => {}
             Kind::Receive | Kind::ReceiveImmediate => {
                 self.moved.received.push((done.immediate.is_some(), done.bytes));

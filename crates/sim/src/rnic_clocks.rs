@@ -1,14 +1,15 @@
-//! Clocks of the RDMA NIC of paper \[3\]: when the payload of each step would have been sent, or placed.
+//! Clock cycles of the RDMA NIC of paper \[3\]: when the payload of each step would have been sent, or
+//! placed.
 //!
-//! Goal      the core that we ship writes down its steps
-//!           ([`StepLog`](kiban_rdma::rnic::clocks::StepLog)); here each step gets its clocks.
-//! Clock     125 MHz, one word of 64 bits a clock at each edge. Data of a DMA transfer are there when they
-//!           are asked for, as the paper measured.
-//! Sequence  the paper's core does one step after another.
+//! Goal      the core that we ship logs its steps ([`StepLog`](kiban_rdma::rnic::clocks::StepLog));
+//!           here each step is assigned its clock cycles.
+//! Clock     125 MHz, one word of 64 bits per cycle at each edge. The data of a DMA transfer is available
+//!           when it is needed, as the paper measured.
+//! Sequence  the paper's core performs one step after another.
 //! Overlap   the same blocks with the same clocks, each working on the next segment or message while the
 //!           blocks behind it are still busy with the one before. Between two blocks there is room for one
 //!           segment. Nothing else is added; the pauses remain, and are charged to one of the blocks.
-//! Sources   what a step of a Write costs is the paper's table 2. Two pauses between segments are fitted
+//! Sources   the cost of each step of a Write is the paper's table 2. Two pauses between segments are fitted
 //!           ([`CONSTANTS`]).
 //! Left out  PCI Express, the line, the layer below; completions, which come after the times that the paper
 //!           measures.
@@ -18,9 +19,9 @@
 use crate::cost::Origin;
 use kiban_rdma::rnic::clocks::Step;
 
-/// Clocks a second.
+/// Clock cycles per second.
 pub const CLOCK_HZ: u64 = 125_000_000;
-/// Bytes that a clock moves.
+/// Bytes moved per cycle.
 pub const WORD_BYTES: u32 = 8;
 
 /// Returns the number of words that this many bytes take.
@@ -33,27 +34,27 @@ pub fn mib_per_second(bytes: u64, clocks: u64) -> f64 {
     bytes as f64 * CLOCK_HZ as f64 / clocks as f64 / f64::from(1 << 20)
 }
 
-/// Clocks of the steps.
+/// Clock cycles of the steps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Clocks {
     /// Table 2: a WQE is fetched.
     pub fetch_wqe: u64,
-    /// Table 2: an entry of the table of steering tags is read.
+    /// Table 2: an entry of the steering tag table is read.
     pub read_stag: u64,
     /// Table 2: a physical buffer list is read.
     pub read_pbl: u64,
-    /// Table 2: the DMA takes over a transfer's length.
+    /// Table 2: the DMA controller takes a transfer's length.
     pub dma_length: u64,
     /// Table 2: data are read.
     pub read_dma: u64,
-    /// Table 2 gives a Write's header 4 clocks; its 14 bytes are two words, which leaves this many clocks for
-    /// making it.
+    /// Table 2 gives a Write's header 4 cycles; writing its 14 bytes takes two words, which leaves this many
+    /// cycles for building it.
     pub make_header: u64,
     /// Each other step of a block.
     pub other: u64,
-    /// From the last word of a segment that is sent to work on the next one.
+    /// From the last word of a sent segment to the beginning of work on the next one.
     pub pause_sending: u64,
-    /// From the last word of a segment that is received to the next one's header.
+    /// From the last word of a received segment to the next one's header.
     pub pause_receiving: u64,
 }
 
@@ -134,16 +135,16 @@ fn many(clocks: u64) -> String {
     if clocks == 1 { "1 clock".to_owned() } else { format!("{clocks} clocks") }
 }
 
-/// When things happened, in clocks since the first step.
+/// Times of events, in cycles since the first step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StepTimes {
     /// The first word of payload has been written.
     pub first_payload: Option<u64>,
-    /// The last word has been written, of payload or, where there is none, of a header.
+    /// The last word has been written: of payload or, if there is none, of a header.
     pub end: u64,
     /// Payload bytes.
     pub bytes: u64,
-    /// Clocks in which a word crossed the edge to the layer below: of headers and of payload.
+    /// Cycles in which a word crossed the edge to the layer below: of headers and of payload.
     pub moving: u64,
     /// Segments.
     pub segments: u64,
@@ -151,14 +152,14 @@ pub struct StepTimes {
     pub stood: u64,
 }
 
-/// The blocks; the first and the last two are edges, at which words go by.
+/// The blocks; the first and the last two are edges that words cross.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Block {
     /// Headers and payload out of the FROM-LLP FIFO.
     FromLlp,
     WorkManager,
     Acceptor,
-    /// The send module's or the receive module's.
+    /// The send module, or the receive module.
     Resolver,
     Generator,
     /// Headers and payload into the TO-LLP FIFO.
@@ -179,7 +180,7 @@ struct Item {
 }
 
 impl Clocks {
-    /// Clocks of one step, as table 2 counts them; of payload, all its words.
+    /// Cycles of one step, as table 2 counts them; for payload, of all its words.
     pub fn of(&self, step: Step) -> u64 {
         match step {
             Step::FetchWqe => self.fetch_wqe,
@@ -191,7 +192,7 @@ impl Clocks {
             Step::ReceiveHeader(bytes) | Step::WritePayload(bytes) | Step::ReceivePayload(bytes) => {
                 words(bytes)
             }
-            // Comes after the times that are measured.
+            // Comes after the measured times.
             Step::Complete => 0,
             _ => self.other,
         }
@@ -233,8 +234,8 @@ impl Clocks {
         moments
     }
 
-    /// Steps as what passes through the blocks: a segment, with its message's beginning if it is the first of
-    /// it.
+    /// Returns the steps as items that pass through the blocks: a segment, together with the beginning of its
+    /// message if it is the message's first.
     fn items(&self, steps: &[Step]) -> Vec<Item> {
         let mut items = Vec::new();
         let mut item = Item::default();
@@ -255,8 +256,8 @@ impl Clocks {
         items
     }
 
-    /// What the paper's core did during its pauses is unknown. They are charged to the segment generator when
-    /// sending, and to the work resolver, which validates segments, when receiving.
+    /// The paper does not say what its core did during its pauses. They are charged to the segment generator
+    /// when sending, and to the work resolver, which validates segments, when receiving.
     fn pause(&self, step: Step, before: &Item, item: &mut Item) {
         match step {
             _ if before.payload_words == 0 => {}
@@ -279,7 +280,7 @@ impl Clocks {
             | Step::CheckHeader => Block::Resolver,
             Step::DmaLength | Step::SegmentLength | Step::ReadDma => Block::Generator,
             Step::Header(bytes) => {
-                // Making it is the generator's, writing it the edge's.
+                // Building it is charged to the generator, writing it to the edge.
                 item.header_words = words(bytes);
                 item.clocks[Block::Generator as usize] += self.make_header;
                 return;
@@ -304,7 +305,7 @@ impl Item {
         let edge_words = self.header_words + self.payload_words;
         let (mut ready, mut from, mut arrived) = (0, None, 0);
         if self.comes_in {
-            // What follows a header can be read before the header has been validated.
+            // The bytes after a header can be read before the header has been validated.
             let start = free[Block::FromLlp as usize];
             free[Block::FromLlp as usize] = start + edge_words;
             arrived = start + self.header_words;

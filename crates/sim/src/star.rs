@@ -1,13 +1,12 @@
 //! A star: EFE-like endpoints around one switch, in virtual time.
 //!
-//! Goal      what the transport reaches and suffers on an Ethernet: rates, queues, fairness, losses, the same
-//!           to the byte for the same seed.
-//! Hosts     each an endpoint behind a port; the port fetches a frame when the line is free for it, as a NIC
-//!           does. Streams are the traffic: segments with known contents from one host to another, which the
+//! Goal      what the transport achieves on an Ethernet: rates, queues, fairness, losses; the same seed gives
+//!           exactly the same run.
+//! Hosts     each is an endpoint behind a port; the port fetches a frame when the line is free, as a NIC
+//!           does. The traffic is streams: segments with known contents from one host to another, which the
 //!           target compares.
-//! Queue     of the port to host 0 is sampled at each frame that is put there: how long frames stand there,
-//!           in frames.
-//! Limits    a stream's host reads all at once, or at a rate.
+//! Queue     of the port to host 0: its length in frames is sampled whenever a frame is queued there.
+//! Limits    a stream's host reads everything at once, or at a fixed rate.
 
 use crate::cable::{Cable, CableConfig};
 use crate::switch::Switch;
@@ -59,11 +58,11 @@ pub struct Stream {
     pub begin: Instant,
     /// Segments to send; then it finishes.
     pub segments: u64,
-    /// Bytes of each; 0: as long as the flow takes.
+    /// Bytes of each; 0: the longest that the flow allows.
     pub segment_bytes: usize,
-    /// The target reads a segment so often; zero: all at once.
+    /// The target reads one segment per interval; zero: all at once.
     pub read_every: Duration,
-    /// Segments that the target has read, all right and in order.
+    /// Segments that the target has read correctly and in order.
     pub read: u64,
     /// Their bytes.
     pub read_bytes: u64,
@@ -105,7 +104,7 @@ impl Stream {
             && self.ended == (Some(EndReason::Finished), Some(EndReason::Finished))
     }
 
-    /// Bytes of user data that were read by now, as Gbit/s from its begin.
+    /// Returns the user data read by now, as Gbit/s since the stream began.
     pub fn gigabits(&self, until: Instant) -> f64 {
         self.read_bytes as f64 * 8.0 / until.since(self.begin).as_nanos() as f64
     }
@@ -116,7 +115,7 @@ struct Host {
     mac: Mac,
     endpoint: Endpoint,
     up: Cable,
-    /// The line is busy till then, and there is more to send.
+    /// The line is busy until then, and there is more to send.
     room_at: Instant,
     /// When the host acts next.
     acts_at: Instant,
@@ -137,7 +136,7 @@ pub struct Star {
     queue: QueueWatch,
 }
 
-/// How long a queue had which length.
+/// How long a queue had each length.
 #[derive(Clone, Debug, Default)]
 pub struct QueueWatch {
     since: Instant,
@@ -156,7 +155,7 @@ impl QueueWatch {
         self.since = now;
     }
 
-    /// Frames in the queue, on average over time.
+    /// Returns the average number of frames in the queue, over time.
     pub fn mean(&self) -> f64 {
         self.area as f64 / self.nanos.max(1) as f64
     }
@@ -168,7 +167,7 @@ fn content(stream: usize, index: u64, at: usize) -> u8 {
 }
 
 impl Star {
-    /// Creates hosts around a switch; they send `streams`.
+    /// Creates hosts around a switch, which send `streams`.
     pub fn new(config: &StarConfig, streams: Vec<Stream>) -> Star {
         let rng = SimRng::from_seed(config.seed);
         let host = |number: usize| {
@@ -206,7 +205,7 @@ impl Star {
         &self.hosts[host].endpoint
     }
 
-    /// Returns the line from a host to the switch, to change it.
+    /// Returns the line from a host to the switch, for changes.
     pub fn up_mut(&mut self, host: usize) -> &mut Cable {
         &mut self.hosts[host].up
     }
@@ -224,7 +223,7 @@ impl Star {
         std::mem::replace(&mut self.queue, fresh)
     }
 
-    /// Lets time pass until `until`, or until all streams are done. Whether they are.
+    /// Lets time pass until `until`, or until all streams are done. Returns whether they are.
     pub fn run(&mut self, until: Instant) -> bool {
         loop {
             for host in 0..self.hosts.len() {
@@ -262,7 +261,7 @@ impl Star {
         hosts.min(self.switch.next_arrival())
     }
 
-    /// Lets a host do what is due now.
+    /// Does everything that is due at a host.
     fn turn(&mut self, number: usize) {
         let now = self.now;
         let host = &self.hosts[number];

@@ -1,7 +1,6 @@
 //! An Ethernet switch: store and forward, with a queue per port.
 //!
-//! Purpose          what a plain switch does to frames: they wait for others, and are dropped if too many
-//!                  wait.
+//! Purpose          models a plain switch: frames wait for others, and are dropped if too many wait.
 //! Path             a frame that has arrived completely goes to the port of its destination (learned from
 //!                  source addresses, IEEE 802.1D §7.8), or to all others if that is unknown or a group
 //!                  address. Each port is a [`Cable`]: a bounded queue, a rate, a length, impairments.

@@ -1,8 +1,8 @@
 //! The world: boards and switches joined by lines and cables, in virtual time.
 //!
-//! Goal      the code that we ship, at a moment that we choose, exact to the cell and many times faster than
-//!           the line.
-//! Events    few: a frame ends or a packet arrives at the far end of a line, a board's deadline, room in a
+//! Goal      the code that we ship, in controlled time, exact to the cell and many times faster than the
+//!           line.
+//! Events    few: a frame ends or a packet arrives at the far end of a line, a board's deadline, or room in a
 //!           port. They are kept in a heap ordered by (time, number), so that a run can be repeated exactly.
 //! Pull      nothing moves by itself. At an event, each node concerned pulls its lines up to the time of the
 //!           event: a line pulls its sender, a switch pulls the lines into it, each up to the time that can
@@ -12,14 +12,13 @@
 //!           skipped.
 //! Packets   are pushed: a packet that a board sends goes onto its cable at once (`cable.rs`), and causes an
 //!           event where it arrives.
-//! Early     when the next frame on a line ends is known exactly if nothing more is sent, and is never
-//!           earlier than predicted. An event that comes too early finds nothing and is scheduled again.
-//! Terminals send and receive cells without interaction (`terminal.rs`): they cause no events, and receive
-//! cells
+//! Early     the end of the next frame on a line is known exactly if nothing more is sent, and never comes
+//!           before its prediction. An event that comes too early finds nothing and is rescheduled.
+//! Terminals send and receive cells without feedback (`terminal.rs`): they cause no events, and receive cells
 //!           when a frame ends or at [`World::collect`].
-//! Cost      processor time is measured with a tick source that the caller lends; the world has no clock.
-//! Modelled  a board may be given a processor of another time (`processor.rs`): then it is called when that
-//!           one gets to it.
+//! Cost      processor time is measured with a tick source that the caller supplies; the world has no clock.
+//! Modelled  a board may be given a modelled processor (`processor.rs`): then it is called when that
+//!           processor is free.
 
 use crate::cable::{Cable, CableConfig};
 use crate::cost::CostModel;
@@ -38,13 +37,13 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-/// Polls of one board at one moment before the world calls it a livelock.
+/// The most polls of one board at one moment; beyond that the world reports a livelock.
 const POLLS_MAX: usize = 1_000_000;
 
 /// Bytes of the longest packet of a VI port.
 const MESSAGE_BYTES_MAX: usize = 1 << 16;
 
-/// Processor time by who used it, in ticks of the lent source.
+/// Processor time by consumer, in ticks of the supplied source.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cost {
     /// The boards: protocols, segmentation, reassembly.
@@ -86,7 +85,7 @@ struct Node {
     wake_at: Instant,
     /// Lines out of the board.
     out: Vec<usize>,
-    /// Without one, processing takes no time.
+    /// `None`: processing takes no time.
     processor: Option<Box<Processor>>,
 }
 
@@ -95,8 +94,8 @@ struct SwitchNode {
     into: Vec<usize>,
     out: Vec<usize>,
     pulled: Instant,
-    /// How far it may be pulled at a time: what another switch sends meanwhile does not depend on it. `None`:
-    /// no other switch feeds it.
+    /// How far it may be pulled at a time without affecting what another switch sends meanwhile. `None`: no
+    /// other switch feeds it.
     stride: Option<Duration>,
     trains: Vec<(usize, Vec<TimedCell>)>,
 }
@@ -127,7 +126,7 @@ pub struct World {
     events: u64,
     cells: Vec<TimedCell>,
     packets: VecDeque<Pdu>,
-    /// Room for a packet that a cable fetches.
+    /// Buffer for a packet that a cable fetches.
     message: Vec<u8>,
 }
 
@@ -153,7 +152,7 @@ impl World {
         }
     }
 
-    /// Lends a tick source with which processor time is measured.
+    /// Sets the tick source with which processor time is measured.
     pub fn set_tick_source(&mut self, ticks: fn() -> u64) {
         self.ticks = Some(ticks);
     }
@@ -195,8 +194,8 @@ impl World {
         TerminalNumber(self.terminals.len() - 1)
     }
 
-    /// Joins two plugs for cells by a line of some length, both directions alike. A line has the rate of the
-    /// port that sends.
+    /// Connects two attachments for cells by a line of some length, both directions alike. A line has the
+    /// rate of the port that sends.
     ///
     /// # Errors
     /// If the attachments do not match, or are not for cells.
@@ -216,7 +215,7 @@ impl World {
         }
     }
 
-    /// Joins two packet ports by a cable, both directions alike at first ([`Cable::set_config`]).
+    /// Connects two packet ports by a cable, both directions alike at first ([`Cable::set_config`]).
     ///
     /// # Errors
     /// If the attachments do not match, or are for cells.
@@ -234,7 +233,7 @@ impl World {
             ) => {
                 let there = self.lay_cable((one, near), (other, far), config);
                 let back = self.lay_cable((other, far), (one, near), config);
-                // The link is up: it looks for its addresses and announces itself.
+                // The link is up: the board configures its addresses and announces itself.
                 for BoardNumber(node) in [one, other] {
                     if let Some(processor) = &mut self.nodes[node].processor {
                         processor.due = self.now;
@@ -386,7 +385,7 @@ impl World {
         &mut self.cable_links[cable.0].cable
     }
 
-    /// Packets that a board sent through ports that nothing is joined to. They are lost.
+    /// Returns the number of packets that a board sent through unconnected ports. They are lost.
     pub fn unattached_packets(&self, board: BoardNumber) -> u64 {
         self.nodes[board.0].packets_nowhere
     }
@@ -396,7 +395,7 @@ impl World {
         self.cost
     }
 
-    /// Events so far.
+    /// Returns the number of events so far.
     pub fn events(&self) -> u64 {
         self.events
     }
@@ -547,7 +546,7 @@ impl World {
         self.expect_arrival(number);
     }
 
-    /// Puts on a line everything that arrives at its far end by `until`.
+    /// Puts everything on a line that arrives at its far end by `until`.
     fn pull(&mut self, number: usize, until: Instant) {
         let until = until - self.line_links[number].line.delay;
         match self.line_links[number].from {
@@ -573,7 +572,7 @@ impl World {
         }
     }
 
-    /// Lets everything enter a switch that can leave it by `until`.
+    /// Passes everything to a switch that can leave it by `until`.
     fn pull_switch(&mut self, number: usize, until: Instant) {
         let switch_node = &self.switches[number];
         let until = until - switch_node.switch.delay();
@@ -588,7 +587,7 @@ impl World {
         }
     }
 
-    /// Leaves out the time up to now in which no cell is in a switch or arrives at one.
+    /// Skips the time up to now in which no cell is in a switch or arrives at one.
     fn skip_quiet(&mut self) {
         let until = self.now;
         let far_behind = |switch_node: &SwitchNode| {
@@ -613,7 +612,7 @@ impl World {
         }
     }
 
-    /// Lets everything enter a switch that arrives there by `until`.
+    /// Passes everything to a switch that arrives there by `until`.
     fn enter(&mut self, number: usize, until: Instant) {
         let switch_node = &mut self.switches[number];
         switch_node.pulled = until;
@@ -642,7 +641,7 @@ impl World {
         switch_node.trains = trains;
     }
 
-    /// Sees to it that the next frame end on a line is an event.
+    /// Schedules an event for the next frame end on a line.
     fn expect(&mut self, number: usize) {
         let link = &self.line_links[number];
         let sent = match link.from {
@@ -658,7 +657,7 @@ impl World {
         }
     }
 
-    /// Sees to it that the next arrival on a cable is an event.
+    /// Schedules an event for the next arrival on a cable.
     fn expect_arrival(&mut self, number: usize) {
         let link = &mut self.cable_links[number];
         let next = link.cable.next_arrival();
@@ -694,7 +693,7 @@ impl World {
         }
     }
 
-    /// Drains a board until it is idle: its deadline.
+    /// Drains a board until it is idle, and returns its deadline.
     fn drain(&mut self, number: usize, mut started: Option<u64>) -> Instant {
         let (ticks, now) = (self.ticks, self.now);
         let node = &mut self.nodes[number];
@@ -823,8 +822,7 @@ impl World {
                     let due = self.expect_from(number).min(deadline);
                     let Node { board, processor, .. } = &mut self.nodes[number];
                     let processor = processor.as_mut().expect("the board has a processor");
-                    // A deadline at the very time that has just been handled would loop; the next nanosecond
-                    // will do.
+                    // A deadline equal to the time that was just handled would loop; use the next nanosecond.
                     processor.due = if due <= now { now + Duration::from_nanos(1) } else { due };
                     processor.charge_work(board, now);
                 }

@@ -88,7 +88,7 @@ fn send(world: &mut World, from: BoardNumber, to: BoardNumber, remote: SocketAdd
     arrived
 }
 
-/// Puts a tap on a cable: the file that it writes.
+/// Puts a tap on a cable; returns the file that it writes.
 fn tap(world: &mut World, cable: CableNumber) -> Arrived {
     let file = Arrived::default();
     let place = file.clone();
@@ -132,7 +132,7 @@ fn packets_and_frames_of_both_families_cross_one_world() {
     let mut streams = Vec::new();
     for (number, address) in [v4, v6_of].iter().flat_map(|of| [0, 1, 2].map(|net| (net, *of))).enumerate() {
         let (net, of) = address;
-        // The first port has IPv4 alone, the second IPv6.
+        // The first port has IPv4 only, the second IPv6 only.
         if (net, number < 3) == (0, false) || (net, number < 3) == (1, true) {
             continue;
         }
@@ -150,7 +150,7 @@ fn packets_and_frames_of_both_families_cross_one_world() {
     assert_eq!(check::check_idle(&mut world, &boards), []);
     assert_eq!(boards.map(|board| world.unattached_packets(board)), [0; 2]);
 
-    // What the taps recorded, in order of time.
+    // The packets that the taps recorded, in order of time.
     let raw = capture::LINK_TYPE_RAW;
     let kinds = [(raw, 4), (raw, 6), (capture::LINK_TYPE_ETHERNET, 0)];
     for ((cable, file), (link_type, version)) in cables.iter().zip(&files).zip(kinds) {
@@ -165,7 +165,7 @@ fn packets_and_frames_of_both_families_cross_one_world() {
             assert!(records.iter().all(|(_, packet)| packet[0] >> 4 == version));
             continue;
         }
-        // ARP asked and neighbour discovery did: EtherTypes, and ICMPv6's types 135 and 136 (RFC 4861 §4.3).
+        // ARP and neighbour discovery were used: EtherTypes, and ICMPv6's types 135 and 136 (RFC 4861 §4.3).
         let of_type = |bytes: [u8; 2]| records.iter().filter(|(_, frame)| frame[12..14] == bytes).count();
         assert!(of_type([0x08, 0x06]) > 0 && of_type([0x08, 0x00]) > 100 && of_type([0x86, 0xdd]) > 100);
         let icmp6 = |frame: &[u8]| frame[12..14] == [0x86, 0xdd] && frame[20] == 58;
@@ -180,7 +180,7 @@ fn v6_of(net: u8, side: usize) -> IpAddr {
 }
 
 /// A hundred times the impairments of cells: a packet has as many bits as thirty cells, and there are fewer
-/// of them.
+/// packets.
 fn impairment_of(seed: u64) -> ImpairmentConfig {
     let cells = ImpairmentConfig::from_seed(seed);
     ImpairmentConfig {
@@ -240,7 +240,7 @@ fn the_same_seed_gives_the_same_capture_to_the_byte() {
 
 #[test]
 fn a_packet_takes_its_transmission_time_and_the_delay() {
-    // A rate that is no divisor of a second, and Ethernet's 24 bytes beside the frame's.
+    // A rate that does not divide a second evenly, and Ethernet's 24 bytes beside the frame's.
     let rate = 7_000_003;
     for (framing_bytes, delay) in [(0, Duration::ZERO), (24, 3 * MILLISECOND)] {
         let config = CableConfig { framing_bytes, ..CableConfig::ip(rate, delay) };
@@ -352,7 +352,7 @@ fn a_receiver_without_memory_loses_packets_and_nothing_else() {
 }
 
 /// One board sends to the other, through ports of a kind, while one memory allocation is refused. Returns
-/// whether the run reached it.
+/// whether the run reached that allocation.
 fn check_refusal(port: impl Fn(usize) -> PortConfig, to: IpAddr, refusal: refusal::Refusal) -> bool {
     let mut world = World::new(1);
     let boards = [0, 1].map(|side| add(&mut world, vec![port(side)]));
@@ -400,8 +400,7 @@ fn a_modelled_processor_sets_the_pace_of_packets_too() {
         assert_eq!(check::check_idle(&mut world, &boards), []);
         (end.as_secs_f64(), busy.as_secs_f64())
     };
-    // A thousand segments, each with a PDU's 459.5 us at the receiver: it is the bottleneck and nothing is
-    // faster.
+    // A thousand segments, each costing a PDU's 459.5 us at the receiver, which is the bottleneck.
     let (with, busy) = seconds(true);
     assert!((0.4595..0.7).contains(&busy), "{busy} s busy");
     assert!((busy..busy * 1.5).contains(&with), "{with} s, {busy} s of them busy");

@@ -1,5 +1,4 @@
-//! Canaries: each checker is given the fault that it must find, and must report it; in a clean run it reports
-//! nothing.
+//! Canaries: each checker must report the fault that it is given, and nothing in a clean run.
 
 use kiban_base::{Instant, Slice};
 use kiban_board::{Completion, Host, StreamId};
@@ -77,7 +76,7 @@ fn a_program_that_loses_a_byte_is_caught() {
     assert_eq!(check::stream(0, &sent(), &longer), [Violation::StreamDiffers { stream: 0, at: at + 1 }]);
 }
 
-/// Takes data as slices; keeps one of them if it is greedy, and closes only if it is tidy.
+/// Receives data as slices; keeps one of them if it is greedy, and closes only if it is tidy.
 struct Taker {
     greedy: bool,
     tidy: bool,
@@ -164,7 +163,7 @@ fn a_program_that_never_finishes_is_caught() {
     let (pair, violations) = take(taker);
     let [Violation::IdleWhileWorkWaits { since }] = violations[..] else { panic!("{violations:?}") };
     assert!(since <= pair.world.now());
-    // And one that cannot be done: its peer does not exist.
+    // And a program that cannot finish: its peer does not exist.
     let mut pair = Pair::new(&Plan {
         impairment: ImpairmentConfig { loss: 1.0, ..ImpairmentConfig::NONE },
         ..Plan::with_window(48 << 10)
@@ -183,7 +182,7 @@ fn a_leaked_session_is_caught() {
     pair.world.run_program(pair.boards[0], sender());
     pair.world.run(Instant::from_nanos(100_000_000_000));
     pair.world.take_programs(pair.boards[0]);
-    // The sender has finished, the taker not: half of the session stands on either side for ever.
+    // The sender has finished, the receiver has not: half of the session stays open on either side.
     let violations = check::check_idle(&mut pair.world, &pair.boards);
     let left = |board| Violation::SessionsLeft { board, sessions: 1 };
     assert_eq!(violations, [left(0), left(1)]);

@@ -16,7 +16,7 @@ enum Does {
     Send,
 }
 
-/// Does one thing, and keeps the completions it gets.
+/// Makes one request, and keeps the completions it gets.
 struct Ear {
     does: Does,
     listener: Option<u32>,
@@ -29,7 +29,7 @@ impl Ear {
         Box::new(Ear { does, listener: None, streams: Vec::new(), heard: Vec::new() })
     }
 
-    /// Returns whether a completion is this program's.
+    /// Returns whether a completion belongs to this program.
     fn has(&self, completion: &Completion) -> bool {
         match *completion {
             Completion::Accepted { listener, .. } => self.listener == Some(listener),

@@ -187,7 +187,7 @@ impl Case {
     }
 }
 
-/// Packets overtake each other, and come twice; none is lost.
+/// Packets overtake each other and are duplicated; none is lost.
 fn out_of_order() -> ImpairmentConfig {
     ImpairmentConfig {
         reorder: 0.5,

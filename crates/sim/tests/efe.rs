@@ -10,14 +10,14 @@ use std::time::Duration;
 /// The bytes that a segment of 1472 bytes takes on the line: our header, Ethernet's, its FCS, preamble and
 /// gap.
 const LINE_BYTES: f64 = 1472.0 + 28.0 + 14.0 + 4.0 + 8.0 + 12.0;
-/// What the format leaves of 10 Gbit/s.
+/// The share of 10 Gbit/s that the format leaves for payload.
 const LIMIT_GIGABITS: f64 = 10.0 * 1472.0 / LINE_BYTES;
 
 fn at(micros: u64) -> Instant {
     Instant::from_nanos(micros * 1000)
 }
 
-/// Streams without end from hosts 1..=n to host 0, each so many microseconds after the one before.
+/// Endless streams from hosts 1..=n to host 0, each starting this many microseconds after the one before.
 fn endless(n: usize, apart_micros: u64) -> Vec<Stream> {
     let stream = |host: usize| {
         let mut stream = Stream::new(host, 0, u64::MAX);
@@ -61,15 +61,15 @@ fn one_flow_fills_the_line() {
     check_promises(&star, 2);
 }
 
-/// Returns hosts with lines of 40 Gbit/s, so that the queue builds in the switch and not in the sender's own
-/// port.
+/// Returns hosts with lines of 40 Gbit/s, so that the queue builds up in the switch and not in the sender's
+/// own port.
 fn faster_hosts(hosts: usize, endpoint: Config) -> StarConfig {
     let mut config = StarConfig { endpoint, ..StarConfig::ten_gigabit(hosts) };
     config.up.bits_per_second = 40_000_000_000;
     config
 }
 
-/// A congestion control that ignores delay: it always wants more than the window allows.
+/// A congestion control that ignores delay: it always uses more than the window allows.
 fn fixed_window(frames: u32) -> Config {
     let endless = Duration::from_secs(3600);
     Config {
@@ -281,7 +281,7 @@ fn everything_arrives_over_any_impairment() {
     for (name, impairment, floor) in rows {
         let mut config = StarConfig::ten_gigabit(2);
         (config.up.impairment, config.down.impairment) = (impairment, impairment);
-        // What an FCS would find is left to our own check here.
+        // Errors that an FCS would detect are left to our own check here.
         config.endpoint.checked = impairment.bit_error > 0.0;
         config.endpoint.segment_bytes = if config.endpoint.checked { 1468 } else { 1472 };
         let segments = 20_000;

@@ -1,4 +1,4 @@
-//! Worlds that are hard on boards, and exactness: several switches and circuits, policing, discard, loss,
+//! Worlds that are hard on boards, and exact timing: several switches and circuits, policing, discard, loss,
 //! long lines.
 
 use kiban_atm::wire::aal5;
@@ -62,7 +62,7 @@ struct Net {
 /// The configuration of a network.
 #[derive(Clone)]
 struct Setup {
-    /// At which switch each board is.
+    /// The switch of each board.
     boards: Vec<usize>,
     switches: usize,
     tcp: tcp::Config,
@@ -115,7 +115,8 @@ impl Setup {
                 };
                 for from in 0..count {
                     for to in (0..count).filter(|to| *to != from && side(*to) != side(from)) {
-                        // Between switches a circuit has a name for both ends; at a board it has the other's.
+                        // Between switches a circuit has an identifier for both ends; at a board it has the
+                        // other board's.
                         let name = |port: usize, other: usize| match port == before || port == behind {
                             true => ConnectionId::Circuit(Vc::new(1, (32 + from * count + to) as u16)),
                             false => ConnectionId::Circuit(Vc::new(0, 100 + other as u16)),
@@ -190,7 +191,7 @@ impl Net {
         Job { bytes, got }
     }
 
-    /// Runs until all is done, and checks everything; how long it took.
+    /// Runs until all is done, and checks everything. Returns how long it took.
     fn finish(&mut self, jobs: &[Job]) -> f64 {
         let done = self.world.run(self.world.now() + Duration::from_secs(20_000));
         let seconds = self.world.now().as_secs_f64();
@@ -262,6 +263,7 @@ impl Program for Watch {
 }
 
 /// A line of slots computed by hand: a cell offered at t leaves at the end of the first free slot that starts
+/// at t or later.
 /// at t or later.
 fn through_line(offered: &[u64]) -> Vec<u64> {
     let (numerator, denominator) = SLOT;
@@ -339,7 +341,7 @@ fn a_late_datagram_is_as_fast_as_an_early_one() {
     }
 }
 
-/// A watch that may find its port bound by an earlier one.
+/// A watch whose port may have been bound by an earlier one.
 struct Listener(Watch);
 
 impl Program for Listener {
@@ -397,8 +399,8 @@ fn policing_breaks_streams_that_are_not_shaped() {
     assert!(policed == 0 && shaped > LINE_MBPS * 0.95 * 0.95, "{shaped} Mbit/s, {policed} cells policed");
 }
 
-/// Four into one at the same time: early packet discard drops whole frames, so that what passes is useful
-/// (Romanow and Floyd 1995); discarding cells, nearly every frame loses some.
+/// Four senders to one at the same time: early packet discard drops whole frames, so that the remaining ones
+/// are useful (Romanow and Floyd 1995); if cells are dropped, nearly every frame loses some.
 #[test]
 fn early_packet_discard_saves_goodput() {
     let run = |frame_discard: bool| {
@@ -420,12 +422,12 @@ fn early_packet_discard_saves_goodput() {
         (came, broken)
     };
     let ((whole, broken), (whole_without, broken_without)) = (run(true), run(false));
-    // A quarter passes while all send; the queue's content comes on top.
+    // A quarter gets through while all send, plus the contents of the queue.
     assert!(whole >= 30 && whole >= 2 * whole_without, "{whole} against {whole_without} datagrams");
     assert!(broken == 0 && broken_without > 10, "{broken} against {broken_without} broken frames");
 }
 
-/// Cells of one circuit stay in order, whatever overtakes them.
+/// Cells of one circuit stay in order, whichever others overtake them.
 #[test]
 fn cells_of_different_circuits_interleave_without_breaking_frames() {
     let impairment =
@@ -493,8 +495,8 @@ impl Program for Stubborn {
 fn losing_one_cell_in_twenty_slows_short_frames_and_ends_long_ones() {
     let impairment = ImpairmentConfig { loss: 0.05, ..ImpairmentConfig::NONE };
     // A frame of 13 cells survives two lines one time in four; everything arrives eventually if
-    // retransmission continues: fifteen losses in a row, at which a session is usually given up, occur once
-    // in thirty segments.
+    // retransmission continues: fifteen losses in a row, after which a session is usually given up, occur
+    // once in thirty segments.
     let patient =
         tcp::Config { rto_retries: 100, rto_max: Duration::from_secs(5), ..tcp_with(16 << 10, 536) };
     for seed in 0..3 {
@@ -531,8 +533,8 @@ fn on_a_long_line_throughput_is_the_window_over_the_round_trip() {
         let programs = pair.world.take_programs(pair.boards[1]);
         let received = programs[0].as_any().downcast_ref::<Receiver>().unwrap().received()[0];
         // From the first bytes to the last, a window takes a round trip: four lines, two fabrics, two
-        // segments (the receiver acknowledges every second) and an acknowledgement of two cells, each sent on
-        // after a slot's wait.
+        // segments (the receiver acknowledges every second one) and an acknowledgement of two cells, each
+        // forwarded after waiting for a slot.
         let slot = 331_250e-9 / 117.0;
         let round_trip = 4.0 * 1e6 / 2.1e8 + 2.0 * 10e-6 + (2.0 * 172.0 + 2.0 + 4.0) * slot;
         let seconds = received.last_at.since(received.first_at.unwrap()).as_secs_f64();

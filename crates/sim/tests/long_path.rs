@@ -1,15 +1,15 @@
-//! A long path with losses, and a line that many share: what congestion control makes of them, beside what is
-//! published.
+//! A long path with losses, and a line shared by many streams: congestion control compared with published
+//! results.
 //!
 //! Path      two boards with IP ports; a cable of 1 Gbit/s (or less) in each direction, 50 ms long; every
 //!           n-th packet with data is lost (the only other packet is the SYN). A lost packet has used its
 //!           time on the line.
-//! Published CUBIC: RFC 9438 §5.1, the average window of a flow that loses every (1/p)-th packet,
-//!           (C (3 + β) / (4 (1 − β)))^¼ · RTT^¾ / p^¾ segments, β = 0.7, C = 0.4: 187 at 100 ms and 10⁻⁴
-//!           (its table 1). Reno: Mathis et al. 1997, √(3/2p) segments with an acknowledgement a segment
-//!           (1.22 / √p), and the table of RFC 9438 §5.2 has 120. The sawtooth's own constant with losses at
-//!           even distance is √(3/2).
-//! Measured  segments delivered in a minute and more, by round trips: the average window.
+//! Published CUBIC: RFC 9438 §5.1, the average window of a flow that loses every (1/p)-th packet, (C (3 + β)
+//!           / (4 (1 − β)))^¼ · RTT^¾ / p^¾ segments, β = 0.7, C = 0.4: 187 at 100 ms and 10⁻⁴ (its table 1).
+//!           Reno: Mathis et al. 1997, √(3/2p) segments with one acknowledgement per segment (1.22 / √p), and
+//!           the table of RFC 9438 §5.2 has 120. The constant of a sawtooth with evenly spaced losses is
+//!           √(3/2).
+//! Measured  segments delivered in a minute or more, per round trip: the average window.
 
 use kiban_base::Instant;
 use kiban_board::{BoardConfig, Completion, Host, IpPortConfig, MemoryConfig, PortConfig, StreamId};
@@ -50,7 +50,7 @@ impl Program for Writer {
     }
 }
 
-/// Streams that are read at once: bytes of each, in the order of acceptance.
+/// Streams that are read at once; bytes of each, in the order of acceptance.
 #[derive(Default)]
 struct Reader(Vec<(StreamId, u64)>);
 
@@ -125,7 +125,7 @@ impl Path {
         Path { world, receiver: boards[1] }
     }
 
-    /// Bytes that each stream has delivered by `until`.
+    /// Returns the bytes that each stream has delivered by `until`.
     fn run(&mut self, until: Instant) -> Vec<u64> {
         self.world.run(until);
         let reader = self.world.program::<Reader>(self.receiver).expect("it was given");
@@ -169,7 +169,7 @@ fn cubic_and_reno_have_the_windows_that_are_published() {
 
 #[test]
 fn sixty_sessions_share_one_line() {
-    // Windows that fit into the line's queue: nothing is lost, the streams take turns.
+    // Windows that fit into the line's queue: nothing is lost, and the streams take turns.
     let at = |seconds: u64| Instant::ZERO + Duration::from_secs(seconds);
     let tcp = config(CongestionControl::Cubic, 64 << 10);
     let mut path = Path::new(&tcp, 100_000_000, 20_000, 0, 60);

@@ -92,9 +92,9 @@ fn lost_and_corrupted_frames_are_retransmitted() {
     }
 }
 
-/// An F-DATA of 8000 bytes has 23 bytes of headers (FTAM and presentation 19, session 4), and makes 4 TPDUs,
-/// each with a header of 3 and 8 of a frame: packet header 3, address and control 2, FCS 2, flag 1. Zero
-/// insertion adds one bit per 62 of random data.
+/// An F-DATA of 8000 bytes has 23 bytes of headers (FTAM and presentation 19, session 4), and becomes 4
+/// TPDUs, each with a TPDU header of 3 bytes and 8 bytes of framing: packet header 3, address and control 2,
+/// FCS 2, flag 1. Zero insertion adds one bit per 62 of random data.
 #[test]
 fn a_2_mbit_line_is_well_used() {
     let contents = noise(2 << 20);
@@ -130,7 +130,7 @@ fn time_passes_while_tasks_work() {
     let contents = noise(200_000);
     let costs = Some(OSI_BOARD_1992);
     let (boards, times) = there_and_back(&Setup { costs, ..Setup::new(Medium::Loopback) }, &contents);
-    // One processor: what both ends have spent is all the time there was, but for the last step.
+    // One processor: the time spent at both ends adds up to all the time there was, except for the last step.
     let spent: Duration = (0..2).flat_map(|side| boards.spent(side)).sum();
     let end = Instant::ZERO + spent;
     assert!(end >= boards.now() && end.since(boards.now()) < Duration::from_millis(10), "{spent:?}");

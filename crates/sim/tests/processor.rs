@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const PORT: u16 = 5001;
 
-/// Sends `bytes` over each of `sessions` streams; what arrived, by stream, and how long it took.
+/// Sends `bytes` over each of `sessions` streams. Returns what arrived, by stream, and how long it took.
 fn transfer(plan: &Plan, sessions: usize, bytes: u64) -> (Vec<Vec<u8>>, Duration, Pair) {
     let mut pair = Pair::new(plan);
     let received: Rc<RefCell<Vec<Vec<u8>>>> = Rc::default();
@@ -48,7 +48,7 @@ fn model(costs: Costs) -> CostModel {
 fn data_arrives_intact_and_the_world_becomes_idle() {
     let expected: Vec<u8> = (0..300_000).map(pattern).collect();
     for mechanisms in Mechanism::ALL.map(Mechanisms::without).into_iter().chain([Mechanisms::ALL]) {
-        // Twelve windows of 128 KB want more clusters than there are: writers wait.
+        // Twelve windows of 128 KB need more clusters than there are: writers wait.
         let plan = CostModel { mechanisms, ..BOARD_1995 }.plan(&tcp::Config::bsd43(), 128 << 10);
         let (received, _, mut pair) = transfer(&plan, 12, 300_000);
         assert_eq!(received.len(), 12, "{mechanisms:?}");
@@ -70,7 +70,8 @@ fn a_slow_processor_sets_the_pace_and_a_fast_one_the_line() {
         let costs =
             Costs { pdu: Duration::from_micros(pdu_us), acknowledgment: Duration::ZERO, ..BOARD_1995.costs };
         let (_, took, pair) = transfer(&model(costs).plan(&config, 256 << 10), 1, bytes);
-        // The beginning and the end stand beside the flow: a delayed acknowledgement, the last of the window.
+        // The beginning and the end are not part of the steady flow: a delayed acknowledgement, the last ones
+        // of the window.
         let each = (took.as_secs_f64() - 0.2) * 1e6 / pdus as f64;
         assert!((each / expected_us - 1.0).abs() < 0.06, "{pdu_us} us: {each} us");
         let busy = pair.world.processor_busy(pair.boards[0]).as_secs_f64() * 1e6 / pdus as f64;
@@ -90,7 +91,7 @@ fn the_same_plan_gives_the_same_run() {
 
 #[test]
 fn receive_clusters_bound_the_sessions() {
-    // Window in KB, sessions that find their clusters.
+    // Window in KB, and the number of sessions that get their clusters.
     for (window, sessions) in [(8, 63), (16, 63), (48, 63), (64, 63), (128, 31), (256, 15)] {
         assert_eq!(BOARD_1995.memory.sessions_max(window << 10), sessions, "{window} KB");
     }

@@ -1,5 +1,5 @@
 //! RDMA between boards in virtual time: over the boards' own TCP on cables and on ATM, and over EFE, with and
-//! without harm.
+//! without impairments.
 
 #[path = "../../base/tests/common/refusal.rs"]
 mod refusal;
@@ -20,7 +20,7 @@ use refusal::Refusal;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-/// The last message says that everything else is done: the connecting side then ends the connection.
+/// The last message announces that everything else is done: the connecting side then ends the connection.
 const PLAN: [TransferKind; 6] = [
     TransferKind::WriteAndTell,
     TransferKind::Send,
@@ -139,7 +139,7 @@ fn meet(world: &mut World, [one, two]: [BoardNumber; 2], meeting: RdmaAddress, b
     assert!(world.board(one).sessions() + world.board(two).sessions() <= 1, "{name}");
 }
 
-/// Runs with one take refused: whether the run reached it.
+/// Runs with one allocation refused. Returns whether the run reached that allocation.
 fn check_refusal(over: Over, bytes: usize, refusal: Refusal) -> bool {
     let (mut world, one, two, meeting) = boards(over, &config(), ImpairmentConfig::NONE, 1);
     let boards = [one, two];
@@ -171,7 +171,7 @@ fn every_operation_goes_both_ways_over_every_lower_layer() {
 fn losses_are_recovered_below_rdma_and_are_not_visible() {
     for over in ALL {
         for seed in 1..=6 {
-            // A cell in a thousand is a packet in five.
+            // Losing one cell in a thousand loses one packet in five.
             let loss = if over == Over::TcpOnAtm { 0.0005 } else { 0.02 };
             check(over, &config(), ImpairmentConfig { loss, ..ImpairmentConfig::NONE }, 100_000, seed);
         }

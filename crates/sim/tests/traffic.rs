@@ -1,4 +1,4 @@
-//! Terminals in a world: what sources send, and what a line that harms cells makes of it.
+//! Terminals in a world: what sources send, and how an impaired line affects it.
 
 use kiban_atm::aal1::Form;
 use kiban_atm::wire::aal1::fec::Code;
@@ -32,7 +32,7 @@ fn jpeg() -> Jpeg {
     Jpeg::new(config, SimRng::from_seed(1))
 }
 
-/// Returns a world with a source and a sink, each on a port of a switch; `harm` is applied on the sink's
+/// Returns a world with a source and a sink, each on a port of a switch; `impairment` applies to the sink's
 /// line.
 fn world(
     source: impl Terminal,
@@ -63,7 +63,7 @@ fn a_source_shaped_to_a_contract_keeps_to_it_and_loses_nothing() {
         let outlet = Outlet { vc: VC, cell_time: LINE, contract: shaped };
         let mut source = FrameSource::new(outlet, Box::new(jpeg()), 9180, seconds(2), ledger.clone());
         let mut cells = Vec::new();
-        // Asked in strides of any length, it sends the same.
+        // Polled in strides of any length, it sends the same cells.
         let mut now = Instant::ZERO;
         for stride in (0..).map(|number: u64| 1 + number * 7919 % 3_000_000) {
             now += Duration::from_nanos(stride);
@@ -98,11 +98,11 @@ fn the_ledger_records_losses_and_the_units_they_spoil() {
     let tally = ledger.borrow_mut().take();
     assert_eq!((tally.offered, tally.carried, tally.lost, tally.strange), (2800, 2772, 28, 0));
     let units = world.terminal::<FrameSink>(sink).expect("it is one").take();
-    // Two lost cells may have been of one packet; if a packet's last cell is lost, the next packet is lost
-    // with it.
+    // Two lost cells may belong to one packet; if a packet's last cell is lost, the next packet is lost with
+    // it.
     assert!((166..=172).contains(&units.whole), "{units:?}");
     assert_eq!(world.terminal::<FrameSource>(source).map(|source| source.units()), Some(200));
-    // Both lines take 1 km and a cell's time, the switch its own.
+    // Each line takes the delay of 1 km and a cell's time; the switch adds its own.
     let least = tally.delays.iter().min().expect("cells came");
     assert!((20_000..26_000).contains(least), "{least}");
 }

@@ -1,4 +1,4 @@
-//! VI NICs of boards in the world: the shipped machine on a cLAN-like cable, with and without harm.
+//! VI NICs of boards in the world: the shipped machine on a cLAN-like cable, with and without impairments.
 
 use kiban_base::{Instant, Region};
 use kiban_board::{BoardConfig, Completion, Host, PortConfig};
@@ -15,7 +15,7 @@ const MESSAGE_BYTES: u32 = 20_000;
 const BASE: u64 = 0x1_0000;
 const SECOND: Instant = Instant::from_nanos(1_000_000_000);
 
-/// Makes a VI and memory for `messages` messages.
+/// Creates a VI and memory for `messages` messages.
 fn prepare(nic: &mut Nic, reliability: Reliability, messages: u64) -> (u32, u32, Region) {
     let tag = nic.create_tag().expect("room");
     let memory = Region::new(BASE, (messages * u64::from(MESSAGE_BYTES)) as usize);
@@ -194,7 +194,7 @@ fn a_clan_like_cable_is_filled_and_loses_nothing() {
             let at = BASE + n * u64::from(MESSAGE_BYTES);
             assert!(memory.read(at, MESSAGE_BYTES as usize).expect("within") == pattern(n), "message {n}");
         }
-        // 2 MB and the headers of 500 packets at 100 MB/s, plus the set-up and the way.
+        // 2 MB and the headers of 500 packets at 100 MB/s, plus the set-up and the delay.
         let bytes = 100 * u64::from(MESSAGE_BYTES) + 500 * 32;
         let line = Duration::from_nanos(bytes * 10);
         let taken = receiver.at.since(Instant::ZERO);
@@ -235,8 +235,8 @@ fn an_impaired_cable_costs_messages_on_the_unreliable_level() {
     let (mut world, boards) = world(Reliability::Unreliable, 100, 100, impairment);
     world.run(SECOND);
     let received = &world.program::<Receiver>(boards[1]).expect("it runs").received;
-    // Five packets a message: 1 - 0.98^5 = 9.6 % of the messages are lost. Descriptors are used one after the
-    // other.
+    // Five packets per message: 1 - 0.98^5 = 9.6 % of the messages are lost. Descriptors are consumed in
+    // order.
     assert!((80..99).contains(&received.len()), "{} of 100", received.len());
     assert_eq!(*received, (0..received.len() as u64).collect::<Vec<_>>());
     let sender = world.program::<Sender>(boards[0]).expect("it runs");

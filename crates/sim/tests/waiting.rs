@@ -1,4 +1,4 @@
-//! A process that waits, computed by hand.
+//! A waiting process, compared with calculations by hand.
 
 use kiban_base::{Costs, Wait};
 use kiban_sim::waiting::{
@@ -33,20 +33,20 @@ fn run(process: &Process, rhythm: ArrivalPattern, packets: u64) -> Outcome {
 #[test]
 fn a_fixed_policy_pays_for_its_spin_at_long_gaps_and_for_the_gap_at_short_ones() {
     const PACKETS: u32 = 1000;
-    // Spun and slept through a packet, sleeps and latency: microseconds.
+    // Packets found spinning and sleeping, number of sleeps, and latency, in microseconds.
     for (wait, gap, spun, sleeps, latency) in [
         (Wait::Poll, 400, 390, 0, 0),
         (Wait::Interrupt, 400, 0, 1, 20),
         (hybrid(100), 400, 100, 1, 20),
         (hybrid(300), 400, 300, 1, 20),
-        // The cliff: work and spin last for as long as the gap.
+        // The cliff: work and spin last exactly as long as the gap.
         (hybrid(100), 110, 100, 0, 0),
         (hybrid(100), 150, 100, 1, 20),
         (hybrid(100), 50, 40, 0, 0),
     ] {
         let outcome = run(&process(wait, &[]), ArrivalPattern::Constant { gap: micros(gap) }, PACKETS.into());
         let name = format!("{wait} at {gap} us");
-        // The first wait is longer by the work that there is not yet, and may end with a sleep that is not
+        // The first wait is longer, because there is no work before it, and may end with a sleep that is not
         // repeated.
         let once = if sleeps == 0 { 1 } else { 0 };
         assert_eq!(outcome.worked, PACKETS * micros(10), "{name}");
@@ -63,22 +63,22 @@ fn a_fixed_policy_pays_for_its_spin_at_long_gaps_and_for_the_gap_at_short_ones()
 
 #[test]
 fn a_late_wake_up_makes_the_waiter_sleep_every_other_time() {
-    // 120 us apart: taken 20 us late, worked on for 10, spun for 90: found. Then 100 of spinning are not
-    // enough.
+    // Packets are 120 us apart: taken 20 us late, processed for 10, then found after spinning for 90.
+    // Afterwards 100 us of spinning are not enough.
     let outcome = run(&process(hybrid(100), &[]), ArrivalPattern::Constant { gap: micros(120) }, 1000);
     assert_eq!(outcome.sleeps, 500);
     assert_eq!((outcome.waits.spin_hits, outcome.waits.blocks), (500, 500));
 }
 
-/// A stall each time that the process wakes up.
+/// A stall at each wake-up of the process.
 fn stalled(length: u64) -> Stall {
     Stall { when: StallTiming::Waking(1.0), length: StallLength::Fixed(micros(length)) }
 }
 
 #[test]
 fn packets_without_a_descriptor_after_a_stall_are_handled_by_the_level() {
-    // The first packet arrives at 100 µs and is taken at 100 + 20 + 1000, done at 1130. It and those of 200,
-    // 300 and 400 have the four descriptors; those of 500 to 1100 find none.
+    // The first packet arrives at 100 µs, is taken at 100 + 20 + 1000, and done at 1130. It and those of 200,
+    // 300 and 400 use the four descriptors; those of 500 to 1100 find none.
     let rhythm = ArrivalPattern::Constant { gap: micros(100) };
     let interrupt = process(Wait::Interrupt, &[stalled(1000)]);
 
@@ -133,8 +133,8 @@ fn stalls_while_running_hit_a_spinner_more_often_than_a_sleeper() {
     };
     let rhythm = ArrivalPattern::Constant { gap: micros(200) };
     let stalls = |wait| run(&process(wait, &[often]), rhythm, 500_000).stalls;
-    // 100 s: one stall in 100 ms of running. Who spins runs all the time that it is not stalled, the other a
-    // twentieth.
+    // 100 s: one stall per 100 ms of running. The spinner runs whenever it is not stalled, the sleeper a
+    // twentieth of the time.
     let (spinner, sleeper) = (stalls(Wait::Poll), stalls(Wait::Interrupt));
     assert!((930..1030).contains(&spinner), "{spinner}");
     assert!((35..70).contains(&sleeper), "{sleeper}");
@@ -145,7 +145,8 @@ fn adaptive_sleeps_at_once_at_long_gaps_and_spins_through_short_ones() {
     let cpu = |gap| {
         run(&process(Wait::Adaptive, &[]), ArrivalPattern::Exponential { mean: micros(gap) }, 100_000).cpu()
     };
-    // Work 10 of 1000, a sleep 16: little more than who never spins. Work 10 of 15: spinning is cheaper.
+    // Work 10 of 1000, a sleep 16: little more than a process that never spins. Work 10 of 15: spinning is
+    // cheaper.
     assert!(cpu(1000) < 0.03, "{}", cpu(1000));
     let outcome = run(&process(Wait::Adaptive, &[]), ArrivalPattern::Constant { gap: micros(15) }, 100_000);
     assert!(outcome.sleeps < 100, "{}", outcome.sleeps);

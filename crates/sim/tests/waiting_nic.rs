@@ -1,5 +1,5 @@
-//! The model's receive queue beside the NIC that we ship: the same arrivals, the same process, the same
-//! stalls.
+//! The model's receive queue compared with the NIC that we ship: the same arrivals, the same process, the
+//! same stalls.
 //!
 //! The process runs once over [`Posted`] and once over two NICs in virtual time: the sender posts a message
 //! when the packet is to be sent, the receiver's process dequeues it and posts the descriptor again when its
@@ -56,7 +56,7 @@ impl End {
     }
 }
 
-/// Two NICs and a sender. Everything but a message is delivered at once; a message occupies the link for
+/// Two NICs and a sender. Everything except messages is delivered at once; a message occupies the link for
 /// `pace`.
 struct Nics {
     sender: End,
@@ -127,7 +127,7 @@ impl Nics {
         nic.post_receive(*vi, 0, std::slice::from_ref(segment)).expect("room for a descriptor");
     }
 
-    /// Delivers everything that can be: responses at once, a message when the link is free.
+    /// Delivers everything that can be delivered: responses at once, a message when the link is free.
     fn exchange(&mut self) {
         let mut room = [0; PACKET_BYTES];
         loop {
@@ -176,7 +176,7 @@ impl Nics {
         [counters.no_descriptor, counters.messages_in]
     }
 
-    /// Messages that are still with the sender and may yet leave.
+    /// Messages that are still with the sender and may yet be sent.
     fn unsent(&self) -> usize {
         if self.broken.is_some() {
             return 0;

@@ -1,4 +1,4 @@
-//! Worlds: two boards, a switch, work and harm; checkers look at the end.
+//! Worlds: two boards, a switch, traffic and impairments; checkers examine the end.
 
 use kiban_base::{Instant, SimRng};
 use kiban_sim::program::{Received, Receiver, Sender, Sink, Source};
@@ -19,7 +19,7 @@ struct Outcome {
     streams: Vec<Received>,
 }
 
-/// Sends the parts from `side` to the other, a session each.
+/// Sends the parts from `side` to the other, one session per part.
 fn transfer(pair: &mut Pair, side: usize, parts: &[Rc<Vec<u8>>]) -> Outcome {
     let sources = parts
         .iter()
@@ -137,7 +137,7 @@ fn sixty_sessions_share_the_line_and_the_memory() {
             check_intact(&outcome, &file);
             let reached = mbps(&pair, each * sessions, Instant::ZERO);
             assert!(reached > 134.58 * 0.99, "{reached} Mbit/s for {sessions} at {window}");
-            // All have the same amount to send: the one with less than its share ends last.
+            // All have the same amount to send: the one with less than its share finishes last.
             let ends = outcome.streams.iter().map(|stream| stream.last_at.as_secs_f64());
             let (first, last) =
                 ends.fold((f64::MAX, 0.0f64), |(first, last), end| (first.min(end), last.max(end)));

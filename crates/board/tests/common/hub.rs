@@ -1,5 +1,5 @@
-//! Boards on one Ethernet: every frame that one sends reaches all others as bytes, as from a real link; a
-//! router, if there is one, hears everything too, and so does the test.
+//! Boards on one Ethernet: every frame that one sends reaches all others as bytes, as on a real link, as well
+//! as the test and its router, if there is one.
 
 use kiban_base::checksum;
 use kiban_base::ethernet::{HEADER_BYTES, Header, Mac};
@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-/// The station that is no board: hostile, or a router.
+/// The MAC of the station that is not a board: an attacker, or a router.
 pub(crate) const STRANGER: Mac = Mac([2, 0, 0, 0, 0, 0x99]);
 
 pub(crate) fn mac(side: usize) -> Mac {
@@ -47,7 +47,7 @@ pub(crate) fn config(link: LinkConfig) -> BoardConfig {
     BoardConfig { memory, ports: vec![PortConfig::Ethernet(port)], ..BoardConfig::default() }
 }
 
-/// What a test router advertises, and when it is asked.
+/// What a test router advertises, and when it is solicited.
 #[derive(Clone)]
 pub(crate) struct Router {
     pub(crate) lifetime_seconds: u16,
@@ -104,7 +104,7 @@ pub(crate) struct Hub {
     pub(crate) told: Vec<Vec<Completion>>,
     pub(crate) now: Instant,
     pub(crate) router: Option<Router>,
-    /// Every frame that boards have sent since the test looked last.
+    /// Every frame that boards have sent since the test last took them.
     pub(crate) seen: Vec<Vec<u8>>,
     /// Boards that are disconnected from the hub.
     pub(crate) unplugged: Vec<bool>,

@@ -1,5 +1,5 @@
-//! Two boards with ATM ports, joined by two lines without length, in steps of virtual time. A third hand puts
-//! cells on either line, between those of the boards.
+//! Two boards with ATM ports, joined by two lines without delay, in steps of virtual time. An attacker
+//! inserts cells into either line, between those of the boards.
 
 use super::packets::noise;
 use super::{address, socket};
@@ -15,9 +15,9 @@ use std::time::Duration;
 
 /// The circuit between the boards.
 pub(crate) const GOOD: Vc = Vc::new(0, 100);
-/// The circuit at whose far end the hostile hand sits, at either board.
+/// The circuit of each board whose far end is the attacker.
 pub(crate) const BAD: Vc = Vc::new(0, 101);
-/// Between two looks at the lines: 35 slots of an OC-3c.
+/// Length of a step: 35 slots of an OC-3c.
 const STEP: Duration = Duration::from_micros(100);
 
 /// Returns the attacker's address.
@@ -88,7 +88,7 @@ impl Lines {
         self.hostile[side].extend_from_slice(cells);
     }
 
-    /// Lets `length` pass; what was sent meanwhile, and what the attacker inserted, arrives at the end.
+    /// Lets `length` pass. Cells sent during it, and those that the attacker inserted, arrive at its end.
     pub(crate) fn step(&mut self, length: Duration) {
         self.now += length;
         let mut trains: [Vec<TimedCell>; 2] = Default::default();
@@ -105,7 +105,7 @@ impl Lines {
             trains[1 - side] = self.riffle(sent, 1 - side);
         }
         for (side, train) in trains.iter().enumerate() {
-            // A board is called only when something happens that it waits for.
+            // A board is called only when an event that it waits for occurs.
             if !train.is_empty() {
                 self.boards[side].handle(Input::Cells { port: 0, cells: train }, self.now);
             } else if rooms[side] <= self.now {
@@ -130,7 +130,7 @@ impl Lines {
         train
     }
 
-    /// Polls a board until it is idle; its deadline.
+    /// Polls a board until it is idle, and returns its deadline.
     pub(crate) fn drain(&mut self, side: usize) -> Instant {
         let board = &mut self.boards[side];
         for _turn in 0..100_000 {
@@ -151,7 +151,7 @@ impl Lines {
         panic!("board {side} does not come to rest");
     }
 
-    /// Lets time pass, from one thing that happens to the next.
+    /// Lets time pass, from event to event.
     pub(crate) fn pass(&mut self, length: Duration) {
         let until = self.now + length;
         while self.now < until {
@@ -214,7 +214,7 @@ impl Lines {
         }
     }
 
-    /// Carries `bytes` over a stream, with `attack` at every step, and checks that they arrive as they were.
+    /// Transfers `bytes` over a stream, with `attack` at every step, and checks that they arrive unchanged.
     pub(crate) fn carry(
         &mut self,
         from: (usize, StreamId),
@@ -254,7 +254,7 @@ impl Lines {
         let mut lines = Lines::of(configs);
         let (near, far) = lines.open(0, 80);
         lines.carry((0, near), far, &noise(length as u64, length), attack);
-        // No timer ends a frame that the hostile hand has left unfinished.
+        // No timer ends a frame that the attacker has left unfinished.
         (0..2).for_each(|side| lines.inject(side, &[super::packets::cell(BAD, true, &[0; 48])]));
         lines.close_and_check([near, far]);
         lines

@@ -1,5 +1,5 @@
-//! Two boards joined by a cable without delay, in virtual time; beside it, boards on ATM lines and packets by
-//! hand.
+//! Two boards joined by a cable without delay, in virtual time; also boards on ATM lines and hand-made
+//! packets.
 #![allow(dead_code)]
 
 pub(crate) mod hub;
@@ -16,7 +16,7 @@ pub(crate) struct Pair {
     pub(crate) completions: [Vec<Completion>; 2],
     pub(crate) now: Instant,
     wires: [VecDeque<Pdu>; 2],
-    /// Packets that each side has sent, and the longest.
+    /// The number of packets that each side has sent, and the length of the longest.
     pub(crate) packets: [u64; 2],
     pub(crate) longest: usize,
     /// The cable loses every n-th packet, or flips a bit of its header.
@@ -112,7 +112,7 @@ impl Pair {
         }
     }
 
-    /// Runs, and lets time pass to the next deadline whenever all is quiet, until `until`.
+    /// Runs until `until`; when all is idle, advances the time to the next deadline.
     pub(crate) fn run_until(&mut self, until: Instant) {
         loop {
             self.run();

@@ -1,4 +1,4 @@
-//! Packets and cells made by hand, right in every respect until a test spoils them.
+//! Hand-made packets and cells, correct in every field until a test modifies them.
 
 use kiban_atm::TimedCell;
 use kiban_atm::wire::aal5::{self, Trailer};
@@ -79,7 +79,7 @@ pub(crate) fn echo_packet(source: IpAddr, target: IpAddr, sequence: u16, payload
     ip(source, target, protocol::ICMP, &icmp(header, payload))
 }
 
-/// Gives a TCP segment, whose header has `header_bytes`, the sum that fits it.
+/// Writes the correct checksum into a TCP segment whose header has `header_bytes`.
 pub(crate) fn sum_tcp(source: IpAddr, target: IpAddr, segment: &mut [u8]) {
     segment[16..18].fill(0);
     let sum = checksum::pseudo(source, target, protocol::TCP, segment.len()).plus(Sum::of(segment));
@@ -155,7 +155,7 @@ pub(crate) fn cpcs(payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Gives a CPCS-PDU whose trailer was spoilt the CRC that fits it.
+/// Writes the correct CRC into a CPCS-PDU whose trailer was modified.
 pub(crate) fn crc_again(cpcs: &mut [u8]) {
     let at = cpcs.len() - 4;
     let crc = Crc32Aal5::of(&cpcs[..at]);

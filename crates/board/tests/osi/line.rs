@@ -1,4 +1,5 @@
-//! Two lower modules on a line: the network service of X.213 over X.25 and LAPB, frames lost or not.
+//! Two lower modules on a line: the network service of X.213 over X.25 and LAPB, with and without lost
+//! frames.
 
 use kiban_base::{Instant, Rope};
 use kiban_osi::lapb::{self, Role};
@@ -13,7 +14,7 @@ struct Pair {
     lines: [Line; 2],
     now: Instant,
     frames: u64,
-    /// Each n-th frame is lost; 0: none.
+    /// Every n-th frame is lost; 0: none.
     lose_every: u64,
 }
 
@@ -31,7 +32,7 @@ impl Pair {
         Pair { lines: [line(Role::Dte), line(Role::Dce)], now: Instant::ZERO, frames: 0, lose_every }
     }
 
-    /// Carries frames until nothing moves; time passes only when nothing else happens.
+    /// Delivers frames until nothing moves; time passes only when nothing else happens.
     fn carry(&mut self, until: Instant) {
         loop {
             let mut moved = false;
@@ -125,7 +126,7 @@ fn a_host_that_does_not_read_stops_its_peer_by_the_window() {
     }
     let until = pair.now;
     pair.carry(until);
-    // A window has crossed, as much as the module holds stands in it, the rest waits before it.
+    // A window has been delivered, the module is full, and the rest waits in front of it.
     let crossed: usize = (0..7).map(|number| unit(number).len()).sum();
     let asked: usize = (0..40).map(|number| unit(number).len()).sum();
     let held = asked - crossed - pair.lines[0].waiting_bytes();
@@ -165,10 +166,10 @@ fn a_call_on_a_dead_line_fails() {
     assert_eq!(line.poll(now), Some(told));
 }
 
-/// What a peer may do, and what may be requested of this end meanwhile.
+/// The actions of a peer, and the requests at this end.
 #[derive(Clone, Debug)]
 enum Act {
-    /// A frame of any bytes.
+    /// A frame of arbitrary bytes.
     Frame(Vec<u8>),
     /// A frame of the peer's, with one of its bytes changed.
     Bent(usize, u8),

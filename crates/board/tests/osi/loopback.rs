@@ -1,4 +1,4 @@
-//! Two towers with file services, whose network is two queues: of bytes, or of network service data units.
+//! Two stacks with file services, whose network is two queues: of bytes, or of network service data units.
 
 use kiban_base::{Bytes, Instant};
 use kiban_osi::ftam::{Config, Indication, Machine, Request, Role};
@@ -50,7 +50,7 @@ impl Pair {
         self.files[side].settle(self.now, &mut ());
     }
 
-    /// Returns the indications at one end once everything has been carried.
+    /// Returns the indications at one end once everything has been delivered.
     pub(crate) fn hear(&mut self, side: usize) -> Vec<Indication> {
         while self.carry(0) | self.carry(1) {}
         std::iter::from_fn(|| self.files[side].machine().poll_up()).collect()

@@ -1,5 +1,5 @@
-//! The OSI board's wiring: two file services over all layers, in bytes, and in internal loopback; as tshark
-//! reads them; and peers of other makes, as they were recorded.
+//! The OSI board's wiring: two file services over all layers, in bytes and in internal loopback; their
+//! dissection by tshark; and recorded peers of other implementations.
 
 mod dissected;
 mod line;

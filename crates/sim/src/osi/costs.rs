@@ -1,36 +1,36 @@
-//! What processing costs on the OSI board of paper \[5\]: one set of constants, and the account of the time
+//! The cost of processing on the OSI board of paper \[5\]: one set of constants, and the account of the time
 //! spent.
 //!
 //! Upper     one processor for all tasks above the lower module. A task that receives a unit pays for a turn:
 //!           scheduling, the primitive, the header. FTAM and presentation also pay for ASN.1, and the host
-//!           interface for each byte that crosses the host's bus. Nothing else costs by the byte, because the
-//!           board copies nothing.
+//!           interface for each byte that crosses the host's bus. There are no other per-byte costs, because
+//!           the board copies nothing.
 //! Polls     while the lower module has no room, the task above it polls (the paper's explanation of figure
-//!           3): all time in which no other task works is charged to it.
+//!           3): it is charged all time in which no other task works.
 //! Lower     a processor of its own (the X.25 board that the paper reused): each frame with a data packet
-//!           costs a time that does not depend on its length, as the paper says. It works on one frame while
-//!           the line sends another. Acknowledgements cost nothing.
+//!           costs a fixed time, as the paper says. It processes one frame while the line sends another.
+//!           Acknowledgements cost nothing.
 
 use crate::cost::Origin;
 use kiban_osi::stack::meter::{Meter, Task};
 use std::time::Duration;
 
-/// What processing costs on a board.
+/// The costs of processing on a board.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Costs {
-    /// A task is handed a unit.
+    /// Passing a unit to a task.
     pub turn: Duration,
-    /// FTAM or presentation builds or reads one of data, beside the turn.
+    /// Encoding or decoding one data unit in FTAM or presentation, in addition to the turn.
     pub coding: Duration,
-    /// A byte between host and board, picoseconds.
+    /// A byte between host and board, in picoseconds.
     pub host_byte_ps: u64,
-    /// The task before the lower module asks whether there is room.
+    /// One poll of the lower module for room, by the task above it.
     pub poll: Duration,
-    /// The lower module sends or takes a frame with data.
+    /// A frame with data sent or received by the lower module.
     pub block: Duration,
-    /// Bytes that the lower module holds for sending.
+    /// Bytes that the lower module can hold for sending.
     pub module_bytes: usize,
-    /// Bytes that wait before the lower module until the host interface takes no more.
+    /// Bytes that may wait before the lower module; beyond that the host interface accepts no more.
     pub upper_bytes: usize,
 }
 
@@ -105,7 +105,7 @@ pub const CONSTANTS: [Constant; 7] = [
 ];
 
 impl Costs {
-    /// Returns what a task pays for a unit of this many bytes; calls without bytes are no units.
+    /// Returns the cost of a unit of this many bytes for a task; a call without bytes costs nothing.
     fn of(&self, task: Task, bytes: usize) -> Duration {
         if bytes == 0 {
             return Duration::ZERO;
@@ -118,9 +118,9 @@ impl Costs {
         self.turn + beside
     }
 
-    /// Returns what the lower module pays for a frame of this many bytes.
+    /// Returns the cost of a frame of this many bytes for the lower module.
     pub(super) fn of_frame(&self, bytes: usize) -> Duration {
-        // Address, control and a packet's header: an acknowledgement, or what sets up and clears.
+        // Address, control and a packet header: an acknowledgement, or a frame of set-up or clearing.
         if bytes > 8 { self.block } else { Duration::ZERO }
     }
 }
@@ -130,7 +130,7 @@ impl Costs {
 #[derive(Clone, Debug)]
 pub(super) struct Account {
     pub(super) costs: Option<Costs>,
-    /// A clock's ticks, lent; time since `turned_at` is the task's.
+    /// A clock's ticks; the time since `turned_at` belongs to the current task.
     pub(super) ticks: Option<fn() -> u64>,
     turned_at: u64,
     task: Option<Task>,

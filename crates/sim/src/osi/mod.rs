@@ -1,14 +1,14 @@
 //! OSI boards in virtual time: file services over all seven layers, on a serial line or in internal loopback
 //! (paper \[5\]).
 //!
-//! Goal      the board that we ship moves files between two memory disks at any line rate; with [`Costs`] at
-//!           the speed of another machine.
+//! Goal      the board that we ship transfers files between two memory disks at any line rate; with
+//!           [`Costs`], at the speed of another machine.
 //! Line      two boards, each with a lower module (LAPB and X.25), joined by a full duplex line ([`Serial`]).
 //! TCP       an end is a program on a board of a [`World`](crate::World), over that board's own TCP
 //!           ([`Peer`]).
 //! Loopback  one board with both ends of the association, joined below transport, on one processor.
-//! Work      a processor does one step at a time: it takes one unit from below, asks for one F-DATA, or
-//!           passes on what waits; then it is busy for the time that the step costs.
+//! Work      a processor does one step at a time: it takes one unit from below, requests one F-DATA, or
+//!           passes on a waiting unit; then it is busy for the time that the step costs.
 //! Limits    output leaves when the processor starts the step, not when its time has passed: at most one step
 //!           early.
 //! Left out  the host's own time, and that of its disks.
@@ -75,11 +75,11 @@ pub struct Setup {
     pub fdata_bytes: usize,
     /// The largest TPDU: on a line up to 2048, in loopback up to 65531.
     pub tpdu_bytes: usize,
-    /// What processing costs; `None`: nothing.
+    /// The costs of processing; `None`: nothing.
     pub costs: Option<Costs>,
     /// Seed of all random numbers.
     pub seed: u64,
-    /// A clock by which tasks are measured on the machine as it is.
+    /// A clock that measures the tasks on the real machine.
     pub ticks: Option<fn() -> u64>,
 }
 
@@ -150,7 +150,7 @@ struct Side {
     account: Account,
 }
 
-/// Two ends, and what joins them.
+/// Two ends, and their connection.
 pub struct Boards {
     sides: [Side; 2],
     /// From side 0 and from side 1; none in loopback.
@@ -251,7 +251,7 @@ impl Boards {
         self.sides[side].account.spent_ticks
     }
 
-    /// Makes the association.
+    /// Establishes the association.
     ///
     /// # Errors
     /// The failure that the initiator reported, or that the connect did not end.
@@ -261,7 +261,7 @@ impl Boards {
         self.run(User::take_connected)
     }
 
-    /// Does one job.
+    /// Performs one job.
     ///
     /// # Errors
     /// The failure that the initiator reported, or that the job did not end.
@@ -272,10 +272,10 @@ impl Boards {
         self.run(User::take_ended)
     }
 
-    /// Ends the association.
+    /// Releases the association.
     ///
     /// # Errors
-    /// The close did not end.
+    /// The release did not complete.
     pub fn close(&mut self) -> Result<(), Failure> {
         let Side { end, user, .. } = &mut self.sides[0];
         user.terminate(end.machine());
@@ -315,7 +315,7 @@ impl Boards {
         if self.lines.is_some() { side } else { 0 }
     }
 
-    /// Does everything that a side can do now. Returns whether that was anything.
+    /// Does everything that a side can do now. Returns whether there was anything to do.
     fn turn(&mut self, side: usize) -> bool {
         let mut moved = false;
         if self.sides[side].end.deadline() <= self.now {
@@ -424,13 +424,13 @@ impl Boards {
     }
 }
 
-/// Returns the line of paper \[5\], with timers that fit its rate.
+/// Returns the line of paper \[5\], with timers suited to its rate.
 fn line_config(side: usize, bits_per_second: u64, costs: Option<Costs>) -> LineConfig {
     let mut config = LineConfig::new(if side == 0 { Role::Dte } else { Role::Dce });
     if let Some(costs) = costs {
         config.layer.outgoing_bytes_max = costs.module_bytes;
     }
-    // A window of frames each way, on the line and in the modules, is no reason to ask.
+    // A window of frames in each direction, on the line and in the modules, must not cause a poll.
     let frames = u64::from(config.link.window) * 2 * 8 * (2048 + 16);
     let window = Duration::from_nanos(frames * 1_000_000_000 / bits_per_second.max(1));
     config.link.reply_timeout = config.link.reply_timeout.max(2 * window);

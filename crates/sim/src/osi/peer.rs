@@ -1,11 +1,11 @@
 //! Files over a board's own TCP: an end of an association in TPKTs (RFC 1006), as a program of a world.
 //!
 //! Goal      the same OSI stack as on the serial line, over a TCP session, whatever connects the boards.
-//! Asks      the initiator connects, makes the association, does one job, releases, closes. The responder
-//!           serves one.
-//! Limits    data that TCP does not accept waits in the end, which then neither asks its user for more nor
-//!           reads more.
-//! Left out  the layers' own timers: programs have no alarm, and TCP ends what stays silent.
+//! Steps     the initiator connects, associates, does one job, releases, closes. The responder serves
+//!           one initiator.
+//! Limits    data that TCP does not accept waits in the end, which then neither requests more from its user
+//!           nor reads more.
+//! Left out  the layers' own timers: programs have none, and TCP ends a silent connection.
 
 use super::user::User;
 use crate::program::Program;
@@ -23,19 +23,19 @@ use std::any::Any;
 use std::net::{Ipv6Addr, SocketAddr};
 
 enum Role {
-    /// Connects there, and does this.
+    /// Connects to the address and performs the job.
     Initiator(SocketAddr, Option<Job>),
-    /// Listens on a port; the listener's number.
+    /// Listens on the port; the listener's number.
     Responder(u16, Option<u32>),
 }
 
-/// One end, with its user and that one's disk.
+/// One end, with its user and the user's disk.
 pub struct Peer {
     role: Role,
     user: User,
     end: End,
     stream: Option<StreamId>,
-    /// The result of the job, and when it was known.
+    /// The result of the job, and when it was reported.
     ended: Option<(Result<Outcome, Failure>, Instant)>,
     is_closed: bool,
 }
@@ -74,13 +74,13 @@ impl Peer {
         &self.end
     }
 
-    /// Returns the result of the initiator's job, and when it was known; `None` if it has not ended.
+    /// Returns the result of the initiator's job, and when it was reported; `None` if it has not ended.
     pub fn ended(&self) -> Option<&(Result<Outcome, Failure>, Instant)> {
         self.ended.as_ref()
     }
 
     fn opened(&mut self, stream: StreamId, host: &mut Host<'_>, now: Instant) {
-        // A request is not to wait for the acknowledgement of the one before.
+        // A request must not wait for the acknowledgement of the one before.
         let _ = host.set_nagle(stream, tcp::Nagle::Off);
         self.stream = Some(stream);
         match self.role {
@@ -154,7 +154,7 @@ impl Peer {
     }
 
     fn close(&mut self, stream: StreamId, host: &mut Host<'_>) {
-        // An end that the peer closed first is forgotten by this.
+        // This also forgets an end that the peer closed first.
         let _ = host.close(stream);
         self.is_closed = true;
     }

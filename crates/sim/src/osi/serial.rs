@@ -1,10 +1,10 @@
-//! One direction of a synchronous serial line: frames under way, as HDLC puts them on it.
+//! One direction of a synchronous serial line: frames in transit, as HDLC transmits them.
 //!
-//! Counted   Length: a frame takes its octets, two octets of FCS, one flag, which ends it and starts the
+//! Length    a frame takes its octets, two octets of FCS, one flag, which ends it and starts the
 //!           next, and every bit that zero insertion adds, computed from the frame's bits (ISO/IEC 13239
 //!           §4.3). Between frames flags are sent; they cost nothing, but the next frame starts after the
 //!           last one has ended.
-//! Harm      Impairments: are applied to the frame including its FCS, so that the receiver's FCS check drops
+//! Errors    impairments apply to the frame including its FCS, so that the receiver's FCS check drops
 //!           damaged frames. A serial line has loss and bit errors, but neither duplication nor reordering.
 
 use kiban_base::{Instant, SimRng};
@@ -20,7 +20,7 @@ kiban_base::counters! {
         frames,
         /// Their octets, without FCS and flags.
         bytes,
-        /// Bits that zero insertion put in.
+        /// Bits added by zero insertion.
         stuffed_bits,
         /// Frames with a wrong FCS.
         invalid_frames,
@@ -32,10 +32,11 @@ kiban_base::counters! {
 pub struct Serial {
     bits_per_second: u64,
     delay: Duration,
-    /// When the line will have sent its queue; and the fraction of a nanosecond beyond, in parts of the rate.
+    /// When the line will have sent its queue; and the remaining fraction of a nanosecond, in parts of the
+    /// rate.
     free_at: Instant,
     rest: u128,
-    /// When the frame that was queued last starts: the sender has the next one ready by then.
+    /// When the last queued frame starts: the sender has the next one ready by then.
     begins_at: Instant,
     under_way: VecDeque<(Instant, Vec<u8>)>,
     impairment: Impairment,
@@ -119,7 +120,7 @@ impl Serial {
     }
 }
 
-/// Zeros that are put in behind five ones, least significant bit first.
+/// Returns the number of zeros inserted after five ones, least significant bit first.
 fn stuffed_bits(frame: &[u8]) -> u64 {
     let (mut ones, mut stuffed) = (0, 0);
     for byte in frame {
@@ -130,7 +131,7 @@ fn stuffed_bits(frame: &[u8]) -> u64 {
     stuffed
 }
 
-/// By the ones before an octet, and the octet: the zeros that are put into it, and the ones behind.
+/// By the number of ones before an octet, and the octet: the zeros inserted, and the trailing ones.
 static STUFFING: [[[u8; 2]; 256]; 5] = {
     let mut table = [[[0; 2]; 256]; 5];
     let mut at = 0;

@@ -62,7 +62,7 @@ impl User {
         (User { role_state, disk: MemoryDisk::new() }, Machine::new(Config { role, abstract_syntaxes }))
     }
 
-    /// Bytes of contents that have gone between host and board.
+    /// Returns the bytes of contents transferred between host and board.
     pub(super) fn moved_bytes(&self) -> u64 {
         match &self.role_state {
             RoleState::Initiator(initiator, _) => initiator.progress().0,
@@ -72,7 +72,7 @@ impl User {
         }
     }
 
-    /// Does what there is to do. True if there is more to send.
+    /// Does all pending work. Returns true if there is more to send.
     pub(super) fn work(&mut self, machine: &mut Machine, room_bytes: usize) -> bool {
         match &mut self.role_state {
             RoleState::Initiator(initiator, events) => {

@@ -1,11 +1,12 @@
-//! Units over AAL5: a source that cuts them into frames and cells, a sink that looks which came whole.
+//! Units over AAL5: a source that cuts them into frames and cells, and a sink that detects which arrived
+//! whole.
 //!
 //! Unit      a picture or a packet of audio, which is useful only as a whole. It is sent in frames of at most
 //!           `frame_octets_max`.
 //! Frame     starts with the number of its unit, the time at which the unit was ready, its own number within
-//!           the unit and the number of frames; the rest are numbers that no two cells share.
-//! Limits    a frame that has collected more cells than its longest could have is dropped with all up to the
-//!           next mark.
+//!           the unit and the number of frames; the rest is filled so that no two cells are alike.
+//! Limits    a frame that has collected more cells than the longest frame has is dropped with all cells up to
+//!           the next end mark.
 
 use super::{Outlet, Shared, Unit};
 use crate::terminal::Terminal;
@@ -28,7 +29,7 @@ pub struct FrameSource {
     end: Instant,
     meter: Option<Meter>,
     clock: SlotClock,
-    /// Cells of the unit under way, each with whether it ends a frame.
+    /// Cells of the current unit, each with whether it ends a frame.
     cells: VecDeque<([u8; CELL_PAYLOAD_BYTES], bool)>,
     /// When the unit was ready.
     ready: Instant,
@@ -38,7 +39,7 @@ pub struct FrameSource {
 }
 
 impl FrameSource {
-    /// Creates a source that sends what a program says until `end`.
+    /// Creates a source that sends the units of a program until `end`.
     pub fn new(
         outlet: Outlet,
         program: Box<dyn Iterator<Item = Unit>>,
@@ -147,12 +148,12 @@ impl Terminal for FrameSource {
     }
 }
 
-/// What happened to units since the last call of `take`.
+/// The results for units since the last call of `take`.
 #[derive(Clone, Debug, Default)]
 pub struct Units {
     /// Units that arrived completely.
     pub whole: u64,
-    /// Units before one of these that did not.
+    /// Incomplete units before one of these.
     pub lost: u64,
     /// Frames that arrived completely.
     pub frames: u64,
@@ -169,7 +170,7 @@ pub struct FrameSink {
     frame_bytes_max: usize,
     /// The current unit, and how many of its frames have arrived.
     unit: (u64, u16),
-    /// The number of the unit that is to come whole next.
+    /// The number of the next unit expected.
     expected: u64,
     units: Units,
 }
@@ -187,7 +188,7 @@ impl FrameSink {
         }
     }
 
-    /// Returns what happened to units since the last call.
+    /// Returns the results for units since the last call.
     pub fn take(&mut self) -> Units {
         std::mem::take(&mut self.units)
     }

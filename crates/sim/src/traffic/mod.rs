@@ -1,7 +1,7 @@
-//! Traffic that asks for no answer: streams of a constant rate over AAL1, pictures, audio and data over AAL5.
+//! Traffic without feedback: streams of a constant rate over AAL1; pictures, audio and data over AAL5.
 //!
-//! Goal      flows as a remote lecture has them (paper \[2\], §4), each from a seed, with a witness that
-//!           knows the fate of each cell.
+//! Goal      the flows of a remote lecture (paper \[2\], §4), each from a seed, with a ledger that records
+//!           the fate of each cell.
 //!
 //! ```text
 //! program (when, how many octets) ► FrameSource ► cells ...  network ... FrameSink ► units that came whole
@@ -11,7 +11,7 @@
 //!
 //! Shape     each end is a [`Terminal`](crate::Terminal) with a line of its own. A source sends at the rate
 //!           of its line, or shaped to a contract.
-//! Left out  sound and pictures themselves; contents are numbers that no two cells share.
+//! Left out  real sound and pictures; contents are numbers, so that no two cells are alike.
 
 mod frames;
 mod ledger;
@@ -28,7 +28,7 @@ pub use stream::{StreamConfig, StreamSink, StreamSource};
 use kiban_atm::wire::atm::Vc;
 use kiban_atm::{Contract, Interval};
 
-/// How a source's cells are sent.
+/// How a source sends its cells.
 #[derive(Clone, Copy, Debug)]
 pub struct Outlet {
     /// Their circuit.

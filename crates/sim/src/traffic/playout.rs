@@ -1,9 +1,9 @@
-//! The far end's reading of a stream: a buffer that is read at the rate that its own level tells (I.363.1
+//! Playout of a stream at the far end: a buffer that is read at a rate controlled by its own level (I.363.1
 //! §2.5.2.2).
 //!
-//! Look      just before octets are put in, at most each [`LOOK`]: octets that come in matrices make the
-//!           level a saw, and its lower edge is what moves with the clocks alone.
-//! Begin     reading begins once [`ALLOWANCE`] of octets waits; what waits then is the target.
+//! Look      just before octets are added, at most once per [`LOOK`]: octets that arrive in matrices make the
+//!           level a sawtooth, whose lower edge moves only with the clocks.
+//! Begin     reading begins once [`ALLOWANCE`] of octets is buffered; that level is the target.
 //! Rate      the average of the last quarter of the time; before that, the loop is settling.
 //! Bounds    the rate stays within [`TOLERANCE_PPM`]; an underrun of the buffer is counted, and it is filled
 //!           again; octets beyond [`ROOM`] are dropped and counted.
@@ -20,20 +20,20 @@ const ROOM: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(2);
 /// The greatest deviation of the rate from the nominal one.
 const TOLERANCE_PPM: u32 = 1000;
-/// Records of when how much was read; when there are too many, every second is dropped.
+/// The most records of read positions; when there are more, every second one is dropped.
 const MARKS_MAX: usize = 512;
 
 /// The result of a clock recovery.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Recovered {
-    /// By how much the octets were read faster than nominal, over the last quarter of the time, parts in a
+    /// By how much the octets were read faster than nominal, over the last quarter of the time, in parts per
     /// million.
     pub ppm: f64,
     /// By how much the buffer fell below its intended level, milliseconds.
     pub below_ms: f64,
     /// By how much it rose above.
     pub above_ms: f64,
-    /// Times that it ran empty or over.
+    /// Number of underruns and overruns.
     pub slips: u64,
 }
 
@@ -57,7 +57,7 @@ pub struct Playout {
 }
 
 impl Playout {
-    /// Creates the loop for a stream of a nominal rate; it settles in somewhat more than `settle`.
+    /// Creates the loop for a stream of a nominal rate; it settles in slightly more than `settle`.
     pub fn new(bits_per_second: u64, settle: Duration) -> Playout {
         Playout {
             bits_per_second: bits_per_second.max(1),
@@ -177,8 +177,8 @@ mod tests {
                 assert!((found.ppm - ppm).abs() < 1.0, "{ppm} {lot}: {found:?}");
                 assert_eq!(found.slips, 0);
                 let (above, below) = if ppm > 0.0 { (1.0, 0.0) } else { (0.0, 1.0) };
-                // A proportional rule that settles in a second is ahead by less than ppm · 1 s until the
-                // integral has it.
+                // A purely proportional rule that settles in a second deviates by less than ppm · 1 s until
+                // the integral has converged.
                 let most = ppm.abs() * 1e-3 + 0.01;
                 assert!(
                     found.above_ms <= most * above + 0.01 && found.below_ms <= most * below + 0.01,
@@ -194,9 +194,9 @@ mod tests {
         let most_ms = f64::from(1 << 20) * 1e-6;
         let found = recovered(50.0, 470, jitter);
         assert!((found.ppm - 50.0).abs() < 10.0 && found.slips == 0, "{found:?}");
-        // The level moves by all of the jitter; by half of it at most until its mean is the target, which a
-        // single moment set; and by what the source is ahead before the integral has its rate: a double pole
-        // at 2 s is ahead by 50 ppm · 2 s / e at most.
+        // The level moves by all of the jitter, or by at most half of it until its mean equals the target,
+        // which was set at a single moment; and by the source's lead before the integral has converged: a
+        // double pole at 2 s lets 50 ppm lead by at most 50 ppm · 2 s / e.
         let most = 1.5 * most_ms + 50e-3 * 2.0 / std::f64::consts::E;
         let moved = found.above_ms + found.below_ms;
         assert!((0.9 * most_ms..most).contains(&moved), "{moved} {most}: {found:?}");

@@ -1,9 +1,9 @@
-//! When a source has something to send, and how much.
+//! When a source has data to send, and how much.
 //!
-//! Pictures  Motion-JPEG: one picture each 1/fps, coded by itself. A scene lasts 0.5 to 1.5 times `scene`; it
-//!           has a level, drawn evenly from one of the ranges, and its pictures differ from it by up to
-//!           `spread`, the next by half as much as anew. Ranges are rates on the line, as paper \[2\] gives
-//!           them, cells included.
+//! Pictures  Motion-JPEG: one picture per 1/fps, each coded independently. A scene lasts 0.5 to 1.5 times
+//!           `scene`; its level is drawn uniformly from one of the ranges, and its pictures differ from it by
+//!           up to `spread`, half of which is carried over to the next picture. Ranges are rates on the line,
+//!           as paper \[2\] gives them, including cell headers.
 //! Assumed   all of this but the ranges: no traces of the lecture were published.
 //! Exact     no function of a maths library is called, so that a seed gives the same traffic on every
 //!           machine.
@@ -30,7 +30,7 @@ pub fn line_octets(bits: f64, frame_octets_max: usize) -> usize {
     whole * frame_octets_max + (rest * 48).saturating_sub(aal5::TRAILER_BYTES)
 }
 
-/// The same each time: audio, whose silence is sent as well.
+/// The same amount each time: audio, whose silence is sent as well.
 #[derive(Clone, Debug)]
 pub struct Periodic {
     next: Instant,
@@ -56,7 +56,7 @@ impl Iterator for Periodic {
     }
 }
 
-/// Now and then something of some length: data that control a lecture.
+/// Occasional data of varying length: a lecture's control data.
 #[derive(Clone, Debug)]
 pub struct Sporadic {
     next: Instant,
@@ -86,7 +86,7 @@ impl Iterator for Sporadic {
 /// Motion-JPEG.
 #[derive(Clone, Debug)]
 pub struct JpegConfig {
-    /// Pictures a second.
+    /// Pictures per second.
     pub pictures_per_second: u32,
     /// The ranges of rates of scenes, bit/s on the line; each scene has a rate from one of them.
     pub ranges: Vec<(f64, f64)>,
@@ -94,11 +94,11 @@ pub struct JpegConfig {
     pub scene: Duration,
     /// How much a picture may differ from the average of its scene, as a fraction.
     pub spread: f64,
-    /// Octets of a frame at most.
+    /// The most octets in a frame.
     pub frame_octets_max: usize,
 }
 
-/// Its pictures.
+/// Motion-JPEG pictures.
 #[derive(Clone, Debug)]
 pub struct Jpeg {
     config: JpegConfig,
@@ -112,10 +112,10 @@ pub struct Jpeg {
 }
 
 impl Jpeg {
-    /// Pictures, the first somewhen within the first period.
+    /// Creates a source of pictures, the first at a random time within the first period.
     ///
     /// # Panics
-    /// If there is no range, or no picture per second.
+    /// If there is no range, or `fps` is zero.
     pub fn new(config: JpegConfig, mut rng: SimRng) -> Jpeg {
         assert!(!config.ranges.is_empty() && config.pictures_per_second > 0, "pictures, and a rate for them");
         let begin = Instant::ZERO + phase(Duration::from_secs(1) / config.pictures_per_second, &mut rng);

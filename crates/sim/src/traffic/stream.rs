@@ -1,14 +1,14 @@
 //! A constant rate over AAL1: a source that sends cells at even intervals, and a sink that counts errors.
 //!
-//! Rate      that of the user's octets; what AAL1 adds (headers, pointers, check octets) and the cells'
-//!           headers come on top.
+//! Rate      that of the user's octets; AAL1's overhead (headers, pointers, check octets) and the cell
+//!           headers are added to it.
 //! Matrices  the user's octets are assumed to be ready when a matrix starts: the time to collect them is not
 //!           part of a cell's delay.
-//! Damage    the times at which the sink met wrong octets: lost cells, or a matrix that could not be
+//! Damage    the times at which the sink received wrong octets: lost cells, or a matrix that could not be
 //!           corrected. They are reported in periods, because such octets damage the pictures of a period.
 //! Clocks    the source's may deviate from its nominal rate by `clock_ppm`. The sink reads at the rate that
-//!           keeps its buffer's level ([`Playout`]), and thus knows the source's rate; time stamps, if there
-//!           are any, tell it too.
+//!           keeps its buffer's level ([`Playout`]), and thus learns the source's rate; time stamps, if there
+//!           are any, carry it too.
 
 use super::playout::{Playout, Recovered};
 use super::{Outlet, Shared};
@@ -33,9 +33,9 @@ pub struct StreamConfig {
     pub stamps: bool,
     /// The period in which damage is reported.
     pub period: Duration,
-    /// By how much the source's clock is faster than nominal, parts in a million.
+    /// The deviation of the source's clock from nominal, in parts per million; positive: faster.
     pub clock_ppm: f64,
-    /// In which time, and some more, the sink's reading finds the source's rate.
+    /// The settling time of the sink's clock recovery; it settles slightly later.
     pub settle: Duration,
 }
 

@@ -3,7 +3,7 @@
 use kiban_base::{Instant, SimRng};
 use std::time::Duration;
 
-/// The rhythm of a sender.
+/// The arrival pattern of a sender.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ArrivalPattern {
     /// One every `gap`.
@@ -11,7 +11,7 @@ pub enum ArrivalPattern {
         /// From one packet to the next.
         gap: Duration,
     },
-    /// Without memory: gaps are exponential.
+    /// Memoryless: gaps are exponential.
     Exponential {
         /// The mean gap.
         mean: Duration,
@@ -25,8 +25,7 @@ pub enum ArrivalPattern {
         /// From the last packet of a burst to the first of the next.
         pause: Duration,
     },
-    /// By a clock that is read late: each packet up to `jitter` after its time, later ones not the later for
-    /// it.
+    /// Periodic, with each packet up to `jitter` after its time; a delay does not shift later packets.
     Periodic {
         /// From one time to the next.
         period: Duration,
@@ -36,14 +35,15 @@ pub enum ArrivalPattern {
 }
 
 impl ArrivalPattern {
-    /// Packets of `bytes` at a rate in bytes per second, evenly; but never closer than `gap_min`.
+    /// Returns evenly spaced packets of `bytes` at a rate in bytes per second, but never closer than
+    /// `gap_min`.
     pub fn packets(bytes: u64, bytes_per_second: u64, gap_min: Duration) -> ArrivalPattern {
         let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(bytes_per_second);
         ArrivalPattern::Constant { gap: Duration::from_nanos(nanos as u64).max(gap_min) }
     }
 }
 
-/// The packets of one run: an iterator over the times at which they are to be sent.
+/// The packets of one run: an iterator over their sending times.
 #[derive(Clone, Debug)]
 pub struct Arrivals {
     rhythm: ArrivalPattern,

@@ -1,22 +1,22 @@
-//! A process that waits for packets: what its wait policy costs, and what it loses when the operating system
+//! A process that waits for packets: the cost of its wait policy, and its losses when the operating system
 //! stalls it.
 //!
-//! Goal      CPU use, losses, latency and sleeps of a waiting policy, for arrivals and stalls of one's
-//!           choice; 10^7 packets in a second or two.
-//! Decides   the [`Waiter`] that we ship. The model says only what looking, sleeping, waking and being
-//!           stalled cost.
+//! Goal      CPU use, losses, latency and sleeps of a wait policy, for given arrivals and stalls; 10^7
+//!           packets in a second or two.
+//! Decides   the [`Waiter`] that we ship. The model only supplies the costs of looking, sleeping, waking and
+//!           being stalled.
 //! Queue     each arrival consumes one receive descriptor, whatever its length; the process posts the
 //!           descriptor again when it has handled the packet. The reliability level ([`Level`]) decides what
 //!           happens when none is left. The queue is a trait: the same process runs over the counters here
 //!           ([`Posted`]) and over the NIC that we ship (`tests/waiting_nic.rs`), and both must give the same
 //!           result.
-//! Process   polls; if there is a packet, handles it; if not, waits as its policy says. Spinning sees an
-//!           arrival at once. A sleep costs CPU time on both ends ([`Costs::both_ends`], both on this host,
-//!           because the NIC's interrupt is served here) and ends [`Costs::wake`] after the arrival.
-//! Stalls    the operating system keeps the process from running ([`Stall`]): when it is to wake up, or while
-//!           it runs.
-//! Limits    one process, one processor, one sender; moments are whole nanoseconds.
-//! Left out  the sender's own stalls; the time that data take over the link, which shifts all arrivals alike.
+//! Process   polls; if there is a packet, handles it; if not, waits according to its policy. Spinning sees an
+//!           arrival at once. A sleep costs CPU time at both ends ([`Costs::both_ends`]; both are on this
+//!           host, because it also serves the NIC's interrupt), and ends [`Costs::wake`] after the arrival.
+//! Stalls    the operating system keeps the process from running ([`Stall`]): when it is about to wake up, or
+//!           while it runs.
+//! Limits    one process, one processor, one sender; times are whole nanoseconds.
+//! Left out  the sender's own stalls; the transmission time, which shifts all arrivals equally.
 
 mod arrivals;
 mod outcome;
@@ -37,13 +37,13 @@ use std::time::Duration;
 pub struct Process {
     /// Its wait policy.
     pub wait: Wait,
-    /// What waiting costs.
+    /// The costs of waiting.
     pub costs: Costs,
-    /// CPU time that it works on a packet; then it posts the descriptor again.
+    /// CPU time for a packet, after which the process posts the descriptor again.
     pub work: Duration,
-    /// How the operating system stalls it.
+    /// The stalls.
     pub stalls: Vec<Stall>,
-    /// Seeds the stalls.
+    /// Seed of the stalls.
     pub seed: u64,
 }
 
@@ -84,7 +84,7 @@ impl<Q: ReceiveQueue> Run<'_, Q> {
         }
     }
 
-    /// Waits for a packet and handles it. Returns false if no packet will come.
+    /// Waits for a packet and handles it. Returns false if there are no more packets.
     fn wait(&mut self) -> bool {
         self.waiter.begin(self.now);
         loop {

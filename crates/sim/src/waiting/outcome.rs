@@ -22,14 +22,14 @@ pub struct Outcome {
     pub stalls: u64,
     /// The longest of them.
     pub stall_longest: Duration,
-    /// The time from when a packet was to be sent until the process took it.
+    /// Histogram of the time from when a packet was to be sent until the process took it.
     pub latencies: Latencies,
     /// The waiter's own report.
     pub waits: Report,
 }
 
 impl Outcome {
-    /// Returns the part of the CPU that was used, 0 to 1.
+    /// Returns the fraction of the CPU that was used, 0 to 1.
     pub fn cpu(&self) -> f64 {
         (self.worked + self.spun + self.slept).as_secs_f64() / self.elapsed.as_secs_f64()
     }
@@ -40,7 +40,7 @@ impl Outcome {
     }
 }
 
-/// Sixteen buckets an octave: a quantile is at most 1/16 too high.
+/// Sixteen buckets per octave: a quantile is at most 1/16 too high.
 const PER_OCTAVE_BITS: u32 = 4;
 const BUCKETS: usize = (64 - PER_OCTAVE_BITS as usize + 1) << PER_OCTAVE_BITS;
 
@@ -70,8 +70,8 @@ impl Latencies {
         self.counts[bucket] += 1;
     }
 
-    /// Returns the latency that this part (0 to 1) of all packets does not exceed; `None` if there were no
-    /// packets.
+    /// Returns the latency that this fraction (0 to 1) of all packets does not exceed; `None` if there were
+    /// no packets.
     pub fn quantile(&self, part: f64) -> Option<Duration> {
         let all: u64 = self.counts.iter().sum();
         let wanted = ((all as f64 * part).ceil() as u64).max(1);

@@ -33,7 +33,7 @@ pub trait ReceiveQueue {
     fn post(&mut self, now: Instant);
 }
 
-/// What happens when no descriptor is left.
+/// The behaviour when no descriptor is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// The packet is lost.
@@ -58,7 +58,7 @@ pub struct Posting {
     pub pace: Duration,
 }
 
-/// A receive queue made of counters, and its sender.
+/// A receive queue that only counts descriptors, and its sender.
 #[derive(Clone, Debug)]
 pub struct Posted {
     posting: Posting,
@@ -68,7 +68,7 @@ pub struct Posted {
     link_free: Instant,
     free: usize,
     ready: VecDeque<Packet>,
-    /// When a packet was refused.
+    /// When the sender was blocked, if it is.
     refused: Option<Instant>,
     lost: Vec<u64>,
     broken: Option<Instant>,
@@ -172,7 +172,7 @@ impl ReceiveQueue for Posted {
         self.free += 1;
         if let Some(since) = self.refused.take() {
             self.held += now.since(since);
-            // It is sent again as soon as the link is free, but not before now.
+            // It is retransmitted as soon as the link is free, but not before now.
             self.link_free = self.link_free.max(now);
         }
     }

@@ -36,7 +36,7 @@ pub enum StallTiming {
 /// How long a stall takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum StallLength {
-    /// Always as long.
+    /// A constant length.
     Fixed(Duration),
     /// A random time between two values.
     Uniform {
@@ -45,9 +45,9 @@ pub enum StallLength {
         /// The longest.
         most: Duration,
     },
-    /// Exponential, cut off.
+    /// Exponential, truncated.
     Exponential {
-        /// The mean, were it not cut off.
+        /// The mean before truncation.
         mean: Duration,
         /// The longest.
         most: Duration,
@@ -78,7 +78,7 @@ impl StallLength {
 pub(super) struct Stalls {
     rng: SimRng,
     waking: Vec<(f64, StallLength)>,
-    /// Stalls that are counted: their period, how many wake-ups are left, and the length.
+    /// Stalls that are counted: their period, the wake-ups left until the next, and the length.
     counted: Vec<(u64, u64, StallLength)>,
     running: Vec<Hazard>,
 }

@@ -1,13 +1,12 @@
-//! Whole sessions of FTAM as Wireshark reads them, over TPKTs, XOT, and LAPB with X.25: every layer in every
+//! Whole FTAM sessions as decoded by Wireshark, over TPKTs, XOT, and LAPB with X.25: every layer in every
 //! frame, every FPDU.
 //!
-//! Goal      no frame is malformed for tshark, none has an error, and it counts as many FPDUs as our machines
-//!           have sent.
-//! How       two ends with disks in memory; what passes between them is written into a capture, frame by
-//!           frame.
-//! Limits    tshark 4.0 takes the entries of a directory (NBS-9) for FPDUs and reports an error, also for
-//!           ISODE's. Of other contents it decodes only text, and says that it has no dissector for the rest,
-//!           which is not an error. It has no link type for bare LAPB.
+//! Goal      tshark reports no frame as malformed and no error, and counts as many FPDUs as our machines have
+//!           sent.
+//! How       two ends with disks in memory; what they exchange is written into a capture, frame by frame.
+//! Limits    tshark 4.0 takes the entries of a directory (NBS-9) for FPDUs and reports an error, even for
+//!           ISODE's. Of other contents it decodes only text, and reports that it has no dissector for the
+//!           rest, which is not an error. It has no link type for bare LAPB.
 
 mod lower_layers;
 mod tape;
@@ -38,7 +37,7 @@ impl Authenticator for Door {
     }
 }
 
-/// What outlives an association: the disks of initiator and responder, and the tape.
+/// State that outlives an association: the disks of initiator and responder, and the tape.
 struct Fixture {
     here: MemoryDisk,
     there: MemoryDisk,
@@ -95,7 +94,7 @@ impl<W: LowerLayer> Session<W> {
         session
     }
 
-    /// Lets both users work, then carries everything once. Returns false if there was nothing to carry.
+    /// Lets both users work, then delivers everything once. Returns false if there was nothing to deliver.
     fn round(&mut self, fixture: &mut Fixture) -> bool {
         let Session { ends: [caller, called], initiator, responder } = self;
         let room = caller.room();
@@ -223,7 +222,7 @@ fn everything<W: LowerLayer>(fixture: &mut Fixture, tpdu_bytes: usize) {
 fn recovered<W: LowerLayer>(fixture: &mut Fixture, tpdu_bytes: usize) {
     let mut session = Session::<W>::connect(fixture, tpdu_bytes);
     session.start(fixture, put("binary", "again", BINARY));
-    // More than fits into the window: a checkpoint was confirmed.
+    // More than fits into the window: a checkpoint must have been confirmed.
     session.move_bytes(fixture, 13_000);
     let docket = session.lose(fixture);
     fixture.tape.connect_again();
@@ -235,7 +234,7 @@ fn recovered<W: LowerLayer>(fixture: &mut Fixture, tpdu_bytes: usize) {
     session.close(fixture);
 }
 
-/// The number that both ISODE's initiator and ours give to the context of directories.
+/// The number that both ISODE's initiator and ours assign to the context of directories.
 const DIRECTORY: i64 = 7;
 
 /// FPDUs that no session here sends: aborts, and those of units that are not offered.
@@ -261,7 +260,7 @@ fn judge(dissected: &Dissected, fixture: &Fixture, layers: &[&str]) {
     assert_eq!(dissected.fpdus().count() as u64, fixture.fpdus, "as many FPDUs as were sent");
 }
 
-/// Why one frame of each of our sessions is excused.
+/// Returns why one frame of each of our sessions is excused.
 #[test]
 fn wireshark_decodes_directories_as_fpdus_from_any_sender() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/isode-ftam-session.pcap");

@@ -1,4 +1,4 @@
-//! A capture, and what tshark makes of it.
+//! A capture, and its dissection by tshark.
 
 use kiban_capture as capture;
 use kiban_osi::wire::ftam::Kind;
@@ -174,7 +174,7 @@ fn items(field: &str) -> impl Iterator<Item = &str> {
     field.split(',').filter(|item| !item.is_empty())
 }
 
-/// What tshark says of a capture.
+/// The dissection of a capture by tshark.
 pub(crate) struct Dissected {
     pub(crate) frames: Vec<Frame>,
 }

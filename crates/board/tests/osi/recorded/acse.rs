@@ -1,9 +1,9 @@
-//! Initiators of ACSE and of MMS with our layers up to ACSE: josistack, libiec61850.
+//! Initiators of ACSE and of MMS with our layers up to ACSE: josistack and libiec61850.
 //!
-//! Adapted   the user above ACSE is ours. josistack's server echoes, and so does ours; libiec61850's spoke
-//!           MMS, so its recorded values are given to our layers to send.
-//! Different names, references and the order of optional parameters; of our values the form is that in which
-//! they are given.
+//! Adapted   the user above ACSE is this test. Like josistack's server, it echoes; for libiec61850, whose
+//!           server spoke MMS, it sends the recorded values.
+//! Different names, references and the order of optional parameters; our values keep the encoding in which
+//!           the user passes them.
 
 use super::{Heard, Listener, Turn, connections, reads, units, values};
 use kiban_base::Instant;
@@ -25,7 +25,7 @@ const MMS_FILES: &[u8] = include_bytes!("../../data/mms-files.pcap");
 const MMS: Oid = Oid::of("1.0.9506.2.3");
 const T0: Instant = Instant::ZERO;
 
-/// Our layers, called.
+/// Our layers, as the called side.
 struct Ours {
     tower: Stack,
     stream: Stream,
@@ -80,7 +80,7 @@ fn granted(asked: Associate, user_information: Vec<Pdv>) -> Request {
     acse::Request::AssociateResponse(AssociateAnswer { user_information, ..answer }).into()
 }
 
-/// What an initiator sees in a reply.
+/// The parts of a reply that an initiator sees.
 #[derive(PartialEq, Eq, Debug)]
 enum Answer {
     /// CC: class, TPDU size.
@@ -126,7 +126,7 @@ fn aare(user_data: Option<UserData>) -> Aare {
     }
 }
 
-/// Returns what the recorded responder's user had supplied: user information of the association, then values.
+/// Returns what the recorded responder's user supplied: user information of the association, then values.
 fn given(recorded: &[Answer]) -> Option<Vec<Pdv>> {
     recorded.iter().find_map(|answer| match answer {
         Answer::Accepted(.., values) | Answer::Data(values) => Some(values.clone()),
@@ -134,7 +134,7 @@ fn given(recorded: &[Answer]) -> Option<Vec<Pdv>> {
     })
 }
 
-/// Replays a connection; `user` makes the answer to values out of the recorded one.
+/// Replays a connection; `user` derives the answer to values from the recorded one.
 fn replay(
     turns: &[Turn],
     in_two: bool,

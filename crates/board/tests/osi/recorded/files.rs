@@ -1,11 +1,10 @@
-//! ISODE's initiator of FTAM with our responder.
+//! ISODE's FTAM initiator with our responder.
 //!
 //! Adapted   the filestore is empty at first, and knows the recorded user.
-//! Different `..` is refused here: no name leads up. A directory has no entries `.` and `..`, and its entries
-//! are called by the
-//!           last component of their names. Of a group that fails ISODE's responder leaves out what stands
-//!           behind the failure; ours says of each that it failed. ISODE's takes any octet behind a CR for
-//!           the LF of a line's end, and says LF. Of the two names for directories it has one.
+//! Different `..` is refused here: no name leads above the root. A directory has no entries `.` and `..`, and
+//!           its entries have the last component of their names. In a group, ISODE's responder omits the
+//!           answers after a failure; ours reports a failure for each. ISODE's takes any octet after a CR for
+//!           the LF of a line's end, and sends LF. ISODE's uses one of the two names for directories.
 
 use super::{Heard, Listener, Turn, connections, reads, units, values};
 use kiban_base::{Instant, Rope};
@@ -47,7 +46,7 @@ impl Authenticator for Door {
     }
 }
 
-/// Our responder, as a service has it.
+/// Our responder, as a service uses it.
 struct Ours {
     end: End,
     responder: Responder,
@@ -100,18 +99,18 @@ impl Ours {
     }
 }
 
-/// What an initiator sees in a reply.
+/// The parts of a reply that an initiator sees.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Answer {
     /// CC, in this class.
     Confirmed(u8),
-    /// ACCEPT with these units, and which contexts.
+    /// ACCEPT with these units, and the contexts.
     Accepted(Units, Vec<bool>),
     /// AARE.
     Associated(AssociateResult),
     /// An FPDU, and whether it reports success.
     Fpdu(Kind, bool),
-    /// Contents in a context: all values of a turn, one behind the other.
+    /// Contents in a context: all values of a turn, concatenated.
     Contents(i64, Vec<u8>),
     /// The names in a directory.
     Names(Vec<String>),
@@ -204,7 +203,7 @@ fn last_component(name: &PathnameAttribute) -> String {
     last.rsplit('/').next().expect("split is never empty").into()
 }
 
-/// Returns a turn's answers without the differences that the head of this file lists.
+/// Returns a turn's answers without the differences that the top of this file lists.
 fn comparable(answers: Vec<Answer>) -> Vec<Answer> {
     let mut left = Vec::new();
     let mut group_failed = false;

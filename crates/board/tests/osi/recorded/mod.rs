@@ -121,16 +121,16 @@ impl Connection {
     }
 }
 
-/// What a listener decodes from TPKTs.
+/// A unit decoded from TPKTs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Heard {
     /// Any TPDU but DT.
     Tpdu(Tpdu),
-    /// What DTs carry.
+    /// The user data of DTs.
     Spdu(Spdu),
 }
 
-/// Reassembles service data units from DTs, and knows nothing else.
+/// Reassembles service data units from DTs, without any other state.
 #[derive(Default)]
 struct Listener {
     held: Vec<u8>,
