@@ -27,7 +27,7 @@ pub enum Input<'a> {
         /// The cells.
         cells: &'a [TimedCell],
     },
-    /// IP packets have arrived at an IP port, or frames at an Ethernet port; the board takes them all.
+    /// IP packets have arrived at an IP port, or frames at an Ethernet port; the board takes all of them.
     Packets {
         /// The port number.
         port: usize,

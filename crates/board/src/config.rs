@@ -22,7 +22,7 @@ pub struct BoardConfig {
     /// Settings of IP.
     pub ip: ip::Config,
     /// Whether listeners and sockets on the unspecified IPv6 address accept only IPv6 (RFC 3493 §5.3), unless
-    /// the host says otherwise for one of them.
+    /// the host sets it for one of them.
     pub v6_only: bool,
     /// Settings of the VI NIC, if there are ports for it.
     pub vi: vi::Config,
@@ -94,9 +94,9 @@ impl Default for MemoryConfig {
 pub enum PortConfig {
     /// Cells on a line.
     Atm(AtmPortConfig),
-    /// IP packets, as a TUN device or another board in memory takes them.
+    /// IP packets, as for a TUN device or another board in memory.
     Ip(IpPortConfig),
-    /// IP packets in Ethernet frames, as a TAP device takes them, without preamble and FCS.
+    /// IP packets in Ethernet frames without preamble and FCS, as for a TAP device.
     Ethernet(EthernetPortConfig),
     /// Packets of the VI NIC, on a link of their own.
     Vi(vi::PathTraits),
@@ -147,7 +147,7 @@ pub struct CircuitConfig {
     pub vc: Vc,
     /// The peer's address; `None`: InATMARP discovers it (RFC 2225 §8.1).
     pub peer: Option<IpAddr>,
-    /// Whether packets carry LLC/SNAP; without it the circuit carries IP alone (RFC 2684 §6).
+    /// Whether packets carry LLC/SNAP; without it the circuit carries only IP (RFC 2684 §6).
     pub llc_snap: bool,
     /// Its traffic contract, to which cells are shaped.
     pub contract: Option<Contract>,
@@ -184,18 +184,18 @@ pub struct IpPortConfig {
     pub mtu_bytes: usize,
     /// Packets that may wait for the link.
     pub packets_max: usize,
-    /// Whether the port cuts TCP's large segments into packets of its MTU.
+    /// Whether the port cuts TCP's large segments into packets of its MTU (TSO).
     pub cuts: bool,
-    /// Whether consecutive packets of one stream in a burst are merged before they go up.
+    /// Whether consecutive packets of one stream in a burst are merged before they go up (LRO).
     pub merges: bool,
-    /// Whether the sums that PDUs carry are trusted. If not, received payload is read and summed again.
+    /// Whether the checksums that PDUs carry are trusted. If not, received payload is read and summed again.
     pub believe_sums: bool,
 }
 
-/// The host's side of another port, as a TUN device: the host's own IP stack has that port's address, and the
-/// board is its network card. Packets that arrive there and are for no address of the board go up here;
-/// packets from the host leave there, to the next hop of the board's routes. (Linux's `clip` did this for
-/// ATM.) Packets pass unchanged.
+/// The host's side of another port, like a TUN device: the host's own IP stack has that port's address, and
+/// the board acts as its network card. Packets that arrive there for the host go up here; packets from the
+/// host leave there, to the next hop of the board's routes. (Linux's `clip` did this for ATM.) Packets pass
+/// unchanged.
 #[derive(Clone, Copy, Debug)]
 pub struct HostPortConfig {
     /// The port whose address the host has: ATM, IP or Ethernet.
@@ -205,10 +205,10 @@ pub struct HostPortConfig {
 }
 
 /// A bridge: frames of the port's link and frames of circuits (RFC 2684 §5.2, §6.2) are forwarded to each
-/// other; station addresses are learned. The board itself takes no part in it.
+/// other; station addresses are learned. The board's own IP stack is not connected to it.
 #[derive(Clone, Debug)]
 pub struct BridgePortConfig {
-    /// The circuits. Without LLC/SNAP they carry frames alone (§6.2).
+    /// The circuits. Without LLC/SNAP they carry only frames (§6.2).
     pub circuits: Vec<BridgedCircuit>,
     /// Frames that may wait for the link.
     pub packets_max: usize,

@@ -1,13 +1,13 @@
-//! Impairments: what a line does to cells, and a cable to packets, besides delaying them. Used by the
+//! Impairments that a line applies to cells, and a cable to packets, beside delaying them. Used by the
 //! simulator's lines and by real links.
 //!
 //! Purpose          loss, bit errors, duplication, reordering between circuits and stalls, from a seed.
 //! Cells            each impairment applies to each cell with its probability, independently of all others; a
 //!                  bit error flips one bit of the 424, header and HEC included. The same applies to packets;
 //!                  a bit error flips one of their bits.
-//! Order            ATM keeps the order within a circuit, so reordering delays a *circuit* for a while, and
-//!                  the others overtake it. IP promises no order: a packet is delayed alone. A stall holds
-//!                  the whole line.
+//! Order            ATM keeps the order within a circuit, so reordering delays a whole *circuit* for a while,
+//!                  and others overtake it. IP does not guarantee order, so a packet is delayed alone. A
+//!                  stall delays the whole line.
 //! Speed            a line without impairments draws no random numbers.
 
 use alloc::vec::Vec;
@@ -27,7 +27,7 @@ kiban_base::counters! {
         duplicated,
         /// Times that a circuit or a packet was held back.
         reordered,
-        /// Times that the line stalled.
+        /// Number of stalls of the line.
         stalls,
     }
 }
@@ -150,7 +150,8 @@ impl Impairment {
         cells[from..].sort_by_key(|cell| cell.at);
     }
 
-    /// Applies the impairments to a packet that would arrive at `at`; passes what arrives instead to `put`.
+    /// Applies the impairments to a packet that would arrive at `at`; passes each packet that arrives to
+    /// `put`.
     pub fn apply_to_packet(
         &mut self,
         at: Instant,

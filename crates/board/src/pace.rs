@@ -1,7 +1,7 @@
 //! A pacer: the rate of a line for packets, and the queue in front of it.
 //!
-//! Goal      the time at which a packet that is sent now has left, exact to a fraction of a nanosecond while
-//!           the line is busy.
+//! Goal      the time at which a packet that is sent now will have left, exact to a fraction of a nanosecond
+//!           while the line is busy.
 //! Queue     packets wait in order; a packet that finds the queue full is rejected. The bound counts packets,
 //!           as in a router.
 //! Left out  the packets themselves. Only times are kept here, so that the simulator's lines and real links
@@ -14,7 +14,8 @@ use kiban_base::Instant;
 /// A line for packets. Rate and bound are arguments of each call, because they may change.
 #[derive(Debug, Default)]
 pub struct Pacer {
-    /// When the line will have sent its queue; and the fraction of a nanosecond beyond, in parts of the rate.
+    /// When the line will have sent its queue; and the remaining fraction of a nanosecond, in parts of the
+    /// rate.
     free_at: Instant,
     rest: u128,
     /// When the transmission of each waiting packet starts.
@@ -52,7 +53,7 @@ impl Pacer {
         if is_full { self.waiting.front().map_or(now, |&at| at) } else { now }
     }
 
-    /// Packets that wait for the line, the one on it not counted.
+    /// Returns the number of packets that wait for the line, not counting the one on it.
     pub fn waiting(&mut self, now: Instant) -> usize {
         self.advance_to(now);
         self.waiting.len()
@@ -80,7 +81,7 @@ mod tests {
         assert_eq!(pace.waiting(at(0)), 2);
         assert_eq!(pace.room_at(2, at(0)), at(333_333_333));
         assert_eq!(pace.room_at(2, at(400_000_000)), at(400_000_000));
-        // After a pause the line starts afresh.
+        // After a pause the line starts anew.
         assert_eq!(pace.admit(1, 8_000_000_000, 0, at(2_000_000_000)), Some(at(2_000_000_001)));
     }
 }

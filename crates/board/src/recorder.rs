@@ -1,4 +1,4 @@
-//! A recorder: the traffic at a point of a line or a link becomes a capture that Wireshark reads.
+//! A recorder: turns the traffic at a point of a line or a link into a capture for Wireshark.
 //!
 //! Cells            are collected per circuit until a frame ends, and written as one ERF record of type 4:
 //!                  the whole CPCS-PDU with padding and trailer, so that the reader can check its CRC. The

@@ -57,8 +57,8 @@ impl Board {
         self.stack.ip.tcp.counters()
     }
 
-    /// Returns the number of writes that queued for a page, and the sum of the queue lengths then, themselves
-    /// included.
+    /// Returns the number of writes that queued for a page, and the sum of the queue lengths at those times,
+    /// including the writers themselves.
     pub fn page_waits(&self) -> (u64, u64) {
         (self.stack.edge.page_line.waits, self.stack.edge.page_line.waiters_met)
     }
@@ -89,7 +89,7 @@ impl Board {
     }
 
     /// Returns the peers of an ATM port's circuits, in configuration order; `None` for those that InATMARP
-    /// has not found yet.
+    /// has not discovered yet.
     pub fn circuit_peers(&self, port: usize) -> impl Iterator<Item = Option<IpAddr>> + '_ {
         let atm = match self.stack.ports.get(port) {
             Some(Port::Atm(atm)) => Some(atm),

@@ -60,7 +60,7 @@ struct Mapping {
 
 // SAFETY: this value owns the mapping, whose bytes are accessed only by copies and atomics.
 unsafe impl Send for Mapping {}
-// SAFETY: as above.
+// SAFETY: this value owns the mapping, whose bytes are accessed only by copies and atomics.
 unsafe impl Sync for Mapping {}
 
 impl Drop for Mapping {
@@ -87,8 +87,8 @@ pub fn map(memory: BorrowedFd<'_>, bytes: RangeInclusive<usize>) -> io::Result<R
         let message = "shared memory can shrink (F_SEAL_SHRINK is missing) or has the wrong length";
         return Err(io::Error::new(io::ErrorKind::InvalidData, message));
     }
-    // SAFETY: a new mapping, at an address that the system chooses; the seal keeps the file from shrinking
-    // under it.
+    // SAFETY: this creates a new mapping at an address that the system chooses; the seal keeps the file from
+    // shrinking under it.
     let base = unsafe {
         rustix::mm::mmap(
             std::ptr::null_mut(),
@@ -135,7 +135,7 @@ impl ChannelListener {
     /// Listens under a name in the directory of this user.
     ///
     /// # Errors
-    /// Another process has that name, or there is no directory for it.
+    /// Another process uses that name, or there is no directory for it.
     pub fn open(name: &[u8]) -> io::Result<ChannelListener> {
         validate_name(name)?;
         let say = |error: io::Error| {
@@ -407,8 +407,8 @@ impl Channel {
             match rustix::net::send(&self.socket, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
                 Err(Errno::NOMEM | Errno::NOBUFS | Errno::INTR) => std::thread::yield_now(),
                 Err(Errno::AGAIN) if self.has_room() => std::thread::yield_now(),
-                // A full socket holds enough bytes to wake the other side; a closed one has nobody left to
-                // wake.
+                // A full socket holds enough bytes to wake the other side; at a closed one there is no side
+                // to wake.
                 _ => return,
             }
         }
@@ -487,7 +487,7 @@ mod tests {
     #[test]
     fn sending_never_blocks_on_a_peer_that_does_not_read() {
         let sides = pair("deaf");
-        // More rings than its socket holds: none blocks, and what is there is taken at once.
+        // More rings than the socket holds: no call blocks, and the receiver takes everything at once.
         for _ in 0..100_000 {
             sides[1].own_bell().arm();
             sides[0].ring(|| 7);
@@ -576,7 +576,7 @@ mod tests {
             Ok(memory) => memory,
             Err(error) => return println!("skipped: the system makes no memfd of huge pages: {error}"),
         };
-        // Two of the largest that there are.
+        // Two of the largest huge pages.
         rustix::fs::ftruncate(&memory, 2 << 30).expect("pages that are not there yet");
         rustix::fs::fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW).expect("seals");
         let error = map(memory.as_fd(), 0..=usize::MAX).expect_err("holes may be punched into it");

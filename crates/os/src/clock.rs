@@ -56,7 +56,7 @@ pub fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
         // SAFETY: RDTSC exists on every x86-64 processor, touches no memory, and Linux leaves it enabled in
-        // user mode unless a process asks otherwise (PR_SET_TSC), which kiban does not.
+        // user mode unless a process disables it (PR_SET_TSC), which kiban does not.
         unsafe { core::arch::x86_64::_rdtsc() }
     }
     #[cfg(not(target_arch = "x86_64"))]
@@ -142,7 +142,7 @@ fn bracket() -> Bracket {
 fn ticks_are_steady() -> bool {
     use core::arch::x86_64::__cpuid;
     const ADVANCED_POWER: u32 = 0x8000_0007;
-    // SAFETY: CPUID exists on every x86-64 processor; leaf 8000_0000h tells which extended leaves exist.
+    // SAFETY: CPUID exists on every x86-64 processor; leaf 8000_0000h reports which extended leaves exist.
     unsafe { __cpuid(0x8000_0000).eax >= ADVANCED_POWER && __cpuid(ADVANCED_POWER).edx & (1 << 8) != 0 }
 }
 

@@ -1,7 +1,7 @@
 //! Operating-system services for the runtimes: clocks, waiting, wake-ups, descriptors and shared memory.
 //!
-//! The crates below this one take an `Instant` as an argument and make no system calls. Nothing here knows a
-//! protocol.
+//! The crates below this one take an `Instant` as an argument and make no system calls. This crate contains
+//! no protocols.
 //!
 //! | module | contents |
 //! |---|---|

@@ -62,7 +62,7 @@ pub struct ClientLog {
 }
 
 impl ClientLog {
-    /// Returns a full bucket for the clients of one socket; `door` names the socket's purpose in the log.
+    /// Returns a full bucket for the clients of one socket; `door` is the name of the socket in the log.
     pub fn new(door: &'static str) -> ClientLog {
         let clock = Clock::new();
         ClientLog { door, lines: LogLimiter::new(clock.now()), clock }

@@ -2,7 +2,7 @@
 //!
 //! A panic is a bug in kiban. It ends the session or thread in which it happens; a lock that stayed poisoned
 //! would end all others that share it. So poison is ignored everywhere, and code that holds a lock keeps the
-//! guarded data consistent at each step that can panic. Where it cannot, a comment at the lock says so.
+//! guarded data consistent at each step that can panic. Exceptions are documented at the lock.
 
 use std::sync::{LockResult, Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -12,7 +12,7 @@ pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     ignore_poison(mutex.lock())
 }
 
-/// Locks a mutex if nobody holds it now, whether or not a previous holder panicked.
+/// Locks a mutex if it is free, whether or not a previous holder panicked.
 #[inline]
 pub fn try_lock<T: ?Sized>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match mutex.try_lock() {

@@ -1,4 +1,4 @@
-//! Frames on their way from one member of a bridge to others.
+//! Forwards frames from one member of a bridge to others.
 
 use super::members::{BridgeCounters, FRAME_BYTES_MIN};
 use crate::port::{Port, QueueLimit};

@@ -15,17 +15,17 @@ kiban_base::counters! {
     pub struct BridgeCounters {
         /// Frames received from members.
         frames_in,
-        /// Frames that went to the one member behind which their target is.
+        /// Frames forwarded to one member, behind which their target is known to be.
         forwarded,
-        /// Frames that went to all other members.
+        /// Frames flooded to all other members.
         flooded,
-        /// Frames whose target is on their own side, or the bridge.
+        /// Frames whose target is on their own side, or is the bridge itself.
         filtered,
-        /// Frames too short to be any.
+        /// Frames shorter than an Ethernet header.
         malformed,
         /// Frames too long for a circuit.
         too_long,
-        /// Frames that found no memory.
+        /// Frames dropped for want of memory.
         no_memory,
     }
 }
@@ -43,13 +43,13 @@ impl Bridging {
         Bridging { table: Bridge::new(), circuits: circuits.collect(), counters: BridgeCounters::default() }
     }
 
-    /// Returns the member that a circuit is.
+    /// Returns the member number of a circuit.
     pub(crate) fn member(&self, port: usize, circuit: u32) -> Option<usize> {
         let place = self.circuits.iter().position(|its| *its == (port, Circuit(circuit)))?;
         Some(place + 1)
     }
 
-    /// Decides where a frame goes, and returns the number of members.
+    /// Decides where a frame goes; returns the number of member ports it goes to.
     pub(super) fn validate(&mut self, from: usize, pdu: &mut Pdu, cx: &mut Context<'_>) -> Forward {
         self.counters.frames_in += 1;
         let header = match pdu.pull_up(HEADER_BYTES) {

@@ -3,12 +3,12 @@
 //!
 //! Pages            first come, first served: each writer is given a page and woken, as long as there are
 //!                  pages. New writers queue behind them.
-//! Shares           the same, once nobody waits for pages, for as many writers as there is unpromised memory,
-//!                  so that those woken find it.
-//! Skipping         a writer that may not hold more yet (its address has its share) is passed over for those
-//!                  behind it.
-//! Cost             [`LOOKS`] entries of the share queue are examined per turn, and none until somebody has
-//!                  released memory since the last look.
+//! Shares           the same, once no writer waits for pages, for as many writers as there is unpromised
+//!                  memory, so that woken writers find it.
+//! Skipping         a writer that may not hold more yet (its address has its share) is skipped in favour of
+//!                  those behind it.
+//! Cost             [`LOOKS`] entries of the share queue are examined per turn, and none if no memory has
+//!                  been released since the last examination.
 
 use super::completion::{Completion, StreamId};
 use super::memory_waiters::START_BYTES;

@@ -19,8 +19,8 @@ pub(crate) struct MemoryWaiters {
     /// have not been examined since.
     pub(super) seen: u64,
     pub(super) unseen: usize,
-    /// The number of writes that found no page; `waiters_met`: the sum of the queue lengths then, themselves
-    /// included.
+    /// The number of writes that found no page; `waiters_met`: the sum of the queue lengths at those times,
+    /// including the writers themselves.
     pub(crate) waits: u64,
     pub(crate) waiters_met: u64,
 }

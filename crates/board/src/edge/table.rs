@@ -198,7 +198,7 @@ impl Edge {
         }
     }
 
-    // ---- Up: what TCP, UDP and ICMP say
+    // ---- indications of TCP, UDP and ICMP
     // -----------------------------------------------------------------------
 
     /// Handles an indication of TCP. Returns the session and the number of bytes that no stream wants; the
@@ -267,7 +267,7 @@ impl Edge {
                     self.push_completion(upper, Completion::Urgent { stream, bytes });
                 }
             }
-            // For IP; the wiring has passed it on.
+            // Handled by IP; the wiring has passed it on.
             tcp::Indication::NegativeAdvice { .. } => {}
             Finished { session } => {
                 let (stream, state) = self.of_session(session)?;
@@ -331,7 +331,7 @@ impl Edge {
         memory: &mut Memory,
     ) {
         let Some(inbox) = self.inboxes.iter_mut().find(|inbox| inbox.socket == socket) else { return };
-        // When memory is short, streams have priority: no sender waits until datagrams are read.
+        // When memory is short, streams have priority: unread datagrams must not delay them.
         let scarce = memory.receive.available() * 4 < memory.receive.capacity()
             || memory.pdus.available() * 4 < memory.pdus.capacity();
         if scarce || inbox.datagrams.len() >= self.datagrams_max {

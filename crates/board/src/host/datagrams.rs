@@ -16,7 +16,7 @@ impl Host<'_> {
         self.bind_with(local, self.board.stack.v6_only)
     }
 
-    /// Like [`bind`](Self::bind); `v6_only` says whether the unspecified IPv6 address means IPv6 only. Peers
+    /// Like [`bind`](Self::bind); `v6_only` sets whether the unspecified IPv6 address means IPv6 only. Peers
     /// keep their true address.
     pub fn bind_with(&mut self, local: SocketAddr, v6_only: bool) -> Result<SocketId, HostError> {
         let socket = self.board.stack.ip.udp.bind_with(local, v6_only)?;
@@ -105,9 +105,9 @@ impl Host<'_> {
         Ok(tag)
     }
 
-    /// Returns a PDU with `bytes` copied into content pages, if they and a header of 8 bytes (UDP and ICMP
-    /// have such) fit the longest packet. IPv4 counts its own header too; with IPv6 the checksum's length
-    /// field is the limit.
+    /// Returns a PDU with `bytes` copied into content pages, if they and a header of 8 bytes (as UDP and ICMP
+    /// have) fit the longest packet. IPv4 counts its own header too; with IPv6 the checksum's length field is
+    /// the limit.
     fn payload(&mut self, target: IpAddr, bytes: &[u8]) -> Result<Pdu, HostError> {
         let headers = if target.is_ipv4() { 28 } else { 8 };
         if bytes.len() + headers > usize::from(u16::MAX) {

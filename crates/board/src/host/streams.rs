@@ -2,12 +2,12 @@
 //!
 //! Purpose          streams, datagrams and pings for the layer above the board, with at most one copy of the
 //!                  payload.
-//! Transmit path    `write` copies into content pages and computes the sum on the way (paper \[1\]: during
-//!                  the DMA from the host); slices end where segments will end. It takes what there is room
-//!                  for and returns how much.
+//! Transmit path    `write` copies into content pages and computes the checksum at the same time (paper
+//!                  \[1\]: during the DMA from the host); slices end where segments will end. It accepts as
+//!                  much as fits and returns how much.
 //! Receive path     `read` copies out of the pages into which cells were reassembled; `take` returns a page's
 //!                  slice without a copy. Both open the window.
-//! Errors           every call on something that does not exist, or no longer exists, returns the reason
+//! Errors           every call on an object that does not exist, or no longer exists, returns the reason
 //!                  ([`HostError`]) and changes nothing.
 
 use crate::board::Board;
@@ -33,7 +33,7 @@ impl Board {
         self.host_for(Consumer::default())
     }
 
-    /// Returns the view of a consumer: completions of what it opens, binds and sends go to it.
+    /// Returns the view of a consumer: it gets the completions of what it opens, binds and sends.
     pub fn host_for(&mut self, consumer: Consumer) -> Host<'_> {
         self.announced = false;
         Host { board: self, consumer }
@@ -101,7 +101,7 @@ impl Host<'_> {
         self.listen_with(local, self.board.stack.v6_only)
     }
 
-    /// Like [`listen`](Self::listen); `v6_only` says whether the unspecified IPv6 address means IPv6 only.
+    /// Like [`listen`](Self::listen); `v6_only` sets whether the unspecified IPv6 address means IPv6 only.
     /// Peers keep their true address.
     pub fn listen_with(&mut self, local: SocketAddr, v6_only: bool) -> Result<u32, HostError> {
         self.listen_for(tcp::Owner::BOARD, local, v6_only)
@@ -145,7 +145,7 @@ impl Host<'_> {
     }
 
     /// Opens a stream from an address of this board and a port. With an unspecified address, the route
-    /// decides; with port 0, one is chosen (RFC 9293 §3.9.1.1, MUST-43).
+    /// decides; with port 0, a free port is chosen (RFC 9293 §3.9.1.1, MUST-43).
     pub fn open_from(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<StreamId, HostError> {
         self.open_for(tcp::Owner::BOARD, Some(local), remote)
     }
@@ -162,23 +162,23 @@ impl Host<'_> {
         self.board.stack.write(id, bytes)
     }
 
-    /// Writes bytes that another process may change meanwhile: each is read once.
+    /// Writes bytes that another process may change concurrently: each is read once.
     pub fn write_shared(&mut self, id: StreamId, bytes: SharedBytes<'_>) -> Result<usize, HostError> {
         self.board.stack.write_shared(id, bytes)
     }
 
-    /// Returns how many bytes a `write` would take now, if pages are free.
+    /// Returns how many bytes a `write` would accept now, if pages are free.
     pub fn room(&mut self, id: StreamId) -> Result<usize, HostError> {
         let session = self.board.stack.session(id)?;
         Ok(self.board.stack.ip.tcp.room(session))
     }
 
-    /// Returns how many bytes wait to be read.
+    /// Returns the number of bytes that can be read.
     pub fn readable(&mut self, id: StreamId) -> Result<usize, HostError> {
         Ok(self.board.stack.edge.stream(id).ok_or(HostError::UnknownStream)?.received_bytes)
     }
 
-    /// Copies received bytes into `target` and returns how many; zero if nothing is there now.
+    /// Copies received bytes into `target` and returns how many; zero if there are none now.
     pub fn read(&mut self, id: StreamId, target: &mut [u8]) -> Result<usize, HostError> {
         self.board.stack.read(id, target)
     }
@@ -188,7 +188,8 @@ impl Host<'_> {
         self.board.stack.take(id)
     }
 
-    /// Marks everything written so far as urgent: segments say so until it is acknowledged (RFC 9293 §3.8.5).
+    /// Marks everything written so far as urgent: segments carry the mark until it is acknowledged (RFC 9293
+    /// §3.8.5).
     pub fn send_urgent(&mut self, id: StreamId) -> Result<(), HostError> {
         let session = self.board.stack.session(id)?;
         self.board.stack.unsettled = true;
@@ -211,8 +212,8 @@ impl Host<'_> {
         self.board.stack.abort_stream(id)
     }
 
-    /// Sets a stream's timeouts: the idle time after which keep-alives are sent (RFC 9293 §3.8.4; `None`:
-    /// none are), and how long data may stay unacknowledged (§3.8.3; `None`: as TCP's settings say).
+    /// Sets a stream's timeouts: the idle time after which keep-alives are sent (RFC 9293 §3.8.4; `None`: no
+    /// keep-alives), and how long data may stay unacknowledged (§3.8.3; `None`: TCP's setting).
     pub fn set_timeouts(
         &mut self,
         id: StreamId,

@@ -1,10 +1,10 @@
 //! An ATM port: the board's ends of its circuits.
 //!
-//! Receive path     reassemble frames, remove the encapsulation; packets and bridged frames go up as news,
+//! Receive path     reassemble frames, remove the encapsulation; packets and bridged frames become events,
 //!                  InATMARP and loopback are handled here.
 //! Transmit path    find the neighbour's circuit, encapsulate, queue; cells are committed in the slots of the
 //!                  line.
-//! Limits           `frames_max` frames a circuit, of which TCP leaves some to others.
+//! Limits           `frames_max` frames per circuit, some of which TCP leaves for others.
 
 use super::counters::{PortCounters, QueueLimit};
 use super::events::{AtmEvent, LinkEvent};
@@ -20,9 +20,9 @@ use kiban_atm::{
 use kiban_base::ethernet;
 use kiban_base::{Context, Copies, Instant, Pdu, SecureRng};
 
-/// In front of a packet in a frame with a VLAN's tag.
+/// Headroom for a frame with a VLAN tag.
 const TAGGED_HEADER_BYTES: usize = ethernet::HEADER_BYTES + 4;
-/// Frames of a circuit's queue that TCP leaves for others: answers, pings, address resolution.
+/// Frames of a circuit's queue that TCP leaves for others: ICMP replies, pings, address resolution.
 const FRAMES_RESERVED: usize = 8;
 
 /// An ATM port and its circuits.
@@ -32,14 +32,14 @@ pub(crate) struct AtmPort {
     pub(super) inarp: InArp,
     pub(super) loopback: Loopback,
     circuits: Vec<End>,
-    /// The OAM flows of paths: numbered behind the circuits.
+    /// The OAM flows of paths, numbered after the circuits.
     flows: usize,
     pub(super) encapsulated: EncapsulationCounters,
     pub(super) counters: PortCounters,
     pub(super) sent: Vec<TimedCell>,
     arrivals: Vec<Arrival>,
     events: Vec<AtmEvent>,
-    /// Next hops for which no circuit was found, and none may be.
+    /// Next hops for which there is no circuit, and none can still be discovered.
     nobody: Vec<IpAddr>,
 }
 
@@ -52,9 +52,9 @@ const NOBODY_MAX: usize = 64;
 struct End {
     encapsulation: Encapsulation,
     frames_max: usize,
-    /// A bridge has it; whether frames are sent with their FCS.
+    /// `Some` if a bridge uses the circuit: whether frames are sent with their FCS.
     bridged: Option<bool>,
-    /// The longest frame of Ethernet, without its FCS.
+    /// The longest Ethernet frame, without its FCS.
     frame_bytes_max: usize,
 }
 
@@ -117,7 +117,7 @@ impl AtmPort {
         port
     }
 
-    /// Opens the two OAM flows of a path, which ends here where its circuits do (I.610 §5: F4).
+    /// Opens the two OAM flows of a path, which ends at the board like its circuits (I.610 §5: F4).
     fn open_flows(&mut self, vpi: u16) {
         for vci in [VCI_F4_SEGMENT, VCI_F4_END_TO_END] {
             let flow = Circuit((self.circuits.len() + self.flows) as u32);
@@ -140,7 +140,7 @@ impl AtmPort {
         self.circuits.len()
     }
 
-    /// Frames that wait, on all circuits.
+    /// Returns the number of waiting frames, on all circuits.
     pub(super) fn waiting(&self) -> usize {
         let waits = |(circuit, end): (usize, &End)| {
             end.frames_max.saturating_sub(self.segmentation.room(Circuit(circuit as u32)))
@@ -168,7 +168,7 @@ impl AtmPort {
             match arrival {
                 Arrival::Frame { circuit, pdu, .. } => self.on_frame(circuit, pdu, cx),
                 Arrival::Oam { circuit, header, payload, .. } => {
-                    // The VCI of a flow cell says whether it is a segment or an end-to-end flow.
+                    // The VCI of a flow cell distinguishes segment from end-to-end flows.
                     let is_flow = circuit.0 as usize >= self.circuits.len();
                     let pti = if is_flow { PTI_OAM_END_TO_END } else { header.pti };
                     let verdict = self.loopback.arrive(circuit, pti, &payload, cx.now);

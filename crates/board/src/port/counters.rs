@@ -3,21 +3,21 @@
 kiban_base::counters! {
     /// Counters of a port.
     pub struct PortCounters {
-        /// Packets for a neighbour that no circuit leads to.
+        /// Packets for a neighbour without a circuit.
         no_circuit,
-        /// Packets that found the port's queue full.
+        /// Packets dropped because the port's queue was full.
         queue_full,
         /// Frames that carried neither IPv4 nor ATMARP.
         not_ip,
-        /// Frames that carried none of Ethernet, on a circuit of a bridge.
+        /// Frames that were not Ethernet frames, on a circuit of a bridge.
         not_ethernet,
         /// Ethernet frames with a wrong FCS.
         fcs_errors,
-        /// Packets that found no memory.
+        /// Packets dropped for want of memory.
         no_memory,
-        /// Packets that passed to or from the host ([`HostPortConfig`](crate::HostPortConfig)).
+        /// Packets forwarded to or from the host ([`HostPortConfig`](crate::HostPortConfig)).
         host_packets,
-        /// Packets of the host's that no route leads on, or for many.
+        /// Packets of the host without a route, or to a multicast or broadcast address.
         no_route,
     }
 }
@@ -25,7 +25,7 @@ kiban_base::counters! {
 /// The part of its port's queue that a packet may use.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum QueueLimit {
-    /// The room that [`Port::room`] has granted.
+    /// The number of segments that [`Port::room`] has granted.
     Granted,
     /// Half of the queue, for packets that no flow control limits, so that a flood of replies leaves room for
     /// the streams.

@@ -1,4 +1,4 @@
-//! The check sequence of an Ethernet frame that crosses ATM with it (RFC 2684 §5.2).
+//! The frame check sequence (FCS) of an Ethernet frame that crosses ATM with it (RFC 2684 §5.2).
 
 use crate::bridge::FRAME_BYTES_MIN;
 use kiban_base::crc::Crc32Ethernet;
@@ -24,8 +24,8 @@ pub(super) fn take_fcs(pdu: &mut Pdu) -> bool {
     crc.value().to_le_bytes() == received_fcs
 }
 
-/// Puts the FCS behind a frame, which is padded before (RFC 2684 §5.2: a frame with its FCS has its padding).
-/// False: there is no memory.
+/// Appends the FCS to a frame, which is padded first (RFC 2684 §5.2: a frame with its FCS has its padding).
+/// Returns false if there is no memory.
 pub(super) fn put_fcs(pdu: &mut Pdu, cx: &mut Context<'_>) -> bool {
     let missing = FRAME_BYTES_MIN.saturating_sub(pdu.len());
     if missing > 0 {
@@ -36,7 +36,7 @@ pub(super) fn put_fcs(pdu: &mut Pdu, cx: &mut Context<'_>) -> bool {
     let fcs = pdu.push_tail(FCS_BYTES);
     let at = fcs.len() - FCS_BYTES;
     fcs[at..].copy_from_slice(&crc.value().to_le_bytes());
-    // The tail is AAL5's.
+    // The tail belongs to AAL5.
     match pdu.freeze(&mut cx.memory.transmit) {
         Some(bytes) => {
             cx.copies.header_bytes += bytes as u64;

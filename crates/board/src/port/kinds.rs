@@ -36,7 +36,7 @@ impl Port {
         }
     }
 
-    /// Segments that TCP may hand down to a TX queue now.
+    /// Returns how many segments TCP may pass to a TX queue now.
     pub(crate) fn room(&self, tx_queue: usize) -> usize {
         match self {
             Port::Atm(atm) => atm.room(tx_queue),
@@ -52,7 +52,7 @@ impl Port {
         }
     }
 
-    /// Packets or frames that wait.
+    /// Returns the number of waiting packets or frames.
     pub(crate) fn waiting(&self) -> usize {
         match self {
             Port::Atm(atm) => atm.waiting(),
@@ -66,7 +66,7 @@ impl Port {
         match self {
             Port::Atm(atm) => atm.send(next, pdu, claim, cx),
             Port::Packets(port) => port.send(next, pdu, claim, cx),
-            // No route leads there.
+            // No route leads through these ports.
             Port::Vi(_) | Port::Efe => {}
         }
     }
@@ -111,7 +111,7 @@ impl Port {
         match self {
             Port::Atm(atm) => atm.inarp.deadline().min(atm.loopback.deadline()),
             Port::Packets(port) => port.link.as_ref().map_or(Instant::NEVER, |link| link.deadline()),
-            // The NIC has one for all its paths.
+            // The NIC has one deadline for all its paths.
             Port::Vi(_) | Port::Efe => Instant::NEVER,
         }
     }

@@ -1,7 +1,7 @@
 //! A port for IP packets or Ethernet frames: a bounded queue.
 //!
-//! Cut and merge    cuts large TCP segments into packets, merges packets of a stream that arrive in one
-//! burst, if asked to.
+//! Cut and merge    cuts large TCP segments into packets (TSO), and merges packets of a stream that arrive in
+//!                  one burst (LRO), if configured.
 //! Limits           `packets_max` packets, as counted on the line.
 
 use super::counters::{PortCounters, QueueLimit};
@@ -18,29 +18,31 @@ use kiban_tcpip::ethernet::{Link, Output};
 use kiban_tcpip::ip::Prefix;
 use kiban_tcpip::offload::{self, Merge};
 
-/// A port for IP packets: a bounded queue, with an Ethernet link below it or none.
+/// A port for IP packets: a bounded queue, with or without an Ethernet link below it.
 pub(crate) struct PacketPort {
     packets_max: usize,
     cuts: bool,
     pub(crate) merges: bool,
     pub(crate) believe_sums: bool,
-    /// Whether the link takes no packets at present.
+    /// Whether the link accepts no packets at present.
     pub(crate) held: bool,
     pub(super) queue: VecDeque<Pdu>,
-    /// Packets that the queue becomes on the line, segments that go whole being cut there.
+    /// The number of packets that the queue becomes on the line, counting large segments as what they are cut
+    /// into.
     waiting: usize,
-    /// Packets that the longest segment becomes there.
+    /// The number of packets that the longest segment becomes there.
     segment_packets: usize,
     pub(crate) merge: Merge,
     pub(crate) link: Option<Box<Link>>,
     /// The bridge that forwards frames, instead of IP.
     pub(crate) bridge: Option<Box<Bridging>>,
-    /// The longest IPv6 packet, bytes: that of the link, or what a router asked for.
+    /// The longest IPv6 packet, in bytes: the link's MTU, or the one that a router advertised.
     mtu6_bytes: usize,
     pub(super) counters: PortCounters,
 }
 
-/// Packets that one segment becomes at most: it has no more slices, and none is longer than a packet.
+/// Returns the most packets that one segment becomes: it has no more slices, and none is longer than a
+/// packet.
 const PIECES_MAX: usize = SLICES_MAX;
 
 impl PacketPort {
@@ -119,7 +121,7 @@ impl PacketPort {
     pub(super) fn room(&self) -> usize {
         let packets = self.packets_max.saturating_sub(self.waiting.max(self.queue.len()));
         let each = if self.cuts { PIECES_MAX } else { self.segment_packets };
-        // However short the queue is, an empty one takes a segment.
+        // However short the queue is, an empty one accepts a segment.
         (packets / each).max(usize::from(self.queue.is_empty()))
     }
 
@@ -202,7 +204,7 @@ impl PacketPort {
     }
 }
 
-/// Packets that a PDU becomes on the line, more or less: its headers are not told from its payload.
+/// Returns the approximate number of packets that a PDU becomes on the line: headers are counted as payload.
 fn packets_of(pdu: &Pdu) -> usize {
     if pdu.segment_bytes() > 0 { pdu.len().div_ceil(pdu.segment_bytes()) } else { 1 }
 }

@@ -1,4 +1,4 @@
-//! Input of ports: up to IP, to a bridge, or on to the port that shares its address with the host.
+//! Input of ports: passed to IP, to a bridge, or to the port that shares its address with the host.
 
 use super::machine::Stack;
 use crate::bridge;
@@ -36,7 +36,7 @@ impl Stack {
         self.forward_host_packets();
     }
 
-    /// Packets or frames have arrived at a port, which takes them all.
+    /// Packets or frames have arrived at a port, which takes all of them.
     pub(crate) fn on_packets(&mut self, port: usize, packets: &mut VecDeque<Pdu>) {
         let passage = self.other_side(port);
         let Stack { memory, rng, copies, ip, edge, ports, tx_queues, passing, now, .. } = self;
@@ -73,8 +73,8 @@ impl Stack {
         self.forward_host_packets();
     }
 
-    /// Forwards the frames and packets that this burst brought for bridges and for the other side of a
-    /// passage.
+    /// Forwards the frames and packets of this burst that are for bridges, or for the other port of a pair
+    /// that shares its address with the host.
     fn forward_host_packets(&mut self) {
         let Stack { memory, rng, copies, ports, passing, bridging, now, .. } = self;
         let cx = &mut Context { now: *now, memory, rng, copies };

@@ -1,4 +1,4 @@
-//! The stack's parts, and how they settle.
+//! The stack's parts, and the settling of a burst.
 
 use crate::edge::{Edge, NEXT_TURN};
 use crate::port::{LinkEvent, Port, QueueLimit};
@@ -19,11 +19,11 @@ pub(crate) struct Stack {
     pub(crate) ports: Vec<Port>,
     /// The first TX queue of each port: TX queues are numbered through all ports.
     pub(crate) tx_queues: Vec<usize>,
-    /// Ports between which packets pass: the host's and the one whose address it has.
+    /// Pairs of ports between which packets pass: the host's, and the one whose address it has.
     pub(crate) passages: Vec<(usize, usize)>,
     /// Packets to be forwarded in this burst: the port, and the next hop.
     pub(crate) passing: Vec<(usize, Option<IpAddr>, Pdu)>,
-    /// Frames for bridges in this burst: at which port, from which member.
+    /// Frames for bridges in this burst: the port, and the member they came from.
     pub(crate) bridging: Vec<(usize, usize, Pdu)>,
     pub(crate) rooms: Vec<usize>,
     /// Whether anything has happened since the last [`Stack::settle`].
@@ -35,12 +35,13 @@ pub(crate) struct Stack {
 }
 
 impl Stack {
-    /// Pays what a burst has left owing: answers, segments as far as ports have room, what links ask for.
+    /// Sends everything that is due after a burst: answers, segments as far as ports have room, and packets
+    /// of the links.
     pub(crate) fn settle(&mut self) {
         self.unsettled = false;
         let Stack { memory, rng, copies, ip, edge, ports, tx_queues, rooms, now, unsettled, .. } = self;
         let cx = &mut Context { now: *now, memory, rng, copies };
-        // Frames that have left by now make room, and their memory is freed.
+        // Frames that have left by now make room, and free their memory.
         ports.iter_mut().for_each(|port| port.advance(cx));
         edge.on_memory(&mut ip.tcp, cx.memory);
         ip.advance(cx);
@@ -63,7 +64,7 @@ impl Stack {
         }
         for (index, port) in ports.iter_mut().enumerate() {
             let mut up = |event, cx: &mut Context<'_>| {
-                // This may let segments out, or end sessions.
+                // This may allow segments to be sent, or end sessions.
                 *unsettled = true;
                 on_link_event(ip, edge, index, event, cx);
             };
@@ -92,7 +93,7 @@ impl Stack {
                 && !packets.held
                 && let Some(pdu) = packets.pop()
             {
-                // Room in the port's queue lets further segments out.
+                // Room in the port's queue allows further segments.
                 self.unsettled |= packets.is_empty() && self.ip.tcp.has_work(self.tx_queues[port]);
                 return Some((port, pdu));
             }

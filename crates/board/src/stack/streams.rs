@@ -10,7 +10,7 @@ use kiban_base::{Page, SharedBytes, Slice};
 use kiban_tcpip::tcp;
 
 impl Stack {
-    /// Listens on `local` for `upper`: the listener's number.
+    /// Listens on `local` for `upper`. Returns the listener's number.
     pub(crate) fn listen(
         &mut self,
         upper: Upper,
@@ -23,7 +23,7 @@ impl Stack {
         Ok(listener)
     }
 
-    /// Listens no more. Streams that the listener made stay.
+    /// Stops listening. Streams that the listener accepted stay open.
     pub(crate) fn unlisten(&mut self, listener: u32) -> Result<(), HostError> {
         self.edge.listeners.remove(&listener);
         let known = self.with_context(|ip, cx| ip.tcp.unlisten(listener, cx, &mut ip.from_tcp));
@@ -31,7 +31,7 @@ impl Stack {
     }
 
     /// Opens a stream for `upper`. Without a local address, or with an unspecified one, the route to `remote`
-    /// gives it; port 0 asks for any port (RFC 9293 §3.9.1.1, MUST-43).
+    /// determines it; port 0 means any port (RFC 9293 §3.9.1.1, MUST-43).
     pub(crate) fn open(
         &mut self,
         upper: Upper,
@@ -53,14 +53,14 @@ impl Stack {
         Ok(self.edge.add(upper, session, false))
     }
 
-    /// Writes as much of `bytes` as there is room for: how many. After fewer than all, a completion tells of
-    /// room.
+    /// Writes as much of `bytes` as fits, and returns how much. After a partial write, a completion reports
+    /// when there is room.
     #[inline]
     pub(crate) fn write(&mut self, id: StreamId, bytes: &[u8]) -> Result<usize, HostError> {
         let Some(chunk) = self.ip.tcp.config().copy_chunk_bytes else {
             return self.write_up_to(id, bytes, usize::MAX);
         };
-        // TCP sees every piece before the next one is written.
+        // TCP can send every piece before the next one is written.
         let mut written = 0;
         loop {
             let taken = self.write_up_to(id, &bytes[written..], chunk.max(1) as usize)?;
@@ -74,7 +74,7 @@ impl Stack {
         }
     }
 
-    /// Writes bytes that another process may change meanwhile: each is read once.
+    /// Writes bytes that another process may change concurrently: each is read once.
     pub(crate) fn write_shared(&mut self, id: StreamId, bytes: SharedBytes<'_>) -> Result<usize, HostError> {
         if self.ip.tcp.config().copy_chunk_bytes.is_some() {
             let mut own = Vec::new();
@@ -120,8 +120,8 @@ impl Stack {
         let mut out_of_pages = false;
         while written < room {
             if stream.page.as_ref().is_none_or(|page| page.room() == 0) {
-                // Writers in the queue come before a writer that calls now: when memory is short, pages are
-                // given out one by one in turn.
+                // Queued writers come before a new one: when memory is short, pages are given out one by one
+                // in turn.
                 stream.page = if others_wait { None } else { memory.transmit.take() };
             }
             let Some(page) = stream.page.as_mut() else {
@@ -138,7 +138,7 @@ impl Stack {
             writer.push(slice).expect("no more is written than there is room for");
         }
         copies.host_in_bytes += written as u64;
-        // A full page goes home with the last of its slices.
+        // A full page is freed with the last of its slices.
         if stream.page.as_ref().is_some_and(|page| page.room() == 0) {
             stream.page = None;
         }
@@ -157,7 +157,7 @@ impl Stack {
         Ok(written)
     }
 
-    /// Copies received bytes into `target`: how many. Zero: nothing is here now.
+    /// Copies received bytes into `target` and returns how many; zero if there are none now.
     pub(crate) fn read(&mut self, id: StreamId, target: &mut [u8]) -> Result<usize, HostError> {
         let Stack { edge, memory, .. } = self;
         let stream = edge.stream(id).ok_or(HostError::UnknownStream)?;
@@ -188,7 +188,7 @@ impl Stack {
         Ok(slice)
     }
 
-    /// Counts bytes that the host has taken; the window may open.
+    /// Records that the host has consumed bytes; the window may open.
     fn taken(&mut self, id: StreamId, count: usize) {
         if count == 0 {
             return;

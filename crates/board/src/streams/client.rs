@@ -159,7 +159,7 @@ impl ClientStreams {
         self.requests.is_ready() && !self.ignores_indications()
     }
 
-    /// Returns whether the client has left so many indications unread that its requests are not read either.
+    /// Returns whether so many indications are unread that the client's requests are not read either.
     fn ignores_indications(&self) -> bool {
         self.pending_indications.len() > 2 * self.layout.slots() + LISTENERS_MAX
     }
@@ -258,7 +258,7 @@ impl ClientStreams {
                     Ok(info) => {
                         self.pending_indications.push_back(Indication::Opened { slot, local: info.local })
                     }
-                    // The stream ended just now; the next completion says so.
+                    // The stream ended just now; the next completion reports it.
                     Err(_) => return Ok(true),
                 }
             }
@@ -568,7 +568,7 @@ impl Slot {
         let mut moved = false;
         loop {
             if self.outward_sent < self.outward.len() {
-                // A stream that ended just now accepts nothing; the next completion says so.
+                // A stream that ended just now accepts nothing; the next completion reports it.
                 let count = host.write(stream, &self.outward[self.outward_sent..]).unwrap_or(0);
                 counters.bytes_out += count as u64;
                 self.outward_sent += count;
@@ -636,7 +636,7 @@ impl Slot {
     }
 }
 
-/// Maps the reason for which a stream ended to what its client is told.
+/// Maps the reason for a stream's end to the reason reported to its client.
 pub const fn why(reason: Reason) -> EndReason {
     match reason {
         Reason::Closed => EndReason::Closed,

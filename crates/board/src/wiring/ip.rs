@@ -35,9 +35,9 @@ pub(crate) struct IpStack {
     pub(crate) from_tcp: tcp::Outbox,
     pub(crate) datagrams: VecDeque<udp::Datagram>,
     pub(crate) messages: VecDeque<icmp::Message>,
-    /// Messages of neighbour discovery that the burst brought, for the port on which they came.
+    /// Neighbour discovery messages of the burst, for the port on which they arrived.
     pub(crate) discoveries: VecDeque<Delivery>,
-    /// First hops that TCP doubts.
+    /// First hops for which TCP has sent negative advice.
     pub(crate) negative_advice: VecDeque<(usize, IpAddr)>,
     indications: VecDeque<icmp::Indication>,
 }
@@ -58,7 +58,7 @@ impl IpStack {
         }
     }
 
-    /// Handles a packet that has arrived through a TX queue's circuit or port.
+    /// Handles a packet that has arrived through the circuit or port of a TX queue.
     pub(crate) fn on_packet(&mut self, pdu: Pdu, tx_queue: usize, edge: &mut Edge, cx: &mut Context<'_>) {
         match self.ip.arrive(pdu, cx) {
             Some(delivery) => self.deliver(delivery, tx_queue, edge, cx),
@@ -91,7 +91,7 @@ impl IpStack {
         }
     }
 
-    /// Handles a packet from a port whose address the host owns; `passage` is the other side. A packet that
+    /// Handles a packet from a port whose address the host owns; `passage` is the other port. A packet that
     /// no program of the board wants is put into `passing`; otherwise it is returned.
     pub(crate) fn forward(
         &mut self,
@@ -145,8 +145,8 @@ impl IpStack {
             return self.icmp.on_implausible_error();
         }
         if let IcmpErrorKind::FragmentationNeeded { mtu } = error.kind {
-            // RFC 5927 §7, RFC 8201 §6: what a session does not believe, others that go the same way are not
-            // to suffer for.
+            // RFC 5927 §7, RFC 8201 §6: an error that a session rejects must not affect others on the same
+            // path.
             let is_lie = error.protocol == protocol::TCP
                 && !self.tcp.is_icmp_plausible(error.local(), error.remote(), Sequence(error.sequence()));
             if is_lie {
@@ -229,7 +229,7 @@ impl IpStack {
         }
     }
 
-    /// Gives a new session what is known of its path (MTU, round-trip time).
+    /// Initialises a new session with the known properties of its path (MTU, round-trip time).
     fn report_path(&mut self, session: SessionId, remote: IpAddr, cx: &mut Context<'_>) {
         match self.ip.path_mtu(remote, cx.now) {
             0 => {}
@@ -237,7 +237,7 @@ impl IpStack {
         }
     }
 
-    /// Sends what waits for IP: ICMP messages, datagrams, segments.
+    /// Sends everything that waits for IP: ICMP messages, datagrams, segments.
     pub(crate) fn answer(&mut self, cx: &mut Context<'_>, mut hop: impl FnMut(Hop, &mut Context<'_>)) {
         while let Some(message) = self.messages.pop_front() {
             let protocol = message.protocol();
@@ -273,7 +273,7 @@ pub(crate) fn new_ip_stack(config: &crate::BoardConfig, page_payload: f64, rng: 
     let memory = &config.memory;
     let mut settings = config.ip.clone();
     let reassembly = &mut settings.reassembly;
-    // Fragments wait for others that may never come: they get a quarter of what there is.
+    // Incomplete fragments may wait in vain: limit them to a quarter of the memory.
     reassembly.bytes_max = reassembly.bytes_max.min(memory.receive_bytes / 4);
     reassembly.fragments_max = reassembly.fragments_max.min(memory.pdus / 4);
     let ip = Ip::new(settings, rng);

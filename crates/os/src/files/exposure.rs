@@ -28,7 +28,7 @@ const LINKS_MAX: usize = 40;
 /// A file or directory that must not be served.
 #[derive(Clone, Copy, Debug)]
 pub struct Private<'a> {
-    /// What the file is, for messages: "the users file".
+    /// The name of the file in messages, such as "the users file".
     pub what: &'a str,
     /// Its path.
     pub path: &'a Path,
@@ -40,7 +40,7 @@ pub struct Private<'a> {
 pub enum ExposureError {
     /// A private file, or a link on the way to it, is below the directory.
     Inside {
-        /// What the file is, from [`Private::what`].
+        /// The name of the file, from [`Private::what`].
         what: String,
         /// Its path, as given by the caller.
         path: PathBuf,
@@ -51,7 +51,7 @@ pub enum ExposureError {
     },
     /// A private file has other names (hard links), which may be below the directory.
     Linked {
-        /// What the file is, from [`Private::what`].
+        /// The name of the file, from [`Private::what`].
         what: String,
         /// Its path, as given by the caller.
         path: PathBuf,

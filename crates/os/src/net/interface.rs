@@ -31,8 +31,8 @@ pub fn request(name: &str) -> io::Result<libc::ifreq> {
     Ok(request)
 }
 
-/// Returns an error that says what could not be done with an interface, and which privilege or condition is
-/// missing (CAP_NET_ADMIN for EPERM and EACCES).
+/// Returns an error that names the failed operation on an interface, and the missing privilege or condition
+/// (CAP_NET_ADMIN for EPERM and EACCES).
 pub fn explain_error(name: &str, what: &str, error: io::Error) -> io::Error {
     explain_error_with(name, what, "CAP_NET_ADMIN", error)
 }
@@ -97,15 +97,16 @@ pub fn addresses() -> Vec<IpAddr> {
     while let Some(interface) = unsafe { entry.as_ref() } {
         entry = interface.ifa_next;
         let at = interface.ifa_addr;
-        // SAFETY: as above.
+        // SAFETY: getifaddrs(3) returns a valid list; each address is null, or as long as its family's
+        // structure.
         found.extend(match unsafe { at.as_ref() }.map(|at| libc::c_int::from(at.sa_family)) {
             Some(libc::AF_INET) => {
-                // SAFETY: as above.
+                // SAFETY: the address has the family AF_INET, so it is a whole `sockaddr_in` of the list.
                 let at = unsafe { at.cast::<libc::sockaddr_in>().read_unaligned() };
                 Some(IpAddr::from(at.sin_addr.s_addr.to_ne_bytes()))
             }
             Some(libc::AF_INET6) => {
-                // SAFETY: as above.
+                // SAFETY: the address has the family AF_INET6, so it is a whole `sockaddr_in6` of the list.
                 let at = unsafe { at.cast::<libc::sockaddr_in6>().read_unaligned() };
                 Some(IpAddr::from(at.sin6_addr.s6_addr))
             }
@@ -126,7 +127,7 @@ pub enum Property {
     Mac,
 }
 
-/// The answer to an [`Property`] query.
+/// The answer to a [`Property`] query.
 pub struct PropertyValue(libc::ifreq);
 
 impl PropertyValue {
@@ -138,7 +139,7 @@ impl PropertyValue {
 
     /// Returns the MAC address, the answer to [`Property::Mac`].
     pub fn mac(&self) -> Mac {
-        // SAFETY: as above.
+        // SAFETY: a request is plain bytes, and every view of its union read here is integers.
         let bytes = unsafe { self.0.ifr_ifru.ifru_hwaddr.sa_data };
         Mac(std::array::from_fn(|place| bytes[place] as u8))
     }
@@ -156,7 +157,7 @@ pub fn query(name: &str, what: Property) -> io::Result<PropertyValue> {
     };
     IoctlSocket::new()?.ask(number, &mut request).map_err(|error| explain_error(name, word, error))?;
     let answer = PropertyValue(request);
-    // SAFETY: as above.
+    // SAFETY: a request is plain bytes, and every view of its union read here is integers.
     let kind = unsafe { answer.0.ifr_ifru.ifru_hwaddr.sa_family };
     if matches!(what, Property::Mac) && !matches!(kind, libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK) {
         let message =

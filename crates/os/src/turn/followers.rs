@@ -22,7 +22,7 @@ impl Followers {
     }
 
     /// Adds a follower, and returns the number of the last `call`. The thread then sleeps until the number
-    /// changes, and [leaves](Followers::leave). If the driver's lock `is_free`, adds nobody and returns
+    /// changes, and [leaves](Followers::leave). If the driver's lock `is_free`, adds no follower and returns
     /// `None`.
     pub(crate) fn enter(&self, call: impl FnOnce() -> u64, is_free: impl FnOnce() -> bool) -> Option<u64> {
         self.0.fetch_add(1, Ordering::Relaxed);

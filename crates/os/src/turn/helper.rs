@@ -2,9 +2,9 @@
 //!
 //! Purpose          peers are answered whatever the program does, at no cost while the program drives by
 //!                  itself.
-//! Polling          it checks at intervals whether anybody has driven lately. If not, it drives: it sleeps on
-//!                  the wait set until something arrives or the machine's deadline. The program's next call
-//!                  makes it go back to polling.
+//! Polling          it checks at intervals whether any other thread has driven lately. If not, it drives: it
+//!                  sleeps on the wait set until something arrives or the machine's deadline. The program's
+//!                  next call makes it return to polling.
 
 use super::machine::{HelperPolicy, Machine, QueueKey};
 use super::shared::Shared;
@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 /// The stop flag of the thread, and a condition variable to interrupt its wait.
 #[derive(Default)]
 struct End {
-    /// Checked wherever the thread may be.
+    /// Set while a request to stop is pending; checked at every point where the thread may be.
     ends: AtomicBool,
     lock: Mutex<()>,
     called: Condvar,
@@ -73,7 +73,7 @@ fn help<M: Machine, Q: QueueKey>(shared: &Shared<M, Q>, end: &End) {
             return;
         }
         let idle = shared.clock.now().since(Instant::from_nanos(shared.driven_at.load(Ordering::Relaxed)));
-        // A thread that copies a long message holds the lock for longer than a polling interval.
+        // A thread that copies a long message may hold the lock for longer than a polling interval.
         if idle < tick || try_lock(&shared.held).is_none() {
             tick = if shared.helping.alert { (tick * 2).min(tick_max) } else { idle_min };
             continue;

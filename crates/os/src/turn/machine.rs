@@ -1,4 +1,4 @@
-//! What a turn drives, and the results its callers get.
+//! The machine that a turn drives, and the results its callers get.
 
 use kiban_base::Instant;
 use std::hash::Hash;
@@ -7,9 +7,9 @@ use std::time::Duration;
 /// A value that a turn guards and drives: it receives and sends when it is driven. All calls hold the turn's
 /// lock.
 pub trait Machine: Send + 'static {
-    /// Receives and sends as much as possible. Bounded: [`Machine::has_more`] says whether work is left.
+    /// Receives and sends as much as possible. Bounded: [`Machine::has_more`] returns whether work is left.
     fn drive(&mut self, now: Instant);
-    /// Called after the caller had its chance to respond to what was received, and its look found nothing.
+    /// Called after the caller could respond to what was received, and its look found nothing.
     fn settle(&mut self, now: Instant);
     /// Sends pending output, after a caller's work.
     fn flush(&mut self, now: Instant);

@@ -6,9 +6,9 @@
 //!                  machine's lock briefly and drives it. No thread blocks while holding the lock.
 //! Wait             one of the waiting threads is the *driver*: it spins or sleeps on the wait set, by its
 //!                  queue's policy ([`crate::wait`]). The others are followers: they sleep until the driver
-//!                  has news for one of them.
-//! Helper           if nobody has driven for a while, a helper thread does, so that peers are answered while
-//!                  the program computes (`helper.rs`). It sleeps until something arrives.
+//!                  has a result for one of them.
+//! Helper           if no thread has driven for a while, a helper thread does, so that peers are answered
+//!                  while the program computes (`helper.rs`). It sleeps until something arrives.
 //! Wait set         what wakes a sleeping driver: files on an epoll, bells in shared memory, the machine's
 //!                  deadline, and threads that change the machine meanwhile ([`WaitSet`]). Which file caused
 //!                  the wake-up is not reported: the machine checks all its files, or watches an epoll of its

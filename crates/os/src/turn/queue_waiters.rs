@@ -1,8 +1,8 @@
-//! The wait policy of each queue of a turn, and what it has learnt.
+//! The wait policy of each queue of a turn, and its learnt state.
 //!
 //! Purpose          a policy for all queues, for one queue, or for one call; and statistics that can be read
 //!                  during a wait.
-//! Limits           only one thread at a time waits at a spot: the driver.
+//! Limits           only one thread at a time waits with a queue's waiter: the driver.
 
 use super::machine::QueueKey;
 use crate::clock::Clock;

@@ -32,7 +32,7 @@ pub(super) struct Shared<M, Q> {
     pub(super) clock: Clock,
     /// Held by the thread that sleeps on the wait set.
     pub(super) driver: Mutex<()>,
-    /// What the driver sleeps on: `epoll`, and calls of other threads.
+    /// The driver's wait set: `epoll`, and calls of other threads.
     pub(super) wait_set: Arc<WaitSet>,
     /// Watches the machine's files.
     pub(super) epoll: OwnedFd,
@@ -106,7 +106,7 @@ impl<M: Machine, Q: QueueKey> Shared<M, Q> {
     }
 
     /// Looks; if nothing is found, drives the machine and looks again. Also returns whether a sleeping driver
-    /// must be woken, for news or for work left over. `drives` is true for the driver, which does nothing
+    /// must be woken, for an event or for remaining work. `drives` is true for the driver, which does nothing
     /// else; a call by another thread shows that the program is at work.
     #[inline]
     pub(super) fn look<T>(
@@ -164,8 +164,8 @@ impl<M: Machine, Q: QueueKey> Shared<M, Q> {
         })
     }
 
-    /// Sleeps while another thread drives, until there is news or nobody drives. Returns `None` if the caller
-    /// should try to drive.
+    /// Sleeps while another thread drives, until there is an event or no thread drives. Returns `None` if the
+    /// caller should try to drive.
     pub(super) fn follow<T>(
         &self,
         deadline: Instant,

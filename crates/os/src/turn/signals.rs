@@ -167,7 +167,7 @@ mod tests {
     }
 
     fn set(signal: libc::c_int, flags: libc::c_int) {
-        // SAFETY: a function that makes one addition, for a signal that nobody else here uses.
+        // SAFETY: the handler only adds to an atomic, and no other test uses this signal.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = handler as *const () as usize;
@@ -177,7 +177,7 @@ mod tests {
     }
 
     fn raise(signal: libc::c_int) {
-        // SAFETY: this thread, which has a handler.
+        // SAFETY: the target is this thread, which has a handler for the signal.
         unsafe { assert_eq!(libc::pthread_kill(libc::pthread_self(), signal), 0) };
     }
 
@@ -190,7 +190,7 @@ mod tests {
             let held = BlockedSignals::new();
             raise(libc::SIGUSR2);
             assert_eq!(RUN.load(Ordering::SeqCst), before, "it waits");
-            // For ever, if the signal were lost.
+            // Without the signal this would wait for ever.
             sleep(&wait_set, None);
             assert_eq!((RUN.load(Ordering::SeqCst), held.has_ended()), (before + 1, ends));
             drop(held);

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Longer than any test. A wait that missed its wake-up may still find what it looks for when this is over:
-/// tests check the time.
+/// Longer than any test. A wait that missed its wake-up may still find its result after this time: tests
+/// check the time.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A machine: messages from the test, a timer, and an event that comes once without notice.
@@ -81,7 +81,7 @@ fn a_driver_sleeps(shared: &Shared<Desk, usize>) -> bool {
 #[test]
 fn an_event_between_arming_and_sleeping_is_not_missed() {
     let turn = turn(Desk { comes_late: true, ..Desk::default() });
-    // There is no notification: only a thread that arms once more, and looks, sees it.
+    // Without a notification, only a thread that arms again and looks sees it.
     let found = turn.wait(0, None, PATIENCE, |desk| (desk.armed > 1).then_some(desk.slept));
     assert_eq!(found, Ok(0), "armed again without a sleep");
 }
@@ -130,7 +130,7 @@ fn a_machines_timer_ends_a_sleep_even_if_set_during_it() {
     assert!(turn.now() >= due, "not before it was due");
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| turn.wait(0, None, PATIENCE, |desk| (desk.rung == 2).then_some(())));
-        // Not the helper on a busy machine: its follower looks again by itself.
+        // Not by the helper: on a busy machine, its follower looks again by itself.
         until(&turn, "who waits sleeps", |shared| {
             a_driver_sleeps(shared)
                 && !shared.helper_drives.load(Ordering::Acquire)
@@ -167,7 +167,7 @@ fn a_follower_that_timed_out_still_wakes_the_others() {
     let driver = lock(&turn.shared.driver);
     let (tell, told) = std::sync::mpsc::channel();
     let theirs = turn.clone();
-    // Not a scope's thread: one that is stuck would keep the story from failing.
+    // Not a scoped thread: one that is stuck would keep the test from failing.
     std::thread::spawn(move || {
         let waited = theirs.wait(1, None, Duration::ZERO, |desk| {
             desk.has_progress = true;
@@ -189,7 +189,7 @@ fn the_helper_drives_when_no_caller_does_and_yields_to_callers() {
     turn.work(|desk, _| desk.words.push((0, 1)));
     assert_eq!(turn.wait(0, None, PATIENCE, |desk| desk.take(0)), Ok(1));
     until(&turn, "the helper is gone", |shared| {
-        // Or it would come again, on a machine that is busy for as long as it has patience.
+        // Otherwise it would come again on a busy machine.
         turn.work(|_, _| ());
         shared.driver.try_lock().is_ok()
     });
@@ -245,7 +245,7 @@ fn each_queue_has_its_policy_and_report_until_it_is_forgotten() {
     assert!(turn.wait_report(1).is_none(), "a call with a policy of its own teaches the queue nothing");
     assert_eq!(turn.wait(1, None, PATIENCE, |desk| (desk.armed < u32::MAX).then_some(())), Ok(()));
     assert!(turn.wait_report(1).is_none(), "what is there at once is not waited for");
-    // No other thread drives, or the follower's queue would learn nothing.
+    // No other thread may drive, or the follower's queue would learn nothing.
     until(&turn, "a report", |_| {
         assert_eq!(turn.wait(1, None, short, never), Err(WaitError::Timeout));
         turn.wait_report(1).is_some()

@@ -57,7 +57,7 @@ static CALLED: LazyLock<Closer> = LazyLock::new(Closer::default);
 /// Closers that found no thread.
 static SHORT: Mutex<Vec<Closer>> = Mutex::new(Vec::new());
 
-/// Tries again to begin threads where there were none.
+/// Tries again to start threads for closers that had none.
 pub(super) fn try_again() {
     let short = std::mem::take(&mut *lock(&SHORT));
     for closer in short {
@@ -117,7 +117,7 @@ impl Closer {
         }
     }
 
-    /// Prevents threads from starting, as if the system gave none, or allows them again.
+    /// Prevents threads from starting, as if the system were out of them, or allows them again.
     #[cfg(test)]
     pub(super) fn refuse_threads(&self, refused: bool) {
         lock(&self.0).refuses_threads = refused;

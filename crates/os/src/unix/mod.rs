@@ -11,7 +11,7 @@
 //! Close            a socket is shut down, so that nothing more arrives, and drained in the same way. A
 //!                  socket in which a file waits is passed to [`closing`]. So no call here blocks on a peer,
 //!                  and honest peers cost no thread.
-//! Refuse           if no file is wanted, the system is asked to admit none (SO_PASSRIGHTS, Linux 6.16): then
+//! Refuse           if no file is wanted, the system is told to admit none (SO_PASSRIGHTS, Linux 6.16): then
 //!                  sendmsg(2) fails at the peer.
 //! Memory           the only files accepted, and only by callers: memfds of shmem ([`is_plain_memory`]).
 //! Names            paths in directories of one user ([`names`]); a listener holds a lock file beside its
@@ -58,8 +58,8 @@ const TMPFS_MAGIC: u64 = 0x0102_1994;
 /// A memfd of huge pages (MFD_HUGETLB) is not: the seal against shrinking allows holes to be punched into it,
 /// and a thread that then touches such a page while the system has no free one is killed (SIGBUS).
 pub fn is_plain_memory(file: BorrowedFd<'_>) -> bool {
-    // Checked first, because it asks no file system: other files have no seals, and their file system may not
-    // answer.
+    // Checked first, because it does not involve a file system: other files have no seals, and their file
+    // system may not answer.
     let has_seals = rustix::fs::fcntl_get_seals(file).is_ok();
     has_seals && rustix::fs::fstatfs(file).is_ok_and(|system| system.f_type as u64 == TMPFS_MAGIC)
 }

@@ -5,15 +5,15 @@
 //!                  searches all of these that its user owns, and `/run/user/UID/kiban`. Root's clients also
 //!                  connect to boards in a searched directory that another user owns.
 //! Trust            the path must be a directory with mode 0700 that this user owns. Its parent must belong
-//!                  to this user or root, and be writable by others only if it has the sticky bit. So nobody
-//!                  else can reach a socket there, or replace one.
+//!                  to this user or root, and be writable by others only if it has the sticky bit. So no
+//!                  other user can reach a socket there, or replace one.
 //! Links            are not followed, except `/run/kiban` if only root can change it: systemd makes it a link
 //!                  with `DynamicUser=`.
-//! Boards           [`call`] connects to a board. The directory and the socket are opened first, so that
-//!                  nobody can replace them between the checks and the connection. The socket must not be a
-//!                  link. It and the process that listens there must belong to the directory's owner:
-//!                  otherwise a user could direct root's clients to another socket of root's. This refuses no
-//!                  board, because a board uses only a directory that its own user owns.
+//! Boards           [`call`] connects to a board. The directory and the socket are opened first, so that they
+//!                  cannot be replaced between the checks and the connection. The socket must not be a link.
+//!                  It and the process that listens there must belong to the directory's owner: otherwise a
+//!                  user could direct root's clients to another socket of root's. This refuses no board,
+//!                  because a board uses only a directory that its own user owns.
 //! Scope            a name is valid in one network namespace, whose number is part of the file name: some
 //!                  names are made from addresses, which mean different things in different namespaces.
 //!                  Boards are found from every network namespace.

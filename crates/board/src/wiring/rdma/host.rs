@@ -34,7 +34,7 @@ impl RdmaHost<'_> {
         &mut self.rdma.nic
     }
 
-    /// Listens for connections over TCP: the listener's number.
+    /// Listens for connections over TCP. Returns the listener's number.
     ///
     /// # Errors
     /// As [`Host::listen`].
@@ -108,7 +108,7 @@ impl RdmaHost<'_> {
         let RdmaWiring { nic, efe, .. } = &mut *self.rdma;
         nic.accept(efe.as_mut().map(|(_, endpoint)| endpoint), end, qp, depths, private_data, now)?;
         // Both ends of a board accept a reply and the first FPDU in one segment: the responder need not wait,
-        // except where MPA demands it.
+        // unless MPA requires it.
         if nic.may_responder_send_first(end) {
             nic.core.may_send(qp);
         }
@@ -125,14 +125,14 @@ impl RdmaHost<'_> {
         nic.reject(efe.as_mut().map(|(_, endpoint)| endpoint), end, private_data, now)
     }
 
-    /// Forgets an end; a connection that it still has is cut.
+    /// Forgets an end; aborts its connection if it still has one.
     pub fn forget(&mut self, end: u32) {
         let now = self.stack.now;
         let RdmaWiring { nic, efe, .. } = &mut *self.rdma;
         nic.forget(efe.as_mut().map(|(_, endpoint)| endpoint), end, now);
         if let Some(stream) = self.rdma.streams.get(&end).copied() {
             self.rdma.forget_stream(end, stream);
-            // A stream that has ended already is freed by this, too.
+            // This also frees a stream that has ended already.
             let _ = self.stack.abort_stream(stream);
         }
     }

@@ -9,13 +9,13 @@ use kiban_rdma::efe::{Endpoint, ethernet};
 use kiban_rdma::iwarp::mpa;
 use kiban_rdma::nic::Nic;
 
-/// The NIC and what carries it.
+/// The NIC and its transports.
 pub(crate) struct RdmaWiring {
     pub(crate) nic: Nic,
     pub(super) config: mpa::Config,
     pub(super) streams: BTreeMap<u32, StreamId>,
     pub(super) ends: BTreeMap<StreamId, u32>,
-    /// Streams whose peer has ended while a message of theirs waits for a receive.
+    /// Streams whose peer has finished while one of its messages waits for a receive.
     pub(super) ended: BTreeSet<u32>,
     pub(super) efe: Option<(Mac, Endpoint)>,
     pub(super) completions_seen: u64,

@@ -7,7 +7,7 @@ use kiban_rdma::iwarp::stream::Chunk;
 use kiban_rdma::rnic::StreamAction;
 
 impl RdmaWiring {
-    /// Handles the events of its streams, then reads and writes. Returns whether the NIC has news for its
+    /// Handles the events of its streams, then reads and writes. Returns whether the NIC has events for its
     /// users.
     pub(crate) fn work(&mut self, stack: &mut Stack) -> bool {
         while let Some(event) = stack.edge.rdma_event() {
@@ -41,7 +41,7 @@ impl RdmaWiring {
                 self.read(end, stream, stack);
                 match self.nic.stream(end).is_some_and(|(stream, _)| stream.wants_bytes()) {
                     true => self.gone(end, stream, stack, true),
-                    // Received data is not lost because the peer sends no more.
+                    // Received data is not lost when the peer finishes.
                     false => drop(self.ended.insert(end)),
                 }
             }
@@ -66,7 +66,7 @@ impl RdmaWiring {
         }
     }
 
-    /// Writes what an end has to send, as far as its stream has room.
+    /// Writes an end's pending bytes, as far as its stream has room.
     fn write(&mut self, end: u32, stream: StreamId, stack: &mut Stack) {
         loop {
             let Some((mpa, core)) = self.nic.stream(end) else { return };
@@ -117,7 +117,7 @@ impl RdmaWiring {
     }
 
     fn release_stream(&mut self, stream: StreamId, stack: &mut Stack, in_order: bool) {
-        // A stream that has ended already is freed by this, too.
+        // This also frees a stream that has ended already.
         let _ = match in_order {
             true => stack.close(stream),
             false => stack.abort_stream(stream),
