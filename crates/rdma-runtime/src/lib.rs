@@ -118,7 +118,7 @@ impl From<WaitError> for Error {
     }
 }
 
-/// What a thread can wait for. Each has a policy, and adapts separately.
+/// The queues for which a thread can wait. Each has a policy, and adapts separately.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Queue {
     /// A completion queue, by its number.

@@ -1,8 +1,8 @@
 //! Determines whether the peer of a connection within one host belongs to the same user.
 //!
-//! Purpose     numbers that programs exchange in the clear keep out nobody on the same host; between users of
-//!             one host, the operating system's word decides.
-//! Mechanism   the system knows the owner of every TCP socket and tells anyone (`sock_diag(7)`): the peer's
+//! Purpose     numbers that programs exchange in the clear keep out no other user of the same host; between
+//!             users of one host, the operating system's information decides.
+//! Mechanism   the system reports the owner of every TCP socket to any process (`sock_diag(7)`): the peer's
 //!             socket is the one with our addresses exchanged.
 //! Local       an address is local if the system routes it to itself, whatever interface has it
 //!             (rtnetlink(7), RTN_LOCAL). A local peer whose connection was reset before the check has no
@@ -97,8 +97,8 @@ impl SocketOwners {
         }
     }
 
-    /// Returns whether both ends must be on this host. If the route query fails, it says yes, since a peer
-    /// may have caused the failure.
+    /// Returns whether both ends must be on this host. Also true if the route query fails, since a peer may
+    /// have caused the failure.
     fn is_within_host(&self, local: SocketAddr, peer: SocketAddr) -> bool {
         let (here, there) = (local.ip().to_canonical(), peer.ip().to_canonical());
         here == there

@@ -1,8 +1,8 @@
 //! Hosts in other processes that use this NIC through rings in shared memory ([`kiban_vi::queues`]).
 //!
-//! A host calls the door that [`super::Nic::serve`] opens, with memory that holds two rings and its arena.
-//! Its posted entries are taken whenever the NIC is driven; when it ends, for whatever reason, everything it
-//! owned is released.
+//! A host connects to the listener that [`super::Nic::serve`] opens, with memory that holds two rings and its
+//! arena. Its posted entries are processed whenever the NIC is driven; when it ends, for whatever reason,
+//! everything it owned is released.
 
 use kiban_os::channel::{Channel, ChannelListener, PendingChannel};
 use kiban_vi::Event;
@@ -17,7 +17,7 @@ pub(super) struct AttachedHost {
     pub(super) over: bool,
 }
 
-/// The door for attaching hosts, and the attached hosts.
+/// The listener for attaching hosts, and the attached hosts.
 #[derive(Default)]
 pub(crate) struct HostTable {
     pub(super) listener: Option<ChannelListener>,

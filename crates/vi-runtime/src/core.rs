@@ -139,9 +139,9 @@ pub(crate) struct Core {
     room: Box<[u8]>,
     /// The next time to check for rare events.
     around_at: Instant,
-    /// The door for attaching hosts, and the attached hosts.
+    /// The listener for attaching hosts, and the attached hosts.
     pub(super) hosts: HostTable,
-    /// The last drive processed something: there may be more, whatever the bells say.
+    /// The last drive processed something: there may be more, even if no bell has been rung.
     pub(super) took: bool,
     /// A channel was added whose bell was not armed with the others.
     pub(super) rearm: bool,
@@ -401,7 +401,7 @@ impl Core {
                     }
                     match carried.write_out() {
                         Ok(true) if fetched > 0 => {}
-                        // There is no more to send, or the board rings when there is room.
+                        // There is nothing more to send, or the board rings when there is room.
                         Ok(_) => return,
                         Err(_) => {
                             (*over, *some_over) = (true, true);
@@ -428,7 +428,7 @@ impl Core {
         self.around_at = now + RARE_CHECK_INTERVAL;
         while let Some(half) = self.name_listener.as_ref().and_then(ChannelListener::try_accept) {
             if self.has_room() {
-                // It identifies itself when it speaks.
+                // It identifies itself in its first message.
                 let _ = self.add_half(half, HostAddress::Name(Vec::new()));
             }
         }
@@ -494,7 +494,7 @@ impl Core {
         self.silent_until = callers.min().unwrap_or(Instant::NEVER);
         let Some(on) = &self.board else { return false };
         if on.board.is_gone() {
-            // Its streams have ended but still hold data, and a board that has gone wakes no one.
+            // Its streams have ended but still hold data, and a board that has gone sends no wake-ups.
             let left = self.links.iter().any(|path_link| path_link.carried().is_some());
             self.board_is_gone = true;
             if !left {

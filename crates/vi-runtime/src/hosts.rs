@@ -19,7 +19,7 @@ const HOSTS_MAX: usize = 64;
 const VIS_MAX: usize = 64;
 
 impl Core {
-    /// Opens a door for hosts.
+    /// Opens a listener for hosts.
     pub(super) fn serve(&mut self, name: &str) -> io::Result<()> {
         let listener = ChannelListener::open(&crate::attach::listener_name(name)?)?;
         self.watch(listener.as_fd(), false)?;

@@ -430,7 +430,7 @@ impl Nic {
     /// Connects a VI to a listening endpoint; `local` is the discriminator of the local end.
     ///
     /// # Errors
-    /// [`Failure`] if no one is listening there, the attributes of the two ends differ, or the timeout
+    /// [`Failure`] if there is no listener, the attributes of the two ends differ, or the timeout
     /// expires.
     pub fn connect(
         &self,
@@ -507,7 +507,7 @@ impl Nic {
                 error => Failure::Connect(error),
             }),
             Err(failure) => {
-                // Withdraw the request: no one waits for its result any more.
+                // Withdraw the request: its result is no longer awaited.
                 let _ = self.disconnect(vi);
                 Err(failure)
             }

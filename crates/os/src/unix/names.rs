@@ -56,7 +56,7 @@ pub fn own_path() -> PathBuf {
 /// Returns the directory for this user's new sockets; creates it if it does not exist.
 ///
 /// # Errors
-/// It belongs to another user, or others may enter or replace it. The message says what to do.
+/// It belongs to another user, or others can enter or replace it. The message contains a remedy.
 pub fn own_folder() -> io::Result<PathBuf> {
     let folder = own_path();
     let uid = rustix::process::geteuid().as_raw();
@@ -64,14 +64,14 @@ pub fn own_folder() -> io::Result<PathBuf> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         validated => return validated.map(|()| folder),
     }
-    // Create nothing below another user's directory.
+    // Create nothing in another user's directory.
     let above = folder.ancestors().skip(1).find_map(|above| Some((above, std::fs::metadata(above).ok()?)));
     if let Some((place, about)) = above {
         validate_parent(&folder, place, &about, uid)?;
     }
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
     made.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}: {REMEDY}", shown(&folder))))?;
-    // Another process may have created it meanwhile.
+    // Another process may have created it in the meantime.
     validate(&folder, Whose::Own(uid)).map(|()| folder)
 }
 
@@ -90,7 +90,7 @@ pub fn paths() -> Vec<PathBuf> {
     paths
 }
 
-/// Returns the safe directories in which this user's names may be.
+/// Returns the safe directories in which this user's sockets may be.
 pub fn folders() -> Vec<PathBuf> {
     let uid = rustix::process::geteuid().as_raw();
     paths().into_iter().filter(|path| validate(path, Whose::Own(uid)).is_ok()).collect()
@@ -119,12 +119,12 @@ fn runtime_folder() -> Option<PathBuf> {
 /// Checks that a directory and its parent are safe.
 ///
 /// # Errors
-/// It does not exist, or it is not safe. The message says what to do.
+/// It does not exist, or it is not safe. The message contains a remedy.
 pub fn validate(folder: &Path, whose: Whose) -> io::Result<()> {
     validated(folder, whose).map(drop)
 }
 
-/// Like [`judge`], and returns the directory behind the link that systemd makes, with its metadata.
+/// Like [`validate`], and returns the directory behind the link that systemd makes, with its metadata.
 fn validated(folder: &Path, whose: Whose) -> io::Result<(PathBuf, Metadata)> {
     let say =
         |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}: {REMEDY}", shown(folder)));
@@ -191,8 +191,8 @@ fn shown(path: &Path) -> String {
 ///
 /// # Errors
 /// `NotFound` and `ConnectionRefused`: there is no listener. `WouldBlock`: too many callers wait to be
-/// accepted. `PermissionDenied`: the directory, the socket or the listening process cannot be trusted; the
-/// message says why.
+/// accepted. `PermissionDenied`: the directory, the socket or the listening process cannot be trusted, for
+/// the reason in the message.
 pub fn call(path: &Path, kind: SocketType, takes_memory: bool) -> io::Result<Peer> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());

@@ -1,4 +1,4 @@
-//! Peers that send files whose closing takes an hour.
+//! Peers that send files whose close takes an hour.
 
 #[path = "../../tests/common/lingering.rs"]
 mod lingering;
@@ -15,11 +15,11 @@ use std::net::TcpStream;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Longer than anything here takes, if it does not wait for a peer.
+/// Longer than any step here takes, unless it waits for a peer.
 const LONG: Duration = Duration::from_secs(60);
 const BYTES: usize = 8192;
 
-/// Reads until the end, which comes when the file is closed: nobody holds it any more.
+/// Reads until the end, which comes when the file is closed everywhere.
 fn is_closed(mut far: TcpStream) -> bool {
     far.read_to_end(&mut Vec::new()).is_ok()
 }
@@ -38,11 +38,11 @@ fn send(
     rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags)
 }
 
-/// Sends a lingering socket, and lets go of it: the peer of that.
+/// Sends a lingering socket and closes it here; returns the lingering socket's peer.
 fn send_lingering(socket: impl AsFd, bytes: &[u8], flags: SendFlags) -> TcpStream {
     let (near, far) = lingering(LONG);
     send(socket, bytes, &[near.as_fd()], flags).expect("a good message");
-    // The receiver may have closed its copy already: then this is the close that lingers.
+    // The receiver may have closed its copy already: then this close lingers.
     closing::close(near);
     far
 }
@@ -54,7 +54,7 @@ fn at_once<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     done.recv_timeout(LONG).expect("it waits for a peer")
 }
 
-/// A pair, as on a system that does not refuse files: ours, and theirs.
+/// Returns a pair as on a system that does not refuse files: our end, and the peer's.
 fn pair(kind: SocketType) -> (Peer, OwnedFd) {
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).expect("a pair");
@@ -74,7 +74,7 @@ fn an_unexpected_file_is_rejected_without_blocking() {
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         assert!(is_closed(far));
     }
-    // Behind bytes, and behind out-of-band data, which recv(2) drops on its way.
+    // After bytes, and after out-of-band data, which recv(2) drops while reading.
     for (first, flags) in [(&b"ab"[..], SendFlags::empty()), (b"", SendFlags::OOB), (b"ab", SendFlags::OOB)] {
         let (peer, theirs) = pair(SocketType::STREAM);
         if !first.is_empty() {
@@ -145,7 +145,7 @@ fn a_file_instead_of_memory_is_rejected_without_blocking() {
             assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         });
     }
-    // The others may have been closed already: then this is the close that lingers.
+    // The others may have been closed already: then this close lingers.
     closing::close(near);
     assert!(is_closed(far));
     let (peer, theirs) = pair(SocketType::STREAM);
@@ -166,7 +166,7 @@ fn an_honest_caller_is_served_beside_hundreds_that_linger() {
     let listener = Listener::open_with(&path, SocketType::STREAM, |_| false).expect("nobody is there");
     let listener = ChannelListener { listener };
     let mut far = Vec::new();
-    // More than there are threads that close, and than files that may wait for them.
+    // More than the closing threads, and more than the files that may wait for them.
     for round in 0..200 {
         let caller = Peer::connect(&path, SocketType::STREAM, false).expect("it listens");
         far.push(send_lingering(&caller, b"kiban-s4", SendFlags::empty()));
@@ -176,7 +176,7 @@ fn an_honest_caller_is_served_beside_hundreds_that_linger() {
         let mut half = listener.try_accept().expect("somebody calls");
         assert!(at_once(move || half.complete(0..=BYTES).is_err()));
     }
-    // None of them has been read from: all would linger still.
+    // None of them has been read from: all would still linger.
     let mut honest = PendingChannel::connect_at(&path, b"me", BYTES).expect("it listens");
     let mut half = listener.accept().expect("it accepts").expect("somebody calls");
     let callee = half.complete(BYTES..=BYTES).expect("a decent caller").expect("its hello is here");
@@ -208,7 +208,7 @@ fn pending_file_closes_pause_only_their_own_listener() {
     assert!(shut.to_string().contains("waiting to be closed"), "{shut}");
     let _honest = call(&other);
     assert!(beside.accept().expect("it accepts").is_some());
-    // The last one called after all.
+    // The last one was accepted all the same.
     listener.closer.refuse_threads(false);
     let clock = crate::Clock::new();
     while listener.accept().is_err() {
@@ -262,12 +262,12 @@ fn files_are_not_sent_where_the_system_refuses_them() {
 #[test]
 fn a_path_has_one_listener_and_a_killed_one_is_replaced() {
     let path = place("one");
-    // What a killed process leaves: a socket, and a lock that is not held.
+    // A killed process leaves a socket, and an unlocked lock file.
     drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket"));
     std::fs::write(path.with_extension("lock"), "").expect("a file");
     let open = || Listener::open(&path, SocketType::STREAM);
     for _ in 0..20 {
-        // All at once, and one of them gets it.
+        // All at once, and exactly one of them gets it.
         let opened: Vec<_> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
             threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
@@ -277,7 +277,7 @@ fn a_path_has_one_listener_and_a_killed_one_is_replaced() {
         for error in bad.into_iter().filter_map(Result::err) {
             assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
         }
-        // The one that has it is the one that is called.
+        // The one that has it receives the calls.
         let listener = good.into_iter().flatten().next().expect("one of them");
         let _caller = Peer::connect(&path, SocketType::STREAM, false).expect("it listens");
         assert!(listener.accept().expect("it accepts").is_some());
@@ -329,7 +329,7 @@ fn a_directory_that_others_can_enter_or_replace_is_rejected() {
     refused(&inside, "writable by others: set XDG_RUNTIME_DIR");
     make("shared", 0o1777);
     assert_eq!(validate(&inside), Ok(()), "as in /tmp");
-    // Root asks everybody's boards, in directories that only their user can have made.
+    // Root queries every user's boards, in directories that only that user can have created.
     if own == 0 {
         let give =
             |path: &Path, uid: u32| std::os::unix::fs::chown(path, Some(uid), None).expect("we are root");

@@ -1,4 +1,4 @@
-//! Measures what a sleep costs on this machine.
+//! Measures the cost of a sleep on this machine.
 //!
 //! Method           two threads, [`ROUNDS`] times: one sleeps on an eventfd; the other waits until it sleeps,
 //!                  then rings. Measured are the latency from the ring to the look, the sleeper's CPU time,
@@ -58,7 +58,7 @@ fn process_cpus() -> Vec<usize> {
     if cpus.len() > 1 { cpus } else { allowed_cpus().unwrap_or_default() }
 }
 
-/// Returns what a sleep costs on this machine, measured once per process; see the head of `calibrate.rs`.
+/// Returns the cost of a sleep on this machine, measured once per process; see the top of `calibrate.rs`.
 pub fn costs() -> Costs {
     calibration().costs
 }
@@ -135,8 +135,8 @@ fn ring(place: &Measurement<'_>) -> [Vec<u64>; 2] {
         }
     };
     for round in 1..=ROUNDS as u64 {
-        // Only a thread that really sleeps shows what waking costs, so the sleeper gets a little time after
-        // arming.
+        // Only a thread that really sleeps shows the cost of a wake-up, so the sleeper gets a little time
+        // after arming.
         spin_until(&|| place.bell.is_armed(), Duration::from_millis(2));
         spin_until(&|| false, Duration::from_micros(40));
         let before = place.clock.now();

@@ -2,8 +2,8 @@
 //!
 //! Sleep            on the files of links and programs, under any waiting policy. Files are polled only
 //!                  during a sleep (ppoll(2)): a permanent registration (epoll) would cost the sender a call
-//!                  for every packet, whether or not anybody sleeps. A driver of many files has them watched
-//!                  by an epoll, and puts that epoll into the set ([`crate::turn`]).
+//!                  for every packet, even if no thread sleeps. A driver of many files has them watched by an
+//!                  epoll, and puts that epoll into the set ([`crate::turn`]).
 //! Signals          a thread that holds signals back passes its own mask, which applies during the sleep.
 //! Bells            in shared memory are armed together with the set's own bell.
 //! Wake             [`Waker`], from any thread: a flag, and an event if the driver sleeps.
@@ -149,7 +149,7 @@ impl WaitSet {
         let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         let mask = mask.map_or(std::ptr::null(), std::ptr::from_ref);
         // SAFETY: the list, the timeout and the mask outlive the call, which writes only to the list. A
-        // closed descriptor is reported in `revents` and does no harm.
+        // closed descriptor is only reported in `revents`.
         let ready = unsafe { libc::ppoll(list.as_mut_ptr(), list.len() as libc::nfds_t, timeout, mask) };
         // On an error the sleep ends early, which is allowed.
         if ready > 0 && list[0].revents != 0 {

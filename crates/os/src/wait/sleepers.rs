@@ -30,7 +30,7 @@ pub fn ring(sleeper: &impl Sleeper, bell: &Bell) {
     }
 }
 
-/// What a sleeper arms before it sleeps: one bell, or several that wake one sleeper.
+/// The bells that a sleeper arms before it sleeps: one, or several that wake one sleeper.
 pub trait Doorbell {
     /// Arms the bell, as [`Bell::arm`].
     fn arm(&self);

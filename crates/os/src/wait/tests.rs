@@ -10,7 +10,7 @@ use std::time::Duration;
 const POLICIES: [Wait; 4] =
     [Wait::Poll, Wait::Interrupt, Wait::Hybrid { spin: Duration::from_micros(20) }, Wait::Adaptive];
 
-/// A message there and one back, again and again: a lost wake-up would be the end of it.
+/// Sends messages back and forth repeatedly: a lost wake-up would end the exchange.
 fn every_message_is_seen(wait: Wait, sleepers: [impl Sleeper + Sync; 2]) {
     let messages = 2_000;
     let clock = Clock::new();
@@ -112,7 +112,8 @@ fn a_late_wake_up_does_not_disturb_the_next_sleep() {
     assert!(clock.now() >= deadline, "it looked once more and slept on");
 }
 
-/// Two threads of one processor ask and answer: how often the one that looked more often did, in the middle.
+/// Two threads of one processor exchange messages. Returns the median number of looks of the one that looked
+/// more.
 fn looks_for_an_answer(cpu: usize) -> u64 {
     const MESSAGES: usize = 100;
     let clock = Clock::new();
@@ -157,7 +158,7 @@ fn offers_pause_after_slices_that_others_kept() {
     const MS: u64 = 1_000_000;
     let offers = YieldLimiter::default();
     let mut now = 1000 * MS;
-    // Another thread had the core for `length`: when the next offer is due, counted from then.
+    // Another thread had the core for `length`: returns when the next offer is due, counted from then.
     let mut away = |pass: u64, length: u64| {
         let began = now.max(offers.next.load(Relaxed)) + pass;
         now = began + length;
@@ -165,10 +166,11 @@ fn offers_pause_after_slices_that_others_kept() {
         offers.next.load(Relaxed) - now
     };
     assert_eq!([away(0, 300), away(0, MS / 2)], [1000; 2], "whoever was waited for");
-    // Another thread: sixteen times as long, and longer while that continues, whatever happens in between.
+    // Another thread: sixteen times as long, and longer while that continues, even if something happens in
+    // between.
     assert_eq!([away(0, 3 * MS), away(5 * MS, 3 * MS)], [48 * MS, 96 * MS]);
     assert_eq!([away(MS, 300), away(MS, 300), away(MS, 3 * MS)], [1000, 1000, 192 * MS]);
-    // A thread that has not asked for as long as the pause was is forgiven.
+    // After no offer for as long as the pause was, the pause is short again.
     (0..200).for_each(|_| assert_eq!(away(MS, 300), 1000));
     assert_eq!(away(0, 3 * MS), 48 * MS);
     assert_eq!(away(0, 900_000 * MS), 10_000 * MS, "no longer than that");

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// switch to another thread and back takes more.
 const JUMP: Duration = Duration::from_micros(5);
 
-/// A waiter in real time, with what it has learnt about its waits.
+/// A waiter in real time, with its learnt estimates.
 #[derive(Debug)]
 pub struct Waiting {
     clock: Clock,

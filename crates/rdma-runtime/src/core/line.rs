@@ -30,7 +30,7 @@ pub(super) struct Connection {
     pub(super) transport: Transport,
     pub(super) offer: SharedMemoryOffer,
     pub(super) connected: bool,
-    /// The transport takes nothing now; for a socket, an event reports when it does.
+    /// The transport accepts nothing now; for a socket, an event reports when it does.
     pub(super) blocked: bool,
     /// Our direction is closed.
     pub(super) finished: bool,

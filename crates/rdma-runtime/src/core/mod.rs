@@ -375,7 +375,7 @@ impl Core {
         self.progress = true;
     }
 
-    /// Sends what an end has to send.
+    /// Sends an end's pending bytes.
     fn write(&mut self, end: u32, now: Instant) {
         // Abort even if the socket could take more.
         if self.connections.contains_key(&end) && self.nic.stream_action(end) == StreamAction::Abort {
@@ -519,7 +519,7 @@ impl Core {
         true
     }
 
-    /// Dispatches the NIC's events to where their readers look.
+    /// Dispatches the NIC's events to their readers.
     fn dispatch_events(&mut self, now: Instant) {
         while let Some(event) = self.nic.poll() {
             self.progress = true;

@@ -16,7 +16,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Pauses, in milliseconds, before a refused connection is retried. Programs (qperf, perftest) tell their
+/// Pauses, in milliseconds, before a refused connection is retried. Programs (qperf, perftest) send their
 /// peers a port just before they listen there; a kernel listens before the peer can arrive, this engine may
 /// not. Behind a forwarder (QEMU's network, docker-proxy, ssh -L) nothing is refused: the stream ends without
 /// an answer instead.

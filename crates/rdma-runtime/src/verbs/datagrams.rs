@@ -88,7 +88,7 @@ impl Datagrams {
                     break;
                 }
                 let Some((length, from)) = port.udp.receive(&mut self.room) else { break };
-                // Ignore anything that is not a datagram of ours.
+                // Ignore anything that is not one of our datagrams.
                 let Ok((header, at)) = Header::read(&self.room[..length]) else { continue };
                 // The source queue pair's number must match the port.
                 if port_of(header.source) != from.port() {

@@ -1,9 +1,8 @@
 //! The engine of drop-in verbs: one RDMA NIC for all devices that a process opens.
 //!
 //! Purpose          provides what `libibverbs` and `librdmacm` promise, below their C ABI (crates/verbs):
-//!                  numbers instead of pointers, no errno, no structures visible to a program.
-//! State            one NIC per process, whatever it opens: a wildcard listener serves all addresses, one
-//!                  helper thread drives. A device is an address ([`QueuePair::address`]).
+//! Purpose  provides the semantics of `libibverbs` and `librdmacm`, below their C ABI (crates/verbs): numbers
+//!          instead of pointers, no errno, no structures visible to a program.
 //! Connections      through the connection manager ([`Engine::listen`], [`Engine::connect`]), or out of band:
 //!                  programs exchange GID, queue pair number and PSN themselves and pass them in
 //!                  ([`Engine::modify_to_rtr`]); docs/out-of-band.md.
@@ -49,7 +48,7 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a thread waits for: a channel, identified by its file.
+/// The queue that a thread waits for: a channel, identified by its file.
 type Queue = RawFd;
 
 /// Returns the maximum number of open files of this process.

@@ -74,7 +74,7 @@ pub(super) struct OobConnection {
     /// Whether this side connects.
     pub(super) calls: bool,
     pub(super) pause: Duration,
-    /// The peer's meeting message.
+    /// The peer's out-of-band setup message.
     pub(super) theirs: Option<OobSetup>,
 }
 

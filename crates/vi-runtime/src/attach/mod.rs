@@ -41,7 +41,7 @@ pub(crate) fn layout() -> (usize, usize, usize, (Shape, Shape)) {
     (FRONT_BYTES, done, arena, shapes)
 }
 
-/// Returns the name of the door of a board that serves hosts by `name`.
+/// Returns the listening name of a board that serves hosts by `name`.
 pub(crate) fn listener_name(name: &str) -> io::Result<Vec<u8>> {
     let listener = format!("board/{name}").into_bytes();
     if name.is_empty() || listener.len() > NAME_BYTES_MAX {

@@ -23,7 +23,7 @@ fn request(meeting: OobSetup) -> Initiator {
     Initiator::new(&config, 16, 16, &meeting.bytes()).expect("it fits")
 }
 
-/// Returns the meeting message of a peer that knows all numbers.
+/// Returns the setup message of a peer that knows all numbers.
 fn right(qpn: u32) -> OobSetup {
     OobSetup { destination: qpn, source: CALLER, expects: 11, begins: Some(22), refusal: None }
 }

@@ -280,7 +280,7 @@ fn a_waiting_receiver_learns_that_its_peer_was_killed() {
         let (ours, _) = meet(&a, &b, 11);
         a.send(ours.0, 1, Operation::SEND, 5);
         assert_eq!((a.next().status, b.next().status), (Status::Success, Status::Success));
-        // Close everything without a word, as the system does for a killed program.
+        // Close everything without a message, as the system does for a killed program.
         drop((b, other));
         assert_eq!((a.next().status, engine.state(ours.0)), (Status::Flushed, Ok(State::Error)));
         engine.destroy_qp(ours.0).expect("it is there");
@@ -419,7 +419,8 @@ fn reregistering_a_region_changes_what_its_key_names() {
     let (ours, _) = meet_as(&a, &b, Service::Connected);
     let keys = engine.in_use().keys;
     let start = NonNull::new(b.memory.as_mut_ptr()).expect("memory");
-    // SAFETY: as in `Side::new`: the memory is leaked.
+    // SAFETY: the memory is leaked, so it outlives the region; the test accesses it only when the NIC is done
+    // with it.
     let region = unsafe { Region::foreign(start, 64, None) }.with_address(5000);
     let only_read = Access { remote_read: true, ..Access::default() };
     engine.rereg_mr(b.key, b.pd, region.clone(), 5000, only_read).expect("no window looks at it");
