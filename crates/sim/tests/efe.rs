@@ -152,7 +152,7 @@ fn without_drain_epochs_shares_are_not_equal() {
     let least = rates.iter().fold(f64::MAX, |least, rate| least.min(*rate)) / mean;
     assert!(
         least < 0.5,
-        "flows that began in a full queue would share fairly, and the breath is in vain: {least}"
+        "flows that began in a full queue share fairly without them, so drain epochs would be useless: {least}"
     );
 }
 

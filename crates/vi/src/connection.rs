@@ -5,8 +5,8 @@
 //!               cursor. Flights of an unreliable VI are dropped once sent.
 //! Window        limits the unacknowledged packets. On a path that may lose packets it is halved on loss and
 //!               grows by one per round trip.
-//! Flow control  a peer whose receive queue is empty says so; the sender waits until told otherwise, or
-//!               probes.
+//! Flow control  a peer whose receive queue is empty reports it; the sender waits for a report that a
+//!               descriptor was posted, or probes.
 
 use crate::config::Config;
 use crate::outputs::{ControlPacket, Outputs, control_packet};

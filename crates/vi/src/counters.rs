@@ -1,7 +1,7 @@
 //! Counters of a VI NIC.
 
 kiban_base::counters! {
-    /// What happened in a VI NIC.
+    /// Counters of a VI NIC.
     pub struct ViCounters {
         /// Packets received.
         packets_in,

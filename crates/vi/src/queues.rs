@@ -10,8 +10,8 @@
 //!                  the rest waits in the NIC and affects only that host.
 //! Isolation        a host refers to its VIs and memories by numbers that the board assigned; it cannot use
 //!                  those of other hosts. Its memory is part of one arena that both sides map, and
-//!                  descriptors cannot reach beyond it. Whatever it writes into its rings can at worst be
-//!                  rejected or end its own attachment.
+//!                  descriptors cannot reach beyond it. The worst that it can cause by writing into its rings
+//!                  is a rejection, or the end of its own attachment.
 //! End              [`Attachment::end`] releases everything: connections, VIs, memory, tag.
 //! Limits           a descriptor has up to [`SEGMENTS_MAX`] segments; a host up to `vis_max` VIs.
 //! Not implemented  completion queues chosen by the host: all completions of an attachment use one ring.
@@ -137,7 +137,7 @@ pub enum Indication {
     Reply {
         /// The cookie of the entry.
         cookie: u64,
-        /// The requested number, or zero if there is none; or why it was denied.
+        /// The requested number, or zero if there is none; or the reason for the denial.
         result: Result<u32, ControlError>,
     },
     /// An incoming connection request.
@@ -594,7 +594,7 @@ impl Attachment {
         self.work.is_ready()
     }
 
-    /// Returns whether entries are no longer taken, because the host does not read its indications.
+    /// Returns whether no more entries are processed, because the host does not read its indications.
     pub fn is_full(&self) -> bool {
         self.waiting.len() >= WAITING_MAX
     }

@@ -103,8 +103,8 @@ impl Vi {
         match header.kind {
             Kind::Refuse => self.on_refused(number, header, config, outputs, now),
             Kind::Ack => {
-                // A sender blocked by an empty receive queue continues only when told that a descriptor is
-                // available, not on any packet.
+                // A sender blocked by an empty receive queue continues only when a packet reports that a
+                // descriptor is available, not on any packet.
                 if header.immediate == ACK_RECEIVE_POSTED && connection.release(now) {
                     outputs.ready.push(number);
                 }

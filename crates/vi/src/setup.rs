@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! client                      server                peer                          peer
-//!   ConnectRequest  ─────────▶  a listener?           PeerRequest  ──▶ (nobody yet: not answered)
-//!                               the host decides                   ◀──  PeerRequest     (it asks as well)
+//!   ConnectRequest  ─────────▶  a listener?           PeerRequest  ──▶ (no request here yet: ignored)
+//!                               the host decides                   ◀──  PeerRequest     (its own request)
 //!   connected       ◀─────────  Accept, connected     connected, Accept ──▶             connected
 //!   Ack             ─────────▶  confirmed                          ◀──  Ack             confirmed
 //! ```

@@ -5,7 +5,7 @@ use crate::request::{Outcome, Setup};
 use crate::traits::{Reliability, ViAttributes, ViState};
 use crate::work::WorkQueue;
 
-/// What remains of a broken connection: enough to tell a peer that has not noticed yet.
+/// The remains of a broken connection: enough to notify a peer that has not noticed yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BrokenConnection {
     pub path: u32,

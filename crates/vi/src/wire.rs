@@ -47,9 +47,9 @@ pub enum Kind {
     PeerRequest = 1,
     /// The connection is accepted; the payload is a [`Setup`].
     Accept = 2,
-    /// The connection is rejected; the code says why ([`refusal`]).
+    /// The connection is rejected; the code is the reason ([`refusal`]).
     Reject = 3,
-    /// The connection has ended; the code says why ([`fault`]).
+    /// The connection has ended; the code is the reason ([`fault`]).
     Disconnect = 4,
     /// Part of a message.
     Send = 5,
@@ -61,7 +61,7 @@ pub enum Kind {
     ReadResponse = 8,
     /// Pure acknowledgement.
     Ack = 9,
-    /// The packet with this sequence was not accepted; the code says why ([`fault`]).
+    /// The packet with this sequence was not accepted; the code is the reason ([`fault`]).
     Refuse = 10,
 }
 

@@ -28,8 +28,8 @@ kiban_base::settings! {
         /// Queueing delay at which a flow aims to keep no frames queued: many flows together keep queues no
         /// longer than this.
         queue_delay_max: Duration = Duration::from_micros(50),
-        /// Interval at which all senders to this endpoint are asked to pause for a moment, so that all see an
-        /// empty queue: at least 100 times `queue_delay_max`.
+        /// Interval of drain epochs, in which all senders to this endpoint pause for a moment, so that all
+        /// see an empty queue: at least 100 times `queue_delay_max`.
         breath_every: Duration = Duration::from_millis(25),
         /// Delay of such a pause after a flow has begun: it may have seen only full queues.
         breath_after_join: Duration = Duration::from_millis(1),
@@ -79,7 +79,7 @@ impl Config {
     /// to operating systems.
     pub fn udp() -> Config {
         Config {
-            // 1500 minus IPv6's 40, UDP's 8, our header and our CRC.
+            // 1500 minus 40 bytes of IPv6, 8 of UDP, the frame header and the CRC.
             segment_bytes: 1500 - 48 - HEADER_BYTES - CHECK_BYTES,
             checked: true,
             queue_delay_max: Duration::from_millis(2),

@@ -17,9 +17,9 @@
 //!            frames.
 //! Fractions  a window of 2.3 frames means two frames, and a third when r/2.3 has passed since the last; one
 //!            of 0.2 means a frame every five RTTs. Above `WHOLE`, fractions are rounded up.
-//! Breath     flows that began with a full queue do not know their base, and would take more than their
-//!            share. A receiver therefore asks all its senders at once to pause for Q: the first frames
-//!            afterwards see empty queues.
+//! Drain      flows that began with a full queue do not know their base, and would take more than their
+//!            share. A receiver therefore requests all its senders at once to pause for Q: the first frames
+//!            afterwards see empty queues (`drain_epochs.rs`).
 
 use super::Config;
 use core::time::Duration;
@@ -63,7 +63,7 @@ pub(super) struct Congestion {
     /// In this round, a frame had to wait for the window.
     was_full: bool,
     was_cut: bool,
-    /// Nothing is sent before the first of these, and little before the second: see Breath.
+    /// Nothing is sent before the first of these, and little before the second: see Drain.
     silent_until: Instant,
     shallow_until: Instant,
 }

@@ -1,12 +1,12 @@
-//! Breath: a receiver asks all its senders to pause for a moment at the same time.
+//! Drain epochs: a receiver requests all its senders to pause for a moment at the same time.
 //!
 //! Purpose    delay-based flows share a queue fairly only if they agree on the path's round-trip time without
 //!            queueing. A flow that began while others kept the queue filled has never measured it.
-//! Mechanism  a flag in every frame of ours; a sender that sees it change pauses for `queue_delay_max`
+//! Mechanism  a flag in every frame; a sender that sees it change pauses for `queue_delay_max`
 //!            (`congestion.rs`).
 //! Timing     every `breath_every`; `breath_after_join` after a flow has begun or resumed, and once more soon
 //!            afterwards, but at most at four times the normal rate; and only if at least two flows have
-//!            delivered something since the last breath.
+//!            delivered something since the last epoch.
 //! Limits     flows that share a queue on their way to different receivers do not pause together.
 
 use super::Config;
@@ -25,7 +25,7 @@ pub(super) struct DrainEpochs {
 
 impl DrainEpochs {
     pub(super) fn new() -> DrainEpochs {
-        // A flow that never delivered anything has number 0, which must not be the previous breath's.
+        // A flow that never delivered anything has number 0, which must not be the previous epoch's.
         DrainEpochs {
             flag: false,
             number: 2,
@@ -40,7 +40,7 @@ impl DrainEpochs {
         self.flag
     }
 
-    /// Records that a flow has delivered something new. `seen` is the number of the breath in which it last
+    /// Records that a flow has delivered something new. `seen` is the number of the epoch in which it last
     /// did.
     #[inline]
     pub(super) fn on_busy(&mut self, seen: &mut u32, config: &Config, now: Instant) {
@@ -74,18 +74,18 @@ mod tests {
     fn drain_epochs_begin_only_if_several_flows_share_a_receiver() {
         let config = Config::default();
         let at = |micros: u64| Instant::from_nanos(micros * 1000);
-        let mut breath = DrainEpochs::new();
+        let mut epochs = DrainEpochs::new();
         let (mut one, mut other) = (0, 0);
-        breath.on_busy(&mut one, &config, at(0));
-        breath.on_busy(&mut one, &config, at(1000));
-        breath.on_busy(&mut one, &config, at(26_000));
-        assert!(!breath.flag(), "alone");
+        epochs.on_busy(&mut one, &config, at(0));
+        epochs.on_busy(&mut one, &config, at(1000));
+        epochs.on_busy(&mut one, &config, at(26_000));
+        assert!(!epochs.flag(), "alone");
         // (moment, whether of the other flow, the flag afterwards)
         let rows = [
             (27_000, true, false),
             (27_500, false, false),
             (31_000, false, false),
-            // A quarter of the period after the last breath, since a flow has joined.
+            // A quarter of the period after the last epoch, since a flow has joined.
             (32_250, false, true),
             // And once more after that.
             (38_000, true, true),
@@ -97,8 +97,8 @@ mod tests {
             (113_500, false, true),
         ];
         for (moment, of_other, flag) in rows {
-            breath.on_busy(if of_other { &mut other } else { &mut one }, &config, at(moment));
-            assert_eq!(breath.flag(), flag, "at {moment}");
+            epochs.on_busy(if of_other { &mut other } else { &mut one }, &config, at(moment));
+            assert_eq!(epochs.flag(), flag, "at {moment}");
         }
     }
 }

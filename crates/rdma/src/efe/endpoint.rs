@@ -206,7 +206,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Aborts a flow in any state: the peer is told, queued data is lost, and no event follows.
+    /// Aborts a flow in any state: the peer is notified, queued data is lost, and no event follows.
     ///
     /// # Errors
     /// `UnknownFlow`.
@@ -489,7 +489,8 @@ impl Endpoint {
         self.timers.next_deadline()
     }
 
-    /// Fires due timers and allows pending acknowledgements, after the host has had its chance to send.
+    /// Fires due timers and allows pending acknowledgements, after the host could send data that carries
+    /// them.
     #[inline]
     pub fn settle(&mut self, now: Instant) {
         while let Some((moment, number)) = self.timers.pop_expired(now) {

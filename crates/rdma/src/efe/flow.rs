@@ -328,7 +328,7 @@ impl Flow {
         self.is_done().then_some(EndReason::Finished)
     }
 
-    /// Uses free slots for a waiting end, or tells the host that there is room.
+    /// Uses free slots for a waiting end, or reports to the host that there is room.
     fn on_room(&mut self, cx: &mut Context<'_>) {
         let sender = &mut self.halves.as_mut().expect("an open flow").sender;
         if self.end_waits {

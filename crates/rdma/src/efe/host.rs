@@ -90,7 +90,7 @@ pub enum RequestError {
     UnknownFlow,
     /// The flow is not connected, or no longer.
     NotConnected,
-    /// The flow does not wait for our answer.
+    /// The flow is not waiting for an answer of the host.
     NotRequested,
     /// Sending was finished.
     Finished,

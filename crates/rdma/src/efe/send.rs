@@ -41,7 +41,7 @@ struct Slot {
     is_retransmitted: bool,
 }
 
-/// What to send next.
+/// The next frame to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Next {
     Frame(u32),

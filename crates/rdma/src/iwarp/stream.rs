@@ -104,7 +104,7 @@ enum OutgoingPiece {
 struct Outgoing {
     own: Vec<u8>,
     pieces: VecDeque<OutgoingPiece>,
-    /// Start of the bytes in `own` that are not in `parts` yet.
+    /// Start of the bytes in `own` that are not in `pieces` yet.
     open: usize,
     bytes: usize,
     crc: bool,
@@ -133,7 +133,7 @@ impl Outgoing {
         self.bytes += bytes.len();
     }
 
-    /// Turns the bytes of `own` since the last part into a part.
+    /// Turns the bytes of `own` since the last piece into a piece.
     fn close(&mut self) {
         if self.open < self.own.len() {
             self.pieces.push_back(OutgoingPiece::Own(self.open..self.own.len()));
@@ -219,7 +219,7 @@ pub struct Stream {
     ignores_input: bool,
     /// Something was received after the start frames.
     has_received: bool,
-    /// What to do after a final reply or a fault.
+    /// The action after a final reply or a fault.
     final_action: StreamAction,
 }
 

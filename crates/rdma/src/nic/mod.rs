@@ -388,7 +388,7 @@ impl Nic {
         }
     }
 
-    /// Fails a connection that is not established: the host is told once, and the transport ends after its
+    /// Fails a connection that is not established: the host gets one event, and the transport ends after its
     /// last message, if there is one.
     pub fn fail(&mut self, number: u32, error: ConnectError) {
         let Some(end) = self.ends.get_mut(number) else { return };

@@ -25,7 +25,7 @@
 //! SMT, STag management table                    host/smt.rs
 //! CMT, completion management table              host/cmt.rs
 //! PBLMT, physical buffer lists                  host/pblmt.rs
-//! DMAC, DMA READ/WRITE DATA FIFO                host/dmac.rs: gather, scatter, landing
+//! DMAC, DMA READ/WRITE DATA FIFO                host/dmac.rs: gather, scatter, placement
 //! QP function: SQ, RQ, ORRQ, IRRQ, states       control/{send_queue, receive_queue, reads, qp, state}.rs
 //! Completion manager                            control/completion.rs
 //! Send module: acceptor, resolver, generator    executor/send.rs

@@ -21,7 +21,7 @@ const MAGIC: [u8; 4] = *b"kbn\x01";
 const NUMBER_MAX: u32 = (1 << 24) - 1;
 const UNKNOWN: u32 = u32::MAX;
 
-/// What one end sends to the other.
+/// The setup data that one end sends to the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OobSetup {
     /// The receiver's queue pair.

@@ -30,7 +30,7 @@ kiban_base::choices! {
     pub enum CrcUse {
         /// Not requested; used if the peer requests it.
         Off = "off",
-        /// Requested, and then used whatever the reply says (RFC 5044 §7.1.1).
+        /// Requested, and used even if the reply does not repeat it (RFC 5044 §7.1.1).
         Wanted = "wanted",
         /// Requested; a reply that does not repeat it is a fault.
         Required = "required",

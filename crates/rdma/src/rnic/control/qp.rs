@@ -44,7 +44,7 @@ pub(in super::super) struct Qp {
     pub(in super::super) datagram: Option<DatagramState>,
     /// The traits agreed with the peer; while a stream is being set up, the expected ones.
     pub(in super::super) traits: StreamTraits,
-    /// The peer is known to be kiban's, whatever the stream's setup says.
+    /// Whether the peer is known to be kiban's, regardless of the stream's setup.
     pub(in super::super) peer_is_kiban: bool,
     /// A stream is being set up: sends are accepted and wait for it.
     pub(in super::super) is_expecting: bool,

@@ -1,6 +1,6 @@
 //! ORRQ and IRRQ: outstanding reads and atomics.
 //!
-//! ORRQ  our requests. A response must match the oldest of them to the byte; nothing else is accepted.
+//! ORRQ  our requests. A response must match the oldest of them exactly; nothing else is accepted.
 //! IRRQ  the peer's requests, at most as many as agreed (IRD). The send module alternates between their
 //!       responses and the send queue, message by message.
 
@@ -17,7 +17,7 @@ pub(in super::super) enum OutstandingRequest {
     Atomic { identifier: u32 },
 }
 
-/// A request of ours without a response.
+/// One of our requests, without a response so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) struct OrrqEntry {
     /// The WQE that it belongs to.

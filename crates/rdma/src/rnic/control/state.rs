@@ -59,7 +59,7 @@ pub struct StreamTraits {
     pub may_send: bool,
 }
 
-/// What a queue pair requests of its stream.
+/// The action that a queue pair requests of its stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StreamAction {
     /// Continue.
@@ -70,7 +70,7 @@ pub enum StreamAction {
     Abort,
 }
 
-/// What happens to posted work.
+/// The handling of posted work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) enum Post {
     /// Sent in its turn.

@@ -545,7 +545,7 @@ pub(in super::super) fn landed(qp: &mut Qp, outputs: &mut Outputs, placement: &m
 }
 
 /// Handles memory that was invalidated during a segment, or was never valid for it. Whose error it is depends
-/// on who named the memory.
+/// on which side named the memory.
 fn on_invalidated(qp: &mut Qp, outputs: &mut Outputs, placement: &Placement, violation: Violation) -> Reason {
     match placement.opcode {
         Opcode::Write => {

@@ -1,4 +1,4 @@
-//! SMT: steering tags. Which memory a tag names, who may use it, and for what.
+//! SMT: steering tags: the memory of each tag, its owner, and its access rights.
 //!
 //! Purpose  no byte of the host's memory is accessed without a currently valid tag, address and right.
 //! Tag      24 bits of a keyed hash (RFC 5042 §7.3.1: peers cannot guess one tag from others) and 8 key bits,
@@ -461,7 +461,7 @@ impl StagTable {
         length: u64,
     ) -> Result<&BufferList, Violation> {
         let entry = self.entry(stag).filter(|entry| entry.valid).ok_or(Violation::Stag)?;
-        // Ownership comes first, so that nobody learns the bounds or rights of another's window.
+        // Ownership comes first, so that a peer cannot learn the bounds or rights of another's window.
         let is_others =
             matches!(entry.what, EntryKind::Window { type_2: true, qp: owner, .. } if owner != qp);
         if entry.pd != pd || is_others {
