@@ -421,7 +421,8 @@ fn peers_that_call_each_other_at_once_are_connected_once() {
     for [one, two] in kinds("peers") {
         for round in 0..20 {
             // With shared memory each calls the other by name, so both have one. New names for each round: a
-            // program that another test is starting holds a copy of a listener for a moment after it has closed.
+            // program that another test is starting holds a copy of a listener for a moment after it has
+            // closed.
             let is_named = one.starts_with("shm:");
             let one = if is_named { format!("{one}-{round}") } else { one.clone() };
             let two = if is_named { format!("{one}-too") } else { two.clone() };

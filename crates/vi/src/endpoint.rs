@@ -71,8 +71,8 @@ impl Vi {
         } else if let Some(connection) = &mut self.connection
             && core::mem::take(&mut connection.queue_empty_reported)
         {
-            // The peer waits for this. It needs a control packet of its own, because a plain acknowledgement
-            // does not say that a receive descriptor is available.
+            // The peer waits for this. It needs a separate control packet, because a plain acknowledgement
+            // does not announce a receive descriptor.
             outputs
                 .control_packets
                 .push((connection.path, connection.control_packet(Kind::Ack, 0, ACK_RECEIVE_POSTED)));

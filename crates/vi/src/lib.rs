@@ -28,13 +28,13 @@
 //! Host              VIs with a send and a receive queue each, registered memory with protection tags,
 //!                   completion queues, client-server and peer-to-peer connections. Descriptors are posted
 //!                   and dequeued; no call blocks.
-//! Transmit path     [`Nic::fetch`]: a link that can send a packet asks for one and lends a buffer; payload
-//!                   is copied once, from host memory into the link's buffer. VIs are served round robin, one
-//!                   packet each.
+//! Transmit path     [`Nic::fetch`]: a link that can send a packet requests one and provides a buffer;
+//!                   payload is copied once, from host memory into the link's buffer. VIs are served round
+//!                   robin, one packet each.
 //! Receive path      [`Nic::arrive`]: payload is copied once, into the descriptor's memory or the target of
 //!                   an RDMA Write. Headers from shared memory are copied before they are validated.
-//! Acknowledgements  [`Nic::settle`] sends those that are pending, after the host has had its chance to
-//!                   answer, so that the answer can carry them.
+//! Acknowledgements  [`Nic::settle`] sends pending ones, after the host could send an answer that carries
+//!                   them.
 //! Paths             a path leads to one other NIC. A *lossless* path (a ring, a cLAN-like link) needs no
 //!                   timers. On other paths packets are retransmitted from the first missing one (go-back-N),
 //!                   within a window that is halved on loss.

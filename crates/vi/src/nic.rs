@@ -79,7 +79,7 @@ impl Nic {
     /// Creates a protection tag.
     ///
     /// # Errors
-    /// [`RequestError::TooMany`] if the NIC has as many as it may have.
+    /// [`RequestError::TooMany`] if the limit of the NIC is reached.
     pub fn create_tag(&mut self) -> Result<u32, RequestError> {
         self.memory.create_tag()
     }
@@ -463,8 +463,8 @@ impl Nic {
         self.outputs.due
     }
 
-    /// Ends a burst, after the host has had its chance to answer: queues pending acknowledgements and handles
-    /// expired timers.
+    /// Ends a burst, after the host could send an answer: queues pending acknowledgements and handles expired
+    /// timers.
     #[inline]
     pub fn settle(&mut self, now: Instant) {
         if !self.outputs.pending_acks.is_empty() {

@@ -169,7 +169,7 @@ pub enum ControlError {
     BadState = 4,
     /// The attributes of the two ends differ.
     Unlike = 5,
-    /// No one is listening there, or the request was rejected.
+    /// There is no listener, or the request was rejected.
     NoMatch = 6,
     /// No answer arrived in time.
     Timeout = 7,

@@ -192,7 +192,7 @@ impl Vi {
         false
     }
 
-    /// Tells the peer that a packet was not accepted.
+    /// Reports to the peer that a packet was not accepted.
     fn refuse(&mut self, sequence: u32, code: u32, outputs: &mut Outputs) {
         let Some(connection) = &mut self.connection else { return };
         let refusal = connection.control_packet(Kind::Refuse, sequence, code);
@@ -403,7 +403,7 @@ impl Vi {
             outputs.event(Event::RdmaProtection { vi: number, write: false });
             return self.lost(fault::RDMA_PROTECTION);
         }
-        // Acknowledgements of as many responses again may be outstanding.
+        // As many acknowledgements of responses may be outstanding in addition.
         if connection.responses.len() >= config.reads_max || in_flight > 2 * config.reads_max + 1 {
             return self.lost(fault::PROTOCOL);
         }

@@ -10,7 +10,7 @@ use kiban_base::Instant;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// No one is listening at that address.
+    /// There is no listener at that address.
     NoMatch,
     /// The other host rejected the request.
     Rejected,

@@ -11,8 +11,8 @@
 //! Close            a socket is shut down, so that nothing more arrives, and drained in the same way. A
 //!                  socket in which a file waits is passed to [`closing`]. So no call here blocks on a peer,
 //!                  and honest peers cost no thread.
-//! Refuse           if no file is wanted, the system is told to admit none (SO_PASSRIGHTS, Linux 6.16): then
-//!                  sendmsg(2) fails at the peer.
+//! Refuse           if no file is wanted, the system is requested to admit none (SO_PASSRIGHTS, Linux 6.16):
+//!                  then sendmsg(2) fails at the peer.
 //! Memory           the only files accepted, and only by callers: memfds of shmem ([`is_plain_memory`]).
 //! Names            paths in directories of one user ([`names`]); a listener holds a lock file beside its
 //!                  path.
