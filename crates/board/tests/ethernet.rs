@@ -678,7 +678,7 @@ fn a_duplicate_address_is_not_used() {
             return;
         }
     }
-    panic!("the address was never asked for");
+    panic!("the address was never requested");
 }
 
 #[test]

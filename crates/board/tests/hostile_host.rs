@@ -558,7 +558,9 @@ fn a_reading_stream_is_served_even_if_others_hold_all_memory() {
     pair.told(1);
     let reader = pair.boards[0].host().open(socket(1, 80)).unwrap();
     pair.run();
-    let [.., Completion::Accepted { stream: far, .. }] = pair.told(1)[..] else { panic!("nobody came") };
+    let [.., Completion::Accepted { stream: far, .. }] = pair.told(1)[..] else {
+        panic!("no caller arrived")
+    };
     let (mut got, mut buffer, begun) = (0, vec![0; 1 << 20], pair.now);
     // Slow: each page that is freed is shared with streams that have not been served yet.
     while got < 32 << 10 {

@@ -50,17 +50,17 @@ impl Rig {
     fn run(&mut self) {
         loop {
             let mut busy =
-                self.client.process_requests(&mut self.pair.boards[0].host()).expect("a decent client");
+                self.client.process_requests(&mut self.pair.boards[0].host()).expect("a correct client");
             self.pair.run();
             for completion in self.pair.told(0) {
                 busy = true;
                 let mut host = self.pair.boards[0].host();
-                let known = self.client.on_completion(completion, &mut host).expect("a decent client");
+                let known = self.client.on_completion(completion, &mut host).expect("a correct client");
                 assert!(known, "{completion:?}");
             }
-            self.client.flush_indications().expect("a decent client");
+            self.client.flush_indications().expect("a correct client");
             self.world.extend(self.pair.told(1));
-            while let Some(told) = self.client.next_indication().expect("a decent board") {
+            while let Some(told) = self.client.next_indication().expect("a correct board") {
                 self.told.push_back(told);
             }
             if !busy {
@@ -79,7 +79,7 @@ impl Rig {
     }
 
     fn ask(&mut self, ask: Request) {
-        self.client.request(ask).expect("a decent board");
+        self.client.request(ask).expect("a correct board");
         self.run();
     }
 
@@ -110,14 +110,14 @@ impl Rig {
 
     /// Connects from board 1.
     fn call(&mut self, port: u16) -> StreamId {
-        let stream = self.pair.boards[1].host().open(socket(0, port)).expect("a way");
+        let stream = self.pair.boards[1].host().open(socket(0, port)).expect("a route");
         self.run();
         stream
     }
 
     fn read(&mut self, slot: u32, into: &mut Vec<u8>) -> Read {
         let mut buffer = [0; 3000];
-        let read = self.client.read(slot, &mut buffer).expect("a decent board");
+        let read = self.client.read(slot, &mut buffer).expect("a correct board");
         if let Read::Bytes(count) = read {
             into.extend_from_slice(&buffer[..count]);
         }
@@ -152,7 +152,7 @@ fn a_client_connects_transfers_both_ways_and_closes_in_order() {
     let bytes = noise(300_000);
     let (mut sent, mut got) = (0, Vec::new());
     while got.len() < bytes.len() {
-        sent += rig.client.write(slot, bytes[sent..].into()).expect("a decent board");
+        sent += rig.client.write(slot, bytes[sent..].into()).expect("a correct board");
         rig.run();
         rig.read_far(far, &mut got);
         rig.pass(Duration::from_millis(1));
@@ -170,7 +170,7 @@ fn a_client_connects_transfers_both_ways_and_closes_in_order() {
     assert!(rig.told.iter().any(|told| *told == Indication::Notify { slot }), "who arms is told");
     rig.told.clear();
     // The client's FIN, then the peer's.
-    rig.client.finish(slot).expect("a decent board");
+    rig.client.finish(slot).expect("a correct board");
     rig.run();
     assert!(rig.world.contains(&Completion::PeerFinished { stream: far }));
     assert_eq!(rig.read(slot, &mut got), Read::Nothing);
@@ -202,7 +202,7 @@ fn check_refusal(refusal: refusal::Refusal) -> bool {
             _ => None,
         }));
         let (true, Some(far)) = (is_open, far) else { continue };
-        sent[0] += rig.client.write(slot, bytes[sent[0]..].into()).expect("a decent board");
+        sent[0] += rig.client.write(slot, bytes[sent[0]..].into()).expect("a correct board");
         sent[1] += rig.pair.boards[1].host().write(far, &bytes[sent[1]..]).expect("it is open");
         rig.read_far(far, &mut got[0]);
         while let Read::Bytes(_) = rig.read(slot, &mut got[1]) {}
@@ -211,7 +211,7 @@ fn check_refusal(refusal: refusal::Refusal) -> bool {
         }
     }
     assert!(got.iter().all(|got| *got == bytes), "{refusal:?}: {sent:?}, {:?}", got.map(|got| got.len()));
-    rig.client.finish(slot).expect("a decent board");
+    rig.client.finish(slot).expect("a correct board");
     rig.pass(tick);
     let _ = rig.pair.boards[1].host().close(far.expect("it was accepted"));
     rig.pass(tick);
@@ -235,7 +235,7 @@ fn a_waiting_writer_is_notified_when_half_of_the_room_is_free() {
     let mut written = 0;
     // The peer does not read: eventually nothing more is accepted.
     loop {
-        let count = rig.client.write(slot, sent[written..].into()).expect("a decent board");
+        let count = rig.client.write(slot, sent[written..].into()).expect("a correct board");
         rig.pass(Duration::from_secs(1));
         if count == 0 {
             break;
@@ -257,7 +257,7 @@ fn a_waiting_writer_is_notified_when_half_of_the_room_is_free() {
         quiet += usize::from(rig.client.has_room(slot));
     }
     assert!(rig.told.contains(&Indication::Notify { slot }), "it is told in the end");
-    let more = rig.client.write(slot, sent[written..].into()).expect("a decent board");
+    let more = rig.client.write(slot, sent[written..].into()).expect("a correct board");
     assert!((ROOM / 2..ROOM).contains(&more), "{more} of {ROOM} bytes are free");
     assert!(quiet > 0, "there was some room before");
     rig.ask(Request::Close { slot });
@@ -397,8 +397,8 @@ fn a_client_that_does_not_read_is_not_served_until_it_does() {
     rig.ask(Request::Listen { listener: 1, local: socket(0, 9) });
     assert!(matches!(rig.told.pop_front(), Some(Indication::Listening { result: Ok(_), .. })));
     for _ in 0..ASKS {
-        rig.client.request(Request::Listen { listener: 2, local: socket(0, 9) }).expect("a decent board");
-        rig.client.process_requests(&mut rig.pair.boards[0].host()).expect("a decent client");
+        rig.client.request(Request::Listen { listener: 2, local: socket(0, 9) }).expect("a correct board");
+        rig.client.process_requests(&mut rig.pair.boards[0].host()).expect("a correct client");
     }
     assert!(!rig.client.is_ready(), "what it asks waits in its own ring");
     while rig.told.len() < ASKS {
@@ -449,7 +449,7 @@ fn written_data_is_sent_after_its_client_has_gone() {
     let (mut sent, mut got) = (0, Vec::new());
     // Until TCP accepts no more, and the pipe is full as well.
     loop {
-        let count = rig.client.write(slot, bytes[sent..].into()).expect("a decent board");
+        let count = rig.client.write(slot, bytes[sent..].into()).expect("a correct board");
         sent += count;
         rig.run();
         if count == 0 {

@@ -75,7 +75,7 @@ impl Side {
         let mut packets = Vec::new();
         let mut room = [0; PACKET_BYTES];
         while let Some(length) = self.nic.fetch(self.paths[path], &mut SharedRoom::from(&mut room[..]), now) {
-            assert!(Header::read(&room, length).is_ok(), "what leaves can be read");
+            assert!(Header::read(&room, length).is_ok(), "sent packets can be parsed");
             packets.push(room[..length].to_vec());
             assert!(packets.len() < PACKETS_MAX, "a NIC sends without end");
         }

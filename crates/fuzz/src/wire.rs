@@ -293,7 +293,7 @@ fn discovery(bytes: &[u8], features: &mut Features<'_>) {
         features.show((core::mem::discriminant(item), bytes.len().ilog2()));
     }
     // A redirected packet is returned with its padding.
-    let (read, options) = discovery::Message::read(&again).expect("what was written");
+    let (read, options) = discovery::Message::read(&again).expect("the written bytes");
     assert_eq!(read, message);
     assert_eq!(options.count(), items.len());
 }
@@ -456,7 +456,7 @@ fn tcp(bytes: &[u8], features: &mut Features<'_>) {
             assert!((tcp::HEADER_BYTES..=60).contains(&used) && used <= bytes.len());
             let mut again = vec![0xa5; header.length()];
             assert_eq!(header.write(&mut again), again.len());
-            let (mut read, _) = tcp::Header::read(&again).expect("what was written");
+            let (mut read, _) = tcp::Header::read(&again).expect("the written bytes");
             // Our options have padding that others may omit, so fewer blocks may fit.
             let (ours, theirs) = (read.options.sack, header.options.sack);
             assert_eq!(theirs.as_slice()[..ours.as_slice().len()], *ours.as_slice());

@@ -99,7 +99,7 @@ impl Out {
 pub fn slots_are_returned_by_two_threads_while_the_owner_takes_them() {
     check(|| {
         let mut depot = SlotPool::new(2, |_| 0);
-        let slots = [(); 2].map(|()| Out(depot.take().expect("two are at home")));
+        let slots = [(); 2].map(|()| Out(depot.take().expect("two are free")));
         let threads = slots.map(|slot| {
             thread::spawn(move || {
                 slot.write(1);
@@ -114,7 +114,7 @@ pub fn slots_are_returned_by_two_threads_while_the_owner_takes_them() {
                 slot.release();
             }
         }
-        threads.into_iter().for_each(|thread| thread.join().expect("it brought its slot home"));
+        threads.into_iter().for_each(|thread| thread.join().expect("it returned its slot"));
         assert_eq!(depot.available(), 2);
     });
 }
@@ -142,7 +142,7 @@ pub fn the_last_returned_slot_frees_a_dropped_pool() {
         let witness = loom::sync::Arc::new(());
         let mut depot = SlotPool::new(2, |_| Watched(loom::cell::UnsafeCell::new(0), witness.clone()));
         drop(witness);
-        let slots = [(); 2].map(|()| Out(depot.take().expect("two are at home")));
+        let slots = [(); 2].map(|()| Out(depot.take().expect("two are free")));
         let threads = slots.map(|slot| {
             thread::spawn(move || {
                 let Out(slot) = { slot };
@@ -154,7 +154,7 @@ pub fn the_last_returned_slot_frees_a_dropped_pool() {
         });
         thread::yield_now();
         drop(depot);
-        threads.into_iter().for_each(|thread| thread.join().expect("it brought its slot home"));
+        threads.into_iter().for_each(|thread| thread.join().expect("it returned its slot"));
     });
 }
 
@@ -229,7 +229,7 @@ pub fn bytes_cross_a_pipe_in_order_and_exclusively() {
         let sender = thread::spawn(move || {
             let mut left: &[u8] = &[1, 2, 3];
             while !left.is_empty() {
-                let count = writer.write(SharedBytes::from(left)).expect("a decent reader");
+                let count = writer.write(SharedBytes::from(left)).expect("a correct reader");
                 writer.publish();
                 left = &left[count..];
                 if count == 0 {
@@ -241,7 +241,7 @@ pub fn bytes_cross_a_pipe_in_order_and_exclusively() {
         let mut got = Vec::new();
         loop {
             let has_ended = reader.has_ended();
-            let here = reader.readable().expect("a decent writer");
+            let here = reader.readable().expect("a correct writer");
             reader.take(here, |bytes| bytes.append_to(&mut got));
             if has_ended {
                 break;
@@ -295,16 +295,16 @@ impl Turn {
     }
 
     fn last_call(&self) -> u64 {
-        *self.call.0.lock().expect("nobody panics")
+        *self.call.0.lock().expect("no thread panics")
     }
 
     /// Drives if no other thread does. Returns whether it did.
     fn drive(&self) -> bool {
         let Ok(driver) = self.driver.try_lock() else { return false };
-        drop(self.machine.lock().expect("nobody panics"));
+        drop(self.machine.lock().expect("no thread panics"));
         drop(driver);
         if self.followers.any_after_driving() {
-            *self.call.0.lock().expect("nobody panics") += 1;
+            *self.call.0.lock().expect("no thread panics") += 1;
             self.call.1.notify_all();
         }
         true
@@ -329,9 +329,9 @@ pub fn no_thread_sleeps_while_none_drives(notes_late: bool) {
                 if notes_late {
                     seen = turn.last_call();
                 }
-                let mut call = turn.call.0.lock().expect("nobody panics");
+                let mut call = turn.call.0.lock().expect("no thread panics");
                 while *call == seen {
-                    call = turn.call.1.wait(call).expect("nobody panics");
+                    call = turn.call.1.wait(call).expect("no thread panics");
                 }
                 drop(call);
                 turn.followers.leave();
@@ -357,7 +357,7 @@ struct Waited {
 
 impl Waited {
     fn tell(&self, happens: bool) {
-        let mut channel = self.channel.0.lock().expect("nobody panics");
+        let mut channel = self.channel.0.lock().expect("no thread panics");
         channel.0 |= happens;
         channel.1 += 1;
         drop(channel);
@@ -367,8 +367,8 @@ impl Waited {
     /// As `Socket::until` does.
     fn wait(&self, enters_late: bool) {
         loop {
-            let mut has_happened = self.has_happened.lock().expect("nobody panics");
-            let mut channel = self.channel.0.lock().expect("nobody panics");
+            let mut has_happened = self.has_happened.lock().expect("no thread panics");
+            let mut channel = self.channel.0.lock().expect("no thread panics");
             let (is_there, events) = (channel.0, std::mem::take(&mut channel.1));
             drop(channel);
             let is_new = is_there && !*has_happened;
@@ -391,11 +391,11 @@ impl Waited {
             if enters_late {
                 seen = self.sleepers.enter();
             }
-            let sleeping = self.sleeping.lock().expect("nobody panics");
+            let sleeping = self.sleeping.lock().expect("no thread panics");
             if self.sleepers.taken() == seen {
-                let mut channel = self.channel.0.lock().expect("nobody panics");
+                let mut channel = self.channel.0.lock().expect("no thread panics");
                 while channel.1 == 0 {
-                    channel = self.channel.1.wait(channel).expect("nobody panics");
+                    channel = self.channel.1.wait(channel).expect("no thread panics");
                 }
                 channel.1 -= 1;
                 drop(channel);
@@ -423,7 +423,7 @@ pub fn taking_an_event_wakes_the_other_sleepers(enters_late: bool) {
             thread::spawn(move || socket.wait(enters_late))
         });
         socket.tell(true);
-        threads.into_iter().for_each(|thread| thread.join().expect("it has heard"));
+        threads.into_iter().for_each(|thread| thread.join().expect("it has seen the event"));
     });
 }
 

@@ -462,9 +462,11 @@ mod tests {
         let listener = ChannelListener::open(&name(story)).expect("the name is free");
         let mut caller = PendingChannel::connect(&name(story), b"me", BYTES).expect("the door is open");
         assert!(caller.complete(BYTES..=BYTES).expect("nobody hung up").is_none());
-        let mut callee = listener.try_accept().expect("somebody calls");
-        let callee = callee.complete(BYTES..=BYTES).expect("a decent caller").expect("its hello is here");
-        let caller = caller.complete(BYTES..=BYTES).expect("a decent callee").expect("its hello is here");
+        let mut callee = listener.try_accept().expect("a caller is waiting");
+        let callee =
+            callee.complete(BYTES..=BYTES).expect("a correct caller").expect("its hello has arrived");
+        let caller =
+            caller.complete(BYTES..=BYTES).expect("a correct callee").expect("its hello has arrived");
         assert_eq!((caller.caller(), callee.caller()), (&b""[..], &b"me"[..]));
         [caller, callee]
     }
@@ -508,8 +510,8 @@ mod tests {
     fn a_call_refused_before_its_hello_returns_the_reason() {
         let path = std::env::temp_dir().join(String::from_utf8(name("refused")).expect("text"));
         let listener = ChannelListener::open_at(&path).expect("the path is free");
-        let socket = Peer::connect(&path, SocketType::STREAM, true).expect("the door is open");
-        listener.try_accept().expect("somebody calls").refuse("no room");
+        let socket = Peer::connect(&path, SocketType::STREAM, true).expect("the listener accepts");
+        listener.try_accept().expect("a caller is waiting").refuse("no room");
         let mut half =
             PendingChannel::call_over(socket, b"me", BYTES).expect("the reason is still to be received");
         let error = half.complete(BYTES..=BYTES).expect_err("it was refused");
@@ -521,15 +523,15 @@ mod tests {
         let name = name("language");
         let listener = ChannelListener::open(&name).expect("the name is free");
         let file = names::own_folder().expect("a directory").join(names::file(&name).expect("a good name"));
-        let mut stranger = UnixStream::connect(file).expect("the door is open");
+        let mut stranger = UnixStream::connect(file).expect("the listener accepts");
         stranger.write_all(b"GET / HT").expect("the door is open");
-        let mut half = listener.try_accept().expect("somebody calls");
+        let mut half = listener.try_accept().expect("a caller is waiting");
         assert_eq!(half.complete(0..=BYTES).expect_err("no hello").kind(), io::ErrorKind::InvalidData);
         assert!(ChannelListener::open(&name).expect_err("taken").to_string().contains("cannot be called"));
         assert!(PendingChannel::connect(b"nobody-at-all", b"", BYTES).is_err());
         assert!(PendingChannel::connect(&[b'x'; 65], b"", BYTES).is_err());
         let mut small = PendingChannel::connect(&name, b"", 4096).expect("the door is open");
-        let mut half = listener.try_accept().expect("somebody calls");
+        let mut half = listener.try_accept().expect("a caller is waiting");
         assert_eq!(half.complete(BYTES..=BYTES).expect_err("too small").kind(), io::ErrorKind::InvalidData);
         drop(half);
         assert!(small.complete(4096..=4096).is_err(), "it is hung up on");
@@ -541,20 +543,20 @@ mod tests {
         let listener = ChannelListener::open(&name).expect("the name is free");
         let call = || PendingChannel::connect(&name, b"me", BYTES).expect("the door is open");
         let mut caller = call();
-        let mut callee = listener.try_accept().expect("somebody calls");
+        let mut callee = listener.try_accept().expect("a caller is waiting");
         let long = "it has its reasons: ".repeat(10);
         let validated = callee.complete_if(0..=BYTES, |caller, bytes| {
             assert_eq!((caller, bytes), (&b"me"[..], BYTES));
             Err(long.clone())
         });
-        assert_eq!(validated.expect_err("it is not taken").to_string(), long);
+        assert_eq!(validated.expect_err("it is rejected").to_string(), long);
         drop(callee);
-        let reason = caller.complete(BYTES..=BYTES).expect_err("it is not taken").to_string();
+        let reason = caller.complete(BYTES..=BYTES).expect_err("it is rejected").to_string();
         assert_eq!(reason, long[..NAME_BYTES_MAX]);
         // The listener does not wait for callers, and characters are not split.
         let mut caller = call();
-        listener.try_accept().expect("somebody calls").refuse(&"ü".repeat(NAME_BYTES_MAX));
-        let reason = caller.complete(BYTES..=BYTES).expect_err("it is not taken").to_string();
+        listener.try_accept().expect("a caller is waiting").refuse(&"ü".repeat(NAME_BYTES_MAX));
+        let reason = caller.complete(BYTES..=BYTES).expect_err("it is rejected").to_string();
         assert_eq!(reason, "ü".repeat(NAME_BYTES_MAX / 2));
     }
 

@@ -72,7 +72,7 @@ mod tests {
         let (tell, told) = mpsc::channel();
         let work = move || {
             let name = std::fs::read_to_string("/proc/thread-self/comm").expect("a file");
-            tell.send(name).expect("somebody waits");
+            tell.send(name).expect("there is a listener");
             panic!("expected: a thread that panics");
         };
         spawn(c"kiban-test", STACK_BYTES, work).expect("a thread");

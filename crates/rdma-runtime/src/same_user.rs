@@ -232,14 +232,14 @@ mod tests {
     fn pair(at: &str) -> (TcpListener, TcpStream, TcpStream) {
         let listener = TcpListener::bind(at).expect("the loopback is there");
         let caller =
-            TcpStream::connect(listener.local_addr().expect("it is bound")).expect("somebody listens");
+            TcpStream::connect(listener.local_addr().expect("it is bound")).expect("there is a listener");
         let (callee, _) = listener.accept().expect("somebody called");
         (listener, caller, callee)
     }
 
     #[test]
     fn a_socket_of_this_process_belongs_to_this_user() {
-        let owners = SocketOwners::open().expect("a file may be had");
+        let owners = SocketOwners::open().expect("file descriptors are available");
         for at in ["127.0.0.1:0", "[::1]:0"] {
             let (_listener, caller, callee) = pair(at);
             let from = caller.local_addr().expect("it is connected");
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_closed_socket_has_no_owner_and_is_not_roots() {
-        let owners = SocketOwners::open().expect("a file may be had");
+        let owners = SocketOwners::open().expect("file descriptors are available");
         for (at, hears) in [("127.0.0.1:0", false), ("127.0.0.1:0", true), ("[::1]:0", true)] {
             let (_listener, caller, mut callee) = pair(at);
             let from = caller.local_addr().expect("it is connected");
@@ -279,7 +279,7 @@ mod tests {
         };
         let to = listener.local_addr().expect("it is bound");
         let caller = socket2::Socket::new(socket2::Domain::for_address(to), socket2::Type::STREAM, None);
-        let caller = caller.expect("a file may be had");
+        let caller = caller.expect("file descriptors are available");
         caller.bind(&at(from).into()).expect("the address is this host's");
         caller.connect(&to.into()).expect("it listens");
         let (callee, from) = listener.accept().expect("it called");
@@ -294,7 +294,7 @@ mod tests {
             assert_eq!(owners.owner(from, to), Owner::Elsewhere);
             assert!(!owners.is_allowed(to, from), "{from} {to}");
         };
-        let owners = SocketOwners::open().expect("a file may be had");
+        let owners = SocketOwners::open().expect("file descriptors are available");
         assert!(owners.tells, "this system tells of sockets");
         let rows = [
             ("127.0.0.1", "127.0.0.1"),
@@ -315,7 +315,7 @@ mod tests {
                 let bits = if address.is_ipv4() { 32 } else { 128 };
                 interface::set_address(name, address, bits).expect("it is ours");
             }
-            let owners = SocketOwners::open().expect("a file may be had");
+            let owners = SocketOwners::open().expect("file descriptors are available");
             let rows = [
                 ("192.0.2.1", "192.0.2.2"),
                 ("127.0.0.1", "192.0.2.1"),
@@ -327,7 +327,7 @@ mod tests {
         in_namespace.join().expect("it went well");
         // A peer on another host that is gone is allowed: its network's rules apply. This sends nothing.
         let peer = SocketAddr::from(([198, 51, 100, 7], 2));
-        let socket = UdpSocket::bind("0.0.0.0:0").expect("a file may be had");
+        let socket = UdpSocket::bind("0.0.0.0:0").expect("file descriptors are available");
         match socket.connect(peer).and_then(|()| socket.local_addr()) {
             Ok(local) => assert!(!owners.is_within_host(local, peer), "{local}"),
             Err(error) => println!("skipped in part: no way leads to another host: {error}"),
@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn a_socket_of_another_host_is_elsewhere() {
-        let owners = SocketOwners::open().expect("a file may be had");
+        let owners = SocketOwners::open().expect("file descriptors are available");
         let local = SocketAddr::from(([192, 0, 2, 1], 1));
         assert_eq!(owners.owner(local, SocketAddr::from(([192, 0, 2, 2], 2))), Owner::Elsewhere);
     }

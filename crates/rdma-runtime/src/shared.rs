@@ -260,11 +260,11 @@ mod tests {
 
     fn pair(port: u16) -> [SharedLink; 2] {
         let [own, to] = [port, 7].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
-        let listener = listen(own, to).expect("nobody has it");
-        let mut caller = connect(own, to).expect("the door is open");
-        let mut callee = listener.try_accept().expect("somebody calls");
-        let callee = SharedLink::complete(&mut callee).expect("decent").expect("its hello is here");
-        let caller = SharedLink::complete(&mut caller).expect("decent").expect("its hello is here");
+        let listener = listen(own, to).expect("the name is free");
+        let mut caller = connect(own, to).expect("the listener accepts");
+        let mut callee = listener.try_accept().expect("a caller is waiting");
+        let callee = SharedLink::complete(&mut callee).expect("valid").expect("its hello has arrived");
+        let caller = SharedLink::complete(&mut caller).expect("valid").expect("its hello has arrived");
         [caller, callee]
     }
 
@@ -295,17 +295,17 @@ mod tests {
             ("127.0.0.1:5", "127.0.0.1:6", ["127.0.0.1:7", "127.0.0.2:6"]),
             (long, "[2001:db8:1111:2222:3333:4444:5555:7777]:65535", [long, "[::1]:65535"]),
         ] {
-            let listener = listen(at(from), at(to)).expect("nobody has it");
+            let listener = listen(at(from), at(to)).expect("the name is free");
             for other in others {
                 assert!(connect(at(from), at(other)).is_err(), "{from} {other}");
-                drop(listen(at(from), at(other)).expect("nobody has it"));
+                drop(listen(at(from), at(other)).expect("the name is free"));
             }
             assert!(connect(at(to), at(from)).is_err(), "it has a direction");
             assert!(listener.try_accept().is_none());
             assert!(connect(at(from), at(to)).is_ok());
         }
         // An IPv6 socket sees an IPv4 peer's mapped address.
-        let _door = listen(at("127.0.0.1:8"), at("127.0.0.1:9")).expect("nobody has it");
+        let _door = listen(at("127.0.0.1:8"), at("127.0.0.1:9")).expect("the name is free");
         assert!(connect(at("[::ffff:127.0.0.1]:8"), at("[::ffff:127.0.0.1]:9")).is_ok());
     }
 

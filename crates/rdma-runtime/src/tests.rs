@@ -255,7 +255,7 @@ fn rejected_and_unreachable_are_distinguished() {
         );
         let nobody = listener.address();
         drop(listener);
-        let error = side.qp.connect(nobody, &options, LONG).expect_err("nobody listens");
+        let error = side.qp.connect(nobody, &options, LONG).expect_err("there is no listener");
         assert!(
             matches!(error, Error::Connect(ConnectError::Unreachable | ConnectError::Lost)),
             "{over:?}: {error:?}"
@@ -393,15 +393,15 @@ fn a_peer_that_misses_the_first_message_is_nudged() {
     one.qp.post_recv(7, &[]).expect("room");
     std::thread::scope(|scope| {
         let sleeping = scope.spawn(|| {
-            let (mut line, _) = listener.accept().expect("who connects");
+            let (mut line, _) = listener.accept().expect("a connection arrives");
             line.set_read_timeout(Some(LONG)).expect("a time");
             line.read_exact(&mut [0; 24]).expect("a request");
             line.write_all(REPLY).expect("room");
             let (mut sent, mut woken) = ([0; 24], [0; 20]);
-            line.read_exact(&mut sent).expect("what the program says");
+            line.read_exact(&mut sent).expect("the program's output");
             assert_eq!(sent, EMPTY_SEND);
             for _ in 0..2 {
-                line.read_exact(&mut woken).expect("what wakes");
+                line.read_exact(&mut woken).expect("a wake-up");
                 assert_eq!(woken, EMPTY_WRITE);
             }
             line.write_all(&EMPTY_SEND).expect("room");

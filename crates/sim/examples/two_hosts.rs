@@ -47,7 +47,7 @@ fn main() {
     world.run_program(boards[0], Box::new(sender));
     let done = world.run(begin + Duration::from_secs(600));
 
-    let receiver = world.program::<Receiver>(boards[1]).expect("it was given");
+    let receiver = world.program::<Receiver>(boards[1]).expect("it was passed in");
     for stream in receiver.received() {
         let seconds = stream.last_at.since(begin).as_secs_f64();
         println!(
@@ -55,7 +55,7 @@ fn main() {
             stream.bytes, stream.remote
         );
     }
-    let sender = world.program::<Sender>(boards[0]).expect("it was given");
+    let sender = world.program::<Sender>(boards[0]).expect("it was passed in");
     for info in sender.infos().into_iter().flatten() {
         println!(
             "segments: {} sent, {} received; {} bytes retransmitted",

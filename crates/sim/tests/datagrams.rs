@@ -178,7 +178,7 @@ impl Case {
         let asker = Asker { kind, to, length, socket: None, ask_at, asked: 0, answered: 0 };
         world.run_program(boards[0], Box::new(asker));
         assert!(world.run(Instant::ZERO + 600 * SECOND), "{self:?}, {refusal:?}: {world:?}");
-        let asked = world.program::<Asker>(boards[0]).expect("it was given").asked;
+        let asked = world.program::<Asker>(boards[0]).expect("it was passed in").asked;
         assert_eq!(check::check_idle(&mut world, &boards), [], "{self:?}, {refusal:?}");
         let has_happened = |refusal: refusal::Refusal| {
             refusal.has_happened(world.board_mut(boards[refusal.side]).memory_mut())

@@ -128,7 +128,7 @@ impl Path {
     /// Returns the bytes that each stream has delivered by `until`.
     fn run(&mut self, until: Instant) -> Vec<u64> {
         self.world.run(until);
-        let reader = self.world.program::<Reader>(self.receiver).expect("it was given");
+        let reader = self.world.program::<Reader>(self.receiver).expect("it was passed in");
         reader.0.iter().map(|stream| stream.1).collect()
     }
 }

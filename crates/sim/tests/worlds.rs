@@ -43,7 +43,7 @@ fn transfer(pair: &mut Pair, side: usize, parts: &[Rc<Vec<u8>>]) -> Outcome {
     let done = pair.world.run(until);
     let programs = pair.world.take_programs(pair.boards[1 - side]);
     pair.world.take_programs(pair.boards[side]);
-    let receiver = programs[0].as_any().downcast_ref::<Receiver>().expect("the receiver that was given");
+    let receiver = programs[0].as_any().downcast_ref::<Receiver>().expect("the given receiver");
     Outcome { done, received, streams: receiver.received() }
 }
 

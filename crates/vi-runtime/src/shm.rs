@@ -89,16 +89,16 @@ mod tests {
         let name = format!("test-{}-cross", std::process::id()).into_bytes();
         let listener = ChannelListener::open(&name).expect("the name is free");
         let mut caller = call(&name, b"").expect("the door is open");
-        let mut callee = listener.try_accept().expect("somebody calls");
-        let mut two = ShmLink::complete(&mut callee).expect("decent").expect("its hello is here");
-        let mut one = ShmLink::complete(&mut caller).expect("decent").expect("its hello is here");
+        let mut callee = listener.try_accept().expect("a caller is waiting");
+        let mut two = ShmLink::complete(&mut callee).expect("valid").expect("its hello has arrived");
+        let mut one = ShmLink::complete(&mut caller).expect("valid").expect("its hello has arrived");
         for _ in 0..100 {
             for (from, to) in [(&mut one, &mut two)] {
                 assert_eq!(from.out.push(b"there"), Ok(true));
                 assert_eq!(to.out.push(b"back"), Ok(true));
                 for (side, expected) in [(&mut *to, &b"there"[..]), (&mut *from, b"back")] {
                     let mut copy = [0; 8];
-                    let length = side.into.peek().expect("decent").expect("there").copy_to(0, &mut copy);
+                    let length = side.into.peek().expect("valid").expect("there").copy_to(0, &mut copy);
                     assert_eq!(&copy[..length], expected);
                     side.give_back();
                 }

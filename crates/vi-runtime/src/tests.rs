@@ -52,7 +52,7 @@ impl End {
     }
 
     fn received(&self) -> Completion {
-        self.nic.receive_wait(self.vi, PATIENCE).expect("something comes")
+        self.nic.receive_wait(self.vi, PATIENCE).expect("something arrives")
     }
 
     fn sent(&self) -> Completion {
@@ -79,7 +79,7 @@ fn pair(devices: [&str; 2], reliability: Reliability) -> [End; 2] {
     server.nic.listen(b"port").expect("room");
     std::thread::scope(|threads| {
         threads.spawn(|| server.serve());
-        client.connect(server.nic.address()).expect("somebody waits");
+        client.connect(server.nic.address()).expect("there is a listener");
     });
     [server, client]
 }
@@ -157,7 +157,7 @@ fn threads_waiting_for_different_queues_of_one_nic_all_make_progress() {
             std::thread::scope(|threads| {
                 threads.spawn(|| pair[0].serve());
                 nic.listen(b"port").expect("room");
-                pair[1].connect(HostAddress::Loopback).expect("somebody waits");
+                pair[1].connect(HostAddress::Loopback).expect("there is a listener");
             });
             pair
         })
@@ -222,7 +222,7 @@ fn a_queue_with_a_completion_queue_is_waited_on_there() {
     nic.listen(b"port").expect("room");
     std::thread::scope(|threads| {
         threads.spawn(|| server.serve());
-        client.connect(HostAddress::Loopback).expect("somebody waits");
+        client.connect(HostAddress::Loopback).expect("there is a listener");
     });
     server.receive(9, 0, 8);
     std::thread::scope(|threads| {
@@ -259,7 +259,7 @@ fn a_killed_peer_is_reported_within_a_second_whatever_the_survivor_does() {
     if let Ok(name) = std::env::var("KIBAN_TEST_ROLE") {
         // The peer: connects, sends one message, and floods until it is killed.
         let one = end(&open("shm"), Reliability::Delivery);
-        one.connect(name.parse().expect("an address")).expect("somebody waits");
+        one.connect(name.parse().expect("an address")).expect("there is a listener");
         loop {
             one.send(1, 0, 64);
             one.sent();
@@ -286,7 +286,7 @@ fn a_killed_peer_is_reported_within_a_second_whatever_the_survivor_does() {
             } else {
                 Some(server.received())
             }
-            .expect("something comes");
+            .expect("something arrives");
         }
         let survived = clock.now().since(killed_at);
         assert!(survived < Duration::from_secs(1), "{survived:?}");
@@ -305,7 +305,7 @@ fn a_killed_peer_is_reported_within_a_second_whatever_the_survivor_does() {
         server.receive(7, 0, 64);
         std::thread::scope(|threads| {
             threads.spawn(|| server.serve());
-            next.connect(server.nic.address()).expect("somebody waits");
+            next.connect(server.nic.address()).expect("there is a listener");
         });
         next.send(1, 0, 64);
         assert_eq!(server.received().cookie, 7);
@@ -318,7 +318,7 @@ fn two_processes_communicate_through_shared_memory() {
     if let Ok(name) = std::env::var("KIBAN_TEST_ROLE") {
         let one = end(&open("shm"), Reliability::Reception);
         one.receive(0, 0, 100_000);
-        one.connect(name.parse().expect("an address")).expect("somebody waits");
+        one.connect(name.parse().expect("an address")).expect("there is a listener");
         // Everything is echoed.
         loop {
             let done = one.received();
@@ -434,7 +434,7 @@ fn peers_that_call_each_other_at_once_are_connected_once() {
                 let (local, remote) = if own == 0 { (b"one", b"two") } else { (b"two", b"one") };
                 let remote = Address { host, discriminator: remote.to_vec() };
                 ends[own].nic.connect_peer(ends[own].vi, local, &remote, PATIENCE).expect("idle");
-                ends[own].nic.peer_wait(ends[own].vi, PATIENCE).expect("the other asks as well");
+                ends[own].nic.peer_wait(ends[own].vi, PATIENCE).expect("the other side requests as well");
             };
             std::thread::scope(|scope| {
                 let other = scope.spawn(|| ask(1));

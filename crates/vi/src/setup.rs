@@ -114,7 +114,7 @@ impl Vi {
     }
 
     fn accept_packet(&self, number: u32) -> ControlPacket {
-        let connection = self.connection.as_ref().expect("who accepts is connected");
+        let connection = self.connection.as_ref().expect("the accepting VI is connected");
         let words = setup_parameters(number, connection.key, &self.attributes, &[], &[]);
         setup_packet(Kind::Accept, (connection.peer_vi, connection.peer_key), &words)
     }

@@ -80,7 +80,7 @@ impl Pair {
                 return;
             }
         }
-        panic!("nobody is called");
+        panic!("no call arrives");
     }
 }
 

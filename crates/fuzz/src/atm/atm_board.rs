@@ -32,7 +32,7 @@ fn config() -> BoardConfig {
 pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
     let mut stand = Stand::new(&config());
     let mut host = stand.board.host();
-    let listener = host.listen(SocketAddr::new(BOARD.into(), 80)).expect("nobody listens yet");
+    let listener = host.listen(SocketAddr::new(BOARD.into(), 80)).expect("there is no listener yet");
     let mut input = Input::new(bytes);
     let mut cells = Vec::new();
     while !input.is_empty() {

@@ -117,7 +117,8 @@ pub(crate) fn link(bytes: &[u8], features: &mut Features<'_>) {
         assert!(link.deadline() > now, "a deadline in the past");
         let mut out = 0;
         while let Some(frame) = link.poll_down(now) {
-            let (header, _) = frames::Header::read(&frame.to_vec(), modulo).expect("what leaves can be read");
+            let (header, _) =
+                frames::Header::read(&frame.to_vec(), modulo).expect("sent packets can be parsed");
             features.show((link.state(), core::mem::discriminant(&header.control), header.poll_final));
             // The peer's next numbers.
             match header.control {
@@ -259,7 +260,7 @@ fn request(input: &mut Input<'_>, channel: u16) -> Request {
 
 /// Checks that output can be parsed; updates the peer's next numbers.
 fn heard(packet: &[u8], near: &mut (u8, u8), modulo: Modulo, features: &mut Features<'_>) {
-    let (header, used) = packets::Header::read(packet).expect("what leaves can be read");
+    let (header, used) = packets::Header::read(packet).expect("sent packets can be parsed");
     features.show((core::mem::discriminant(&header.kind), packet.get(4).filter(|_| packet.len() == 5)));
     match header.kind {
         packets::Kind::Data { p_s, p_r, .. } => {
@@ -368,9 +369,9 @@ pub(crate) fn connection(bytes: &[u8], features: &mut Features<'_>) {
         let mut out = 0;
         while let Some(packet) = xot.poll_down() {
             let packet = packet.to_vec();
-            let (header, used) = framing::Header::read(&packet).expect("what leaves can be read");
+            let (header, used) = framing::Header::read(&packet).expect("sent packets can be parsed");
             assert_eq!(usize::from(header.packet_bytes), packet.len() - used);
-            let (header, _) = packets::Header::read(&packet[used..]).expect("what leaves can be read");
+            let (header, _) = packets::Header::read(&packet[used..]).expect("sent packets can be parsed");
             heard(&packet[used..], &mut near, header.front.modulo, features);
             out += 1;
             assert!(out < OUT_MAX, "a connection sends without end");

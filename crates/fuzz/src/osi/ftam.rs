@@ -224,7 +224,7 @@ pub(crate) fn machine(bytes: &[u8], features: &mut Features<'_>) {
                 _ => Request::Pdu(fpdus[usize::from(input.byte()) % fpdus.len()].clone()),
             };
             if machine.request(request).is_err() {
-                assert_eq!(machine.state(), before, "what cannot be asked changes nothing");
+                assert_eq!(machine.state(), before, "an invalid request changes nothing");
             }
         }
         while let Some(indication) = machine.poll_up() {

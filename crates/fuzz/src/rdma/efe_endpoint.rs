@@ -69,7 +69,7 @@ impl Liar {
     }
 
     fn hear(&mut self, bytes: &[u8], features: &mut Features<'_>) {
-        let (header, _) = Header::read(bytes).expect("what leaves can be read");
+        let (header, _) = Header::read(bytes).expect("sent packets can be parsed");
         features.show((header.kind as u8, header.flags, header.credit));
         if header.kind == Kind::Accept
             && let Ok((setup, _)) = Setup::read(header.payload(bytes))
@@ -193,11 +193,11 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
     // The canary connects, and so does the peer, correctly.
     world.canary[1] = world.good.connect(SELF, SERVICE, b"canary", now).expect("room");
     world.exchange(features);
-    let Some(Event::ConnectRequest { flow, .. }) = world.end.poll() else { panic!("the canary asks") };
+    let Some(Event::ConnectRequest { flow, .. }) = world.end.poll() else { panic!("the canary requests") };
     world.end.accept(flow, b"", now).expect("it was asked");
     world.canary[0] = flow;
     world.end.arrive(HOSTILE, &Liar::request(), now);
-    let Some(Event::ConnectRequest { flow, .. }) = world.end.poll() else { panic!("the peer asks") };
+    let Some(Event::ConnectRequest { flow, .. }) = world.end.poll() else { panic!("the peer requests") };
     world.end.accept(flow, b"", now).expect("it was asked");
     let mut hostile = Some(flow);
     world.exchange(features);

@@ -50,7 +50,7 @@ pub(crate) fn rdmap(bytes: &[u8], features: &mut Features<'_>) {
         assert!(again.len() <= TERMINATE_BYTES_MAX);
         let known = Reason::ALL.iter().any(|(reason, _)| *reason == terminate.reason);
         let header = terminate.segment.as_ref().map(|(_, header)| header.len());
-        let read = Terminate::read(&again).expect("what is written can be read");
+        let read = Terminate::read(&again).expect("written data can be parsed");
         if known {
             assert_eq!(read.reason, terminate.reason);
         }

@@ -454,7 +454,7 @@ impl Stand {
         }
         while let Some(cq) = self.nic.cq_event() {
             let end = self.ends.iter_mut().find(|end| end.cq == cq).expect("one of ours");
-            assert!(std::mem::take(&mut end.armed), "told without having asked");
+            assert!(std::mem::take(&mut end.armed), "a notification without a request");
         }
         let now = self.guard.read(BASE, self.guard.len()).expect("within");
         for (n, area) in now.chunks(AREA_BYTES as usize).enumerate() {
@@ -479,9 +479,12 @@ impl Stand {
                 }
                 loop {
                     let (id, signalled) =
-                        end.sends.pop_front().expect("nobody posted it, or it is told twice");
+                        end.sends.pop_front().expect("it was not posted, or it completed twice");
                     if id == done.id {
-                        assert!(signalled || done.status != Status::Success, "told, though not signalled");
+                        assert!(
+                            signalled || done.status != Status::Success,
+                            "completed, though not signalled"
+                        );
                         break;
                     }
                     assert!(!signalled, "out of order, or left out");
@@ -495,8 +498,8 @@ impl Stand {
         let qp = self.ends[n].qp;
         self.nic.abort(qp).expect("there");
         self.pump(true, features);
-        assert!(self.ends[n].receives.is_empty(), "a receive was never told");
-        assert!(self.ends[n].sends.iter().all(|(_, signalled)| !signalled), "work was never told");
+        assert!(self.ends[n].receives.is_empty(), "a receive never completed");
+        assert!(self.ends[n].sends.iter().all(|(_, signalled)| !signalled), "work never completed");
     }
 
     /// Receives in the shared queue remain available to a well-behaved peer.
@@ -517,14 +520,14 @@ impl Stand {
         }
         for End { qp, cq, .. } in self.ends {
             self.nic.destroy_qp(qp).expect("there");
-            self.nic.destroy_cq(cq).expect("nobody uses it");
+            self.nic.destroy_cq(cq).expect("it is unused");
         }
-        self.nic.destroy_srq(self.srq).expect("nobody uses it");
+        self.nic.destroy_srq(self.srq).expect("it is unused");
         for window in self.windows {
             self.nic.deregister(window).expect("allocated");
         }
         for stag in self.stags {
-            self.nic.deregister(stag).expect("no window looks at it");
+            self.nic.deregister(stag).expect("no window refers to it");
         }
         // Its key may have changed: try both keys that were issued.
         self.nic
@@ -558,8 +561,8 @@ impl End {
 
     /// Lets the peer receive a segment.
     fn hear(&mut self, segment: &[u8], features: &mut Features<'_>) {
-        let (header, used) = Header::read(segment).expect("what leaves can be read");
-        let opcode = Opcode::read(header.ulp).expect("what leaves has an opcode");
+        let (header, used) = Header::read(segment).expect("sent packets can be parsed");
+        let opcode = Opcode::read(header.ulp).expect("sent segments have an opcode");
         features.show((3, opcode as u8, header.last));
         let payload = &segment[used..];
         let leaks = payload.windows(16).any(|run| run.iter().all(|&byte| byte == CANARY));

@@ -103,7 +103,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
     let mut stand = Stand::new(&board(input.byte()));
     let mut host = stand.board.host();
     let any = |port| SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port);
-    let listener = host.listen(any(80)).expect("nobody listens yet");
+    let listener = host.listen(any(80)).expect("there is no listener yet");
     let socket = host.bind(any(7)).expect("the port is free");
     stand.drain();
     while !input.is_empty() {

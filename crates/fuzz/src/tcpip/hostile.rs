@@ -25,7 +25,7 @@ fn stand() -> Stand {
         MemoryConfig { page_bytes: 2048, transmit_bytes: 4 << 20, receive_bytes: 4 << 20, pdus: 2048 };
     let config = BoardConfig { memory, ports: vec![PortConfig::Ip(port)], ..BoardConfig::default() };
     let mut stand = Stand::new(&config);
-    stand.board.host().listen(SocketAddr::new(BOARD.into(), 80)).expect("nobody listens yet");
+    stand.board.host().listen(SocketAddr::new(BOARD.into(), 80)).expect("there is no listener yet");
     stand
 }
 
@@ -285,12 +285,12 @@ fn a_flood_of_urgent_pointers_makes_one_completion_per_burst() {
     };
     let packets = burst(&end);
     stand.burst(&packets);
-    assert_eq!(completion(&mut stand), [1000], "the farthest");
+    assert_eq!(completion(&mut stand), [1000], "the highest mark");
     sing(&mut end, &mut stand, 5000);
     end.next = end.acknowledged;
     let packets = burst(&end);
     stand.burst(&packets);
-    assert_eq!(completion(&mut stand), [1000], "told again, since it has moved on");
+    assert_eq!(completion(&mut stand), [1000], "reported again, since it has advanced");
     stand.board.host().abort(end.stream).expect("it is open");
     stand.drain();
     stand.finish();

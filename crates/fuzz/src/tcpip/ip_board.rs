@@ -44,7 +44,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
     let mut stand = Stand::new(&config);
     let mut host = stand.board.host();
     let listener =
-        host.listen(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 80)).expect("nobody listens yet");
+        host.listen(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 80)).expect("there is no listener yet");
     let socket = host.bind(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 7)).expect("the port is free");
     let mut input = Input::new(bytes);
     while !input.is_empty() {

@@ -247,7 +247,7 @@ impl End {
                 payload.len(),
                 self.local
             );
-            assert_eq!(payload, bytes_of(!self.salt, place, payload.len()), "what the host wrote at {place}");
+            assert_eq!(payload, bytes_of(!self.salt, place, payload.len()), "the host's bytes at {place}");
             assert!(place.wrapping_add(payload.len() as u32) <= self.written, "never written");
         }
         // A closed window is probed with one byte (RFC 9293 §3.8.6.1).
@@ -345,7 +345,7 @@ impl Scene {
             .board
             .host()
             .listen(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), LISTENED))
-            .expect("nobody listens yet");
+            .expect("there is no listener yet");
         let opening = Opening {
             local: CANARY,
             initial: 0xffff_ff80,
@@ -399,7 +399,7 @@ impl Scene {
                 }
                 // The attacker has opened other sessions.
                 Completion::Accepted { stream, .. } => {
-                    self.stand.board.host().abort(stream).expect("it was told just now");
+                    self.stand.board.host().abort(stream).expect("it was reported just now");
                     self.stand.drain();
                 }
                 _ => {}

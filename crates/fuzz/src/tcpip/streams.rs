@@ -252,7 +252,7 @@ impl World {
             let port = FIRST_PORT + number as u16;
             let listener = SocketAddr::new(address(1 - opener), port);
             world.stands[1 - opener].board.host().listen(listener).expect("the port is free");
-            let stream = world.stands[opener].board.host().open(listener).expect("there is a way");
+            let stream = world.stands[opener].board.host().open(listener).expect("there is a route");
             world.apps[number][opener].stream = Some(stream);
         }
         world.stands.iter_mut().for_each(Stand::drain);
@@ -378,7 +378,7 @@ impl World {
                 let app = &mut self.apps[number][side];
                 if app.stream.is_some() {
                     // A late copy of the SYN of a conversation that was given up.
-                    self.stands[side].board.host().abort(stream).expect("it was told just now");
+                    self.stands[side].board.host().abort(stream).expect("it was reported just now");
                     return;
                 }
                 (app.stream, app.open, app.act_at) = (Some(stream), true, now);

@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn files_that_would_block_are_rejected_at_once() {
         let folder = std::env::temp_dir().join(format!("kiban-regular-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("there is room for files of a while");
+        std::fs::create_dir_all(&folder).expect("temporary files can be created");
         let path = |name: &str| folder.join(name);
         let mode = Mode::RUSR | Mode::WUSR;
         rustix::fs::mknodat(rustix::fs::CWD, path("fifo"), FileType::Fifo, mode, 0).expect("a FIFO");
@@ -90,13 +90,13 @@ mod tests {
             assert!(error.contains("name a regular file"), "{}: {error}", place.display());
             assert!(create(&place).is_err(), "{}", place.display());
         }
-        std::fs::write(path("words"), "longer words").expect("there is room for files of a while");
+        std::fs::write(path("words"), "longer words").expect("temporary files can be created");
         let words = |bytes_max| open(&path("words")).and_then(|file| text(file, bytes_max));
         assert_eq!(words(12).expect("a file"), "longer words");
         let error = words(11).expect_err("too long").to_string();
         assert_eq!(error, "the file is longer than 11 bytes: shorten it");
         // Also where the bound is within a character.
-        std::fs::write(path("words"), "longer wordé").expect("there is room for files of a while");
+        std::fs::write(path("words"), "longer wordé").expect("temporary files can be created");
         assert_eq!(words(11).expect_err("too long").kind(), io::ErrorKind::FileTooLarge);
         create(&path("words")).expect("a file");
         assert_eq!(read(&path("words")).expect("a file"), b"");

@@ -117,7 +117,7 @@ mod tests {
         // Datagrams on the loopback are there when the call returns.
         assert_eq!(two.receive(&mut room), Some((6, one.local())));
         assert_eq!(&room[..6], b"packet");
-        let taken = UdpLink::bind(two.local()).expect_err("somebody has it");
+        let taken = UdpLink::bind(two.local()).expect_err("it is in use");
         assert!(taken.to_string().contains("cannot use UDP address"), "{taken}");
     }
 

@@ -131,7 +131,7 @@ fn a_machines_timer_ends_a_sleep_even_if_set_during_it() {
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| turn.wait(0, None, PATIENCE, |desk| (desk.rung == 2).then_some(())));
         // Not by the helper: on a busy machine, its follower looks again by itself.
-        until(&turn, "who waits sleeps", |shared| {
+        until(&turn, "the waiter sleeps", |shared| {
             a_driver_sleeps(shared)
                 && !shared.helper_drives.load(Ordering::Acquire)
                 && !shared.followers.any()
@@ -184,7 +184,7 @@ fn the_helper_drives_when_no_caller_does_and_yields_to_callers() {
     let turn = turn(Desk::default());
     let due = turn.now() + Duration::from_millis(30);
     turn.work(|desk, _| desk.timer = Some(due));
-    until(&turn, "the alarm rings while nobody calls", |shared| lock(&shared.held).machine.rung == 1);
+    until(&turn, "the timer fires while no thread calls", |shared| lock(&shared.held).machine.rung == 1);
     until(&turn, "the helper sleeps", |shared| shared.helper_drives.load(Ordering::Acquire));
     turn.work(|desk, _| desk.words.push((0, 1)));
     assert_eq!(turn.wait(0, None, PATIENCE, |desk| desk.take(0)), Ok(1));
@@ -200,7 +200,7 @@ fn the_helper_drives_after_a_driver_has_panicked() {
     let turn = turn(Desk::default());
     let panicked = std::thread::scope(|scope| {
         let driver = scope.spawn(|| {
-            until(&turn, "nobody else drives", |shared| {
+            until(&turn, "no other thread drives", |shared| {
                 // The helper yields to working threads.
                 turn.work(|_, _| ());
                 let driver = shared.driver.try_lock();
@@ -213,7 +213,7 @@ fn the_helper_drives_after_a_driver_has_panicked() {
     assert!(panicked && turn.shared.driver.is_poisoned());
     let due = turn.now() + Duration::from_millis(30);
     turn.work(|desk, _| desk.timer = Some(due));
-    until(&turn, "the alarm rings while nobody calls", |shared| lock(&shared.held).machine.rung == 1);
+    until(&turn, "the timer fires while no thread calls", |shared| lock(&shared.held).machine.rung == 1);
 }
 
 #[test]

@@ -121,7 +121,7 @@ fn a_socket_with_files_unread_is_closed_without_waiting() {
 fn a_listener_with_callers_unaccepted_is_closed_without_waiting() {
     for kind in [SocketType::STREAM, SocketType::SEQPACKET] {
         let path = place("unaccepted");
-        let listener = Listener::open_with(&path, kind, |_| false).expect("nobody is there");
+        let listener = Listener::open_with(&path, kind, |_| false).expect("there is no listener");
         let caller = || Peer::connect(&path, kind, false).expect("it listens");
         let (one, _silent, two) = (caller(), caller(), caller());
         let far = [one, two].map(|caller| send_lingering(&caller, b"x", SendFlags::empty()));
@@ -163,7 +163,7 @@ fn a_file_instead_of_memory_is_rejected_without_blocking() {
 #[test]
 fn an_honest_caller_is_served_beside_hundreds_that_linger() {
     let path = place("crowd");
-    let listener = Listener::open_with(&path, SocketType::STREAM, |_| false).expect("nobody is there");
+    let listener = Listener::open_with(&path, SocketType::STREAM, |_| false).expect("there is no listener");
     let listener = ChannelListener { listener };
     let mut far = Vec::new();
     // More than the closing threads, and more than the files that may wait for them.
@@ -173,14 +173,14 @@ fn an_honest_caller_is_served_beside_hundreds_that_linger() {
         if round % 2 == 0 {
             drop(caller);
         }
-        let mut half = listener.try_accept().expect("somebody calls");
+        let mut half = listener.try_accept().expect("a caller is waiting");
         assert!(at_once(move || half.complete(0..=BYTES).is_err()));
     }
     // None of them has been read from: all would still linger.
     let mut honest = PendingChannel::connect_at(&path, b"me", BYTES).expect("it listens");
-    let mut half = listener.accept().expect("it accepts").expect("somebody calls");
-    let callee = half.complete(BYTES..=BYTES).expect("a decent caller").expect("its hello is here");
-    let caller = honest.complete(BYTES..=BYTES).expect("a decent callee").expect("its hello is here");
+    let mut half = listener.accept().expect("it accepts").expect("a caller is waiting");
+    let callee = half.complete(BYTES..=BYTES).expect("a correct caller").expect("its hello has arrived");
+    let caller = honest.complete(BYTES..=BYTES).expect("a correct callee").expect("its hello has arrived");
     // An established channel may do the same.
     far.push(send_lingering(caller.socket(), b"\0", SendFlags::empty()));
     assert!(at_once(move || callee.is_gone()), "no descriptor is wanted there");
@@ -190,8 +190,8 @@ fn an_honest_caller_is_served_beside_hundreds_that_linger() {
 #[test]
 fn pending_file_closes_pause_only_their_own_listener() {
     let (one, other) = (place("shut"), place("open"));
-    let listener = Listener::open_with(&one, SocketType::STREAM, |_| false).expect("nobody is there");
-    let beside = Listener::open_with(&other, SocketType::STREAM, |_| false).expect("nobody is there");
+    let listener = Listener::open_with(&one, SocketType::STREAM, |_| false).expect("there is no listener");
+    let beside = Listener::open_with(&other, SocketType::STREAM, |_| false).expect("there is no listener");
     let call = |path: &Path| Peer::connect(path, SocketType::STREAM, false).expect("it listens");
     listener.closer.refuse_threads(true);
     let mut far = Vec::new();
@@ -200,7 +200,7 @@ fn pending_file_closes_pause_only_their_own_listener() {
         match listener.accept() {
             Ok(peer) => {
                 far.push(send_lingering(&caller, b"x", SendFlags::empty()));
-                drop(peer.expect("somebody calls"));
+                drop(peer.expect("a caller is waiting"));
             }
             Err(error) => break error,
         }
@@ -221,11 +221,11 @@ fn pending_file_closes_pause_only_their_own_listener() {
 #[test]
 fn files_left_without_a_thread_are_closed_at_the_next_accept() {
     let (one, other) = (place("short"), place("asks"));
-    let listener = Listener::open_with(&one, SocketType::STREAM, |_| false).expect("nobody is there");
-    let beside = Listener::open(&other, SocketType::STREAM).expect("nobody is there");
+    let listener = Listener::open_with(&one, SocketType::STREAM, |_| false).expect("there is no listener");
+    let beside = Listener::open(&other, SocketType::STREAM).expect("there is no listener");
     listener.closer.refuse_threads(true);
     let caller = Peer::connect(&one, SocketType::STREAM, false).expect("it listens");
-    let peer = listener.accept().expect("it accepts").expect("somebody calls");
+    let peer = listener.accept().expect("it accepts").expect("a caller is waiting");
     let far = send_lingering(&caller, b"x", SendFlags::empty());
     drop(peer);
     drop(caller);
@@ -245,9 +245,9 @@ fn files_are_not_sent_where_the_system_refuses_them() {
         return println!("skipped: this kernel has no SO_PASSRIGHTS (Linux 6.16)");
     }
     let path = place("refuses");
-    let listener = Listener::open(&path, SocketType::SEQPACKET).expect("nobody is there");
+    let listener = Listener::open(&path, SocketType::SEQPACKET).expect("there is no listener");
     let caller = Peer::connect(&path, SocketType::SEQPACKET, false).expect("it listens");
-    let accepted = listener.accept().expect("it accepts").expect("somebody calls");
+    let accepted = listener.accept().expect("it accepts").expect("a caller is waiting");
     let (near, _far) = lingering(LONG);
     for socket in [theirs.as_fd(), caller.as_fd()] {
         assert_eq!(send(socket, b"x", &[near.as_fd()], SendFlags::empty()), Err(Errno::PERM));
@@ -289,9 +289,9 @@ fn a_path_has_one_listener_and_a_killed_one_is_replaced() {
 #[test]
 fn paths_longer_than_a_socket_address_work() {
     let folder = place(&"long-".repeat(30));
-    std::fs::create_dir_all(&folder).expect("there is room for files of a while");
+    std::fs::create_dir_all(&folder).expect("temporary files can be created");
     let path = folder.join("door");
-    let listener = Listener::open(&path, SocketType::STREAM).expect("nobody is there");
+    let listener = Listener::open(&path, SocketType::STREAM).expect("there is no listener");
     let _caller = Peer::connect(&path, SocketType::STREAM, false).expect("it listens");
     assert!(listener.accept().expect("it accepts").is_some());
     drop(listener);
@@ -304,11 +304,11 @@ fn a_directory_that_others_can_enter_or_replace_is_rejected() {
     let own = rustix::process::geteuid().as_raw();
     let make = |name: &str, mode: u32| {
         let path = folder.join(name);
-        std::fs::create_dir_all(&path).expect("there is room for files of a while");
+        std::fs::create_dir_all(&path).expect("temporary files can be created");
         rustix::fs::chmod(&path, Mode::from_raw_mode(mode)).expect("it is ours");
         path
     };
-    std::fs::create_dir_all(&folder).expect("there is room for files of a while");
+    std::fs::create_dir_all(&folder).expect("temporary files can be created");
     let good = make("good", 0o700);
     let validate = |path: &Path| names::validate(path, Whose::Own(own)).map_err(|error| error.to_string());
     let refused = |path: &Path, words: &str| {

@@ -61,7 +61,7 @@ fn every_policy_sees_every_message_on_a_futex() {
 #[test]
 fn a_wait_ends_at_its_deadline_and_not_before() {
     let clock = Clock::new();
-    let event = EventSleeper::new().expect("a file may be opened");
+    let event = EventSleeper::new().expect("file descriptors are available");
     for wait in POLICIES {
         let mut waiting = Waiting::new(wait, clock);
         let mut looks = 0;
@@ -103,7 +103,7 @@ fn an_event_before_the_wait_is_found_whatever_the_deadline() {
 
 #[test]
 fn a_late_wake_up_does_not_disturb_the_next_sleep() {
-    let (event, bell) = (EventSleeper::new().expect("a file may be opened"), Bell::new());
+    let (event, bell) = (EventSleeper::new().expect("file descriptors are available"), Bell::new());
     event.wake(&bell); // as if rung, and found at the last look before the sleep
     let clock = Clock::new();
     let deadline = clock.now() + Duration::from_millis(1);
@@ -140,7 +140,7 @@ fn looks_for_an_answer(cpu: usize) -> u64 {
     };
     std::thread::scope(|scope| {
         let other = scope.spawn(|| side(&answered, &asked, false));
-        side(&asked, &answered, true).max(other.join().expect("it was asked"))
+        side(&asked, &answered, true).max(other.join().expect("it was requested"))
     })
 }
 

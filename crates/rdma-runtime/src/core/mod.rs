@@ -715,7 +715,7 @@ mod tests {
             let accepts = || listener.request(LONG)?.accept(to, &Connect::default());
             let accepted = scope.spawn(accepts);
             let connected = from.connect(listener.address(), &Connect::default(), LONG);
-            (connected.expect("somebody listens"), accepted.join().expect("no panic").expect("connected"))
+            (connected.expect("there is a listener"), accepted.join().expect("no panic").expect("connected"))
         });
         one.turn.work(|core, now| {
             let ends: Vec<u32> = core.connections.keys().copied().collect();

@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn the_file_is_readable_exactly_while_events_wait() {
-        let channel = Channel::new().expect("a file may be had");
+        let channel = Channel::new().expect("file descriptors are available");
         assert!(!is_readable(&channel) && channel.take().is_none());
         channel.tell(1);
         channel.tell(2);

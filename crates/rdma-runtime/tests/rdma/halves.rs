@@ -31,7 +31,7 @@ fn memory_deregistered_in_mid_frame_receives_no_further_byte() {
         let listener = side.listen(&Connect::default());
         let Address::Ip(address) = listener.address() else { panic!("an IP address") };
         let target = side.pd.reg_mr(60_000, Access::ALL).expect("room");
-        let mut stranger = TcpStream::connect(address).expect("somebody listens");
+        let mut stranger = TcpStream::connect(address).expect("there is a listener");
         stranger.set_read_timeout(Some(LONG)).expect("a timeout");
         let config = mpa::Config { crc, ..mpa::Config::default() };
         let mut initiator = mpa::Initiator::new(&config, 1, 1, b"").expect("short");

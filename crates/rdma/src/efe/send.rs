@@ -468,7 +468,7 @@ mod tests {
                 sender.push(4, false).copy_from_slice(&handed.to_be_bytes());
                 handed += 1;
             }
-            assert!(!sender.on_time(&config, &mut counters, now), "somebody is there");
+            assert!(!sender.on_time(&config, &mut counters, now), "the peer is alive");
             while let Next::Frame(sequence) = sender.next_to_send(now) {
                 let (bytes, _, transmission, asks) = sender.transmit(sequence, &config, &mut counters, now);
                 frames += 1;
@@ -490,7 +490,7 @@ mod tests {
                 let mut header = ack();
                 let map = receiver.fill_ack(&mut header, now);
                 let advance = sender.on_acknowledgement(&header, map, &config, &mut counters, now);
-                assert!(advance.is_ok(), "what the receiver says is possible");
+                assert!(advance.is_ok(), "the receiver's acknowledgement is possible");
             }
         }
         (read, counters)

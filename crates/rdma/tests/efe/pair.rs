@@ -58,7 +58,7 @@ impl Pair {
         self.run(DELAY * 3);
         let events = self.events(1);
         let [Event::ConnectRequest { flow, peer: asker, service, greeting }] = &events[..] else {
-            panic!("side 1 was asked: {events:?}")
+            panic!("side 1 got a request: {events:?}")
         };
         assert_eq!((*asker, *service, &greeting[..]), (peer(0), SERVICE, &b"hello"[..]));
         self.ends[1].accept(*flow, b"welcome", self.now).expect("it was asked");
@@ -101,7 +101,7 @@ impl Pair {
             let mut frames = 0;
             while let Some((to, length)) = end.fetch(&mut room, self.now) {
                 let frame = room[..length].to_vec();
-                let (header, _) = Header::read(&frame).expect("what leaves is well formed");
+                let (header, _) = Header::read(&frame).expect("sent packets are well formed");
                 self.log.push((from, header, frame.clone()));
                 if to == peer(1 - from) && !(self.loses)(from, &header) {
                     self.under_way.push_back((self.now + DELAY, from, frame));

@@ -82,7 +82,9 @@ fn a_refusal_arrives_with_its_reason() {
     });
     let flow = pair.ask();
     pair.run(DELAY * 2);
-    let [Event::ConnectRequest { flow: asked, .. }] = pair.events(1)[..] else { panic!("side 1 was asked") };
+    let [Event::ConnectRequest { flow: asked, .. }] = pair.events(1)[..] else {
+        panic!("side 1 got a request")
+    };
     pair.ends[1].reject(asked, b"not today", pair.now).expect("it was asked");
     assert_eq!(pair.ends[1].accept(asked, b"", pair.now), Err(RequestError::NotRequested));
     pair.run(Duration::from_millis(20));
@@ -111,7 +113,9 @@ fn an_abandoned_request_leaves_nothing_behind() {
     let flow = pair.ask();
     pair.run(DELAY * 2);
     pair.ends[0].abort(flow, pair.now).expect("there is such a flow");
-    let [Event::ConnectRequest { flow: asked, .. }] = pair.events(1)[..] else { panic!("side 1 was asked") };
+    let [Event::ConnectRequest { flow: asked, .. }] = pair.events(1)[..] else {
+        panic!("side 1 got a request")
+    };
     pair.ends[1].accept(asked, b"", pair.now).expect("it was asked");
     pair.run(A_WHILE);
     assert_eq!(pair.events(1), [Event::Ended { flow: asked, why: EndReason::PeerAborted }]);
@@ -179,7 +183,7 @@ fn simultaneous_connects_are_two_flows() {
     pair.run(DELAY * 2);
     let accepted = [0, 1].map(|side| {
         let [Event::ConnectRequest { flow, .. }] = pair.events(side)[..] else {
-            panic!("side {side} was asked")
+            panic!("side {side} got a request")
         };
         pair.ends[side].accept(flow, b"", pair.now).expect("it was asked");
         flow

@@ -238,10 +238,10 @@ fn objects_in_use_cannot_be_destroyed() {
     assert_eq!(side.nic.destroy_srq(srq), Err(RequestError::InUse));
     side.nic.destroy_qp(qp).expect("there");
     assert_eq!(side.nic.destroy_qp(qp), Err(RequestError::UnknownQp));
-    side.nic.destroy_srq(srq).expect("nobody uses it");
+    side.nic.destroy_srq(srq).expect("it is unused");
     assert_eq!(side.nic.destroy_srq(srq), Err(RequestError::UnknownSrq));
     side.nic.destroy_qp(side.qp).expect("there");
-    side.nic.destroy_cq(side.cq).expect("nobody uses it");
+    side.nic.destroy_cq(side.cq).expect("it is unused");
     assert_eq!(side.nic.poll(side.cq), Err(RequestError::UnknownCq));
     assert_eq!(side.nic.arm(side.cq, Notify::Any), Err(RequestError::UnknownCq));
     assert_eq!(side.nic.destroy_pd(side.pd), Err(RequestError::InUse), "its memory is there");

@@ -53,11 +53,11 @@ fn connected(name: &str) -> [(BoardHost, u32, u32); 2] {
     std::thread::scope(|threads| {
         threads.spawn(|| {
             let Ok(Indication::Request { request }) = server.next_indication(PATIENCE) else {
-                panic!("somebody asks")
+                panic!("a request arrives")
             };
             server.control(&Control::Accept { request, vi: s.0 }, PATIENCE).expect("alike");
         });
-        client.control(&connect, PATIENCE).expect("somebody waits");
+        client.control(&connect, PATIENCE).expect("there is a listener");
     });
     [(server, s.0, s.1), (client, c.0, c.1)]
 }
@@ -172,7 +172,7 @@ fn a_killed_host_leaves_nothing_behind() {
             one.receive(vi, n, &[DataSegment { address: 0, handle: memory, length: 8 }]).expect("room");
         });
         let Ok(Indication::Request { request }) = one.next_indication(PATIENCE) else {
-            panic!("somebody asks")
+            panic!("a request arrives")
         };
         one.control(&Control::Accept { request, vi }, PATIENCE).expect("alike");
         // Until it is killed.

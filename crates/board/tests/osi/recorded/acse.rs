@@ -101,7 +101,7 @@ fn answers(heard: Vec<Heard>) -> Vec<Answer> {
             let information = aare.user_information.unwrap_or_default();
             Answer::Accepted(
                 accept.units,
-                parameters.results.expect("contexts were asked for"),
+                parameters.results.expect("contexts were requested"),
                 aare.result,
                 aare.application_context,
                 information.into_iter().map(Pdv::from).collect(),

@@ -129,7 +129,7 @@ fn answers(heard: Vec<Heard>) -> Vec<Answer> {
             Heard::Spdu(Spdu::Accept(accept)) => {
                 let (cpa, _) = Cpa::read(&accept.data.data.to_vec()).expect("a CPA");
                 let parameters = cpa.parameters.expect("normal mode");
-                let results = parameters.results.expect("contexts were asked for");
+                let results = parameters.results.expect("contexts were requested");
                 let taken = results.iter().map(|result| result.is_acceptance()).collect();
                 answers.push(Answer::Accepted(accept.units, taken));
                 associated(parameters.user_data.expect("ACSE's"), &mut answers);

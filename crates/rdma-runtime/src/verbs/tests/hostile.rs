@@ -107,7 +107,7 @@ fn a_caller_reset_while_waiting_is_rejected() {
         let (qp, qpn) = side.qp();
         let call = || {
             let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
-            let socket = socket.expect("a file may be had");
+            let socket = socket.expect("file descriptors are available");
             socket.bind(&SocketAddr::new(from, 0).into()).expect("a loopback address");
             socket.connect(&listening_address(qpn).into()).expect("it listens");
             TcpStream::from(socket)

@@ -27,8 +27,8 @@ struct Side {
 impl Side {
     fn new(engine: &Engine) -> Side {
         let engine = engine.clone();
-        let completions = Arc::new(Channel::new().expect("a file may be had"));
-        let async_events = Arc::new(Channel::new().expect("a file may be had"));
+        let completions = Arc::new(Channel::new().expect("file descriptors are available"));
+        let async_events = Arc::new(Channel::new().expect("file descriptors are available"));
         let tells = CqChannels { completions: Some(completions.clone()), async_events, cookie: 7 };
         let cq = engine.create_cq(64, tells).expect("there is room");
         let pd = engine.alloc_pd().expect("there is room");
@@ -59,7 +59,7 @@ impl Side {
             signal_all: true,
             waits_for_receives: true,
         };
-        let async_events = Arc::new(Channel::new().expect("a file may be had"));
+        let async_events = Arc::new(Channel::new().expect("file descriptors are available"));
         let made = QueuePair { address: HOME, service, attributes, async_events, cookie: 1 };
         let made = self.engine.create_qp(made).expect("the loopback is there").expect("there is room");
         self.engine.modify_to_init(made.0, QKEY).expect("it is new");
@@ -423,7 +423,7 @@ fn reregistering_a_region_changes_what_its_key_names() {
     // with it.
     let region = unsafe { Region::foreign(start, 64, None) }.with_address(5000);
     let only_read = Access { remote_read: true, ..Access::default() };
-    engine.rereg_mr(b.key, b.pd, region.clone(), 5000, only_read).expect("no window looks at it");
+    engine.rereg_mr(b.key, b.pd, region.clone(), 5000, only_read).expect("no window refers to it");
     assert_eq!(engine.in_use().keys, keys);
     b.memory[..4].copy_from_slice(b"read");
     a.send(ours, 1, Operation::read(TaggedAddress { stag: b.key, offset: 5000 }), 4);
