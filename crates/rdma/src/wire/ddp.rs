@@ -10,8 +10,8 @@
 //!                                       18  payload
 //! ```
 //!
-//! Tagged    the segment names the place in the receiver's memory.
-//! Untagged  the receiver chooses the place: the next buffer of a queue (RDMAP: 0 Sends, 1 read requests, 2
+//! Tagged    the segment carries the address in the receiver's memory.
+//! Untagged  the receiver chooses the buffer: the next one of a queue (RDMAP: 0 Sends, 1 read requests, 2
 //!           Terminate, 3 atomic responses).
 
 use kiban_base::Malformed;
@@ -42,7 +42,7 @@ pub mod queue {
 /// How the payload is placed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Placing {
-    /// At a place chosen by the sender, in the receiver's memory.
+    /// At an address chosen by the sender, in the receiver's memory.
     Tagged {
         /// The steering tag.
         stag: u32,

@@ -7,14 +7,14 @@
 //!  8  source queue pair 32        the sender's (24 bits used)
 //! 12  expects 32                  first packet sequence number (PSN) that the sender expects (24 bits)
 //! 16  begins 32                   the sender's initial PSN; all ones: it does not send yet
-//! 20  word 32                     in replies: 0 accepted, otherwise a [`Refusal`]
+//! 20  word 32                     in replies: 0 accepted, otherwise a [`SetupRefusal`]
 //! ```
 //!
 //! Order     network byte order.
 
 use kiban_base::Malformed;
 
-/// Length of a meeting in bytes.
+/// Length of a setup in bytes.
 pub const OOB_SETUP_BYTES: usize = 24;
 
 const MAGIC: [u8; 4] = *b"kbn\x01";
@@ -36,7 +36,7 @@ pub struct OobSetup {
     pub refusal: Option<SetupRefusal>,
 }
 
-/// Why a meeting is refused.
+/// The reason for refusing a setup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 #[non_exhaustive]
@@ -48,7 +48,7 @@ pub enum SetupRefusal {
 }
 
 impl OobSetup {
-    /// Reads a meeting.
+    /// Reads a setup.
     ///
     /// # Errors
     /// The length, the magic, or a number is wrong.
@@ -74,7 +74,7 @@ impl OobSetup {
         })
     }
 
-    /// Returns the encoded meeting.
+    /// Returns the encoded setup.
     pub fn bytes(&self) -> [u8; OOB_SETUP_BYTES] {
         let words = [
             self.destination,
