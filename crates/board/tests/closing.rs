@@ -12,7 +12,7 @@ fn opened() -> (Pair, StreamId, StreamId) {
     pair.boards[1].host().listen(socket(1, 80)).unwrap();
     let near = pair.boards[0].host().open(socket(1, 80)).unwrap();
     pair.run();
-    let [.., Completion::Accepted { stream: far, .. }] = pair.told(1)[..] else { panic!("accepted") };
+    let [.., Completion::Accepted { stream: far, .. }] = pair.completions(1)[..] else { panic!("accepted") };
     (pair, near, far)
 }
 
@@ -46,9 +46,9 @@ fn data_for_a_closed_stream_is_answered_with_a_reset() {
     let (mut pair, near, far) = opened();
     pair.boards[0].host().close(near).unwrap();
     pair.run();
-    pair.told(1);
+    pair.completions(1);
     pair.boards[1].host().write(far, &[1; 10_000]).unwrap();
     pass(&mut pair, Duration::from_secs(1));
-    assert_eq!(pair.told(1), [Completion::Ended { stream: far, reason: Reason::Reset }]);
+    assert_eq!(pair.completions(1), [Completion::Ended { stream: far, reason: Reason::Reset }]);
     assert_eq!(pair.boards[0].sessions() + pair.boards[1].sessions(), 0);
 }

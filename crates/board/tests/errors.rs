@@ -99,7 +99,7 @@ fn the_path_mtu_is_learnt_only_from_errors_that_quote_our_packets() {
         hub.boards[0].host().send_to(socket, remote, &bytes).unwrap();
         hub.run();
         let sent = packets_to_1(&hub).pop().expect("one packet");
-        hub.take_told(1);
+        hub.take_completions(1);
         // A packet that was never sent: its source is not our address.
         let mut foreign = sent.clone();
         if is_ipv4 {
@@ -115,20 +115,20 @@ fn the_path_mtu_is_learnt_only_from_errors_that_quote_our_packets() {
         // An MTU that is not smaller than the packet was.
         hub.inject(0, &error(IcmpErrorKind::FragmentationNeeded { mtu: 1499 }, &sent));
         hub.run();
-        assert!(hub.take_told(0).is_empty());
+        assert!(hub.take_completions(0).is_empty());
         assert_eq!(hub.count(0, "icmp", "errors_unmatched"), 2);
         assert_eq!(hub.count(0, "ip", "path_mtu_implausible"), 1);
         // A plausible error.
         hub.inject(0, &error(IcmpErrorKind::FragmentationNeeded { mtu: 1300 }, &sent[..48.min(sent.len())]));
         hub.run();
         let kind = IcmpErrorKind::FragmentationNeeded { mtu: 1300 };
-        assert_eq!(hub.take_told(0), [Completion::DatagramError { socket, remote, kind }]);
+        assert_eq!(hub.take_completions(0), [Completion::DatagramError { socket, remote, kind }]);
         hub.seen.clear();
         hub.boards[0].host().send_to(socket, remote, &bytes).unwrap();
         hub.run();
         let lengths: Vec<_> = packets_to_1(&hub).iter().map(Vec::len).collect();
         assert!(lengths.len() == 2 && lengths.iter().all(|length| *length <= 1300), "{lengths:?}");
-        assert_eq!(hub.take_told(1).len(), 0, "the socket had a datagram already");
+        assert_eq!(hub.take_completions(1).len(), 0, "the socket had a datagram already");
         assert_eq!(hub.count(1, "ip", "reassembled"), 1);
         // Ten minutes later the path may have its full MTU again.
         hub.pass(Duration::from_secs(601));
@@ -150,7 +150,7 @@ fn icmp_errors_reach_their_stream_and_do_not_end_it() {
         let sent = packets_to_1(&hub);
         let protocol_at = if is_ipv4 { 9 } else { 6 };
         let of = |wanted: u8| sent.iter().find(|packet| packet[protocol_at] == wanted).expect("it was sent");
-        hub.take_told(0);
+        hub.take_completions(0);
         let kinds = [
             IcmpErrorKind::Unreachable { code: 1 },
             IcmpErrorKind::TimeExceeded { code: 0 },
@@ -159,12 +159,12 @@ fn icmp_errors_reach_their_stream_and_do_not_end_it() {
         for kind in kinds {
             hub.inject(0, &error(kind, of(protocol::UDP)));
             hub.run();
-            assert_eq!(hub.take_told(0), [Completion::DatagramError { socket, remote, kind }]);
+            assert_eq!(hub.take_completions(0), [Completion::DatagramError { socket, remote, kind }]);
         }
         hub.inject(0, &error(kinds[0], of(protocol::TCP)));
         hub.run();
         assert_eq!(hub.count(0, "tcp", "icmp_errors_rejected"), 1);
-        assert!(hub.boards[0].host().info(stream).is_err() || hub.take_told(0).is_empty());
+        assert!(hub.boards[0].host().info(stream).is_err() || hub.take_completions(0).is_empty());
         // Errors that the host does not read do not pile up.
         for _ in 0..5000 {
             hub.inject(0, &error(kinds[0], of(protocol::UDP)));
@@ -225,34 +225,34 @@ fn introduce(hub: &mut Hub) {
 
 #[test]
 fn an_icmp_error_is_sent_once_and_quotes_what_fits() {
-    let stranger: IpAddr = "10.0.0.99".parse().unwrap();
+    let outsider: IpAddr = "10.0.0.99".parse().unwrap();
     let long = packets::noise(3, 1400);
-    let udp4 = packets::udp_packet(SocketAddr::new(stranger, 9), SocketAddr::new(ip4(0), 54), &long);
+    let udp4 = packets::udp_packet(SocketAddr::new(outsider, 9), SocketAddr::new(ip4(0), 54), &long);
     let udp6 = {
         let (from, to) = (SocketAddr::new(ROUTER.into(), 9), SocketAddr::new(local6(0).into(), 54));
         packet6(ROUTER, local6(0), protocol::UDP, &packets::udp(from, to, &long))
     };
     let first4 = {
-        let mut packet = packets::ip(stranger, ip4(0), protocol::UDP, &long[..400]);
+        let mut packet = packets::ip(outsider, ip4(0), protocol::UDP, &long[..400]);
         packet[6] = 0x20;
         ipv4::fill(&mut packet[..20]);
         packet
     };
     let later4 = {
-        let mut packet = packets::ip(stranger, ip4(0), protocol::UDP, &long[..400]);
+        let mut packet = packets::ip(outsider, ip4(0), protocol::UDP, &long[..400]);
         packet[7] = 9;
         ipv4::fill(&mut packet[..20]);
         packet
     };
-    let wrong_option = packets::ip_with(stranger, ip4(0), protocol::UDP, &[7, 0, 0, 0], b"x");
+    let wrong_option = packets::ip_with(outsider, ip4(0), protocol::UDP, &[7, 0, 0, 0], b"x");
     let about_error = {
         let quoted = packets::icmp(icmp::Header::TimeExceeded { code: 0 }, &long[..40]);
-        packets::ip_with(stranger, ip4(0), protocol::ICMP, &[7, 0, 0, 0], &quoted)
+        packets::ip_with(outsider, ip4(0), protocol::ICMP, &[7, 0, 0, 0], &quoted)
     };
     let rows = [
         (udp4, Some((3, 3))),
         (udp6, Some((1, 4))),
-        (packets::ip(stranger, ip4(0), 200, &long), Some((3, 2))),
+        (packets::ip(outsider, ip4(0), 200, &long), Some((3, 2))),
         (packet6(ROUTER, local6(0), 200, &long), Some((4, 1))),
         (packet6(ROUTER, local6(0), protocol::ROUTING, &[17, 0, 0, 1, 0, 0, 0, 0]), Some((4, 0))),
         (wrong_option, Some((12, 0))),
@@ -286,10 +286,10 @@ fn an_icmp_error_is_sent_once_and_quotes_what_fits() {
 #[test]
 fn a_flood_of_bad_packets_causes_no_flood_of_errors() {
     let mut hub = with_stranger();
-    let stranger: IpAddr = "10.0.0.99".parse().unwrap();
+    let outsider: IpAddr = "10.0.0.99".parse().unwrap();
     for n in 0..1000u16 {
         let to = SocketAddr::new(ip4(0), 1000 + n);
-        let packet = packets::udp_packet(SocketAddr::new(stranger, 9), to, b"x");
+        let packet = packets::udp_packet(SocketAddr::new(outsider, 9), to, b"x");
         hub.inject(0, &frame(&packet));
         hub.run();
     }
@@ -307,7 +307,7 @@ fn connecting_over_atm_fails_if_no_circuit_leads_to_the_target() {
     let mut lines = Lines::new();
     let stream = lines.boards[0].host().open(nobody).unwrap();
     lines.pass(Duration::from_millis(1));
-    assert_eq!(lines.told(0), [Completion::Ended { stream, reason: Reason::Unreachable }]);
+    assert_eq!(lines.completions(0), [Completion::Ended { stream, reason: Reason::Unreachable }]);
     let (near, far) = lines.open(0, 80);
     lines.close_and_check([near, far]);
     // One circuit's peer is still unknown and could have it: five requests, a second apart (RFC 2225 §8.2).
@@ -317,8 +317,8 @@ fn connecting_over_atm_fails_if_no_circuit_leads_to_the_target() {
     let mut lines = Lines::of(configs);
     let stream = lines.boards[0].host().open(nobody).unwrap();
     lines.pass(Duration::from_secs(5));
-    assert_eq!(lines.told(0), []);
+    assert_eq!(lines.completions(0), []);
     lines.pass(Duration::from_millis(2500));
-    assert_eq!(lines.told(0), [Completion::Ended { stream, reason: Reason::Unreachable }]);
+    assert_eq!(lines.completions(0), [Completion::Ended { stream, reason: Reason::Unreachable }]);
     lines.check_home();
 }

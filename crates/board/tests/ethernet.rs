@@ -52,9 +52,9 @@ fn stream_there_and_back(hub: &mut Hub, remote: SocketAddr, local: SocketAddr, b
     hub.boards[1].host().listen(local).unwrap();
     let near = hub.boards[0].host().open(remote).unwrap();
     hub.pass(second(1));
-    assert!(hub.take_told(0).contains(&Completion::Opened { stream: near }));
-    let told = hub.take_told(1);
-    let far = told.iter().find_map(|told| match told {
+    assert!(hub.take_completions(0).contains(&Completion::Opened { stream: near }));
+    let completions = hub.take_completions(1);
+    let far = completions.iter().find_map(|completion| match completion {
         Completion::Accepted { stream, remote: peer, .. } => {
             assert_eq!(peer.is_ipv4(), remote.is_ipv4(), "the peer's true family");
             Some(*stream)
@@ -141,7 +141,7 @@ fn pings_and_long_datagrams_work_over_both_families() {
                 sequence: length as u16,
                 bytes: length,
             };
-            assert_eq!(hub.take_told(0), [reply]);
+            assert_eq!(hub.take_completions(0), [reply]);
         }
         let any: IpAddr =
             if remote.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
@@ -156,14 +156,14 @@ fn pings_and_long_datagrams_work_over_both_families() {
             assert_eq!(got.map(|(from, count)| (from.port(), count)), Some((5353, length)));
             assert!(buffer[..length] == bytes);
         }
-        hub.take_told(1);
+        hub.take_completions(1);
         // Port 54 is not bound: the socket that sent gets the error.
         hub.boards[0].host().send_to(here, SocketAddr::new(remote, 54), &noise(3000)).unwrap();
         hub.run();
         let code = if remote.is_ipv4() { 3 } else { 4 };
         let kind = IcmpErrorKind::Unreachable { code };
         let remote = SocketAddr::new(remote, 54);
-        assert_eq!(hub.take_told(0), [Completion::DatagramError { socket: here, remote, kind }]);
+        assert_eq!(hub.take_completions(0), [Completion::DatagramError { socket: here, remote, kind }]);
     }
     assert!(hub.seen.iter().all(|frame| frame.len() <= 1514));
     assert!(hub.count(1, "ip", "reassembled") >= 8);
@@ -186,7 +186,7 @@ fn a_dual_stack_listener_reports_the_peers_address() {
         hub.boards[0].host().open(SocketAddr::new(remote, 80)).unwrap();
         hub.boards[0].host().send_to(here, SocketAddr::new(remote, 80), b"hello").unwrap();
         hub.pass(second(1));
-        let peer = hub.take_told(1).into_iter().find_map(|told| match told {
+        let peer = hub.take_completions(1).into_iter().find_map(|completion| match completion {
             Completion::Accepted { remote, .. } => Some(remote),
             _ => None,
         });
@@ -204,7 +204,7 @@ fn a_dual_stack_listener_reports_the_peers_address() {
     hub.boards[1].host().listen(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 81)).unwrap();
     let stream = hub.boards[0].host().open(SocketAddr::new(ip4(1), 81)).unwrap();
     hub.pass(second(1));
-    assert!(hub.take_told(0).contains(&Completion::Ended { stream, reason: Reason::Refused }));
+    assert!(hub.take_completions(0).contains(&Completion::Ended { stream, reason: Reason::Refused }));
 }
 
 #[test]
@@ -220,8 +220,8 @@ fn a_missing_neighbour_is_solicited_once_a_second_and_given_up() {
     assert_eq!(arps(&hub.seen).len(), 3, "three questions in three seconds for thirty packets");
     hub.pass(Duration::from_millis(500));
     let kind = IcmpErrorKind::Unreachable { code: 1 };
-    let told = hub.take_told(0);
-    assert_eq!(told, vec![Completion::DatagramError { socket, remote: gone, kind }; 3]);
+    let completions = hub.take_completions(0);
+    assert_eq!(completions, vec![Completion::DatagramError { socket, remote: gone, kind }; 3]);
     assert_eq!(hub.count(0, "ethernet", "unresolved_discards"), 27);
     assert_eq!(hub.count(0, "ethernet", "neighbours_failed"), 1);
     // The same with IPv6.
@@ -235,7 +235,7 @@ fn a_missing_neighbour_is_solicited_once_a_second_and_given_up() {
     let question = Message::NeighbourSolicitation { target: six("fe80::77") };
     assert_eq!(asked, vec![(local6(0), solicited_node(six("fe80::77")), question); 3]);
     let kind = IcmpErrorKind::Unreachable { code: 3 };
-    assert_eq!(hub.take_told(0), [Completion::DatagramError { socket, remote: gone, kind }]);
+    assert_eq!(hub.take_completions(0), [Completion::DatagramError { socket, remote: gone, kind }]);
     hub.check_home();
 }
 
@@ -248,15 +248,18 @@ fn connecting_through_a_missing_neighbour_fails() {
         let open = |hub: &mut Hub, port| hub.boards[0].host().open(SocketAddr::new(absent, port)).unwrap();
         let streams: Vec<_> = (80..90).map(|port| open(&mut hub, port)).collect();
         hub.pass(Duration::from_millis(2900));
-        assert_eq!(hub.take_told(0), []);
+        assert_eq!(hub.take_completions(0), []);
         // A later connect does not cause another ARP request.
         let late = open(&mut hub, 90);
         hub.pass(Duration::from_millis(200));
-        let told = hub.take_told(0);
+        let completions = hub.take_completions(0);
         for stream in streams.into_iter().chain([late]) {
-            assert!(told.contains(&Completion::Ended { stream, reason: Reason::Unreachable }), "{absent}");
+            assert!(
+                completions.contains(&Completion::Ended { stream, reason: Reason::Unreachable }),
+                "{absent}"
+            );
         }
-        assert_eq!(told.len(), 11);
+        assert_eq!(completions.len(), 11);
     }
     assert_eq!(hub.count(0, "tcp", "connects_unreachable"), 22);
     hub.check_home();
@@ -270,20 +273,23 @@ fn losing_a_neighbour_ends_connects_but_not_open_streams() {
         hub.boards[1].host().listen(open).unwrap();
         let made = hub.boards[0].host().open(open).unwrap();
         hub.pass(second(60));
-        assert!(hub.take_told(0).contains(&Completion::Opened { stream: made }));
+        assert!(hub.take_completions(0).contains(&Completion::Opened { stream: made }));
         hub.unplugged[1] = true;
         hub.boards[0].host().write(made, b"in vain").unwrap();
         let other = hub.boards[0].host().open(closed).unwrap();
         // Its old MAC is probed by unicast first: it may have moved. Then by broadcast.
         hub.pass(second(8));
-        assert_eq!(hub.take_told(0), []);
+        assert_eq!(hub.take_completions(0), []);
         hub.pass(second(12));
-        assert_eq!(hub.take_told(0), [Completion::Ended { stream: other, reason: Reason::Unreachable }]);
+        assert_eq!(
+            hub.take_completions(0),
+            [Completion::Ended { stream: other, reason: Reason::Unreachable }]
+        );
         // Only the cable was unplugged.
         hub.unplugged[1] = false;
         hub.pass(second(60));
         let mut buffer = [0; 16];
-        let far = hub.take_told(1).into_iter().find_map(|told| match told {
+        let far = hub.take_completions(1).into_iter().find_map(|completion| match completion {
             Completion::Accepted { stream, .. } => Some(stream),
             _ => None,
         });
@@ -302,7 +308,7 @@ fn a_moved_or_missing_neighbour_is_detected() {
         // Stale: used at once, and probed by unicast five seconds later.
         hub.boards[0].host().ping(remote, 1, 2, b"x").unwrap();
         hub.run();
-        assert_eq!(hub.take_told(0).len(), 2);
+        assert_eq!(hub.take_completions(0).len(), 2);
         assert!(arps(&hub.seen).is_empty() && discoveries(&hub.seen).is_empty());
         hub.pass(second(6));
         let to_board_1 = |frame: &&Vec<u8>| frame[..6] == mac(1).0;
@@ -316,11 +322,11 @@ fn a_moved_or_missing_neighbour_is_detected() {
         hub.boards[0].host().ping(remote, 1, 3, b"x").unwrap();
         hub.pass(second(20));
         assert_eq!(hub.count(0, "ethernet", "neighbours_failed"), 1);
-        assert!(hub.take_told(0).is_empty());
+        assert!(hub.take_completions(0).is_empty());
         hub.unplugged[1] = false;
         hub.boards[0].host().ping(remote, 1, 4, b"x").unwrap();
         hub.pass(second(2));
-        assert_eq!(hub.take_told(0).len(), 1);
+        assert_eq!(hub.take_completions(0).len(), 1);
         hub.check_home();
     }
 }
@@ -434,7 +440,7 @@ fn the_neighbour_cache_is_bounded_and_good_neighbours_stay_reachable() {
     hub.seen.clear();
     hub.boards[0].host().ping(local6(1).into(), 1, 2, b"x").unwrap();
     hub.run();
-    assert_eq!(hub.take_told(0).len(), 2);
+    assert_eq!(hub.take_completions(0).len(), 2);
     assert!(discoveries(&hub.seen).is_empty(), "who is reachable did not make room");
 }
 
@@ -567,7 +573,7 @@ fn an_unresolved_router_is_replaced_and_no_stream_ends() {
     assert!(!hub.seen.iter().any(|frame| frame[..6] == STRANGER.0));
     hub.pass(second(6));
     assert!(hub.seen.iter().any(|frame| frame[..6] == STRANGER.0), "the SYN goes to the next");
-    assert_eq!(hub.take_told(0), []);
+    assert_eq!(hub.take_completions(0), []);
 }
 
 /// Any number of routers, each with its own address, and any number of redirects from the accepted one:
@@ -685,7 +691,7 @@ fn a_duplicate_address_is_not_used() {
 fn invalid_neighbour_discovery_is_counted_and_ignored() {
     let mut hub = Hub::pair();
     let group = Mac([0x33, 0x33, 0, 0, 0, 1]);
-    let stranger = six("fe80::99");
+    let outsider = six("fe80::99");
     let question = Message::NeighbourSolicitation { target: local6(0) };
     let advertisement = Message::RouterAdvertisement {
         hop_limit: 1,
@@ -702,23 +708,23 @@ fn invalid_neighbour_discovery_is_counted_and_ignored() {
         target: local6(1),
     };
     let link = [Item::SourceLink(STRANGER)];
-    let mut zero = discovery(mac(0), (stranger, local6(0)), 255, question, &link);
+    let mut zero = discovery(mac(0), (outsider, local6(0)), 255, question, &link);
     zero[HEADER_BYTES + 40 + 24 + 1] = 0;
     let rows = [
         // From beyond a router.
-        discovery(mac(0), (stranger, local6(0)), 254, question, &link),
+        discovery(mac(0), (outsider, local6(0)), 254, question, &link),
         // An unsolicited advertisement without a target MAC, and one to a single node.
         discovery(mac(0), (Ipv6Addr::UNSPECIFIED, solicited_node(local6(0))), 255, question, &link),
         discovery(mac(0), (Ipv6Addr::UNSPECIFIED, local6(0)), 255, question, &[]),
         discovery(
             group,
-            (stranger, ALL_NODES),
+            (outsider, ALL_NODES),
             255,
             Message::NeighbourSolicitation { target: ALL_NODES },
             &link,
         ),
         // An answer to a multicast solicitation.
-        discovery(group, (stranger, ALL_NODES), 255, answer(true), &[Item::TargetLink(STRANGER)]),
+        discovery(group, (outsider, ALL_NODES), 255, answer(true), &[Item::TargetLink(STRANGER)]),
         // A router that is not on this link.
         discovery(group, (six("2001:db8::99"), ALL_NODES), 255, advertisement, &[]),
     ];
@@ -737,9 +743,9 @@ fn invalid_neighbour_discovery_is_counted_and_ignored() {
         overrides: true,
         target: six("fe80::55"),
     };
-    hub.inject(0, &discovery(group, (stranger, ALL_NODES), 255, unasked, &[Item::TargetLink(STRANGER)]));
-    let redirect = Message::Redirect { target: stranger, destination: local6(1) };
-    hub.inject(0, &discovery(mac(0), (stranger, local6(0)), 255, redirect, &[]));
+    hub.inject(0, &discovery(group, (outsider, ALL_NODES), 255, unasked, &[Item::TargetLink(STRANGER)]));
+    let redirect = Message::Redirect { target: outsider, destination: local6(1) };
+    hub.inject(0, &discovery(mac(0), (outsider, local6(0)), 255, redirect, &[]));
     hub.run();
     assert_eq!(hub.count(0, "ethernet", "discovery_ignored"), 1);
     assert_eq!(hub.count(0, "ethernet", "redirects_rejected"), 1);
@@ -862,7 +868,7 @@ fn random_frames_do_no_harm() {
         } else {
             hub.run();
         }
-        hub.told[0].clear();
+        hub.completions[0].clear();
     }
     hub.pass(second(100));
     hub.check_home();

@@ -14,8 +14,8 @@ fn opened(pair: &mut Pair) -> (StreamId, StreamId) {
     pair.boards[1].host().listen(socket(1, 80)).unwrap();
     let stream = pair.boards[0].host().open(socket(1, 80)).unwrap();
     pair.run();
-    assert_eq!(pair.told(0), [Completion::Opened { stream }]);
-    let [Completion::Accepted { stream: accepted, remote, .. }] = pair.told(1)[..] else {
+    assert_eq!(pair.completions(0), [Completion::Opened { stream }]);
+    let [Completion::Accepted { stream: accepted, remote, .. }] = pair.completions(1)[..] else {
         panic!("accepted")
     };
     assert_eq!(remote.ip(), address(0));
@@ -57,14 +57,14 @@ fn a_stream_carries_bytes_both_ways_and_returns_all_memory() {
     let bytes = noise(3_000_000);
     assert!(transfer(&mut pair, (0, near), (1, far), &bytes) == bytes);
     assert!(transfer(&mut pair, (1, far), (0, near), &bytes) == bytes);
-    pair.told(0);
-    pair.told(1);
+    pair.completions(0);
+    pair.completions(1);
     pair.boards[0].host().finish(near).unwrap();
     pair.run();
-    assert_eq!(pair.told(1), [Completion::PeerFinished { stream: far }]);
+    assert_eq!(pair.completions(1), [Completion::PeerFinished { stream: far }]);
     pair.boards[1].host().close(far).unwrap();
     pair.run();
-    assert!(pair.told(0).contains(&Completion::Ended { stream: near, reason: Reason::Closed }));
+    assert!(pair.completions(0).contains(&Completion::Ended { stream: near, reason: Reason::Closed }));
     pair.boards[0].host().close(near).unwrap();
     pair.run_until(Instant::from_nanos(200_000_000_000));
     for board in &mut pair.boards {
@@ -95,13 +95,13 @@ fn packets_to_the_boards_own_address_stay_inside() {
     pair.boards[0].host().listen(socket(0, 80)).unwrap();
     let near = pair.boards[0].host().open(socket(0, 80)).unwrap();
     pair.run();
-    let told = pair.told(0);
-    let far = told.iter().find_map(|told| match told {
+    let completions = pair.completions(0);
+    let far = completions.iter().find_map(|completion| match completion {
         Completion::Accepted { stream, remote, .. } if remote.ip() == address(0) => Some(*stream),
         _ => None,
     });
     let far = far.expect("accepted");
-    assert!(told.contains(&Completion::Opened { stream: near }));
+    assert!(completions.contains(&Completion::Opened { stream: near }));
     let bytes = noise(1_000_000);
     assert!(transfer(&mut pair, (0, near), (0, far), &bytes) == bytes);
     assert!(transfer(&mut pair, (0, far), (0, near), &bytes) == bytes);
@@ -109,11 +109,11 @@ fn packets_to_the_boards_own_address_stay_inside() {
     host.ping(address(0), 1, 2, b"us").unwrap();
     pair.run();
     let reply = Completion::EchoReply { source: address(0), identifier: 1, sequence: 2, bytes: 2 };
-    assert!(pair.told(0).contains(&reply));
+    assert!(pair.completions(0).contains(&reply));
     // No listener: the board itself refuses.
     let nobody = pair.boards[0].host().open(socket(0, 81)).unwrap();
     pair.run();
-    assert_eq!(pair.told(0), [Completion::Ended { stream: nobody, reason: Reason::Refused }]);
+    assert_eq!(pair.completions(0), [Completion::Ended { stream: nobody, reason: Reason::Refused }]);
     for stream in [near, far, nobody] {
         pair.boards[0].host().close(stream).unwrap();
     }
@@ -173,7 +173,7 @@ fn a_short_write_is_followed_by_a_writable_completion() {
     while pair.boards[1].host().read(far, &mut buffer).unwrap() > 0 {
         pair.run();
     }
-    assert!(pair.told(0).contains(&Completion::Writable { stream: near }));
+    assert!(pair.completions(0).contains(&Completion::Writable { stream: near }));
 }
 
 #[test]
@@ -197,12 +197,15 @@ fn pings_and_datagrams_are_sent_and_received() {
     pair.boards[0].host().ping(address(1), 7, 1, &noise(1400)).unwrap();
     pair.run();
     let source = address(1);
-    assert_eq!(pair.told(0), [Completion::EchoReply { source, identifier: 7, sequence: 1, bytes: 1400 }]);
+    assert_eq!(
+        pair.completions(0),
+        [Completion::EchoReply { source, identifier: 7, sequence: 1, bytes: 1400 }]
+    );
     let there = pair.boards[1].host().bind(socket(1, 53)).unwrap();
     let here = pair.boards[0].host().bind(socket(0, 5353)).unwrap();
     pair.boards[0].host().send_to(here, socket(1, 53), b"question").unwrap();
     pair.run();
-    assert_eq!(pair.told(1), [Completion::Datagram { socket: there }]);
+    assert_eq!(pair.completions(1), [Completion::Datagram { socket: there }]);
     let mut buffer = [0; 100];
     let got = pair.boards[1].host().receive_from(there, &mut buffer).unwrap();
     assert_eq!(got, Some((socket(0, 5353), 8)));
@@ -225,11 +228,11 @@ fn a_closed_port_refuses_and_a_reset_ends_the_stream() {
     let mut pair = Pair::new();
     let stream = pair.boards[0].host().open(socket(1, 81)).unwrap();
     pair.run();
-    assert_eq!(pair.told(0), [Completion::Ended { stream, reason: Reason::Refused }]);
+    assert_eq!(pair.completions(0), [Completion::Ended { stream, reason: Reason::Refused }]);
     let (_, far) = opened(&mut pair);
     pair.boards[1].host().abort(far).unwrap();
     pair.run();
-    assert!(matches!(pair.told(0)[..], [Completion::Ended { reason: Reason::Reset, .. }]));
+    assert!(matches!(pair.completions(0)[..], [Completion::Ended { reason: Reason::Reset, .. }]));
 }
 
 #[test]
@@ -256,11 +259,13 @@ fn sixty_greedy_streams(memory_bytes: usize) -> Vec<usize> {
     pair.boards[1].host().listen(socket(1, 80)).unwrap();
     let streams: Vec<_> = (0..60).map(|_| pair.boards[0].host().open(socket(1, 80)).unwrap()).collect();
     pair.run();
-    let accepted: Vec<_> = pair
-        .told(1)
-        .into_iter()
-        .filter_map(|told| if let Completion::Accepted { stream, .. } = told { Some(stream) } else { None })
-        .collect();
+    let accepted: Vec<_> =
+        pair.completions(1)
+            .into_iter()
+            .filter_map(|completion| {
+                if let Completion::Accepted { stream, .. } = completion { Some(stream) } else { None }
+            })
+            .collect();
     assert_eq!(accepted.len(), 60);
     let bytes = noise(1 << 20);
     let mut got = vec![0; 60];
@@ -272,8 +277,8 @@ fn sixty_greedy_streams(memory_bytes: usize) -> Vec<usize> {
         let later = pair.now + Duration::from_micros(100);
         pair.run_until(later);
         // Streams that are reported writable are written to.
-        for told in pair.told(0) {
-            if let Completion::Writable { stream } = told {
+        for completion in pair.completions(0) {
+            if let Completion::Writable { stream } = completion {
                 pair.boards[0].host().write(stream, &bytes).unwrap();
             }
         }

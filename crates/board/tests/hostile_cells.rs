@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::lines::{BAD, GOOD, Lines, config, port_of, stranger};
+use common::lines::{BAD, GOOD, Lines, attacker, config, port_of};
 use common::packets::*;
 use common::{address, socket};
 use kiban_atm::wire::atm::{
@@ -29,7 +29,7 @@ fn configs() -> [BoardConfig; 2] {
 }
 
 fn hostile(port: u16) -> SocketAddr {
-    SocketAddr::new(stranger(), port)
+    SocketAddr::new(attacker(), port)
 }
 
 /// Modifies a whole frame's bytes before they become cells.
@@ -270,7 +270,7 @@ fn bad_cells_are_counted_by_kind_and_harm_no_other_circuit() {
                 ["10.0.0.77", "255.255.255.255", "224.0.0.1"]
                     .into_iter()
                     .flat_map(|target| {
-                        packet(ip(stranger(), target.parse().unwrap(), protocol::TCP, b"12345678"), |_| ())
+                        packet(ip(attacker(), target.parse().unwrap(), protocol::TCP, b"12345678"), |_| ())
                     })
                     .collect()
             }),
@@ -288,14 +288,14 @@ fn bad_cells_are_counted_by_kind_and_harm_no_other_circuit() {
                     .collect()
             }),
         ),
-        ("ip", "unknown_protocol", 1, Box::new(|| packet(ip(stranger(), address(1), 200, b"?"), |_| ()))),
+        ("ip", "unknown_protocol", 1, Box::new(|| packet(ip(attacker(), address(1), 200, b"?"), |_| ()))),
         (
             "udp",
             "malformed",
             3,
             Box::new(|| {
                 let with = |length: u8| packet(datagram(7, b"payload"), move |bytes| bytes[25] = length);
-                let short = packet(ip(stranger(), address(1), protocol::UDP, b"short"), |_| ());
+                let short = packet(ip(attacker(), address(1), protocol::UDP, b"short"), |_| ());
                 [with(7), with(100), short].concat()
             }),
         ),
@@ -313,7 +313,7 @@ fn bad_cells_are_counted_by_kind_and_harm_no_other_circuit() {
             "icmp",
             "malformed",
             1,
-            Box::new(|| packet(ip(stranger(), address(1), protocol::ICMP, b"short"), |_| ())),
+            Box::new(|| packet(ip(attacker(), address(1), protocol::ICMP, b"short"), |_| ())),
         ),
         (
             "icmp",
@@ -321,7 +321,7 @@ fn bad_cells_are_counted_by_kind_and_harm_no_other_circuit() {
             2,
             Box::new(|| {
                 let with = |at: usize| {
-                    packet(echo_packet(stranger(), address(1), 1, &[1; 3000]), move |bytes| bytes[at] ^= 1)
+                    packet(echo_packet(attacker(), address(1), 1, &[1; 3000]), move |bytes| bytes[at] ^= 1)
                 };
                 [with(22), with(2900)].concat()
             }),
@@ -332,7 +332,7 @@ fn bad_cells_are_counted_by_kind_and_harm_no_other_circuit() {
             1,
             Box::new(|| {
                 let header = icmp::Header::Unreachable { code: icmp::UNREACHABLE_PORT, next_hop_mtu: 0 };
-                packet(ip(stranger(), address(1), protocol::ICMP, &icmp(header, &[0x45; 28])), |_| ())
+                packet(ip(attacker(), address(1), protocol::ICMP, &icmp(header, &[0x45; 28])), |_| ())
             }),
         ),
         (
@@ -343,7 +343,7 @@ fn bad_cells_are_counted_by_kind_and_harm_no_other_circuit() {
                 let mut timestamp = vec![13, 0, 0, 0, 0, 0, 0, 0];
                 let sum = kiban_base::Sum::of(&timestamp).checksum();
                 timestamp[2..4].copy_from_slice(&sum.to_be_bytes());
-                packet(ip(stranger(), address(1), protocol::ICMP, &timestamp), |_| ())
+                packet(ip(attacker(), address(1), protocol::ICMP, &timestamp), |_| ())
             }),
         ),
         (
@@ -351,10 +351,10 @@ fn bad_cells_are_counted_by_kind_and_harm_no_other_circuit() {
             "malformed",
             2,
             Box::new(|| {
-                let short = packet(ip(stranger(), address(1), protocol::TCP, &[0; 19]), |_| ());
+                let short = packet(ip(attacker(), address(1), protocol::TCP, &[0; 19]), |_| ());
                 let long = packet(segment(Flags::ACK, b"x"), |bytes| {
                     bytes[32] = 0xf0;
-                    sum_tcp(stranger(), address(1), &mut bytes[20..]);
+                    sum_tcp(attacker(), address(1), &mut bytes[20..]);
                 });
                 [short, long].concat()
             }),
@@ -409,7 +409,7 @@ fn bad_cells_are_counted_by_kind_and_harm_no_other_circuit() {
             "packets_malformed",
             2,
             Box::new(|| {
-                let whole = inarp(Operation::InverseRequest, stranger());
+                let whole = inarp(Operation::InverseRequest, attacker());
                 [frame(BAD, &whole[..12]), frame(BAD, &llc(ether_type::ARP, &[0xff; 90]))].concat()
             }),
         ),
@@ -420,7 +420,7 @@ fn bad_cells_are_counted_by_kind_and_harm_no_other_circuit() {
             Box::new(|| {
                 // Classical ATMARP, and our own request returned on a looped circuit.
                 [
-                    frame(BAD, &inarp(Operation::Request, stranger())),
+                    frame(BAD, &inarp(Operation::Request, attacker())),
                     frame(BAD, &inarp(Operation::InverseRequest, address(1))),
                 ]
                 .concat()
@@ -525,7 +525,7 @@ fn damaged_packets_from_many_seeds_are_survived() {
             };
             let mut bytes = match rng.below(5) {
                 0 => llc_ip(&datagram(7, &noise(round, 200))),
-                1 => llc_ip(&echo_packet(stranger(), address(1), round as u16, &noise(round, 300))),
+                1 => llc_ip(&echo_packet(attacker(), address(1), round as u16, &noise(round, 300))),
                 2 => llc_ip(&tcp_packet_with(
                     hostile(round as u16),
                     socket(1, 80),
@@ -533,9 +533,9 @@ fn damaged_packets_from_many_seeds_are_survived() {
                     &noise(round, 4 * (round as usize % 11)),
                     b"data",
                 )),
-                3 => inarp(Operation::InverseRequest, stranger()),
+                3 => inarp(Operation::InverseRequest, attacker()),
                 _ => llc_ip(&ip_with(
-                    stranger(),
+                    attacker(),
                     address(1),
                     protocol::UDP,
                     &[1; 40],
@@ -665,7 +665,7 @@ fn two_boards_discover_each_other_and_ping() {
     for side in 0..2 {
         let source = address(1 - side);
         assert_eq!(
-            lines.told(side),
+            lines.completions(side),
             [Completion::EchoReply { source, identifier: 5, sequence: 6, bytes: 9000 }]
         );
     }
@@ -685,9 +685,10 @@ fn an_oam_loopback_returns_and_a_second_one_is_refused_meanwhile() {
     }
     lines.drain(0);
     lines.pass(Duration::from_millis(10));
-    let told = lines.told(0);
-    let [Completion::CellLoopback { port: 0, circuit: 0, tag: returned, round_trip }] = told[..] else {
-        panic!("{told:?}")
+    let completions = lines.completions(0);
+    let [Completion::CellLoopback { port: 0, circuit: 0, tag: returned, round_trip }] = completions[..]
+    else {
+        panic!("{completions:?}")
     };
     assert_eq!(returned, tag);
     assert!(round_trip > Duration::ZERO && round_trip < Duration::from_millis(1), "{round_trip:?}");
@@ -770,7 +771,7 @@ fn packets_with_any_ip_options_are_accepted() {
         let datagram = udp(hostile(9), socket(1, 53), &[words as u8; 30]);
         lines.inject(
             1,
-            &frame(BAD, &llc_ip(&ip_with(stranger(), address(1), protocol::UDP, &options, &datagram))),
+            &frame(BAD, &llc_ip(&ip_with(attacker(), address(1), protocol::UDP, &options, &datagram))),
         );
         lines.step(Duration::from_micros(100));
         let got = lines.boards[1].host().receive_from(bound, &mut buffer).unwrap();
@@ -781,7 +782,7 @@ fn packets_with_any_ip_options_are_accepted() {
         let echo = icmp(icmp::Header::EchoRequest { identifier: 1, sequence: 2 }, &noise(1, 1000));
         lines.inject(
             1,
-            &frame(BAD, &llc_ip(&ip_with(stranger(), address(1), protocol::ICMP, &options, &echo))),
+            &frame(BAD, &llc_ip(&ip_with(attacker(), address(1), protocol::ICMP, &options, &echo))),
         );
         lines.step(Duration::from_micros(100));
         assert_eq!(lines.count("icmp", "echoes_answered"), before + 1);
@@ -791,7 +792,7 @@ fn packets_with_any_ip_options_are_accepted() {
             let syn = Segment { sequence: 100, acknowledgment: 0, flags: Flags::SYN, window: 1000 };
             let source = hostile(1000 + words as u16 * 16 + tcp_words as u16);
             let plain = tcp_packet_with(source, socket(1, 80), syn, &tcp_options, b"");
-            let packet = ip_with(stranger(), address(1), protocol::TCP, &options, &plain[20..]);
+            let packet = ip_with(attacker(), address(1), protocol::TCP, &options, &plain[20..]);
             let before = lines.count("tcp", "syns_in");
             lines.inject(1, &frame(BAD, &llc_ip(&packet)));
             lines.step(Duration::from_micros(100));
@@ -828,7 +829,7 @@ fn an_echo_flood_does_not_starve_streams() {
             for sequence in 0..count {
                 lines.inject(
                     1,
-                    &frame(BAD, &llc_ip(&echo_packet(stranger(), address(1), sequence, &vec![0; bytes]))),
+                    &frame(BAD, &llc_ip(&echo_packet(attacker(), address(1), sequence, &vec![0; bytes]))),
                 );
             }
             let memory = lines.boards[1].memory_mut();
@@ -848,7 +849,7 @@ fn a_board_flooded_with_echoes_still_sends() {
     lines.carry((1, near), far, &noise(5, 500_000), |lines, _| {
         assert!(lines.now.since(started) < Duration::from_secs(1), "the stream goes on beside the flood");
         for sequence in 0..17 {
-            lines.inject(1, &frame(BAD, &llc_ip(&echo_packet(stranger(), address(1), sequence, &[0; 20]))));
+            lines.inject(1, &frame(BAD, &llc_ip(&echo_packet(attacker(), address(1), sequence, &[0; 20]))));
         }
     });
     lines.close_and_check([far, near]);
@@ -868,7 +869,7 @@ fn a_flood_from_a_slow_circuit_leaves_the_others_their_memory() {
         assert!(lines.now.since(started) < Duration::from_millis(100), "the stream goes on beside the flood");
         let syn = Segment { sequence: 1, acknowledgment: 0, flags: Flags::SYN, window: 1000 };
         lines.inject(1, &packet(tcp_packet(hostile(round as u16), socket(1, 81), syn, b""), |_| ()));
-        lines.inject(1, &packet(echo_packet(stranger(), address(1), 1, &[0; 3000]), |_| ()));
+        lines.inject(1, &packet(echo_packet(attacker(), address(1), 1, &[0; 3000]), |_| ()));
         lines.inject(1, &packet(datagram(7, b"nobody"), |_| ()));
     });
     assert!(lines.count("port", "queue_full") > 100);
@@ -918,13 +919,13 @@ fn errors_about_closed_ports_are_rate_limited() {
 fn unsolicited_replies_do_not_pile_up() {
     let mut lines = Lines::new();
     let reply = icmp(icmp::Header::EchoReply { identifier: 1, sequence: 2 }, b"unasked");
-    let burst = frame(BAD, &llc_ip(&ip(stranger(), address(1), protocol::ICMP, &reply))).repeat(500);
+    let burst = frame(BAD, &llc_ip(&ip(attacker(), address(1), protocol::ICMP, &reply))).repeat(500);
     for _ in 0..20 {
         lines.boards[1].handle(Input::Cells { port: 0, cells: &burst }, lines.now);
     }
     assert_eq!(lines.count("icmp", "replies_in"), 10_000);
     lines.drain(1);
-    let told = lines.told(1).len();
-    assert!(told <= 1024, "{told} completions wait");
-    assert_eq!(lines.count("host", "replies_dropped"), 10_000 - told as u64);
+    let completions = lines.completions(1).len();
+    assert!(completions <= 1024, "{completions} completions wait");
+    assert_eq!(lines.count("host", "replies_dropped"), 10_000 - completions as u64);
 }

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::lines::{Lines, config as atm_config, port_of, stranger};
+use common::lines::{Lines, attacker, config as atm_config, port_of};
 use common::packets::noise;
 use common::{Pair, address, config, socket};
 use kiban_base::Slice;
@@ -323,8 +323,8 @@ impl Model {
     /// Takes the boards' completions.
     fn hear(&mut self) {
         for side in 0..2 {
-            for told in self.pair.told(side) {
-                match told {
+            for completion in self.pair.completions(side) {
+                match completion {
                     Completion::Accepted { stream, remote, .. } => {
                         let link = self.by_local[&remote];
                         self.ends[side].push(End {
@@ -475,8 +475,10 @@ fn an_abort_and_an_open_in_one_burst_lose_no_memory() {
     let mut stream = pair.boards[0].host().open(socket(1, 80)).unwrap();
     for _ in 0..20 {
         pair.run();
-        let told = pair.told(1);
-        let [.., Completion::Accepted { stream: far, .. }] = told[..] else { panic!("{told:?}") };
+        let completions = pair.completions(1);
+        let [.., Completion::Accepted { stream: far, .. }] = completions[..] else {
+            panic!("{completions:?}")
+        };
         pair.boards[1].host().write(far, &noise(1, 3000)).unwrap();
         pair.run();
         // Bytes are unread when the stream is aborted.
@@ -489,8 +491,8 @@ fn an_abort_and_an_open_in_one_burst_lose_no_memory() {
     }
     pair.boards[0].host().abort(stream).unwrap();
     pair.run();
-    for told in pair.told(1) {
-        if let Completion::Accepted { stream, .. } = told {
+    for completion in pair.completions(1) {
+        if let Completion::Accepted { stream, .. } = completion {
             pair.boards[1].host().close(stream).unwrap();
         }
     }
@@ -510,11 +512,13 @@ fn silent_streams_hold_no_page_that_others_need() {
     pair.boards[1].host().listen(socket(1, 80)).unwrap();
     let streams: Vec<_> = (0..21).map(|_| pair.boards[0].host().open(socket(1, 80)).unwrap()).collect();
     pair.run();
-    let accepted: Vec<_> = pair
-        .told(1)
-        .into_iter()
-        .filter_map(|told| if let Completion::Accepted { stream, .. } = told { Some(stream) } else { None })
-        .collect();
+    let accepted: Vec<_> =
+        pair.completions(1)
+            .into_iter()
+            .filter_map(|completion| {
+                if let Completion::Accepted { stream, .. } = completion { Some(stream) } else { None }
+            })
+            .collect();
     assert_eq!(accepted.len(), 21);
     let mut written = [0; 21];
     for _ in 0..100 {
@@ -555,10 +559,10 @@ fn a_reading_stream_is_served_even_if_others_hold_all_memory() {
     }
     // The most that one address may have: an eighth is reserved for others.
     assert!(pair.boards[0].memory_mut().transmit.available() <= 256 / 8);
-    pair.told(1);
+    pair.completions(1);
     let reader = pair.boards[0].host().open(socket(1, 80)).unwrap();
     pair.run();
-    let [.., Completion::Accepted { stream: far, .. }] = pair.told(1)[..] else {
+    let [.., Completion::Accepted { stream: far, .. }] = pair.completions(1)[..] else {
         panic!("no caller arrived")
     };
     let (mut got, mut buffer, begun) = (0, vec![0; 1 << 20], pair.now);
@@ -566,8 +570,8 @@ fn a_reading_stream_is_served_even_if_others_hold_all_memory() {
     while got < 32 << 10 {
         assert!(pair.now.since(begun) < Duration::from_secs(60), "{got} bytes");
         // Streams that are reported writable are written to.
-        for told in pair.told(0) {
-            if let Completion::Writable { stream } = told {
+        for completion in pair.completions(0) {
+            if let Completion::Writable { stream } = completion {
                 write(&mut pair, stream);
             }
         }
@@ -589,21 +593,21 @@ fn finishing_while_waiting_for_a_page_cancels_the_wait() {
     pair.boards[1].host().listen(socket(1, 80)).unwrap();
     let [first, second] = [0; 2].map(|_| pair.boards[0].host().open(socket(1, 80)).unwrap());
     pair.run();
-    let accepted = pair.told(1);
+    let accepted = pair.completions(1);
     let mut host = pair.boards[0].host();
     assert_eq!(host.write(first, &[1; 8192]), Ok(8192));
     assert_eq!(host.write(second, b"x"), Ok(0));
     host.finish(second).unwrap();
     for _ in 0..20 {
         pair.run_until(pair.now + Duration::from_millis(100));
-        for told in &accepted {
-            if let Completion::Accepted { stream, .. } = told {
+        for completion in &accepted {
+            if let Completion::Accepted { stream, .. } = completion {
                 pair.boards[1].host().read(*stream, &mut [0; 10_000]).unwrap();
             }
         }
     }
-    let told = pair.told(0);
-    assert!(!told.contains(&Completion::Writable { stream: second }), "{told:?}");
+    let completions = pair.completions(0);
+    assert!(!completions.contains(&Completion::Writable { stream: second }), "{completions:?}");
     assert_eq!(pair.boards[0].memory_mut().transmit.available(), 2);
 }
 
@@ -616,12 +620,12 @@ fn a_writer_gets_a_completion_when_datagrams_release_their_pages() {
     let mut lines = Lines::of(configs);
     let (near, far) = lines.open(0, 80);
     let bound = lines.boards[0].host().bind(socket(0, 1000)).unwrap();
-    let nobody = SocketAddr::new(stranger(), 7);
+    let nobody = SocketAddr::new(attacker(), 7);
     while lines.boards[0].host().send_to(bound, nobody, &[0; 4000]).is_ok() {}
     assert_eq!(lines.boards[0].host().write(near, b"please"), Ok(0));
     lines.drain(0);
     lines.pass(Duration::from_millis(50));
-    assert!(lines.told(0).contains(&Completion::Writable { stream: near }));
+    assert!(lines.completions(0).contains(&Completion::Writable { stream: near }));
     assert_eq!(lines.boards[0].host().write(near, b"please"), Ok(6));
     lines.drain(0);
     lines.boards[0].host().unbind(bound).unwrap();

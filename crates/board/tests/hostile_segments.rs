@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::lines::{BAD, GOOD, Lines, config, stranger};
+use common::lines::{BAD, GOOD, Lines, attacker, config};
 use common::packets::*;
 use common::{address, socket};
 use kiban_atm::TimedCell;
@@ -59,7 +59,7 @@ struct Peer {
 impl Peer {
     fn open(lines: &mut Lines, port: u16, options: &[u8]) -> (Peer, StreamId) {
         let mut peer = Peer {
-            local: SocketAddr::new(stranger(), port),
+            local: SocketAddr::new(attacker(), port),
             remote: socket(1, 80),
             next: 0xffff_ff00,
             expected: 0,
@@ -76,7 +76,7 @@ impl Peer {
         peer.next = peer.next.wrapping_add(1);
         lines.inject(1, &peer.packet(peer.next, peer.expected, Flags::ACK, b""));
         lines.step(STEP);
-        let accepted = lines.told(1).into_iter().find_map(|told| match told {
+        let accepted = lines.completions(1).into_iter().find_map(|completion| match completion {
             Completion::Accepted { stream, remote, .. } if remote == peer.local => Some(stream),
             _ => None,
         });
@@ -349,7 +349,7 @@ fn a_syn_flood_fills_only_the_backlog() {
     lines.boards[1].host().listen(socket(1, 80)).unwrap();
     lines.carry((0, near), far, &noise(1, 600_000), |lines, round| {
         for index in 0..20 {
-            let local = SocketAddr::new(stranger(), (round * 20 + index) as u16);
+            let local = SocketAddr::new(attacker(), (round * 20 + index) as u16);
             let syn = Segment { sequence: 1, acknowledgment: 0, flags: Flags::SYN, window: 1000 };
             lines.inject(1, &frame(BAD, &llc_ip(&tcp_packet(local, socket(1, 80), syn, b""))));
         }
@@ -363,7 +363,7 @@ fn a_syn_flood_fills_only_the_backlog() {
         let near = lines.boards[0].host().open(socket(1, 80)).unwrap();
         lines.drain(0);
         lines.pass(Duration::from_secs(1));
-        let far = lines.told(1).into_iter().find_map(|told| match told {
+        let far = lines.completions(1).into_iter().find_map(|completion| match completion {
             Completion::Accepted { stream, .. } => Some(stream),
             _ => None,
         });
@@ -421,7 +421,10 @@ fn a_misbehaving_receiver_holds_only_its_own_share() {
         let wanted = noise(seed, 300_000);
         let (mut written, mut ended) = (0, false);
         lines.carry((1, near), far, &noise(1, 300_000), |lines, _| {
-            ended |= lines.told(1).iter().any(|told| matches!(told, Completion::Ended { .. }));
+            ended |= lines
+                .completions(1)
+                .iter()
+                .any(|completions| matches!(completions, Completion::Ended { .. }));
             if !ended {
                 written += lines.boards[1].host().write(stream, &wanted[written..]).unwrap_or(0);
             }
@@ -511,8 +514,8 @@ fn random_segments_in_any_state_do_no_harm() {
             lines.drain(1);
         }
         // Random SYNs have opened sessions, for which the host got completions.
-        for told in lines.told(1) {
-            if let Completion::Accepted { stream, .. } = told {
+        for completion in lines.completions(1) {
+            if let Completion::Accepted { stream, .. } = completion {
                 lines.boards[1].host().abort(stream).ok();
                 lines.drain(1);
             }
@@ -533,7 +536,7 @@ fn reflected_segments_open_no_connection() {
     lines.boards[1].host().listen(socket(1, 80)).unwrap();
     let (_, stream) = Peer::open(&mut lines, 1000, &[]);
     lines.boards[1].host().write(stream, &[5; 20_000]).unwrap();
-    lines.boards[1].host().ping(stranger(), 1, 1, b"mirror").unwrap();
+    lines.boards[1].host().ping(attacker(), 1, 1, b"mirror").unwrap();
     lines.boards[1].host().cell_loopback(0, 1).unwrap();
     lines.drain(1);
     lines.carry((0, near), far, &noise(1, 300_000), |lines, _| {

@@ -41,9 +41,9 @@ fn both_ends_of_ten_thousand_idle_sessions_fit_in_a_hundred_megabytes() {
         pair.run();
     }
     let accepted: BTreeMap<_, _> = pair
-        .told(1)
+        .completions(1)
         .into_iter()
-        .filter_map(|told| match told {
+        .filter_map(|completion| match completion {
             Completion::Accepted { stream, remote, .. } => Some((remote, stream)),
             _ => None,
         })

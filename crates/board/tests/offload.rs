@@ -31,7 +31,7 @@ fn transfer(pair: &mut Pair, bytes: &[u8], loss: Option<u64>) -> Vec<u8> {
     pair.boards[1].host().listen(socket(1, 80)).unwrap();
     let near = pair.boards[0].host().open(socket(1, 80)).unwrap();
     pair.run();
-    let [Completion::Accepted { stream: far, .. }] = pair.told(1)[..] else { panic!("accepted") };
+    let [Completion::Accepted { stream: far, .. }] = pair.completions(1)[..] else { panic!("accepted") };
     pair.lose_every = loss;
     let (mut sent, mut got, mut buffer, mut step) = (0, Vec::new(), vec![0; 50_000], 0);
     while got.len() < bytes.len() {
@@ -91,7 +91,7 @@ fn a_damaged_packet_is_not_merged() {
     let near = pair.boards[0].host().open(socket(1, 80)).unwrap();
     let later = pair.now + Duration::from_secs(10);
     pair.run_until(later);
-    let far = pair.told(1).iter().find_map(|told| match told {
+    let far = pair.completions(1).iter().find_map(|completion| match completion {
         Completion::Accepted { stream, .. } => Some(*stream),
         _ => None,
     });

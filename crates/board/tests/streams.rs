@@ -22,8 +22,8 @@ struct Rig {
     pair: Pair,
     memory: Region,
     client: Client,
-    client: ClientStreams,
-    told: VecDeque<Indication>,
+    client_streams: ClientStreams,
+    indications: VecDeque<Indication>,
     /// The completions of board 1.
     world: Vec<Completion>,
 }
@@ -38,10 +38,10 @@ impl Rig {
         let memory = Region::new(0, layout.bytes());
         Rig {
             client: Client::new(&memory, layout),
-            client: ClientStreams::new(&memory, layout),
+            client_streams: ClientStreams::new(&memory, layout),
             memory,
             pair: Pair::new(),
-            told: VecDeque::new(),
+            indications: VecDeque::new(),
             world: Vec::new(),
         }
     }
@@ -49,19 +49,22 @@ impl Rig {
     /// Runs the board until all is idle.
     fn run(&mut self) {
         loop {
-            let mut busy =
-                self.client.process_requests(&mut self.pair.boards[0].host()).expect("a correct client");
+            let mut busy = self
+                .client_streams
+                .process_requests(&mut self.pair.boards[0].host())
+                .expect("a correct client");
             self.pair.run();
-            for completion in self.pair.told(0) {
+            for completion in self.pair.completions(0) {
                 busy = true;
                 let mut host = self.pair.boards[0].host();
-                let known = self.client.on_completion(completion, &mut host).expect("a correct client");
+                let known =
+                    self.client_streams.on_completion(completion, &mut host).expect("a correct client");
                 assert!(known, "{completion:?}");
             }
-            self.client.flush_indications().expect("a correct client");
-            self.world.extend(self.pair.told(1));
-            while let Some(told) = self.client.next_indication().expect("a correct board") {
-                self.told.push_back(told);
+            self.client_streams.flush_indications().expect("a correct client");
+            self.world.extend(self.pair.completions(1));
+            while let Some(indication) = self.client.next_indication().expect("a correct board") {
+                self.indications.push_back(indication);
             }
             if !busy {
                 return;
@@ -93,14 +96,17 @@ impl Rig {
     fn connected(&mut self) -> (u32, StreamId) {
         self.pair.boards[1].host().listen(socket(1, 80)).expect("a free port");
         let slot = self.connect(80);
-        let told = self.told.pop_front();
-        assert!(matches!(told, Some(Indication::Opened { slot: own, .. }) if own == slot), "{told:?}");
+        let indication = self.indications.pop_front();
+        assert!(
+            matches!(indication, Some(Indication::Opened { slot: own, .. }) if own == slot),
+            "{indication:?}"
+        );
         (slot, self.accepted())
     }
 
     /// Returns the stream that board 1 has accepted.
     fn accepted(&mut self) -> StreamId {
-        let accepted = self.world.iter().find_map(|told| match told {
+        let accepted = self.world.iter().find_map(|completion| match completion {
             Completion::Accepted { stream, .. } => Some(*stream),
             _ => None,
         });
@@ -133,7 +139,7 @@ impl Rig {
 
     fn is_home(&mut self) {
         self.pass(Duration::from_secs(300));
-        assert_eq!(self.client.streams(), 0);
+        assert_eq!(self.client_streams.streams(), 0);
         for board in &mut self.pair.boards {
             assert!(board.memory_mut().is_all_free(), "{board:?}");
         }
@@ -167,8 +173,11 @@ fn a_client_connects_transfers_both_ways_and_closes_in_order() {
         rig.pass(Duration::from_millis(1));
     }
     assert!(got == bytes);
-    assert!(rig.told.iter().any(|told| *told == Indication::Notify { slot }), "who arms is told");
-    rig.told.clear();
+    assert!(
+        rig.indications.iter().any(|indication| *indication == Indication::Notify { slot }),
+        "an armed waiter is notified"
+    );
+    rig.indications.clear();
     // The client's FIN, then the peer's.
     rig.client.finish(slot).expect("a correct board");
     rig.run();
@@ -178,8 +187,8 @@ fn a_client_connects_transfers_both_ways_and_closes_in_order() {
     rig.pass(Duration::from_millis(1));
     assert_eq!(rig.read(slot, &mut got), Read::End);
     rig.ask(Request::Close { slot });
-    assert_eq!(rig.told.back(), Some(&Indication::Free { slot }));
-    let counters = rig.client.counters();
+    assert_eq!(rig.indications.back(), Some(&Indication::Free { slot }));
+    let counters = rig.client_streams.counters();
     assert_eq!((counters.opened, counters.ended, counters.reset, counters.invalid_requests), (1, 1, 0, 0));
     assert_eq!((counters.bytes_in, counters.bytes_out), (300_000, 300_000));
     rig.is_home();
@@ -196,8 +205,8 @@ fn check_refusal(refusal: refusal::Refusal) -> bool {
     let (mut sent, mut got) = ([0; 2], [Vec::new(), Vec::new()]);
     for _ in 0..10_000 {
         rig.pass(tick);
-        is_open |= rig.told.iter().any(|told| matches!(told, Indication::Opened { .. }));
-        far = far.or(rig.world.iter().find_map(|told| match told {
+        is_open |= rig.indications.iter().any(|indication| matches!(indication, Indication::Opened { .. }));
+        far = far.or(rig.world.iter().find_map(|completion| match completion {
             Completion::Accepted { stream, .. } => Some(*stream),
             _ => None,
         }));
@@ -246,17 +255,17 @@ fn a_waiting_writer_is_notified_when_half_of_the_room_is_free() {
     let (mut got, mut quiet) = (Vec::new(), 0);
     while got.len() < written {
         rig.client.arm(slot);
-        rig.told.clear();
+        rig.indications.clear();
         let mut buffer = [0; 700];
         let count = rig.pair.boards[1].host().read(far, &mut buffer).unwrap_or(0);
         got.extend_from_slice(&buffer[..count]);
         rig.pass(Duration::from_secs(1));
-        if rig.told.contains(&Indication::Notify { slot }) {
+        if rig.indications.contains(&Indication::Notify { slot }) {
             break;
         }
         quiet += usize::from(rig.client.has_room(slot));
     }
-    assert!(rig.told.contains(&Indication::Notify { slot }), "it is told in the end");
+    assert!(rig.indications.contains(&Indication::Notify { slot }), "it is notified in the end");
     let more = rig.client.write(slot, sent[written..].into()).expect("a correct board");
     assert!((ROOM / 2..ROOM).contains(&more), "{more} of {ROOM} bytes are free");
     assert!(quiet > 0, "there was some room before");
@@ -274,20 +283,23 @@ fn a_waiting_writer_is_notified_when_half_of_the_room_is_free() {
 fn connections_use_the_offered_slots_and_others_wait() {
     let mut rig = Rig::new(4);
     rig.ask(Request::Listen { listener: 7, local: socket(0, 9) });
-    assert_eq!(rig.told.pop_front(), Some(Indication::Listening { listener: 7, result: Ok(socket(0, 9)) }));
+    assert_eq!(
+        rig.indications.pop_front(),
+        Some(Indication::Listening { listener: 7, result: Ok(socket(0, 9)) })
+    );
     rig.ask(Request::Listen { listener: 8, local: socket(0, 9) });
     assert_eq!(
-        rig.told.pop_front(),
+        rig.indications.pop_front(),
         Some(Indication::Listening { listener: 8, result: Err(EndReason::InUse) })
     );
     let offered = rig.client.claim().expect("a slot");
     rig.ask(Request::Offer { listener: 7, slot: offered });
     let callers = [rig.call(9), rig.call(9), rig.call(9)];
-    let Some(Indication::Accepted { listener: 7, slot, local, remote }) = rig.told.pop_front() else {
+    let Some(Indication::Accepted { listener: 7, slot, local, remote }) = rig.indications.pop_front() else {
         panic!()
     };
     assert_eq!((slot, local, remote.ip()), (offered, socket(0, 9), socket(1, 0).ip()));
-    assert!(rig.told.is_empty(), "nobody else has a slot yet");
+    assert!(rig.indications.is_empty(), "no other connection has a slot yet");
     // The second connection sends data and a FIN, and the third is aborted, before there is a slot for them.
     rig.pair.boards[1].host().write(callers[1], b"late").expect("it is open");
     rig.pair.boards[1].host().finish(callers[1]).expect("it is open");
@@ -295,29 +307,29 @@ fn connections_use_the_offered_slots_and_others_wait() {
     rig.run();
     let second = rig.client.claim().expect("a slot");
     rig.ask(Request::Offer { listener: 7, slot: second });
-    assert!(matches!(rig.told.pop_front(), Some(Indication::Accepted { slot, .. }) if slot == second));
+    assert!(matches!(rig.indications.pop_front(), Some(Indication::Accepted { slot, .. }) if slot == second));
     let mut got = Vec::new();
     assert_eq!(rig.read(second, &mut got), Read::Bytes(4));
     assert_eq!(rig.read(second, &mut got), Read::End);
     assert_eq!(got, b"late");
     let third = rig.client.claim().expect("a slot");
     rig.ask(Request::Offer { listener: 7, slot: third });
-    assert!(rig.told.is_empty(), "it has gone");
+    assert!(rig.indications.is_empty(), "it has gone");
     // Connections beyond the backlog are reset.
     for _ in 0..BACKLOG_MAX + 3 {
         rig.call(9);
     }
-    assert_eq!(rig.client.counters().refused, 2);
-    rig.told.clear();
+    assert_eq!(rig.client_streams.counters().refused, 2);
+    rig.indications.clear();
     rig.ask(Request::Unlisten { listener: 7 });
     assert!(rig.call(9) != callers[0]);
     rig.run();
-    let refused = |told: &Completion| matches!(told, Completion::Ended { .. });
+    let refused = |completion: &Completion| matches!(completion, Completion::Ended { .. });
     assert!(rig.world.iter().any(refused), "nobody listens any more");
-    rig.client.detach(&mut rig.pair.boards[0].host());
+    rig.client_streams.detach(&mut rig.pair.boards[0].host());
     rig.run();
-    for told in std::mem::take(&mut rig.world) {
-        if let Completion::Opened { stream } = told {
+    for completion in std::mem::take(&mut rig.world) {
+        if let Completion::Opened { stream } = completion {
             let _ = rig.pair.boards[1].host().abort(stream);
         }
     }
@@ -328,7 +340,7 @@ fn connections_use_the_offered_slots_and_others_wait() {
 fn impossible_requests_return_their_reason() {
     let mut rig = Rig::new(1);
     let slot = rig.connect(81);
-    assert_eq!(rig.told.pop_front(), Some(Indication::Ended { slot, why: EndReason::Refused }));
+    assert_eq!(rig.indications.pop_front(), Some(Indication::Ended { slot, why: EndReason::Refused }));
     assert_eq!(rig.client.claim(), None, "the slot is in use until it is closed");
     for (local, remote, why) in [
         (None, "192.0.2.1:80", EndReason::NoRoute),
@@ -336,11 +348,11 @@ fn impossible_requests_return_their_reason() {
         (None, "224.0.0.1:80", EndReason::NoRoute),
     ] {
         rig.ask(Request::Close { slot });
-        assert_eq!(rig.told.pop_front(), Some(Indication::Free { slot }));
+        assert_eq!(rig.indications.pop_front(), Some(Indication::Free { slot }));
         assert_eq!(rig.client.claim(), Some(slot));
         let remote: SocketAddr = remote.parse().expect("an address");
         rig.ask(Request::Connect { slot, local, remote });
-        assert_eq!(rig.told.pop_front(), Some(Indication::Ended { slot, why }), "{remote}");
+        assert_eq!(rig.indications.pop_front(), Some(Indication::Ended { slot, why }), "{remote}");
     }
     // A request for a slot that is not the client's, or not free, is counted and has no effect.
     for ask in [
@@ -354,8 +366,8 @@ fn impossible_requests_return_their_reason() {
     ] {
         rig.ask(ask);
     }
-    assert!(rig.told.is_empty());
-    assert_eq!(rig.client.counters().invalid_requests, 7);
+    assert!(rig.indications.is_empty());
+    assert_eq!(rig.client_streams.counters().invalid_requests, 7);
     rig.ask(Request::Abort { slot });
     rig.is_home();
 }
@@ -371,7 +383,9 @@ fn a_listener_on_port_0_learns_its_port_and_foreign_listeners_are_rejected() {
     let mut ports = Vec::new();
     for listener in 0..3 {
         rig.ask(Request::Listen { listener, local: socket(0, 0) });
-        let Some(Indication::Listening { result: Ok(local), .. }) = rig.told.pop_front() else { panic!() };
+        let Some(Indication::Listening { result: Ok(local), .. }) = rig.indications.pop_front() else {
+            panic!()
+        };
         assert_eq!(local.ip(), socket(0, 0).ip());
         ports.push(local.port());
     }
@@ -380,14 +394,14 @@ fn a_listener_on_port_0_learns_its_port_and_foreign_listeners_are_rejected() {
     let offered = rig.client.claim().expect("a slot");
     rig.ask(Request::Offer { listener: 0, slot: offered });
     rig.call(ports[0]);
-    assert!(matches!(rig.told.pop_front(), Some(Indication::Accepted { listener: 0, .. })));
+    assert!(matches!(rig.indications.pop_front(), Some(Indication::Accepted { listener: 0, .. })));
     // The peer's address is not the board's.
     rig.ask(Request::Listen { listener: 9, local: socket(1, 9) });
     assert_eq!(
-        rig.told.pop_front(),
+        rig.indications.pop_front(),
         Some(Indication::Listening { listener: 9, result: Err(EndReason::BadAddress) })
     );
-    rig.client.detach(&mut rig.pair.boards[0].host());
+    rig.client_streams.detach(&mut rig.pair.boards[0].host());
 }
 
 #[test]
@@ -395,20 +409,20 @@ fn a_client_that_does_not_read_is_not_served_until_it_does() {
     const ASKS: usize = 5000;
     let mut rig = Rig::new(4);
     rig.ask(Request::Listen { listener: 1, local: socket(0, 9) });
-    assert!(matches!(rig.told.pop_front(), Some(Indication::Listening { result: Ok(_), .. })));
+    assert!(matches!(rig.indications.pop_front(), Some(Indication::Listening { result: Ok(_), .. })));
     for _ in 0..ASKS {
         rig.client.request(Request::Listen { listener: 2, local: socket(0, 9) }).expect("a correct board");
-        rig.client.process_requests(&mut rig.pair.boards[0].host()).expect("a correct client");
+        rig.client_streams.process_requests(&mut rig.pair.boards[0].host()).expect("a correct client");
     }
-    assert!(!rig.client.is_ready(), "what it asks waits in its own ring");
-    while rig.told.len() < ASKS {
-        let before = rig.told.len();
+    assert!(!rig.client_streams.is_ready(), "what it asks waits in its own ring");
+    while rig.indications.len() < ASKS {
+        let before = rig.indications.len();
         rig.run();
-        assert!(rig.told.len() > before, "{before} of {ASKS}");
+        assert!(rig.indications.len() > before, "{before} of {ASKS}");
     }
     let taken = Indication::Listening { listener: 2, result: Err(EndReason::InUse) };
-    assert!(rig.told.iter().all(|told| *told == taken));
-    rig.client.detach(&mut rig.pair.boards[0].host());
+    assert!(rig.indications.iter().all(|indication| *indication == taken));
+    rig.client_streams.detach(&mut rig.pair.boards[0].host());
     rig.is_home();
 }
 
@@ -421,7 +435,7 @@ fn a_reset_is_reported_after_the_data_before_it() {
     rig.pair.boards[1].host().abort(far).expect("it is open");
     rig.run();
     assert!(
-        !rig.told.contains(&Indication::Ended { slot, why: EndReason::Reset }),
+        !rig.indications.contains(&Indication::Ended { slot, why: EndReason::Reset }),
         "there are bytes to read yet"
     );
     let mut got = Vec::new();
@@ -429,14 +443,15 @@ fn a_reset_is_reported_after_the_data_before_it() {
         rig.run();
     }
     assert!(got == noise(3 * ROOM));
-    assert!(rig.told.contains(&Indication::Ended { slot, why: EndReason::Reset }));
+    assert!(rig.indications.contains(&Indication::Ended { slot, why: EndReason::Reset }));
     rig.ask(Request::Close { slot });
     // The client's own reset reaches the peer.
     rig.pair.boards[1].host().listen(socket(1, 82)).expect("a free port");
     let slot = rig.connect(82);
     let far = rig.accepted();
     rig.ask(Request::Abort { slot });
-    let reset = |told: &Completion| matches!(told, Completion::Ended { stream, .. } if *stream == far);
+    let reset =
+        |completion: &Completion| matches!(completion, Completion::Ended { stream, .. } if *stream == far);
     assert!(rig.world.iter().any(reset));
     rig.is_home();
 }
@@ -458,15 +473,15 @@ fn written_data_is_sent_after_its_client_has_gone() {
     }
     let connecting = rig.client.claim().expect("a slot");
     rig.ask(Request::Connect { slot: connecting, local: None, remote: socket(1, 99) });
-    rig.client.detach(&mut rig.pair.boards[0].host());
-    assert!(!rig.client.is_finished());
+    rig.client_streams.detach(&mut rig.pair.boards[0].host());
+    assert!(!rig.client_streams.is_finished());
     while got.len() < sent {
         rig.read_far(far, &mut got);
         rig.pass(Duration::from_millis(10));
     }
     assert!(got == bytes[..sent]);
     assert!(rig.world.contains(&Completion::PeerFinished { stream: far }), "a FIN, no reset");
-    assert!(rig.client.is_finished());
+    assert!(rig.client_streams.is_finished());
     rig.pair.boards[1].host().close(far).expect("it is open");
     rig.is_home();
 }
@@ -498,17 +513,17 @@ fn a_client_that_corrupts_its_memory_harms_only_itself() {
             rig.memory.write(at, bytes[..count].into());
             let _ = rig.client.request(Request::Notify { slot });
             let mut host = rig.pair.boards[0].host();
-            let mut broken = rig.client.process_requests(&mut host).is_err();
+            let mut broken = rig.client_streams.process_requests(&mut host).is_err();
             rig.pair.run();
-            for completion in rig.pair.told(0) {
+            for completion in rig.pair.completions(0) {
                 let mut host = rig.pair.boards[0].host();
-                broken |= rig.client.on_completion(completion, &mut host).is_err();
+                broken |= rig.client_streams.on_completion(completion, &mut host).is_err();
             }
-            broken || rig.client.flush_indications().is_err()
+            broken || rig.client_streams.flush_indications().is_err()
         });
         condemned += u32::from(broken);
-        rig.client.disconnect(&mut rig.pair.boards[0].host());
-        assert!(rig.client.is_finished());
+        rig.client_streams.disconnect(&mut rig.pair.boards[0].host());
+        assert!(rig.client_streams.is_finished());
         let _ = rig.pair.boards[1].host().abort(far);
         let later = rig.pair.now + Duration::from_secs(300);
         rig.pair.run_until(later.max(Instant::from_nanos(1)));

@@ -16,8 +16,8 @@ fn opened(tcp: &Config) -> (Pair, StreamId, StreamId) {
     pair.boards[1].host().listen(socket(1, 80)).unwrap();
     let near = pair.boards[0].host().open(socket(1, 80)).unwrap();
     pair.run();
-    pair.told(0);
-    let [Completion::Accepted { stream: far, .. }] = pair.told(1)[..] else { panic!("accepted") };
+    pair.completions(0);
+    let [Completion::Accepted { stream: far, .. }] = pair.completions(1)[..] else { panic!("accepted") };
     (pair, near, far)
 }
 
@@ -70,7 +70,7 @@ fn every_profile_carries_the_stream_with_small_and_large_buffers() {
             let mut blocked = false;
             while got.len() < bytes.len() {
                 // A writer that was refused waits for the completion, as an application does.
-                blocked &= !pair.told(0).contains(&Completion::Writable { stream: near });
+                blocked &= !pair.completions(0).contains(&Completion::Writable { stream: near });
                 while !blocked && sent < bytes.len() {
                     let end = bytes.len().min(sent + 3333);
                     let taken = pair.boards[0].host().write(near, &bytes[sent..end]).unwrap();

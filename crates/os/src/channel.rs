@@ -523,8 +523,8 @@ mod tests {
         let name = name("language");
         let listener = ChannelListener::open(&name).expect("the name is free");
         let file = names::own_folder().expect("a directory").join(names::file(&name).expect("a good name"));
-        let mut stranger = UnixStream::connect(file).expect("the listener accepts");
-        stranger.write_all(b"GET / HT").expect("the door is open");
+        let mut caller = UnixStream::connect(file).expect("the listener accepts");
+        caller.write_all(b"GET / HT").expect("the listener accepts");
         let mut half = listener.try_accept().expect("a caller is waiting");
         assert_eq!(half.complete(0..=BYTES).expect_err("no hello").kind(), io::ErrorKind::InvalidData);
         assert!(ChannelListener::open(&name).expect_err("taken").to_string().contains("cannot be called"));

@@ -24,9 +24,9 @@ fn example(name: &str) -> Command {
 #[track_caller]
 fn succeeds(name: &str, words: &[&str]) -> String {
     let Output { status, stdout, stderr } = example(name).args(words).output().expect("it starts");
-    let told = String::from_utf8_lossy(&stdout).into_owned();
-    assert!(status.success(), "{name} {words:?}: {status}\n{told}{}", String::from_utf8_lossy(&stderr));
-    told
+    let output = String::from_utf8_lossy(&stdout).into_owned();
+    assert!(status.success(), "{name} {words:?}: {status}\n{output}{}", String::from_utf8_lossy(&stderr));
+    output
 }
 
 /// A server process, and the address that it printed. It is killed at the end of the test if it does not exit
@@ -38,8 +38,8 @@ impl Server {
         let mut child =
             example(name).arg("serve").args(words).stdout(Stdio::piped()).spawn().expect("it starts");
         let mut line = String::new();
-        let told = child.stdout.as_mut().expect("piped");
-        BufReader::with_capacity(1, told).read_line(&mut line).expect("it says where it serves");
+        let stdout = child.stdout.as_mut().expect("piped");
+        BufReader::with_capacity(1, stdout).read_line(&mut line).expect("it says where it serves");
         let at = line.trim().strip_prefix("listening on ").unwrap_or_else(|| panic!("{name}: {line}"));
         Server(child, at.to_owned())
     }
@@ -107,8 +107,8 @@ fn help_is_printed_on_request() {
     for name in ALL {
         assert!(succeeds(name, &["--help"]).contains("connect ADDRESS"));
         let output = example(name).args(["--over", "pigeons"]).output().expect("it starts");
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && told.contains("say tcp, tcp:ADDRESS"), "{told}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && message.contains("say tcp, tcp:ADDRESS"), "{message}");
     }
 }
 
@@ -122,25 +122,25 @@ fn an_association_echoes_in_one_process_and_between_two() {
 
 #[test]
 fn files_go_to_a_filestore_and_back_in_one_process_and_between_two() {
-    let told = |user: &str| {
+    let expected = |user: &str| {
         format!(
             "client: let in as {user}\nclient: there is example.txt\none line\nand another\n\
              client: removed, and out again\n"
         )
     };
-    assert_eq!(succeeds("ftam", &[]), told("ann"));
+    assert_eq!(succeeds("ftam", &[]), expected("ann"));
     let folder = std::env::temp_dir().join(format!("kiban-examples-{}", std::process::id()));
     std::fs::create_dir(&folder).expect("a folder");
     let server = Server::start("ftam", &["127.0.0.1:0", folder.to_str().expect("text")]);
     let client = example("ftam").args(["connect", &server.1, "ann", "secret"]).output();
-    let stranger = example("ftam").args(["connect", &server.1, "ann", "guess"]).output();
+    let outsider = example("ftam").args(["connect", &server.1, "ann", "guess"]).output();
     drop(server);
     let left = std::fs::read_dir(&folder).expect("it is there").flatten().map(|entry| entry.file_name());
     let left: Vec<_> = left.filter(|name| name != ".kiban-ftam").collect();
     std::fs::remove_dir_all(&folder).expect("it is ours");
-    assert_eq!(String::from_utf8_lossy(&client.expect("it starts").stdout), told("ann"));
+    assert_eq!(String::from_utf8_lossy(&client.expect("it starts").stdout), expected("ann"));
     assert!(left.is_empty(), "{left:?}");
-    let stranger = stranger.expect("it starts");
-    let said = String::from_utf8_lossy(&stranger.stderr);
-    assert!(!stranger.status.success() && said.contains("password"), "{said}");
+    let outsider = outsider.expect("it starts");
+    let message = String::from_utf8_lossy(&outsider.stderr);
+    assert!(!outsider.status.success() && message.contains("password"), "{message}");
 }

@@ -101,7 +101,7 @@ pub(crate) fn discovery(
 
 pub(crate) struct Hub {
     pub(crate) boards: Vec<Board>,
-    pub(crate) told: Vec<Vec<Completion>>,
+    pub(crate) completions: Vec<Vec<Completion>>,
     pub(crate) now: Instant,
     pub(crate) router: Option<Router>,
     /// Every frame that boards have sent since the test last took them.
@@ -118,7 +118,7 @@ impl Hub {
     pub(crate) fn of(configs: &[BoardConfig]) -> Hub {
         Hub {
             boards: configs.iter().enumerate().map(|(side, config)| super::board(side, config)).collect(),
-            told: vec![Vec::new(); configs.len()],
+            completions: vec![Vec::new(); configs.len()],
             now: Instant::ZERO,
             router: None,
             seen: Vec::new(),
@@ -199,7 +199,7 @@ impl Hub {
                         }
                         Output::Completions => {
                             let mut host = self.boards[side].host();
-                            self.told[side].extend(std::iter::from_fn(|| host.completion()));
+                            self.completions[side].extend(std::iter::from_fn(|| host.completion()));
                         }
                         Output::Idle { .. } => break,
                     }
@@ -230,8 +230,8 @@ impl Hub {
         }
     }
 
-    pub(crate) fn take_told(&mut self, side: usize) -> Vec<Completion> {
-        std::mem::take(&mut self.told[side])
+    pub(crate) fn take_completions(&mut self, side: usize) -> Vec<Completion> {
+        std::mem::take(&mut self.completions[side])
     }
 
     pub(crate) fn count(&self, side: usize, family: &str, name: &str) -> u64 {

@@ -21,14 +21,14 @@ pub(crate) const BAD: Vc = Vc::new(0, 101);
 const STEP: Duration = Duration::from_micros(100);
 
 /// Returns the attacker's address.
-pub(crate) fn stranger() -> IpAddr {
+pub(crate) fn attacker() -> IpAddr {
     IpAddr::from([10, 0, 0, 66])
 }
 
 pub(crate) fn config(side: usize) -> BoardConfig {
     let mut port = AtmPortConfig::oc3c(address(side), "10.0.0.0/24".parse().unwrap());
     port.circuits.push(CircuitConfig::to(GOOD, address(1 - side)));
-    port.circuits.push(CircuitConfig::to(BAD, stranger()));
+    port.circuits.push(CircuitConfig::to(BAD, attacker()));
     let memory =
         MemoryConfig { page_bytes: 4096, transmit_bytes: 1 << 20, receive_bytes: 1 << 20, pdus: 512 };
     let mut config = BoardConfig {
@@ -165,7 +165,7 @@ impl Lines {
         }
     }
 
-    pub(crate) fn told(&mut self, side: usize) -> Vec<Completion> {
+    pub(crate) fn completions(&mut self, side: usize) -> Vec<Completion> {
         std::mem::take(&mut self.completions[side])
     }
 
@@ -177,13 +177,13 @@ impl Lines {
         let mut far = None;
         for _ in 0..100_000 {
             self.step(STEP);
-            for told in self.told(to) {
-                if let Completion::Accepted { stream, .. } = told {
+            for completion in self.completions(to) {
+                if let Completion::Accepted { stream, .. } = completion {
                     far = Some(stream);
                 }
             }
             if let Some(far) = far
-                && self.told(from).contains(&Completion::Opened { stream: near })
+                && self.completions(from).contains(&Completion::Opened { stream: near })
             {
                 return (near, far);
             }

@@ -137,7 +137,7 @@ impl Pair {
     }
 
     /// Takes the completions of one side.
-    pub(crate) fn told(&mut self, side: usize) -> Vec<Completion> {
+    pub(crate) fn completions(&mut self, side: usize) -> Vec<Completion> {
         std::mem::take(&mut self.completions[side])
     }
 }

@@ -108,7 +108,9 @@ fn units_arrive_whole_and_in_order_whatever_the_line_loses() {
         assert_eq!(heard.pop(), Some(end), "the clear comes behind all units");
         let units: Vec<_> = heard
             .into_iter()
-            .map(|told| if let Indication::Data(unit) = told { unit.to_vec() } else { panic!("{told:?}") })
+            .map(|indication| {
+                if let Indication::Data(unit) = indication { unit.to_vec() } else { panic!("{indication:?}") }
+            })
             .collect();
         assert!(units == sent, "lost every {lose_every}");
         assert_eq!(pair.lines[caller].waiting_bytes(), 0);
@@ -162,8 +164,8 @@ fn a_call_on_a_dead_line_fails() {
         now = line.deadline();
         line.settle(now);
     }
-    let told = Indication::Disconnected { origin: Origin::Provider, reason: Reason::Unreachable };
-    assert_eq!(line.poll(now), Some(told));
+    let indication = Indication::Disconnected { origin: Origin::Provider, reason: Reason::Unreachable };
+    assert_eq!(line.poll(now), Some(indication));
 }
 
 /// The actions of a peer, and the requests at this end.

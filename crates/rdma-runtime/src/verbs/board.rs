@@ -135,7 +135,7 @@ impl Machine for EngineState {
     }
 
     fn deadline(&self) -> Instant {
-        self.core.deadline().min(self.meetings_deadline())
+        self.core.deadline().min(self.oob_deadline())
     }
 
     fn has_more(&self) -> bool {

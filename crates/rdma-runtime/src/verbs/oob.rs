@@ -37,7 +37,7 @@ impl EngineState {
         }
         let Peer { address: theirs, qpn: destination, initial_psn: expects, reads } = seat.peer;
         let begins = seat.ours.map(|(begins, _)| begins);
-        let meeting = OobSetup { destination, source: qpn, expects, begins, refusal: None };
+        let setup = OobSetup { destination, source: qpn, expects, begins, refusal: None };
         let to = SocketAddr::new(theirs, super::ports::port_of(destination));
         let depths = (reads, seat.ours.map_or(0, |(_, ours)| ours));
         let called = self.core.connect(
@@ -45,7 +45,7 @@ impl EngineState {
             &oob_config(),
             qp,
             depths,
-            &meeting.bytes(),
+            &setup.bytes(),
             now,
         );
         match called {
@@ -97,18 +97,18 @@ impl EngineState {
     /// Handles an incoming connection at a queue pair port.
     pub(super) fn on_oob_request(&mut self, end: u32, listener: u32, private_data: &[u8], now: Instant) {
         let place = self.ports.of_listener(listener);
-        let (Some((address, port)), Some((local, from)), Ok(meeting)) =
+        let (Some((address, port)), Some((local, from)), Ok(setup)) =
             (place, self.core.addresses(end), OobSetup::read(private_data))
         else {
             return self.core.forget(end, now);
         };
-        let held = PendingIncoming { end, address, from, local, meeting };
-        if super::ports::port_of(meeting.destination) != port {
+        let held = PendingIncoming { end, address, from, local, setup };
+        if super::ports::port_of(setup.destination) != port {
             return self.refuse(&held, oob_setup::SetupRefusal::Unknown, now);
         }
         self.ends.of.insert(end, EndUse::Held);
         if let Some(held) = self.match_incoming(held, now) {
-            let same = |other: &&PendingIncoming| other.meeting.destination == held.meeting.destination;
+            let same = |other: &&PendingIncoming| other.setup.destination == held.setup.destination;
             if self.qps.held.iter().filter(same).count() >= HELD_MAX {
                 return self.refuse(&held, oob_setup::SetupRefusal::Other, now);
             }
@@ -117,7 +117,7 @@ impl EngineState {
     }
 
     fn refuse(&mut self, held: &PendingIncoming, refusal: oob_setup::SetupRefusal, now: Instant) {
-        let OobSetup { destination, source, .. } = held.meeting;
+        let OobSetup { destination, source, .. } = held.setup;
         let answer = OobSetup {
             destination: source,
             source: destination,
@@ -135,7 +135,7 @@ impl EngineState {
         let place = (entry.address, entry.qpn);
         let (theirs, others) = std::mem::take(&mut self.qps.held)
             .into_iter()
-            .partition(|held| (held.address, held.meeting.destination) == place);
+            .partition(|held| (held.address, held.setup.destination) == place);
         self.qps.held = others;
         let theirs: Vec<PendingIncoming> = theirs;
         for held in theirs {
@@ -152,7 +152,7 @@ impl EngineState {
 
     /// Accepts or refuses an incoming connection, or returns it if it must wait.
     fn match_incoming(&mut self, held: PendingIncoming, now: Instant) -> Option<PendingIncoming> {
-        let OobSetup { destination, source, expects, begins, .. } = held.meeting;
+        let OobSetup { destination, source, expects, begins, .. } = held.setup;
         let Some(qp) = self.qps.named(held.address, destination) else {
             self.refuse(&held, oob_setup::SetupRefusal::Unknown, now);
             return None;
@@ -194,7 +194,7 @@ impl EngineState {
             if let Some(entry) = self.qps.entries.get_mut(&qp) {
                 entry.end = Some(held.end);
                 if let Some(seat) = &mut entry.oob {
-                    seat.theirs = Some(held.meeting);
+                    seat.theirs = Some(held.setup);
                 }
             }
         }
@@ -207,7 +207,7 @@ impl EngineState {
 
     // ---- time
 
-    pub(super) fn meetings_deadline(&self) -> Instant {
+    pub(super) fn oob_deadline(&self) -> Instant {
         self.qps.timers.peek().map_or(Instant::NEVER, |Reverse((at, _))| *at)
     }
 

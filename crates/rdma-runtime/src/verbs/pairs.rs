@@ -101,7 +101,7 @@ pub(super) struct PendingIncoming {
     pub(super) address: IpAddr,
     pub(super) from: SocketAddr,
     pub(super) local: SocketAddr,
-    pub(super) meeting: OobSetup,
+    pub(super) setup: OobSetup,
 }
 
 /// A timer.

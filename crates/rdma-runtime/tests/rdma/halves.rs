@@ -31,14 +31,14 @@ fn memory_deregistered_in_mid_frame_receives_no_further_byte() {
         let listener = side.listen(&Connect::default());
         let Address::Ip(address) = listener.address() else { panic!("an IP address") };
         let target = side.pd.reg_mr(60_000, Access::ALL).expect("room");
-        let mut stranger = TcpStream::connect(address).expect("there is a listener");
-        stranger.set_read_timeout(Some(LONG)).expect("a timeout");
+        let mut outsider = TcpStream::connect(address).expect("there is a listener");
+        outsider.set_read_timeout(Some(LONG)).expect("a timeout");
         let config = mpa::Config { crc, ..mpa::Config::default() };
         let mut initiator = mpa::Initiator::new(&config, 1, 1, b"").expect("short");
-        stranger.write_all(initiator.request()).expect("room");
+        outsider.write_all(initiator.request()).expect("room");
         let (connection, _) = side.accept(&listener, &Connect::default());
         let mut reply = [0; 24];
-        stranger.read_exact(&mut reply).expect("a reply");
+        outsider.read_exact(&mut reply).expect("a reply");
         let Ok(mpa::Answer::Agreed(agreed)) = initiator.take(&reply) else { panic!("{reply:?}") };
         assert_eq!(agreed.crc, crc == CrcUse::Wanted);
 
@@ -46,7 +46,7 @@ fn memory_deregistered_in_mid_frame_receives_no_further_byte() {
         let whole = write_frame(rkey, place, &[1; 100], agreed.crc);
         let long = write_frame(rkey, place, &[2; 60_000], agreed.crc);
         let (half, rest) = long.split_at(30_000);
-        stranger.write_all(&[&whole[..], half].concat()).expect("room");
+        outsider.write_all(&[&whole[..], half].concat()).expect("room");
         // The first frame is placed completely; of the second, everything received if there is no CRC,
         // otherwise nothing.
         let here = if agreed.crc { 100 } else { 100 + 30_000 - 2 - 14 };
@@ -70,18 +70,18 @@ fn memory_deregistered_in_mid_frame_receives_no_further_byte() {
         if agreed.crc {
             // The frame has not been validated yet.
             assert!(side.cq.poll().is_none(), "the connection stands");
-            stranger.write_all(rest).expect("room");
+            outsider.write_all(rest).expect("room");
         }
         assert_eq!(side.cq.wait(LONG).expect("told").status, Status::Flushed);
         connection.wait_disconnected(LONG).expect("over");
         assert_eq!((side.context.counters().bad_stag, moved()), (1, here), "{crc:?}");
         // The Terminate states the reason: DDP, tagged buffer, invalid STag (RFC 5041 §7).
         let mut last = Vec::new();
-        let _ = stranger.read_to_end(&mut last);
+        let _ = outsider.read_to_end(&mut last);
         assert_eq!(last.get(3), Some(&0x47), "{crc:?}: a Terminate in {last:x?}");
         assert_eq!(last.get(2 + 18..2 + 20), Some(&[0x11, 0x00][..]), "{crc:?}: {last:x?}");
         // Bytes sent now are ignored, if they can be sent at all.
-        let _ = stranger.write_all(rest);
+        let _ = outsider.write_all(rest);
         side.context.progress();
         assert_eq!(moved(), here, "{crc:?}");
     }

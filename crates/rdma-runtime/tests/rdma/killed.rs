@@ -63,8 +63,8 @@ fn a_killed_peer_is_reported_within_a_second_whatever_was_in_progress() {
         let mut peer = spawn(&[], story, &format!("{midst:?} {}", listener.address()));
         let mr = side.pd.reg_mr(midst.length(), Access::ALL).expect("room");
         let options = Connect { private_data: words_of(&mr), ..Connect::default() };
-        let (connection, said) = side.accept(&listener, &options);
-        let remote = remote_of(&said);
+        let (connection, private_data) = side.accept(&listener, &options);
+        let remote = remote_of(&private_data);
         let posted = match midst {
             Midst::PeerIsWritten => Some(Wr::write(1, mr.all(), remote)),
             Midst::PeerIsRead => Some(Wr::read(1, mr.all(), remote)),
@@ -85,18 +85,18 @@ fn a_killed_peer_is_reported_within_a_second_whatever_was_in_progress() {
         }
         peer.kill();
         let killed = Watch::start();
-        let mut told: Vec<(u64, Status)> = Vec::new();
+        let mut statuses: Vec<(u64, Status)> = Vec::new();
         for _ in 0..1 + usize::from(ours) {
             let done = side.cq.wait(LONG).expect("told");
-            told.push((done.id, done.status));
+            statuses.push((done.id, done.status));
         }
         connection.wait_disconnected(LONG).expect("over");
         let took = killed.elapsed();
         assert!(took < Duration::from_secs(1), "{midst:?}: {took:?}");
-        assert!(told.contains(&(7, Status::Flushed)), "{midst:?}: {told:?}");
+        assert!(statuses.contains(&(7, Status::Flushed)), "{midst:?}: {statuses:?}");
         if ours {
-            let (_, status) = told.iter().find(|(id, _)| *id == 1).expect("the work's own");
-            assert!(matches!(status, Status::Lost | Status::Flushed), "{midst:?}: {told:?}");
+            let (_, status) = statuses.iter().find(|(id, _)| *id == 1).expect("the work's own");
+            assert!(matches!(status, Status::Lost | Status::Flushed), "{midst:?}: {statuses:?}");
         }
         assert_eq!(side.qp.state(), QpState::Error, "{midst:?}");
         // The survivor can reuse the memory, and its queue pair can be connected again.

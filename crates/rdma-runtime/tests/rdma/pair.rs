@@ -63,8 +63,8 @@ impl Side {
     /// Accepts the next request; returns the connection and the request's private data.
     pub(crate) fn accept(&self, listener: &Listener, options: &Connect) -> (Connection, Vec<u8>) {
         let request = listener.request(LONG).expect("a request");
-        let said = request.private_data().to_vec();
-        (request.accept(&self.qp, options).expect("it waits"), said)
+        let private_data = request.private_data().to_vec();
+        (request.accept(&self.qp, options).expect("it waits"), private_data)
     }
 
     /// Waits for the next completion, which must be a success.
@@ -97,11 +97,14 @@ impl Peer {
 
     /// Waits for the process, which must succeed.
     pub(crate) fn succeeds(mut self) {
-        let mut said = String::new();
-        self.0.stdout.take().expect("it was asked for").read_to_string(&mut said).expect("words");
+        let mut output = String::new();
+        self.0.stdout.take().expect("it was asked for").read_to_string(&mut output).expect("words");
         let status = self.0.wait().expect("it was started");
         // The test program also succeeds if it finds no test of this name.
-        assert!(status.success() && said.contains("1 passed"), "a process of this story: {status}: {said}");
+        assert!(
+            status.success() && output.contains("1 passed"),
+            "a process of this story: {status}: {output}"
+        );
     }
 }
 

@@ -71,7 +71,7 @@ fn play(server: bool) {
         ..Connect::default()
     };
     let address = Address::Ethernet { mac: mac('a').parse().expect("an address"), service: SERVICE };
-    let (connection, said) = if server {
+    let (connection, private_data) = if server {
         let listener = side.context.listen(address, &options).expect("free");
         side.accept(&listener, &options)
     } else {
@@ -86,10 +86,10 @@ fn play(server: bool) {
                 Err(error) => panic!("{error}"),
             }
         };
-        let said = connection.private_data().to_vec();
-        (connection, said)
+        let private_data = connection.private_data().to_vec();
+        (connection, private_data)
     };
-    let (to, from) = (remote_of(&said), remote_of(&said[12..]));
+    let (to, from) = (remote_of(&private_data), remote_of(&private_data[12..]));
     side.qp.post_send(Wr::write(10, ours.all(), to)).expect("room");
     side.qp.post_send(Wr::read(11, read.all(), from)).expect("room");
     side.qp.post_send(Wr::send(12, ours.all())).expect("room");

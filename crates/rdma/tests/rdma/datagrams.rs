@@ -258,9 +258,9 @@ fn a_receive_with_invalid_memory_ends_the_queue_pair() {
         }
         post(&mut two, 1, to(ONE), Data::none()).expect("it sends");
         arrive(&mut two, &front(0, TWO, ONE, QKEY, 0));
-        let mut told = vec![(5, Status::LocalProtection), (1, Status::Flushed)];
-        told.extend((!shared).then_some((6, Status::Flushed)));
-        assert_eq!(statuses(&mut two), told);
+        let mut events = vec![(5, Status::LocalProtection), (1, Status::Flushed)];
+        events.extend((!shared).then_some((6, Status::Flushed)));
+        assert_eq!(statuses(&mut two), events);
         assert_eq!(constant.bytes(), [0; 100]);
         assert_eq!(two.nic.event(), Some(Event::QpFailed { qp: two.qp, reason: None }));
         assert_eq!(two.nic.event(), shared.then_some(Event::LastReceive { qp: two.qp }));
@@ -381,8 +381,8 @@ fn queue_pairs_take_turns() {
         one.nic.post_send(other, SendWork::new(id, to(TWO), Data::none())).expect("it sends");
     }
     while next(&mut one).is_some() {}
-    let told: Vec<u64> = one.completions().iter().map(|done| done.id).collect();
-    assert_eq!(told, [0, 10, 1, 11, 2, 12]);
+    let events: Vec<u64> = one.completions().iter().map(|done| done.id).collect();
+    assert_eq!(events, [0, 10, 1, 11, 2, 12]);
 }
 
 #[test]
@@ -568,10 +568,10 @@ impl Half {
         for _ in 0..most {
             let made = next(&mut self.side);
             // Invalid work has stopped its queue.
-            let told = self.side.completions();
+            let events = self.side.completions();
             for qp in &mut self.qps {
                 let its = |done: &&Completion| done.qp == qp.name && done.kind == Kind::Send;
-                let wrong = told
+                let wrong = events
                     .iter()
                     .filter(its)
                     .find(|done| matches!(done.status, Status::LocalProtection | Status::LocalLength));
@@ -580,7 +580,7 @@ impl Half {
                 assert_eq!((work.id, bytes), (wrong.id, Err(wrong.status)));
                 let rest = qp.sends.drain(..).map(|(work, _)| (work.id, Status::Flushed));
                 let expected: Vec<_> = [(wrong.id, wrong.status)].into_iter().chain(rest).collect();
-                let flushed: Vec<_> = told.iter().filter(its).map(|done| (done.id, done.status)).collect();
+                let flushed: Vec<_> = events.iter().filter(its).map(|done| (done.id, done.status)).collect();
                 assert_eq!(flushed, expected);
                 qp.state.stopped = true;
             }
@@ -599,7 +599,7 @@ impl Half {
             assert_eq!(outgoing.gid, gid);
             assert!(bytes == [words, payload.expect("nothing is wrong with it")].concat());
             let success: Vec<_> =
-                told.iter().filter(|done| done.status == Status::Success).copied().collect();
+                events.iter().filter(|done| done.status == Status::Success).copied().collect();
             let expected = due(work.id, Status::Success, Kind::Send, qp.name);
             assert_eq!(success, if work.signalled { vec![expected] } else { vec![] });
             air.push(bytes);

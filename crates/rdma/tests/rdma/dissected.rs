@@ -395,9 +395,9 @@ fn wireshark_decodes_the_reason_of_every_terminate() {
     }
     let lines = tshark("terminates", &tape, &["-V", "-Y", "iwarp_rdma.opcode == 7"]);
     let mut frames = lines.split(|line| line.is_empty()).filter(|frame| !frame.is_empty());
-    for (name, crc, _, told) in rows {
+    for (name, crc, _, events) in rows {
         let frame = frames.next().expect(name);
-        for what in told.into_iter().chain(["OpCode: Terminate (0x7)"]) {
+        for what in events.into_iter().chain(["OpCode: Terminate (0x7)"]) {
             assert_eq!(count_of(frame, what), 1, "{name}: {what}\n{}", frame.join("\n"));
         }
         assert_eq!(count_of(frame, "(Good CRC32)"), usize::from(crc == CrcUse::Wanted), "{name}");

@@ -84,8 +84,8 @@ fn early_work_that_the_stream_does_not_support_fails_in_order() {
         assert!(pair.one.nic.next_segment(pair.one.qp, &mut pair.one.out));
         pair.one.nic.confirm(pair.one.qp, 1);
         pair.run();
-        let told = [(1, Status::Success), (2, Status::LocalOperation), (3, Status::Flushed)];
-        assert_eq!(statuses(&mut pair.one), told);
+        let events = [(1, Status::Success), (2, Status::LocalOperation), (3, Status::Flushed)];
+        assert_eq!(statuses(&mut pair.one), events);
         assert_eq!(statuses(&mut pair.two), [(9, Status::Success)]);
         assert!(matches!(pair.two.nic.event(), Some(Event::PeerTerminated { .. })));
     }
@@ -105,9 +105,9 @@ fn a_stream_that_is_never_established_fails_the_oldest_work() {
             side.receive(11, &[]);
         }
         side.nic.give_up(side.qp).expect("expecting");
-        let mut told = vec![(1, Status::Lost), (2, Status::Flushed), (3, Status::Flushed)];
-        told.extend((!shared).then_some((11, Status::Flushed)));
-        assert_eq!(statuses(&mut side), told);
+        let mut events = vec![(1, Status::Lost), (2, Status::Flushed), (3, Status::Flushed)];
+        events.extend((!shared).then_some((11, Status::Flushed)));
+        assert_eq!(statuses(&mut side), events);
         assert_eq!(side.nic.event(), Some(Event::QpFailed { qp: side.qp, reason: None }));
         assert_eq!(side.nic.event(), shared.then_some(Event::LastReceive { qp: side.qp }));
         assert_eq!(side.nic.query_qp(side.qp).expect("there").1, QpState::Error);
@@ -167,9 +167,9 @@ fn queue_pairs_that_expect_a_connection_can_connect_and_accept() {
         two.push(&one.pull());
     }
     for host in [&mut one, &mut two] {
-        let told: Vec<_> = host.completions().iter().map(|done| (done.id, done.status)).collect();
-        assert_eq!(told.len(), 2, "{told:?}");
-        assert!(told.iter().all(|(_, status)| *status == Status::Success), "{told:?}");
+        let events: Vec<_> = host.completions().iter().map(|done| (done.id, done.status)).collect();
+        assert_eq!(events.len(), 2, "{events:?}");
+        assert!(events.iter().all(|(_, status)| *status == Status::Success), "{events:?}");
     }
 }
 

@@ -84,11 +84,11 @@ fn posts_have_a_defined_outcome_in_every_state() {
         let sent = post(&mut side, 1, Operation::SEND, Data::none());
         assert_eq!(sent.is_ok(), takes, "{state:?}");
         side.receive(2, &[]);
-        let told = statuses(&mut side);
+        let events = statuses(&mut side);
         match state {
-            QpState::Idle | QpState::Rts => assert_eq!(told, []),
-            QpState::Closing => assert_eq!(told, [(1, Status::Flushed)]),
-            _ => assert_eq!(told, [(1, Status::Flushed), (2, Status::Flushed)], "{state:?}"),
+            QpState::Idle | QpState::Rts => assert_eq!(events, []),
+            QpState::Closing => assert_eq!(events, [(1, Status::Flushed)]),
+            _ => assert_eq!(events, [(1, Status::Flushed), (2, Status::Flushed)], "{state:?}"),
         }
         // A connected queue pair cannot be reset; one without a stream returns to its initial state.
         let resets = matches!(state, QpState::Idle | QpState::Error);
@@ -148,10 +148,10 @@ fn invalid_local_work_fails_alone_and_in_order() {
         one.nic.post_send(one.qp, work).expect("posted");
         one.send(3, Operation::write(place), Data::one(all));
         pair.run();
-        let told = statuses(&mut pair.one);
+        let events = statuses(&mut pair.one);
         // The first request has been sent; whether the lower layer still holds it is not tested here.
-        assert!(matches!(told[0], (1, Status::Success | Status::Flushed)), "{name}");
-        assert_eq!(told[1..], [(2, status), (3, Status::Flushed), (9, Status::Flushed)], "{name}");
+        assert!(matches!(events[0], (1, Status::Success | Status::Flushed)), "{name}");
+        assert_eq!(events[1..], [(2, status), (3, Status::Flushed), (9, Status::Flushed)], "{name}");
         assert!(statuses(&mut pair.two).is_empty(), "{name}");
     }
     assert_eq!(target.bytes(), vec![0; 100]);

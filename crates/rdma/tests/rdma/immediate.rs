@@ -84,8 +84,8 @@ fn send_immediate_data_needs_extensions_at_both_ends() {
     pair.run();
     assert_eq!(pair.two.nic.counters().bad_opcode, 1);
     assert_eq!(only(&mut pair.two).status, Status::Flushed);
-    let told = Event::PeerTerminated { qp: pair.one.qp, reason: Reason::OPERATION_OPCODE };
-    assert_eq!(pair.one.nic.event(), Some(told));
+    let events = Event::PeerTerminated { qp: pair.one.qp, reason: Reason::OPERATION_OPCODE };
+    assert_eq!(pair.one.nic.event(), Some(events));
     // A reset clears it.
     pair.one.completions();
     pair.one.nic.reset(pair.one.qp).expect("over");
@@ -136,10 +136,10 @@ fn a_write_delivers_64_bits_of_immediate_data_after_its_payload() {
             pair.two.nic.arm(pair.two.cq, Notify::Solicited).expect("there");
             pair.one.nic.post_send(pair.one.qp, SendWork { solicited, ..work }).expect("agreed");
             pair.run();
-            let (sent, told) = (only(&mut pair.one), only(&mut pair.two));
+            let (sent, events) = (only(&mut pair.one), only(&mut pair.two));
             assert_eq!((sent.id, sent.status, sent.kind), (1, Status::Success, Kind::Write));
-            assert_eq!((told.id, told.status, told.kind), (2, Status::Success, Kind::ReceiveImmediate));
-            assert_eq!((told.immediate, told.bytes), (Some(data), 0));
+            assert_eq!((events.id, events.status, events.kind), (2, Status::Success, Kind::ReceiveImmediate));
+            assert_eq!((events.immediate, events.bytes), (Some(data), 0));
             assert_eq!(pair.two.nic.cq_event().is_some(), solicited);
             assert_eq!(target.bytes(), source.bytes());
             assert_eq!(pair.two.nic.query_qp(pair.two.qp).expect("there").1, QpState::Rts);

@@ -164,8 +164,8 @@ fn immediate_data_and_atomics_work_if_negotiated() {
     let word = |bytes: &[u8], at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight"));
     assert_eq!((word(&memory.bytes(), 0), word(&memory.bytes(), 8)), (5, 9));
     assert_eq!((word(&target.bytes(), 0), word(&target.bytes(), 8)), (77, 5));
-    let told: Vec<Option<u64>> = pair.two.completions().iter().map(|done| done.immediate).collect();
-    assert_eq!(told, [Some(0x1234), Some(7)]);
+    let events: Vec<Option<u64>> = pair.two.completions().iter().map(|done| done.immediate).collect();
+    assert_eq!(events, [Some(0x1234), Some(7)]);
 }
 
 #[test]

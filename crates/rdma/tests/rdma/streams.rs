@@ -201,10 +201,10 @@ fn every_operation_goes_both_ways_however_the_stream_is_cut_and_checked() {
                 let done = from.side.completions();
                 assert!(done.iter().all(|done| done.status == Status::Success), "{name}: {done:?}");
                 assert_eq!(done.len(), 5);
-                let told: Vec<(u64, Kind)> =
+                let events: Vec<(u64, Kind)> =
                     to.side.completions().iter().map(|done| (done.id, done.kind)).collect();
                 assert_eq!(
-                    told,
+                    events,
                     [(8, Kind::Receive), (9, Kind::Receive), (10, Kind::ReceiveImmediate)],
                     "{name}"
                 );

@@ -232,7 +232,7 @@ impl Half {
         let (received, sent): (Vec<_>, Vec<_>) = completions
             .iter()
             .map(|done| (done.id, done.kind, done.bytes, done.immediate))
-            .partition(|told: &Told| matches!(told.1, Kind::Receive | Kind::ReceiveImmediate));
+            .partition(|events: &Told| matches!(events.1, Kind::Receive | Kind::ReceiveImmediate));
         assert_eq!(sent, self.sent, "{name}: what is told of sends");
         assert_eq!(received, self.received, "{name}: what is told of receives");
         let target: Vec<u8> =

@@ -36,9 +36,9 @@ fn an_empty_receive_queue_is_handled_as_the_reliability_level_requires() {
     one.run(A_WHILE);
     assert_eq!([one.state(0), one.state(1)], [ViState::Error; 2]);
     let vi = one.sides[1].vi;
-    let told = one.events(1);
-    assert_eq!(told[0], Event::ReceiveQueueEmpty { vi });
-    assert_eq!(told[1], Event::ConnectionLost { vi, fault: fault::NO_RECEIVE_DESCRIPTOR });
+    let events = one.events(1);
+    assert_eq!(events[0], Event::ReceiveQueueEmpty { vi });
+    assert_eq!(events[1], Event::ConnectionLost { vi, fault: fault::NO_RECEIVE_DESCRIPTOR });
     assert_eq!(
         one.events(0),
         [Event::ConnectionLost { vi: one.sides[0].vi, fault: fault::NO_RECEIVE_DESCRIPTOR }]

@@ -33,8 +33,8 @@ fn reliable_messages_arrive_once_and_in_order_on_a_bad_path() {
                 pair.send(0, Work::write(3 * n + 2, &from, target)).expect("connected");
             }
             pair.run(Duration::from_secs(20));
-            let told = pair.events(0);
-            assert_eq!(pair.state(0), ViState::Connected, "{level:?} seed {seed}: {told:?}");
+            let events = pair.events(0);
+            assert_eq!(pair.state(0), ViState::Connected, "{level:?} seed {seed}: {events:?}");
             for n in 0..60 {
                 let done = pair.sent(0).unwrap_or_else(|| panic!("{level:?} seed {seed}: {n} is not done"));
                 assert_eq!((done.cookie, done.status), (n, Status::OK), "{level:?} seed {seed}");

@@ -115,9 +115,9 @@ impl NetworkService for Circuit {
             if let x25::Indication::Incoming { call, .. } = &indication {
                 assert!(is_for_transport(call));
             }
-            let told = self.network.arrive(indication);
-            if told.is_some() {
-                return told;
+            let indication = self.network.arrive(indication);
+            if indication.is_some() {
+                return indication;
             }
         }
         None

@@ -54,11 +54,14 @@ impl Ours {
             while let Some(indication) = self.stream.poll() {
                 self.tower.arrive(indication, T0, &mut ());
                 self.tower.settle(T0, &mut ());
-                while let Some(told) = self.tower.poll() {
-                    let acse =
-                        if let Indication::Acse(indication) = &told { Some(&**indication) } else { None };
+                while let Some(indication) = self.tower.poll() {
+                    let acse = if let Indication::Acse(indication) = &indication {
+                        Some(&**indication)
+                    } else {
+                        None
+                    };
                     self.aborted |= matches!(acse, Some(acse::Indication::Abort(_)));
-                    if let Some(request) = user(told) {
+                    if let Some(request) = user(indication) {
                         self.tower.request(request, &mut ()).expect("it can be asked for");
                         self.tower.settle(T0, &mut ());
                     }
@@ -143,7 +146,7 @@ fn replay(
     let (mut ours, mut recorder, mut data) = (Ours::new(), Listener::default(), 0);
     for (number, turn) in turns.iter().enumerate() {
         let recorded = answers(recorder.hear(&turn.answered));
-        let heard = ours.answer(&turn.said, in_two, &mut |told| match told.into_acse() {
+        let heard = ours.answer(&turn.said, in_two, &mut |indication| match indication.into_acse() {
             Ok(acse::Indication::Associate(asked)) => {
                 assert_eq!(asked.application_context, MMS);
                 Some(granted(asked, given(&recorded).unwrap_or_default()))

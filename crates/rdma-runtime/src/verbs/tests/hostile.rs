@@ -18,9 +18,9 @@ use std::net::{SocketAddr, TcpStream};
 const CALLER: u32 = 0xff_fffe;
 
 /// Returns an initiator for a connection request.
-fn request(meeting: OobSetup) -> Initiator {
+fn request(setup: OobSetup) -> Initiator {
     let config = mpa::Config { extensions: true, peer_to_peer: true, ..mpa::Config::default() };
-    Initiator::new(&config, 16, 16, &meeting.bytes()).expect("it fits")
+    Initiator::new(&config, 16, 16, &setup.bytes()).expect("it fits")
 }
 
 /// Returns the setup message of a peer that knows all numbers.
@@ -42,13 +42,13 @@ fn victim(side: &Side) -> (u32, u32) {
 
 /// Connects and requests to be accepted. Returns the connection, if it was. The engine's own thread drives
 /// it.
-fn come(meeting: OobSetup) -> Option<TcpStream> {
-    agreed(TcpStream::connect(listening_address(meeting.destination)).expect("it listens"), meeting)
+fn come(setup: OobSetup) -> Option<TcpStream> {
+    agreed(TcpStream::connect(listening_address(setup.destination)).expect("it listens"), setup)
 }
 
 /// Requests to be accepted on an existing connection.
-fn agreed(mut socket: TcpStream, meeting: OobSetup) -> Option<TcpStream> {
-    let mut asks = request(meeting);
+fn agreed(mut socket: TcpStream, setup: OobSetup) -> Option<TcpStream> {
+    let mut asks = request(setup);
     socket.set_read_timeout(Some(SOON)).expect("an option");
     socket.write_all(asks.request()).expect("it listens");
     let mut byte = [0];
