@@ -32,7 +32,7 @@ pub struct Pair {
 const CIRCUIT: Vc = Vc { vpi: 0, vci: 100 };
 
 impl Pair {
-    /// Builds the configuration of `plan`.
+    /// Builds the world that `plan` describes.
     pub fn new(plan: &Plan) -> Pair {
         let mut world = World::new(plan.seed);
         let boards = [0, 1].map(|side| world.add_board(&Pair::board(plan, side)));
