@@ -44,13 +44,13 @@ mod config;
 mod control;
 mod counters;
 mod device;
+mod error;
 mod event;
 mod executor;
 mod host;
 mod lower;
 mod outbox;
 mod queue_pairs;
-mod refusal;
 mod work;
 
 pub use config::Config;
@@ -58,6 +58,7 @@ pub use control::datagram::DatagramState;
 pub use control::state::{QpAttributes, QpState, StreamAction, StreamTraits};
 pub use counters::RnicCounters;
 pub use device::Rnic;
+pub use error::RequestError;
 pub use event::Event;
 pub use executor::datagram::GRH_BYTES;
 pub use executor::receive::{Placement, SegmentResult, Validation};
@@ -65,7 +66,6 @@ pub use executor::send::ToLlp;
 pub use host::cmt::Notify;
 pub use host::dmac::{Payload, Piece};
 pub use lower::{Outgoing, PlacementBuffers};
-pub use refusal::RequestError;
 pub use work::{
     Access, Binding, Completion, Data, Kind, Operation, ReceiveWork, SendWork, Sge, Sges, Status,
     TaggedAddress,

@@ -6,8 +6,8 @@ use super::control::datagram::DatagramState;
 use super::control::qp::Qp;
 use super::control::state::{Post, QpAttributes, QpState, StreamAction, StreamTraits};
 use super::device::Rnic;
+use super::error::RequestError;
 use super::event::Event;
-use super::refusal::RequestError;
 use super::work::{Access, Data, Kind, ReceiveWork, SendWork, Status};
 use crate::wire::datagram::QP_MAX;
 

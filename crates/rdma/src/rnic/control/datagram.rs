@@ -12,7 +12,7 @@
 //! Kind   a queue pair is created for datagrams or for a stream, and never changes.
 //! State  in all but ERR its [`QpState`] is `Idle`, since no stream changes it.
 
-use super::super::refusal::RequestError;
+use super::super::error::RequestError;
 use super::super::work::Operation;
 use super::state::{Post, QpState};
 use crate::wire::datagram::QP_MAX;

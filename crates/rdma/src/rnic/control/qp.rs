@@ -16,10 +16,10 @@
 //! Error      all work is flushed, as is anything posted.
 
 use super::super::clocks::Step;
+use super::super::error::RequestError;
 use super::super::event::Event;
 use super::super::host::smt::StagTable;
 use super::super::outbox::Outputs;
-use super::super::refusal::RequestError;
 use super::super::work::{Access, Kind, Operation, Status};
 use super::completion;
 use super::datagram::DatagramState;

@@ -7,7 +7,7 @@
 //!          exposes a part of a region, to everyone in the domain (type 1) or to one queue pair (type 2).
 //! Checks   in the order tag, owner, rights, bounds: the peer learns no more than the Terminate says.
 
-use super::super::refusal::RequestError;
+use super::super::error::RequestError;
 use super::super::work::{Access, Binding};
 use super::pblmt::BufferList;
 use alloc::vec::Vec;
