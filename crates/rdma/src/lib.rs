@@ -11,9 +11,9 @@
 //! # Ok::<(), kiban_base::Malformed>(())
 //! ```
 //!
-//! [`rnic`] is the RNIC core: memory tables, queue pairs, completion queues. [`nic`] is the core with its connections.
-//! Below them, one module per transport: [`iwarp`] carries segments over a byte stream (MPA), [`efe`] over Ethernet
-//! frames, which may be lost. [`wire`] has the packet formats.
+//! [`rnic`] is the RNIC core: memory tables, queue pairs, completion queues. [`nic`] is the core with its
+//! connections. Below them, one module per transport: [`iwarp`] carries segments over a byte stream (MPA),
+//! [`efe`] over Ethernet frames, which may be lost. [`wire`] has the packet formats.
 
 #![no_std]
 #![forbid(unsafe_code)]
