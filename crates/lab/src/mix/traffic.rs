@@ -1,8 +1,8 @@
 //! Sources and sinks of a plan's flows: the same for a virtual network and for a real one, so that both carry
 //! the same cells.
 //!
-//! Chance    each circuit has its own, from the plan's seed and the circuit's number among those of all
-//!           flows; it does not matter which of the others are run.
+//! Random    each circuit has its own generator, seeded by the plan's seed and the circuit's number among all
+//!           circuits of the plan, so it does not matter which of the others are run.
 
 use super::plan::{Fec, Flow, Kind, Plan};
 use kiban_atm::aal1::Form;
@@ -22,11 +22,11 @@ pub(super) const PICTURE: Duration = Duration::from_nanos(1_000_000_000 / 30);
 /// Audio: 16 kHz of 16 bit, in packets of 20 ms.
 const AUDIO_MBPS: f64 = 0.256;
 const AUDIO_PERIOD: Duration = Duration::from_millis(20);
-/// Data that control a lecture.
+/// Control data of a lecture.
 const DATA_OCTETS: usize = 200;
 const DATA_PERIOD: Duration = Duration::from_secs(1);
 
-/// Octets after which the time that TCP took is noted.
+/// The number of octets after which TCP's progress is recorded.
 pub(super) const BLOCK_OCTETS: u64 = 64 << 10;
 
 /// Returns the circuits of a plan, each with the number of its flow.
@@ -35,7 +35,7 @@ pub(super) fn circuits(plan: &Plan) -> Vec<usize> {
     flows.flat_map(|(number, flow)| std::iter::repeat_n(number, flow.copies)).collect()
 }
 
-/// Returns the random numbers of a circuit.
+/// Returns the random number generator of a circuit.
 pub(super) fn chance(plan: &Plan, circuit: usize) -> SimRng {
     SimRng::from_seed(plan.seed ^ 0x6d69_7865_6421).fork(circuit as u64 + 1)
 }
@@ -77,7 +77,8 @@ pub(super) fn sink(flow: &Flow, seconds: f64, ledger: Shared) -> Box<dyn Termina
 }
 
 impl Flow {
-    /// Returns the configuration of AAL1. The sink finds the source's rate within a run of this many seconds.
+    /// Returns the configuration of AAL1. The sink estimates the source's rate within a run of this many
+    /// seconds.
     pub(super) fn stream(&self, seconds: f64) -> StreamConfig {
         let form = match (self.fec, self.block_octets) {
             (Fec::Short, _) => Form::Corrected(Code::Short),
@@ -92,7 +93,7 @@ impl Flow {
         StreamConfig { form, bits_per_second, stamps, period: PICTURE, clock_ppm, settle }
     }
 
-    /// Returns the units that it sends, with their times.
+    /// Returns the units that the source sends, with their times.
     fn program(&self, mut chance: SimRng) -> Box<dyn Iterator<Item = Unit>> {
         match self.kind {
             Kind::Audio => {
@@ -119,7 +120,7 @@ pub(super) fn contract(mbps: f64, tolerance_us: f64) -> Contract {
     Contract::peak(peak, Duration::from_nanos((tolerance_us * 1e3).round() as u64))
 }
 
-/// A shaper on a line of slots needs a tolerance of a slot to reach its rate.
+/// A shaper on a slotted line needs a tolerance of one slot to reach its rate.
 pub(super) fn slot_us(plan: &Plan) -> f64 {
     (424.0 / plan.network.line_mbps * 1e3).ceil() * 1e-3
 }

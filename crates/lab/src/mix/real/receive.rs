@@ -1,15 +1,16 @@
 //! The receiving end: takes the cells out of datagrams, polices them, and passes them to the sinks of the
 //! virtual network.
 //!
-//! Moment    Time: a cell's arrival time is when it was due plus the transit time of its datagram. So cells
-//!           of one datagram are as far apart as they were sent, delays of the sender do not count, and the
+//! Time      a cell's arrival time is its due time plus the transit time of its datagram. So cells of one
+//!           datagram are as far apart as they were sent, delays of the sender do not count, and the
 //!           network's effects are all included. The two clocks are not synchronised: only differences of
 //!           delays are reported.
 //! Police    GCRA over the cells of a path in the order of these times; cells wait [`HOLD`] for those of
 //!           other circuits.
 //! Order     a circuit keeps the order of its cells, as in ATM: a datagram that arrives after a later one is
 //!           counted as reordered (RFC 4737 §3.3), but its cells are useless to AAL and are dropped.
-//! Bounds    cells that wait, datagrams that may still come late; frames and matrices have their own.
+//! Bounds    on waiting cells, and on missing datagrams that may still arrive; frames and matrices have their
+//!           own.
 
 use super::super::traffic::{self, contract};
 use super::delays::Delays;
@@ -28,16 +29,16 @@ use std::time::Duration;
 /// How long cells wait for those of other circuits: longer than it takes to fill a datagram, plus scheduling
 /// delays.
 pub(super) const HOLD: Duration = Duration::from_millis(20);
-/// Cells that wait at most.
+/// The most cells that wait.
 const HELD_MAX: usize = 1 << 18;
-/// Datagrams of a circuit that are missing and may still come.
+/// The most missing datagrams of a circuit that may still arrive.
 const MISSING_MAX: usize = 4096;
-/// Added to times, so that a start message that arrives late makes none negative.
+/// Added to times, so that none becomes negative if the start message arrives late.
 const BIAS: Duration = Duration::from_secs(10);
-/// The mark of a cell of low priority.
+/// The mark of a low-priority cell.
 const CLP: u32 = 1;
 
-/// One of a flow.
+/// The receiving state of one circuit.
 struct Circuit {
     flow: usize,
     path: Option<usize>,
@@ -69,14 +70,14 @@ pub(super) struct Receiver {
     flows: Vec<FlowState>,
     paths: Vec<(Meter, bool)>,
     held: BinaryHeap<Held>,
-    /// Cells that wait, by the number in `held`, from the first that is not gone.
+    /// Waiting cells, by their number in `held`, starting with the first that has not left.
     cells: slab::Slab,
     order: u64,
     sample: Duration,
     sample_end: Instant,
     samples: Vec<Vec<FlowSample>>,
     left: usize,
-    /// The least delays of the quarters of the time.
+    /// The shortest delay in each quarter of the time.
     quarters: [Option<i64>; 4],
     length: Duration,
 }
@@ -110,7 +111,7 @@ mod slab {
 }
 
 impl Incoming {
-    /// Returns the flow as in the plan, without what only the sender knows.
+    /// Returns the flow as in the plan, without the settings of the sender.
     fn flow(&self) -> Flow {
         Flow {
             mbps: self.mbps,
@@ -129,7 +130,7 @@ impl Incoming {
     pub(super) fn judge(&self, paths: usize) -> Result<(), String> {
         self.flow().judge().map_err(|(wrong, remedy)| format!("{wrong}: {remedy}"))?;
         if self.path.is_some_and(|path| path as usize >= paths) {
-            return Err("a flow has a path that is none".into());
+            return Err("a flow names a path that does not exist".into());
         }
         Ok(())
     }
@@ -139,7 +140,7 @@ impl Policed {
     /// Validates the request; the error says what is wrong.
     pub(super) fn judge(&self) -> Result<(), String> {
         let good = (0.001..=100_000.0).contains(&self.mbps) && (0.001..=1e8).contains(&self.cdvt_us);
-        if good { Ok(()) } else { Err("a contract's rate or tolerance is none".into()) }
+        if good { Ok(()) } else { Err("a contract has an invalid rate or tolerance".into()) }
     }
 }
 
@@ -220,7 +221,7 @@ impl Receiver {
         let bias = BIAS.as_nanos() as i64;
         for mut cell in cells {
             let nanos = (cell.at.as_nanos() as i64 + delay + bias).max(0) as u64;
-            // Cells of a circuit stay in their order.
+            // Cells of a circuit keep their order.
             cell.at = Instant::from_nanos(nanos).max(circuit.last + Duration::from_nanos(1));
             circuit.last = cell.at;
             let place = self.cells.put(cell);
@@ -347,7 +348,8 @@ impl Receiver {
 }
 
 impl FlowTotal {
-    /// Records AAL1's counters and the estimate of the source's clock, from the last copy that has one.
+    /// Records AAL1's counters and the estimate of the source's clock, from the last copy that has an
+    /// estimate.
     fn tell_stream(&mut self, sink: &StreamSink) {
         let counters = sink.counters();
         self.matrices += counters.matrices;
@@ -461,8 +463,7 @@ mod tests {
 
     #[test]
     fn a_contract_is_judged_by_when_cells_come_and_not_by_how_they_are_packed() {
-        // Both worlds police the same cells; in the virtual one they first wait for each other in a site's
-        // switch.
+        // Both networks police the same cells; in the virtual one cells first queue in a site's switch.
         let plan = plan("mbps = 6\ncdvt_us = 100", &flow("jpeg", "ranges = [[4.0, 5.0]]\nshape_mbps = 12"));
         let expected = run(&plan, &mut |_| {}).network.cells_policed as f64;
         let (_, total) = received(&plan, |_| Some(WAY));
@@ -473,7 +474,7 @@ mod tests {
         let plan = self::plan("mbps = 6\ncdvt_us = 100", &flow("constant", "mbps = 5"));
         let (_, total) = received(&plan, |_| Some(WAY));
         assert_eq!(total.flows[0].policed, 0);
-        // Ten of them wait for the last, and come one close behind the other.
+        // Ten cells wait for the last of them, and arrive back to back.
         let jitter = |number: usize| Some(WAY + Duration::from_millis(9 - number as u64 % 10));
         let (_, total) = received(&plan, jitter);
         assert!(total.flows[0].policed > 100, "{:?}", total.flows[0]);
@@ -485,7 +486,7 @@ mod tests {
         let all = datagrams(&plan);
         let cells = |number: usize| wire::read(&all[number].1).expect("a datagram").1.len() as u64;
         let sum: u64 = (0..all.len()).map(cells).sum();
-        // The tenth is lost; the twentieth is later than the one behind it.
+        // The tenth is lost; the twentieth is later than the one after it.
         let way = |number: usize| match number {
             10 => None,
             20 => Some(WAY + Duration::from_millis(30)),
@@ -528,7 +529,7 @@ mod tests {
         let (_, total) = received(&clock, jitter);
         let flow = &total.flows[0];
         let ppm = flow.recovered_ppm.expect("there was time");
-        // Half a millisecond of jitter over the half second that is looked at; most of it is averaged away.
+        // Half a millisecond of jitter over the half second that is measured; most of it is averaged out.
         assert!((ppm - 100.0).abs() < 500.0 && flow.slips == 0, "{ppm}");
         let [Some(p50), Some(p99)] = flow.variation_us else { panic!("{flow:?}") };
         assert!((200.0..312.0).contains(&p50) && (480.0..512.0).contains(&p99), "{p50} {p99}");
