@@ -244,5 +244,5 @@ fn what_cannot_be_run_is_told_before_anything_is_sent() {
     ]);
     says(command, "no flow of the plan leaves 'there'");
     std::fs::write(folder.0.join("token"), "quite another token").expect("there is room");
-    says(mix(None, &folder, &plan, &server.at, &[]), "the token is not this server's");
+    says(mix(None, &folder, &plan, &server.at, &[]), "wrong token");
 }

@@ -87,7 +87,7 @@ fn the_region_is_found(
     assert!(right + 1 >= cells.len(), "the boundary is where it was predicted: {report:#}");
 
     let advice = report["advice"].as_array().expect("a list");
-    for words in ["TCP_NODELAY", "header and body at once"] {
+    for words in ["TCP_NODELAY", "header and body with one call"] {
         let proof =
             advice.iter().find(|proof| proof["advice"].as_str().is_some_and(|text| text.contains(words)));
         let proof = proof.unwrap_or_else(|| panic!("{words} is advised: {report:#}"));
@@ -113,7 +113,7 @@ fn the_region_is_found(
     let causes = page.matches("slow: Nagle&#39;s algorithm against delayed acknowledgements\n").count();
     let maps = page.matches("<figure ").count();
     assert_eq!((maps, causes), (5, 5 * slow.len()), "{} slow cells", slow.len());
-    assert!(page.contains("Why cells are slow") && page.contains("set TCP_NODELAY on the side that writes"));
+    assert!(page.contains("Why cells are slow") && page.contains("set TCP_NODELAY on the sender"));
     let proved = advice.iter().filter(|proof| proof["removed"] == true).count();
     assert_eq!(page.matches(">PROVED</span>").count(), proved);
     let summary = json(&reader(&["summary", &out, "--json"], &[]));
@@ -331,7 +331,7 @@ fn strangers_are_told_what_is_wrong_and_measure_nothing() {
         assert!(!told.contains(TOKEN) && output.stdout.is_empty(), "{output:?}");
     };
     let server = Server::start(None, &folder, "127.0.0.1:0", &[]);
-    says(&lab(None, &other, &["delay", &server.at]), "the token is not this server's");
+    says(&lab(None, &other, &["delay", &server.at]), "wrong token");
     let elsewhere = Server::start(None, &folder, "127.0.0.1:0", &["--allow", "192.0.2.0/24"]);
     says(&lab(None, &folder, &["delay", &elsewhere.at]), "--allow");
     says(&lab(None, &folder, &["delay", "127.0.0.1:1"]), "is `kiban lab serve` running there?");

@@ -125,7 +125,7 @@ fn a_trial_beyond_a_limit_is_refused_and_the_session_goes_on() {
         (buffer(10_001), reply(1), second, "10000 bytes in a socket buffer, not 10001"),
         (buffer(10_000), reply(5_001), second, "5000 bytes in a message"),
         (buffer(10_000), reply(1), 3 * second, "2000 milliseconds in a trial"),
-        (buffer(10_000), reply(0), second, "a byte at least"),
+        (buffer(10_000), reply(0), second, "at least 1 byte"),
         (Settings { congestion: Some("tahiti".into()), ..buffer(1000) }, reply(1), second, "'tahiti'"),
     ] {
         match client.begin(&settings, work, length).err() {

@@ -2,7 +2,7 @@
 //!
 //! Token     128 random bits unless the operator supplies one; compared in constant time. Neither the token
 //!           nor a failed attempt is ever logged.
-//! Addresses a list of networks; an empty one is everybody. IPv4 within IPv6 counts as IPv4.
+//! Addresses a list of networks; an empty list admits every address. IPv4 within IPv6 counts as IPv4.
 
 use ipnet::{IpNet, Ipv4Net};
 use kiban_os::random;
@@ -28,7 +28,7 @@ impl Token {
         Ok(Token(hex(&random::bytes::<16>()?)))
     }
 
-    /// Reads the first line of a text.
+    /// Reads a token from the first line of a text.
     ///
     /// # Errors
     /// It is too short; the message says what to do.
@@ -61,7 +61,7 @@ impl fmt::Debug for Token {
 
 /// Compares two secrets in constant time.
 pub fn is_same(one: &[u8], other: &[u8]) -> bool {
-    // Of digests, since a comparison of slices tells by its time whether their lengths differ.
+    // Compare digests: a comparison of slices would reveal by its duration whether the lengths differ.
     Sha256::digest(one).ct_eq(&Sha256::digest(other)).into()
 }
 
@@ -90,7 +90,9 @@ pub fn network(text: &str) -> Result<IpNet, String> {
         },
         other => other,
     })
-    .map_err(|_| format!("'{text}' is no network: say for example 192.0.2.0/24 or 2001:db8::7"))
+    .map_err(|_| {
+        format!("'{text}' is not a network or an address: write for example 192.0.2.0/24 or 2001:db8::7")
+    })
 }
 
 #[cfg(test)]
