@@ -23,10 +23,10 @@ fn the_report_is_the_one_that_was_kept() {
     assert_eq!(
         missed,
         [
-            "its packets, 100 us, 10 MB, KB",
-            "its packets, 140 us, 7 MB, KB",
+            "sizes of lost packets, 100 us, 10 MB, KB",
+            "sizes of lost packets, 140 us, 7 MB, KB",
             "loss, polling for less than 100 us, any buffer, %",
-            "processor twice as fast: cells of table 3 that stay"
+            "processor twice as fast: unchanged cells of table 3"
         ]
     );
     check("via-library.txt", &made.to_string());

@@ -131,7 +131,7 @@ pub fn measured_table(rows: &[Measured]) -> Table {
         .number_column("ratio");
     for row in rows {
         let mark = if row.disturbed {
-            format!(" {}", table.note("others used the machine: the quietest rounds count"))
+            format!(" {}", table.note("other load on the machine: the quietest rounds count"))
         } else {
             String::new()
         };
@@ -156,11 +156,12 @@ fn pair(bench: &mut Bench, mechanism: Mechanism) -> Measured {
     };
     let (what, record) = match mechanism {
         Mechanism::Separation => (
-            "a PDU refers to its payload / payload is copied when it is taken apart",
+            "a PDU references its payload / payload is copied when a PDU is divided",
             compare(PathOptions { refers: false, ..whole }),
         ),
         Mechanism::Sum => (
-            "sums formed while the host's bytes are copied in / payload read and summed again on arrival",
+            "checksum computed while the host's bytes are copied / payload read and summed again on \
+            arrival",
             compare(PathOptions { believes: false, ..whole }),
         ),
         Mechanism::Scaling => (
@@ -168,11 +169,11 @@ fn pair(bench: &mut Bench, mechanism: Mechanism) -> Measured {
             compare(PathOptions { window_bytes: 56 << 10, ..whole }),
         ),
         Mechanism::Deferral => (
-            "one settling for all that has come / one for every packet",
+            "one settle call per batch of arrivals / one per packet",
             compare(PathOptions { bursts: false, ..whole }),
         ),
         Mechanism::Chaining => (
-            "cells by the train / cell by cell, segmentation and reassembly alone",
+            "cells in trains / cell by cell; segmentation and reassembly only",
             bench
                 .compare(
                     mechanism.name(),

@@ -209,7 +209,8 @@ pub struct Place {
 const ABSENT: [(&str, &str, &str); 1] = [(
     "wide-area-atm",
     "Fig. 3 to 5",
-    "how boards and directions differ: the values are lost with the figures; the map that they share is judged as §3.2",
+    "differences between boards and directions: the values are lost with the figures; the verdict on the \
+    common map is that of §3.2",
 )];
 
 /// Worst first.
