@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ring_goes_round_and_refuses_what_is_out() {
+    fn the_ring_wraps_and_refuses_pages_in_use() {
         let mut ring = Ring::new(3);
         assert_eq!([ring.take(), ring.take(), ring.take(), ring.take()], [Some(0), Some(1), Some(2), None]);
         ring.release(1);

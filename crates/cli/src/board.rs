@@ -359,7 +359,7 @@ mod tests {
     use kiban_service::status::Port;
 
     #[test]
-    fn a_long_address_stands_below_the_table_and_rows_stay_rows() {
+    fn a_long_address_is_printed_below_the_table_and_rows_stay_rows() {
         let long = "udp-cells:[2001:db8:1234:5678:9abc:def0:1234:5678]:7000-[2001:db8:1234:5678:9abc:def0:1234:1]:7000";
         let port = |name: &str, link: &str| Port {
             name: name.into(),
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn times_of_a_capture_are_words_or_seconds() {
+    fn capture_durations_have_units_or_are_seconds() {
         for (word, milliseconds) in
             [("10", 10_000), ("0.5", 500), ("2s", 2000), ("5m", 300_000), ("500ms", 500)]
         {

@@ -96,7 +96,7 @@ mod tests {
     use ratatui::backend::TestBackend;
 
     #[test]
-    fn the_screen_has_the_rate_and_the_ports() {
+    fn the_screen_shows_the_rate_and_the_ports() {
         let rates = Rates { bits_in: 3e6, bits_out: 4.5e6, ..Rates::default() };
         let port = Port { name: "lan".into(), state: "up".into(), rates, ..Port::default() };
         let status = Status { name: "lab".into(), ports: vec![port], ..Status::default() };

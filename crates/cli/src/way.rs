@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_and_selectors_are_read() {
+    fn hosts_and_selectors_are_parsed() {
         for (text, name, port) in [
             ("plc", "plc", None),
             ("plc:1102", "plc", Some(1102)),

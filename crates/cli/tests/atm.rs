@@ -153,7 +153,7 @@ const BOARD: &str = "name = \"lab\"\n[[port]]\nname = \"atm\"\nlink = \"udp-cell
 const LINK: &str = "udp-cells:127.0.0.1:7000-127.0.0.1:7001";
 
 #[test]
-fn boards_answer_pings_of_their_circuits_and_paths_and_of_nothing_else() {
+fn boards_answer_pings_on_their_circuits_and_paths_only() {
     if !enter() {
         return;
     }
@@ -197,7 +197,7 @@ fn boards_answer_pings_of_their_circuits_and_paths_and_of_nothing_else() {
 }
 
 #[test]
-fn a_board_pings_who_pings_it() {
+fn a_board_and_the_ping_command_ping_each_other() {
     if !enter() {
         return;
     }
@@ -256,7 +256,7 @@ fn host_board(name: &str, own: u16, peer: u16, address: u8, vcs: &[&str]) -> Str
 }
 
 #[test]
-fn ip_goes_through_a_switch_between_three_boards_each_in_both_directions() {
+fn ip_crosses_a_switch_between_three_boards_in_both_directions() {
     if !enter() {
         return;
     }
@@ -327,7 +327,7 @@ fn cell(vc: Vc, number: u8) -> [u8; 53] {
 }
 
 #[test]
-fn a_switch_polices_tags_shapes_and_counts_what_it_does_not_know() {
+fn a_switch_polices_tags_shapes_and_counts_unknown_circuits() {
     if !enter() {
         return;
     }
@@ -386,7 +386,7 @@ fn a_switch_polices_tags_shapes_and_counts_what_it_does_not_know() {
 }
 
 #[test]
-fn a_switch_counts_cells_whose_headers_are_wrong_where_they_came_in() {
+fn a_switch_counts_header_errors_at_the_incoming_link() {
     if !enter() {
         return;
     }
@@ -440,7 +440,7 @@ fn a_switch_counts_cells_whose_headers_are_wrong_where_they_came_in() {
 }
 
 #[test]
-fn a_lost_link_of_a_switch_is_opened_again() {
+fn a_switch_reopens_a_lost_link() {
     if !enter() {
         return;
     }
@@ -490,7 +490,7 @@ fn a_lost_link_of_a_switch_is_opened_again() {
 }
 
 #[test]
-fn mistakes_of_a_switch_say_what_would_be_right() {
+fn switch_configuration_errors_say_what_to_write() {
     let place = Place::new("mistakes");
     let a = "a=udp-cells:127.0.0.1:7000-127.0.0.1:7001";
     let b = "b=udp-cells:127.0.0.1:7002-127.0.0.1:7003";
@@ -644,7 +644,7 @@ fn kernels_with_tap_devices_reach_each_other_over_a_circuit_in_every_encapsulati
 }
 
 #[test]
-fn a_bridge_that_was_made_of_words_has_no_configuration_to_read_again() {
+fn a_bridge_from_the_command_line_cannot_reload_a_configuration() {
     if !enter() {
         return;
     }
@@ -665,7 +665,7 @@ fn a_bridge_that_was_made_of_words_has_no_configuration_to_read_again() {
 }
 
 #[test]
-fn a_bridge_learns_who_is_behind_which_of_its_circuits() {
+fn a_bridge_learns_which_circuit_leads_to_each_address() {
     if !enter() {
         return;
     }

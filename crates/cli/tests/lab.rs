@@ -99,7 +99,7 @@ fn a_run_that_is_killed_loses_nothing_and_repeats_nothing() {
 }
 
 #[test]
-fn shards_merge_into_the_same_bytes_however_many_one_of_them_killed() {
+fn any_number_of_shards_merges_into_the_same_bytes_even_if_one_was_killed() {
     let (place, plan) = folder("shards", MAP);
     let mut results = BTreeSet::new();
     for count in [1, 2, 7] {
@@ -129,7 +129,7 @@ fn shards_merge_into_the_same_bytes_however_many_one_of_them_killed() {
 }
 
 #[test]
-fn a_cut_line_is_named_by_its_number() {
+fn a_truncated_line_is_reported_by_its_number() {
     let (place, plan) = folder("cut", MAP);
     let out = text(&place.join("out"));
     good(&["run", &plan, "--out", &out]);
@@ -150,7 +150,7 @@ fn a_cut_line_is_named_by_its_number() {
 
 /// In a mount namespace with a file system of 16 KiB.
 #[test]
-fn a_full_disk_is_named_and_keeps_what_is_there() {
+fn a_full_disk_is_reported_and_records_are_kept() {
     let (place, plan) = folder("full", MAP);
     let script = r#"
         set -eu
@@ -184,7 +184,7 @@ fn a_full_disk_is_named_and_keeps_what_is_there() {
 }
 
 #[test]
-fn many_trials_are_not_begun_unasked() {
+fn many_trials_need_confirmation() {
     let plan = "question = \"wide-area-atm\"\n[parameters]\nmilliseconds = 1\n\
                 message_bytes = { from = 1, to = 50000, step = 1 }\nbuffer_bytes = [2000, 4000, 8000]\n";
     let (place, plan) = folder("many", plan);
@@ -215,7 +215,7 @@ fn many_trials_are_not_begun_unasked() {
 }
 
 #[test]
-fn a_mistake_in_a_plan_is_named_with_its_line_before_anything_runs() {
+fn a_plan_error_is_reported_with_its_line_before_anything_runs() {
     for (plan, expected) in [
         (
             "question = \"wide-area-atm\"\n[parameters]\nmesage_bytes = 5\n",
@@ -329,7 +329,7 @@ fn script(place: &Path, scheduler: &str, plan: &str, out: &Path) -> PathBuf {
 }
 
 #[test]
-fn gnu_parallel_makes_the_shards_and_they_are_merged() {
+fn gnu_parallel_runs_the_shards_and_merges_them() {
     // A name that must be quoted in a shell.
     let (place, plan) = folder("parallel it's here", MAP);
     let there = Command::new("parallel").arg("--version").output();
@@ -347,7 +347,7 @@ fn gnu_parallel_makes_the_shards_and_they_are_merged() {
 }
 
 #[test]
-fn a_job_array_of_slurm_makes_a_shard_a_job() {
+fn a_slurm_job_array_runs_one_shard_per_job() {
     let (place, plan) = folder("slurm", MAP);
     let out = place.join("out");
     let path = script(&place, "slurm", &plan, &out);
@@ -369,7 +369,7 @@ fn a_job_array_of_slurm_makes_a_shard_a_job() {
 /// With an `hq` that behaves like `hq submit --array`: runs the command once for each number, which is in
 /// HQ_TASK_ID.
 #[test]
-fn a_task_array_of_hyperqueue_submits_itself_and_merges() {
+fn a_hyperqueue_task_array_submits_itself_and_merges() {
     let (place, plan) = folder("hyperqueue", MAP);
     let stand_in = "#!/bin/sh\nset -eu\n[ \"$1 $2 $3\" = 'submit --array 1-3' ]\nwhile [ \"$1\" != -- ]; do shift; done\n\
                     shift\nfor HQ_TASK_ID in 1 2 3; do export HQ_TASK_ID; \"$@\"; done\n";
@@ -386,7 +386,7 @@ fn a_task_array_of_hyperqueue_submits_itself_and_merges() {
 }
 
 #[test]
-fn an_indexed_job_of_kubernetes_has_the_plan_and_an_index_a_shard() {
+fn an_indexed_kubernetes_job_contains_the_plan_and_one_index_per_shard() {
     let (_, plan) = folder("kubernetes", MAP);
     let words =
         good(&["script", "kubernetes", &plan, "--shards", "3", "--image", "registry.example/kiban:1"]);

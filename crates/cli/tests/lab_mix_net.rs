@@ -66,7 +66,7 @@ fn figure(value: &Value, name: &str) -> f64 {
 }
 
 #[test]
-fn every_kind_of_flow_goes_over_loopback_as_it_does_over_the_virtual_network() {
+fn every_kind_of_flow_crosses_loopback_as_it_crosses_the_virtual_network() {
     let folder = Folder::new("kinds");
     let paths = path("here", "there", 100.0, 1e6, "") + &path("there", "here", 100.0, 1e6, "");
     let flows = flow("mpeg2", "mpeg2", "there", "fec = \"short\"\nclock_ppm = 40\n")
@@ -106,7 +106,7 @@ fn every_kind_of_flow_goes_over_loopback_as_it_does_over_the_virtual_network() {
 }
 
 #[test]
-fn a_mix_that_fits_loses_nothing_and_one_beyond_the_rate_is_told_as_lost_and_late() {
+fn a_mix_within_the_rate_loses_nothing_and_one_above_it_shows_loss_and_delay() {
     let Some(network) = network('r', "20mbit") else { return };
     let folder = Folder::new("rate");
     let server =
@@ -142,7 +142,7 @@ fn a_mix_that_fits_loses_nothing_and_one_beyond_the_rate_is_told_as_lost_and_lat
 }
 
 #[test]
-fn a_contract_is_judged_of_each_path_and_costs_the_flow_that_breaks_it() {
+fn each_path_is_policed_and_only_the_nonconforming_flow_loses_cells() {
     let Some(network) = network('p', "100mbit") else { return };
     let folder = Folder::new("contract");
     let server = Server::start(Some(&network.far), &folder, &format!("{FAR}:0"), &[]);
@@ -183,7 +183,7 @@ fn datagrams_sent() -> u64 {
 }
 
 #[test]
-fn a_peer_that_dies_leaves_what_it_had_told() {
+fn the_outcome_of_a_dead_peer_covers_its_last_report() {
     let folder = Folder::new("death");
     let plan = plan(
         &folder,
@@ -215,7 +215,7 @@ fn a_peer_that_dies_leaves_what_it_had_told() {
 }
 
 #[test]
-fn what_cannot_be_run_is_told_before_anything_is_sent() {
+fn impossible_mixes_are_refused_before_anything_is_sent() {
     let folder = Folder::new("impossible");
     let paths = path("here", "there", 100.0, 1e6, "");
     let plan = plan(&folder, 5.0, &paths, &flow("cbr", "constant", "there", "mbps = 1\n"));

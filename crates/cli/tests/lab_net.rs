@@ -177,7 +177,7 @@ fn with_usual_packets_the_slow_region_is_found_explained_and_removed() {
 }
 
 #[test]
-fn a_peer_that_dies_loses_nothing_and_the_rest_is_measured_later() {
+fn a_dead_peer_loses_no_records_and_the_sweep_resumes_later() {
     let folder = Folder::new("death");
     let out = folder.path("records");
     let arguments = |at: &str| -> Vec<String> {
@@ -236,7 +236,7 @@ fn short(server: &Server, folder: &Folder, out: &str, more: &[&str]) -> Output {
 }
 
 #[test]
-fn a_line_that_was_cut_off_is_named_and_its_point_measured_again() {
+fn a_truncated_record_is_reported_and_its_point_measured_again() {
     let folder = Folder::new("cut");
     let out = folder.path("records");
     let server = Server::start(None, &folder, "127.0.0.1:0", &[]);
@@ -254,7 +254,7 @@ fn a_line_that_was_cut_off_is_named_and_its_point_measured_again() {
 }
 
 #[test]
-fn a_folder_of_an_earlier_version_or_of_another_sweep_is_refused_with_what_to_do() {
+fn a_directory_of_another_version_or_sweep_is_refused_with_a_remedy() {
     let folder = Folder::new("former");
     let server = Server::start(None, &folder, "127.0.0.1:0", &[]);
     let former = folder.path("former");
@@ -284,7 +284,7 @@ fn a_folder_of_an_earlier_version_or_of_another_sweep_is_refused_with_what_to_do
 
 /// In a mount namespace with a file system of 16 KiB.
 #[test]
-fn a_full_disk_is_told_and_what_was_measured_stays() {
+fn a_full_disk_is_reported_and_measurements_are_kept() {
     let folder = Folder::new("full");
     let server = Server::start(None, &folder, "127.0.0.1:0", &[]);
     let (small, kept) = (folder.path("small"), folder.path("kept"));
@@ -321,7 +321,7 @@ fn a_full_disk_is_told_and_what_was_measured_stays() {
 }
 
 #[test]
-fn strangers_are_told_what_is_wrong_and_measure_nothing() {
+fn unauthorised_clients_get_the_reason_and_measure_nothing() {
     let folder = Folder::new("strangers");
     let other = Folder::new("other");
     std::fs::write(other.0.join("token"), "quite another token").expect("there is room");
@@ -341,7 +341,7 @@ fn strangers_are_told_what_is_wrong_and_measure_nothing() {
 }
 
 #[test]
-fn round_trips_are_shown_with_their_percentiles_and_what_distance_explains() {
+fn round_trips_are_shown_with_percentiles_and_propagation_delay() {
     let folder = Folder::new("delay");
     let server = Server::start(None, &folder, "127.0.0.1:0", &[]);
     let arguments =
@@ -366,7 +366,7 @@ fn round_trips_are_shown_with_their_percentiles_and_what_distance_explains() {
 }
 
 #[test]
-fn the_hint_for_the_other_end_has_the_port() {
+fn the_hint_for_the_other_host_contains_the_port() {
     use std::io::BufRead as _;
     let mut server = std::process::Command::new(env!("CARGO_BIN_EXE_kiban"))
         .args(["lab", "serve", "--listen", "127.0.0.1:0"])

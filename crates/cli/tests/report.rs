@@ -37,7 +37,7 @@ fn page() -> String {
 /// Virtual-time results are exact, so the whole text is recorded and compared. `KIBAN_KEEP_SNAPSHOTS=1`
 /// records it.
 #[test]
-fn the_tables_are_those_that_were_kept() {
+fn the_tables_equal_the_snapshot() {
     let text = String::from_utf8_lossy(&made().output.stdout).into_owned();
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots/all.txt");
     if std::env::var_os("KIBAN_KEEP_SNAPSHOTS").is_some() {
@@ -64,7 +64,7 @@ fn every_weakness_is_gone() {
 }
 
 #[test]
-fn the_page_is_whole_and_has_nothing_that_was_measured() {
+fn the_page_is_complete_and_contains_no_measurements() {
     let page = page();
     for (what, count) in [("<!DOCTYPE html>", 1), ("</html>", 1), ("<script>", 1), ("<style>", 1)] {
         assert_eq!(page.matches(what).count(), count, "{what}");
@@ -79,7 +79,7 @@ fn the_page_is_whole_and_has_nothing_that_was_measured() {
 /// The two pictures of the README are what the program makes. With `KIBAN_KEEP_SNAPSHOTS=1` (`make pictures`)
 /// they are renewed.
 #[test]
-fn the_readmes_pictures_are_what_the_program_makes() {
+fn the_pictures_of_the_readme_are_up_to_date() {
     let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/images");
     let readme = std::fs::read_to_string(images.join("../../README.md")).expect("there is a README");
     for name in ["wide-area-atm-map.svg", "rdma-nic-figure-10.svg"] {
@@ -164,7 +164,7 @@ fn is_sound(found: &Value) {
 }
 
 #[test]
-fn a_browser_finds_everything_and_asks_nobody() {
+fn a_browser_shows_the_page_without_network_requests() {
     let Some(found) = browsed(&made().page, "report-browser") else { return };
     is_sound(&found);
     // Curves, maps and bars.

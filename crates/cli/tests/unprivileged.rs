@@ -58,7 +58,7 @@ impl Drop for Installed {
 }
 
 #[test]
-fn nobody_runs_ib_write_bw_in_a_fresh_network_namespace() {
+fn user_nobody_runs_ib_write_bw_in_a_new_network_namespace() {
     let installed = Installed::new();
     let is_root = output(Command::new("id").arg("-u")).stdout == b"0\n";
     for options in ["-R", ""] {

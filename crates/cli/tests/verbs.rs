@@ -44,7 +44,7 @@ fn told(output: &Output) -> String {
 }
 
 #[test]
-fn a_program_is_run_with_the_libraries_and_its_own_arguments() {
+fn a_program_runs_with_the_libraries_and_its_own_arguments() {
     let folder = folder("verbs run");
     let place = folder.display();
     let show =
@@ -65,7 +65,7 @@ fn a_program_is_run_with_the_libraries_and_its_own_arguments() {
 }
 
 #[test]
-fn the_environment_is_printed_for_sh() {
+fn the_environment_is_printed_as_sh_commands() {
     let folder = folder("it's a $PLACE");
     let output = kiban(Some(&folder), &["--env", "--transport", "ib"]);
     assert!(output.status.success(), "{}", told(&output));
@@ -84,7 +84,7 @@ fn the_environment_is_printed_for_sh() {
 }
 
 #[test]
-fn mistakes_are_told_with_a_remedy() {
+fn usage_errors_name_a_remedy() {
     let good = folder("verbs good");
     let half = folder("verbs half");
     std::fs::remove_file(half.join(LIBRARIES[1])).expect("it is there");

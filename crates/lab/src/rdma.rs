@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_greeting_that_is_none_is_refused() {
+    fn invalid_private_data_is_refused() {
         let open = || Context::open(&Lower::Tcp { from: None }).expect("sockets");
         let (server, client) = (open(), open());
         let listener = listen(&server, "127.0.0.1:0".parse().expect("an address")).expect("it listens");

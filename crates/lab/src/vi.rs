@@ -331,7 +331,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
-    fn both_measurements_come_to_an_end_on_every_device_and_level() {
+    fn both_measurements_complete_on_every_device_and_level() {
         for devices in [["loopback", "loopback"], ["shm:lab", "shm"], ["udp:127.0.0.1:0", "udp:127.0.0.1:0"]]
         {
             let open = |word: &str| {

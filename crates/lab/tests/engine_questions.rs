@@ -17,7 +17,7 @@ fn point(question: &dyn Question, parameters: &str) -> Point {
 }
 
 #[test]
-fn a_cell_is_that_of_the_map() {
+fn a_single_cell_equals_that_of_the_map() {
     let (messages, buffers, interval) = ([4000, 5000], [8000, 12_000], Duration::from_millis(300));
     let map = Map::make("map", "solaris23", &messages, &buffers, interval, &|| {});
     let question = question("wide-area-atm");
@@ -33,7 +33,7 @@ fn a_cell_is_that_of_the_map() {
 }
 
 #[test]
-fn sessions_on_a_board_are_those_of_the_figure() {
+fn board_sessions_equal_those_of_the_figure() {
     let interval = Interval { settle: Duration::from_millis(300), span: Duration::from_millis(200) };
     let flow = measure(&BOARD_1995.plan(&config_1995(), 16 << 10), 4, interval);
     let question = question("atm-board");
@@ -46,7 +46,7 @@ fn sessions_on_a_board_are_those_of_the_figure() {
 }
 
 #[test]
-fn impossible_points_are_refused_with_what_is_possible() {
+fn impossible_points_are_refused_with_the_valid_range() {
     for (name, parameter, value, expected) in [
         ("wide-area-atm", "mtu_bytes", Value::Count(100), "mtu_bytes must be between 576 and 9180"),
         (
@@ -71,7 +71,7 @@ fn impossible_points_are_refused_with_what_is_possible() {
 
 /// Every point that validation accepts can be tried: the corners of the valid range.
 #[test]
-fn a_point_that_was_judged_possible_can_be_tried() {
+fn a_valid_point_can_be_run() {
     let question = question("wide-area-atm");
     for profile in ["modern", "bsd43", "solaris23"] {
         for (message, buffer, mtu) in

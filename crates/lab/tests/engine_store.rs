@@ -26,7 +26,7 @@ fn lines(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_run_that_goes_on_repeats_nothing() {
+fn a_resumed_run_repeats_nothing() {
     let dir = tempdir().expect("a folder");
     let toy = Toy::new(Time::Virtual);
     let first = run(&toy, dir.path(), None, Shard::ALL).expect("it can be made");
@@ -45,7 +45,7 @@ fn a_run_that_goes_on_repeats_nothing() {
 }
 
 #[test]
-fn a_broken_line_is_named_and_its_trial_made_again() {
+fn a_broken_line_is_reported_and_its_trial_repeated() {
     for (place, break_it, expected) in [
         (9, (|line| line[..line.len() / 2].to_owned()) as fn(&str) -> String, "truncated"),
         (3, |line| line[..line.len() / 2].to_owned(), "truncated"),
@@ -75,7 +75,7 @@ fn a_broken_line_is_named_and_its_trial_made_again() {
 }
 
 #[test]
-fn garbage_is_counted_not_repeated_and_a_device_is_no_file() {
+fn garbage_lines_are_counted_and_a_device_is_refused() {
     let dir = tempdir().expect("a folder");
     let toy = Toy::new(Time::Virtual);
     run(&toy, dir.path(), None, Shard::ALL).expect("it can be made");
@@ -144,7 +144,7 @@ fn two_processes_do_not_write_into_one_folder() {
 }
 
 #[test]
-fn a_child_that_sets_out_meanwhile_does_not_keep_the_folder() {
+fn a_forked_child_does_not_keep_the_folder_locked() {
     let dir = tempdir().expect("a folder");
     let toy = Toy::new(Time::Virtual);
     let ended = AtomicBool::new(false);
@@ -166,7 +166,7 @@ fn a_child_that_sets_out_meanwhile_does_not_keep_the_folder() {
 }
 
 #[test]
-fn records_of_another_build_are_noticed() {
+fn records_of_another_build_are_detected() {
     let (dir, cache) = (tempdir().expect("a folder"), tempdir().expect("a folder"));
     let cache = Cache::new(cache.path());
     run(&Toy::new(Time::Virtual), dir.path(), Some(&cache), Shard::ALL).expect("it can be made");
@@ -179,7 +179,7 @@ fn records_of_another_build_are_noticed() {
 }
 
 #[test]
-fn what_the_cache_has_is_not_made_again() {
+fn cached_trials_are_not_repeated() {
     let (cache_dir, one, two) =
         (tempdir().expect("a folder"), tempdir().expect("a folder"), tempdir().expect("a folder"));
     let cache = Cache::new(&cache_dir.path().join("deep/down"));
@@ -205,7 +205,7 @@ fn what_the_cache_has_is_not_made_again() {
 }
 
 #[test]
-fn real_time_takes_nothing_from_a_cache() {
+fn real_time_trials_do_not_use_the_cache() {
     let (cache_dir, one, two) =
         (tempdir().expect("a folder"), tempdir().expect("a folder"), tempdir().expect("a folder"));
     let cache = Cache::new(cache_dir.path());
@@ -220,7 +220,7 @@ fn real_time_takes_nothing_from_a_cache() {
 }
 
 #[test]
-fn merged_shards_are_the_same_bytes_however_many_there_were() {
+fn any_number_of_merged_shards_gives_the_same_bytes() {
     let place = tempdir().expect("a folder");
     let mut results = Vec::new();
     for count in [1, 2, 7] {
@@ -251,7 +251,7 @@ fn merged_shards_are_the_same_bytes_however_many_there_were() {
 }
 
 #[test]
-fn a_merge_names_what_is_missing_and_refuses_what_does_not_fit() {
+fn a_merge_reports_missing_trials_and_refuses_conflicting_records() {
     let place = tempdir().expect("a folder");
     let (toy, dir) = (Toy::new(Time::Virtual), |name: &str| place.path().join(name));
     run(&toy, &dir("1"), None, Shard::new(1, 2).expect("it is one")).expect("it can be made");
@@ -274,7 +274,7 @@ fn a_merge_names_what_is_missing_and_refuses_what_does_not_fit() {
 }
 
 #[test]
-fn of_real_trials_that_were_made_twice_the_first_counts() {
+fn the_first_of_duplicate_real_time_records_counts() {
     let place = tempdir().expect("a folder");
     let quick = Options { retries_max: 0, ..Options::default() };
     let dirs: Vec<_> = [0.0, 1.0]

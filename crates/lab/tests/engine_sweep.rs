@@ -59,7 +59,7 @@ fn guarded(toy: &Toy, dir: &Path, plan: &str, cores: &[f64], redos_max: u32) -> 
 }
 
 #[test]
-fn a_disturbed_trial_is_made_again_until_it_is_quiet() {
+fn a_disturbed_trial_is_repeated_until_undisturbed() {
     let dir = tempdir().expect("a folder");
     let toy = Toy::new(Time::Real);
     let outcome = guarded(&toy, dir.path(), PLAN, &[0.1, 0.9, 0.5, 0.2, 0.0], 5);
@@ -70,7 +70,7 @@ fn a_disturbed_trial_is_made_again_until_it_is_quiet() {
 }
 
 #[test]
-fn a_trial_that_is_never_quiet_counts_where_it_was_quietest_and_is_marked() {
+fn a_trial_that_is_always_disturbed_keeps_the_quietest_attempt_and_is_marked() {
     let dir = tempdir().expect("a folder");
     let toy = Toy::new(Time::Real);
     let outcome = guarded(&toy, dir.path(), PLAN, &[0.0, 0.9, 0.5, 0.7, 0.1], 2);
@@ -81,7 +81,7 @@ fn a_trial_that_is_never_quiet_counts_where_it_was_quietest_and_is_marked() {
 }
 
 #[test]
-fn where_the_accounts_cannot_be_read_trials_count_as_they_are() {
+fn without_cpu_times_trials_count_unchecked() {
     let dir = tempdir().expect("a folder");
     let toy = Toy::new(Time::Real);
     let outcome = guarded(&toy, dir.path(), PLAN, &[], 2);
@@ -89,7 +89,7 @@ fn where_the_accounts_cannot_be_read_trials_count_as_they_are() {
 }
 
 #[test]
-fn what_is_lost_is_tried_again_and_then_left_to_the_next_run() {
+fn a_failed_trial_is_retried_and_then_left_to_the_next_run() {
     let dir = tempdir().expect("a folder");
     let toy = Toy { lost: Mutex::new(1), ..Toy::new(Time::Real) };
     let outcome = guarded(&toy, dir.path(), PLAN, &[0.0; 9], 2);
@@ -118,7 +118,7 @@ impl RetryClock for Pauses {
 }
 
 #[test]
-fn a_lost_peer_is_called_for_a_while_and_then_the_sweep_ends_early_and_goes_on_later() {
+fn a_lost_peer_is_retried_before_the_sweep_ends_early_and_can_resume() {
     let dir = tempdir().expect("a folder");
     let patient = |toy: &Toy, seconds| {
         let run = toy.open(dir.path(), PLAN, Shard::ALL);

@@ -18,7 +18,7 @@ fn short(lecture: Lecture) -> Lecture {
 }
 
 #[test]
-fn the_plan_beside_the_program_is_the_lecture_and_gives_the_same_figures_again() {
+fn the_shipped_plan_is_the_lecture_and_reproducible() {
     let mut plan = Plan::read(LECTURE).expect("the plan is good");
     plan.seconds = 3.0;
     let first = outcome(&plan);
@@ -61,7 +61,7 @@ fn a_path_with_room_loses_nothing_if_its_sources_keep_to_its_rate() {
 /// A picture that leaves at the rate of the line breaks the path's peak rate by itself, at any load. One that
 /// leaves at that very rate breaks it beside the others.
 #[test]
-fn pictures_at_the_rate_of_the_line_are_spoilt_at_any_load_and_shaping_cures_it() {
+fn pictures_at_line_rate_are_damaged_at_any_load_unless_shaped() {
     let loss = |shaping| {
         let outcome = outcome(&short(Lecture { shaping, ..Lecture::PAPER }).plan());
         outcome.flow("jpeg").expect("the lecture has it").unit_loss()
@@ -74,7 +74,7 @@ fn pictures_at_the_rate_of_the_line_are_spoilt_at_any_load_and_shaping_cures_it(
 /// Beyond the contract's rate no shaping helps: what the edge cannot send it has to keep, and its queue is
 /// finite.
 #[test]
-fn beyond_the_contract_something_is_lost_whatever_is_shaped() {
+fn above_the_contract_cells_are_lost_under_any_shaping() {
     for shaping in Shaping::ALL {
         let lecture = Lecture { lectures: 2, policed_mbps: 15.0, shaping, ..Lecture::PAPER };
         let outcome = outcome(&Lecture { seconds: 4.0, ..short(lecture) }.plan());
@@ -84,7 +84,7 @@ fn beyond_the_contract_something_is_lost_whatever_is_shaped() {
 }
 
 #[test]
-fn tagged_cells_arrive_where_nobody_else_wants_the_line() {
+fn tagged_cells_arrive_if_the_line_is_otherwise_idle() {
     let mut plan = short(Lecture { shaping: Shaping::None, ..Lecture::PAPER }).plan();
     plan.pvcs.iter_mut().for_each(|pvc| pvc.tag = true);
     let outcome = outcome(&plan);
@@ -93,7 +93,7 @@ fn tagged_cells_arrive_where_nobody_else_wants_the_line() {
 }
 
 #[test]
-fn check_octets_put_right_what_a_policer_drops_now_and_then() {
+fn check_octets_correct_occasional_drops_by_a_policer() {
     // MPEG-2 alone, a little above its contract: each 40th cell or so is dropped.
     let text = |fec: &str| {
         format!(
@@ -116,7 +116,7 @@ fn check_octets_put_right_what_a_policer_drops_now_and_then() {
 }
 
 #[test]
-fn stamps_tell_the_clock_of_a_constant_rate_and_blocks_are_kept() {
+fn time_stamps_recover_the_clock_and_blocks_are_preserved() {
     let text = "seconds = 2\n[[site]]\nname = \"a\"\n[[site]]\nname = \"b\"\n[[pvc]]\nfrom = \"a\"\nto = \"b\"\nmbps = 10\n\
         [[flow]]\nname = \"e1\"\nkind = \"constant\"\nfrom = \"a\"\nto = \"b\"\nmbps = 2.048\nstamps = true\n\
         [[flow]]\nname = \"blocks\"\nkind = \"constant\"\nfrom = \"a\"\nto = \"b\"\nmbps = 1.536\nblock_octets = 24\n";
@@ -130,7 +130,7 @@ fn stamps_tell_the_clock_of_a_constant_rate_and_blocks_are_kept() {
 /// Stamps have the network's clock, and the level of a buffer has none: both find the source's, and the
 /// buffer moves by what that takes.
 #[test]
-fn a_source_whose_clock_is_off_is_found_out_by_stamps_and_by_the_buffer() {
+fn a_clock_offset_is_measured_by_time_stamps_and_by_the_buffer() {
     let text = |ppm: f64| {
         format!(
             "seconds = 20\n[[site]]\nname = \"a\"\n[[site]]\nname = \"b\"\n[[pvc]]\nfrom = \"a\"\nto = \"b\"\nmbps = 20\n\
@@ -153,7 +153,7 @@ fn a_source_whose_clock_is_off_is_found_out_by_stamps_and_by_the_buffer() {
 }
 
 #[test]
-fn a_flow_of_tcp_tells_how_evenly_its_blocks_came() {
+fn a_tcp_flow_reports_the_variation_of_its_blocks() {
     let lecture = Lecture { bulk: 1, policed_mbps: 40.0, ..Lecture::PAPER };
     let outcome = outcome(&short(lecture).plan());
     let bulk = outcome.flow("bulk").expect("the lecture has it");
@@ -166,7 +166,7 @@ fn a_flow_of_tcp_tells_how_evenly_its_blocks_came() {
 }
 
 #[test]
-fn tcp_takes_what_is_left_when_it_is_shaped_and_starves_when_it_is_not() {
+fn tcp_uses_the_remaining_rate_if_shaped_and_starves_otherwise() {
     let goodput = |shaping| {
         let lecture = Lecture { shaping, bulk: 1, policed_mbps: 40.0, seconds: 4.0, ..short(Lecture::PAPER) };
         let lecture = Lecture { seconds: 4.0, ..lecture };
@@ -177,7 +177,7 @@ fn tcp_takes_what_is_left_when_it_is_shaped_and_starves_when_it_is_not() {
 }
 
 #[test]
-fn the_question_has_its_figures_and_says_what_is_impossible() {
+fn the_question_reports_its_metrics_and_refuses_impossible_points() {
     let question = Policing;
     let mut point: Point = question
         .parameters()

@@ -77,7 +77,7 @@ fn a_wrong_token_is_refused_and_the_right_one_is_not() {
 }
 
 #[test]
-fn an_address_that_is_not_allowed_hears_nothing() {
+fn an_address_that_is_not_allowed_gets_no_reply() {
     let server = Running::start(Limits::default(), "192.0.2.0/24");
     assert!(matches!(server.client().err(), Some(Failure::Lost(why)) if why.contains("--allow")));
     let mut stream = TcpStream::connect(server.at).expect("it listens");
@@ -85,7 +85,7 @@ fn an_address_that_is_not_allowed_hears_nothing() {
 }
 
 #[test]
-fn strangers_who_say_nothing_or_nonsense_keep_nobody_out() {
+fn silent_or_invalid_connections_do_not_keep_clients_out() {
     let server = Running::start(Limits::default(), "127.0.0.0/8");
     let _silent: Vec<_> = (0..10).map(|_| TcpStream::connect(server.at).expect("it listens")).collect();
     for nonsense in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 5000], b"{\"version\":1}\n", b"\n"] {
@@ -100,7 +100,7 @@ fn strangers_who_say_nothing_or_nonsense_keep_nobody_out() {
 }
 
 #[test]
-fn there_are_as_many_sessions_as_are_allowed() {
+fn the_number_of_sessions_is_limited() {
     let server = Running::start(Limits { sessions: 1, ..Limits::default() }, "127.0.0.0/8");
     let first = server.client().expect("the first");
     assert!(matches!(server.client().err(), Some(Failure::Impossible(why)) if why.contains("sessions")));
@@ -114,7 +114,7 @@ fn there_are_as_many_sessions_as_are_allowed() {
 }
 
 #[test]
-fn a_trial_beyond_a_limit_is_refused_and_the_session_goes_on() {
+fn a_trial_beyond_a_limit_is_refused_and_the_session_continues() {
     let limits = Limits { trial_seconds: 2, buffer_bytes: 10_000, message_bytes: 5_000, ..Limits::default() };
     let server = Running::start(limits, "127.0.0.0/8");
     let mut client = server.client().expect("allowed");
@@ -139,7 +139,7 @@ fn a_trial_beyond_a_limit_is_refused_and_the_session_goes_on() {
 }
 
 #[test]
-fn data_connections_have_ports_of_the_range_and_wait_for_one_another() {
+fn data_connections_use_the_port_range_and_wait_for_a_free_port() {
     let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("loopback").port();
     let server = Running::start(Limits { data_ports: port..=port, ..Limits::default() }, "127.0.0.0/8");
     let (mut one, mut other) = (server.client().expect("allowed"), server.client().expect("allowed"));
@@ -176,7 +176,7 @@ fn a_session_sends_no_more_than_the_rate() {
 }
 
 #[test]
-fn trials_bring_figures_and_the_evidence_of_both_ends() {
+fn trials_return_results_and_evidence_of_both_ends() {
     let server = Running::start(Limits::default(), "127.0.0.0/8");
     let network = Network::with(server.session());
     let metrics =
@@ -208,7 +208,7 @@ fn trials_bring_figures_and_the_evidence_of_both_ends() {
 }
 
 #[test]
-fn a_stream_comes_back_with_the_evidence_of_its_sender() {
+fn a_reverse_stream_returns_the_evidence_of_its_sender() {
     let server = Running::start(Limits::default(), "127.0.0.0/8");
     let back = setup(Pattern::StreamBack, 50_000);
     let metrics = Network::with(server.session()).trial(&back.point("127.0.0.1"), 0).expect("measured");
@@ -235,7 +235,7 @@ fn a_stream_comes_back_with_the_evidence_of_its_sender() {
 }
 
 #[test]
-fn a_server_that_ends_is_a_loss_and_the_next_one_is_called() {
+fn a_stopped_server_counts_as_lost_and_the_client_reconnects() {
     let server = Running::start(Limits::default(), "127.0.0.0/8");
     let session = server.session();
     assert!(session.path().is_ok());

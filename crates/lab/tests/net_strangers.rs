@@ -110,7 +110,7 @@ fn octets(hex: &str) -> Vec<u8> {
 }
 
 #[test]
-fn silent_strangers_take_nobodys_place_from_one_address_or_many() {
+fn silent_connections_take_no_session_slot_from_one_address_or_many() {
     let server = Running::start(Limits::default());
     let addresses: [fn(usize) -> [u8; 4]; 3] =
         [|_| [127, 0, 0, 1], |_| [127, 0, 0, 2], |number| [127, 0, 1, (number % 20) as u8 + 1]];
@@ -124,7 +124,7 @@ fn silent_strangers_take_nobodys_place_from_one_address_or_many() {
 }
 
 #[test]
-fn a_stranger_is_told_why_it_is_cut() {
+fn a_refused_client_receives_the_reason() {
     let server = Running::start(Limits { sessions: 1, ..Limits::default() });
     let _session = server.session();
     let mut strangers: Vec<_> = (0..9).map(|_| call(server.at, [127, 0, 0, 3])).collect();
@@ -143,7 +143,7 @@ fn a_stranger_is_told_why_it_is_cut() {
 }
 
 #[test]
-fn a_flood_of_refusals_is_a_few_lines_of_a_log() {
+fn a_flood_of_refusals_gives_few_log_lines() {
     let server = Running::start(Limits::default());
     for number in 0..FLOOD {
         let mut stranger = call(server.at, [127, 0, 2, (number % 40) as u8 + 1]);
@@ -160,7 +160,7 @@ fn a_flood_of_refusals_is_a_few_lines_of_a_log() {
 }
 
 #[test]
-fn a_trials_payload_goes_nowhere_but_to_the_sessions_address() {
+fn payload_of_a_trial_goes_only_to_the_sessions_address() {
     let server = Running::start(Limits::default());
     let mut session = server.session();
     let work = Work::Write { message_bytes: 1000 };
@@ -194,7 +194,7 @@ fn mix() -> Value {
 }
 
 #[test]
-fn a_mix_takes_nothing_from_other_addresses_and_sends_nothing_there() {
+fn a_mix_neither_accepts_from_nor_sends_to_other_addresses() {
     let server = Running::start(Limits::default());
     let mut session = server.session();
     session.say(&mix());
@@ -250,7 +250,7 @@ const PLAN: &str = "seconds = 2\n[[site]]\nname = \"here\"\n[[site]]\nname = \"t
     [[flow]]\nname = \"cbr\"\nkind = \"constant\"\nfrom = \"here\"\nto = \"there\"\nmbps = 10\n";
 
 #[test]
-fn a_client_sends_no_payload_to_a_port_whose_owner_has_not_asked_for_it() {
+fn a_client_sends_no_payload_before_the_port_returned_its_cookie() {
     // A server that wants the client's traffic sent to another host's port.
     let victim = UdpSocket::bind("127.0.0.1:0").expect("loopback");
     victim.set_nonblocking(true).expect("a socket");

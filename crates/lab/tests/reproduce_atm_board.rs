@@ -11,7 +11,7 @@ use kiban_sim::cost::{BOARD_1995, CostModel, Costs, Mechanism};
 use std::time::Duration;
 
 #[test]
-fn the_report_is_the_one_that_was_kept_and_misses_nothing() {
+fn the_report_equals_the_snapshot_and_misses_nothing() {
     let mut points = 0;
     let report = report(Effort::QUICK, &mut || points += 1);
     assert_eq!(points, Effort::QUICK.points());

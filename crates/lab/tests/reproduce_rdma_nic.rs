@@ -8,7 +8,7 @@ use kiban_lab::reproduce::rdma_nic::{make, work};
 use kiban_sim::rnic_clocks::{Clocks, RDMA_NIC_2008, mib_per_second};
 
 #[test]
-fn the_report_is_the_one_that_was_kept() {
+fn the_report_equals_the_snapshot() {
     let made = make();
     let missed = made.report.rows.iter().filter(|row| row.verdict == Verdict::Missed);
     let missed: Vec<_> = missed.map(|row| row.what.as_str()).collect();
@@ -31,7 +31,7 @@ fn without_the_pause_two_segments_are_as_fast_as_one() {
 
 /// Were its look-ups the sender's, the receiver would be as fast: the paper's reason for the difference.
 #[test]
-fn look_ups_at_every_segment_are_most_of_what_receiving_loses() {
+fn most_of_the_receiving_loss_is_look_ups_per_segment() {
     let steps = work::writes(65536, 1);
     let [sent, received] =
         [&steps.sending, &steps.receiving].map(|steps| RDMA_NIC_2008.in_sequence(steps).end);

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 #[test]
-fn the_report_is_the_one_that_was_kept() {
+fn the_report_equals_the_snapshot() {
     let (effort, points) = (Effort::quick(), AtomicU64::new(0));
     let made = make(&effort, &|| {
         points.fetch_add(1, Ordering::Relaxed);
@@ -35,7 +35,7 @@ fn the_report_is_the_one_that_was_kept() {
 
 /// The safety of polling without the rest: every hundredth wake-up is stalled, for about as long as can be.
 #[test]
-fn descriptors_last_for_as_many_gaps_as_there_are_descriptors() {
+fn each_descriptor_covers_one_packet_gap_of_a_stall() {
     let longest = Stall { when: StallTiming::EveryWaking(100), ..STALLS[1] };
     let host = Host { stalls: vec![longest], ..Host::of_2000() };
     let lost = |spin_us: u64, packet_kb: u64| {

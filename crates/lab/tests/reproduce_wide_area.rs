@@ -18,7 +18,7 @@ fn mbps(tcp: Config, buffer_bytes: u32, message_bytes: usize) -> f64 {
 }
 
 #[test]
-fn the_report_is_the_one_that_was_kept() {
+fn the_report_equals_the_snapshot() {
     // Shorter than the published run, but complete.
     let effort = Effort { long: true, ..Effort::QUICK };
     let cells = AtomicU64::new(0);
@@ -37,7 +37,7 @@ fn the_report_is_the_one_that_was_kept() {
 /// Acknowledgements of every segment that offer the whole window help, and so does a buffer for more than two
 /// segments.
 #[test]
-fn today_a_buffer_of_two_segments_makes_writer_and_reader_take_turns() {
+fn today_a_buffer_of_two_segments_makes_writer_and_reader_alternate() {
     let today = Config::modern;
     for message in [1000, 4000, 6000] {
         let turns = mbps(today(), 12_000, message);
@@ -50,7 +50,7 @@ fn today_a_buffer_of_two_segments_makes_writer_and_reader_take_turns() {
 
 /// Each rule that makes the collapse is a setting: turned to what is usual today, it lets the writer go on.
 #[test]
-fn one_rule_less_and_the_writer_goes_on() {
+fn without_one_rule_the_writer_continues() {
     let old = Config::solaris23;
     let today = Config::modern();
     assert!(mbps(old(), 8000, 4500) < 2.6);

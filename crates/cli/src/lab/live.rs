@@ -174,7 +174,7 @@ mod tests {
     use ratatui::backend::TestBackend;
 
     #[test]
-    fn the_screen_has_progress_warnings_a_picture_and_what_came_last() {
+    fn the_screen_shows_progress_warnings_a_picture_and_the_latest_records() {
         let picture = |title: &str, text: &str| Picture {
             name: "mbps".into(),
             title: title.into(),

@@ -7,7 +7,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 
 #[test]
-fn a_users_file_is_its_owners_and_holds_no_password() {
+fn a_users_file_is_private_and_contains_no_password() {
     let place = Place::new();
     let users = place.at("new.toml");
     let made = kiban().arg("passwd").arg(&users).arg("eve").output().expect("it was built");
@@ -19,7 +19,7 @@ fn a_users_file_is_its_owners_and_holds_no_password() {
 }
 
 #[test]
-fn a_probe_asks_as_a_user() {
+fn a_probe_can_log_in_as_a_user() {
     let place = Place::new();
     let server = place.serve(&[], &[]);
     let there = |path: &str| remote(server.port, path);
@@ -39,7 +39,7 @@ fn a_probe_asks_as_a_user() {
 }
 
 #[test]
-fn a_file_goes_there_and_comes_back_whatever_its_size() {
+fn files_of_every_size_survive_a_put_and_a_get() {
     let place = Place::new();
     let server = place.serve(&[], &[]);
     let there = |path: &str| remote(server.port, path);
@@ -63,7 +63,7 @@ fn a_file_goes_there_and_comes_back_whatever_its_size() {
 }
 
 #[test]
-fn everything_else_that_is_done_with_files() {
+fn append_rename_delete_and_attribute_changes_work() {
     let place = Place::new();
     let server = place.serve(&[], &[]);
     let there = |path: &str| remote(server.port, path);
@@ -100,7 +100,7 @@ fn everything_else_that_is_done_with_files() {
 }
 
 #[test]
-fn what_cannot_be_done_says_why_in_the_words_of_the_standard() {
+fn errors_use_the_diagnostics_of_the_standard() {
     let place = Place::new();
     let server = place.serve(&[], &[]);
     let there = |path: &str| remote(server.port, path);
@@ -275,7 +275,7 @@ fn refuses_file(place: &Place, tls: &[&str], there: &str) {
 
 /// Moving the server's own files into the root does not allow peers to read or change them.
 #[test]
-fn a_file_of_the_servers_own_is_not_served_though_it_is_moved_into_the_root() {
+fn a_private_file_moved_into_the_root_is_not_served() {
     let place = Place::new();
     fs::copy(place.at("users.toml"), place.at("new.toml")).expect("copied");
     fs::write(place.at("mine"), b"mine").expect("written");
@@ -303,7 +303,7 @@ fn a_file_of_the_servers_own_is_not_served_though_it_is_moved_into_the_root() {
 /// Editors, certbot and `kiban ftam passwd` put a new file in the place of the old one, and signal later or
 /// never.
 #[test]
-fn a_file_of_the_servers_own_that_is_replaced_is_not_served_although_nobody_signals() {
+fn a_private_file_replaced_without_a_signal_is_not_served() {
     let place = Place::new();
     let certificate = rcgen::generate_simple_self_signed(vec!["127.0.0.1".into()]).expect("a certificate");
     let pem = certificate.cert.pem();
@@ -340,7 +340,7 @@ fn cut_up(up: u64) -> Fate {
 }
 
 #[test]
-fn a_transfer_that_is_cut_goes_on_from_its_last_checkpoint() {
+fn an_interrupted_transfer_resumes_from_its_last_checkpoint() {
     let place = Place::new();
     let server = place.serve(&[], &[]);
     let contents = noise(8_000_000);
@@ -368,7 +368,7 @@ fn a_transfer_that_is_cut_goes_on_from_its_last_checkpoint() {
 }
 
 #[test]
-fn a_server_that_was_killed_goes_on_with_what_was_cut_and_keeps_the_old_file_until_then() {
+fn a_restarted_server_resumes_a_transfer_and_keeps_the_old_file_until_then() {
     let place = Place::new();
     let server = place.serve(&[], &[]);
     fs::write(place.at("root/there"), b"old").expect("written");
@@ -391,7 +391,7 @@ fn a_server_that_was_killed_goes_on_with_what_was_cut_and_keeps_the_old_file_unt
 }
 
 #[test]
-fn a_put_that_is_gone_on_with_has_the_type_and_the_creator_of_one_in_a_piece() {
+fn a_resumed_put_has_the_type_and_creator_of_an_uninterrupted_one() {
     let place = Place::new();
     let server = place.serve(&[], &[]);
     let lines: String = (0..400_000).map(|line| format!("line {line}\n")).collect();
@@ -412,7 +412,7 @@ fn a_put_that_is_gone_on_with_has_the_type_and_the_creator_of_one_in_a_piece() {
 }
 
 #[test]
-fn a_put_waits_for_a_server_that_is_restarted() {
+fn a_put_waits_for_a_restarting_server() {
     let place = Place::new();
     let server = place.serve(&[], &[]);
     let contents = noise(6_000_000);
@@ -435,7 +435,7 @@ fn a_put_waits_for_a_server_that_is_restarted() {
 }
 
 #[test]
-fn the_same_through_tls_and_not_without() {
+fn transfers_work_over_tls_and_fail_without_it() {
     let place = Place::new();
     let certificate = rcgen::generate_simple_self_signed(vec!["127.0.0.1".into()]).expect("a certificate");
     fs::write(place.at("cert.pem"), certificate.cert.pem()).expect("written");
@@ -451,7 +451,7 @@ fn the_same_through_tls_and_not_without() {
 }
 
 #[test]
-fn a_listing_is_asked_for_again_when_the_association_is_lost() {
+fn a_listing_is_retried_when_the_association_is_lost() {
     let place = Place::new();
     let server = place.serve(&[], &[]);
     for number in 0..200 {

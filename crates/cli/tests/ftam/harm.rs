@@ -34,7 +34,7 @@ fn namespace(script: &str, argument: &str) -> Option<Vec<String>> {
 }
 
 #[test]
-fn a_full_disk_is_told_and_the_old_file_stands() {
+fn a_full_disk_is_reported_and_the_old_file_is_kept() {
     let place = Place::new();
     let root = place.at("root");
     let Some(before) =
@@ -69,7 +69,7 @@ fn a_full_disk_is_told_and_the_old_file_stands() {
 }
 
 #[test]
-fn what_the_host_does_not_allow_is_refused_and_left_alone() {
+fn files_without_permission_are_refused_and_not_changed() {
     let place = Place::new();
     let root = place.at("root");
     fs::create_dir(root.join("fixed")).expect("made");
@@ -104,7 +104,7 @@ fn what_the_host_does_not_allow_is_refused_and_left_alone() {
 }
 
 #[test]
-fn a_get_is_of_one_state_of_the_file_or_of_none() {
+fn a_get_returns_one_consistent_state_of_the_file_or_fails() {
     let place = Place::new();
     let server = place.serve(&[], &[]);
     let contents = noise(8_000_000);
@@ -152,7 +152,7 @@ fn a_get_is_of_one_state_of_the_file_or_of_none() {
 }
 
 #[test]
-fn a_peer_that_stops_in_the_middle_is_cut_and_can_go_on() {
+fn a_peer_that_stalls_is_disconnected_and_can_resume() {
     let place = Place::new();
     let server = place.serve(&[], &["--silence-max", "1"]);
     let contents = noise(4_000_000);
@@ -182,7 +182,7 @@ fn a_peer_that_stops_in_the_middle_is_cut_and_can_go_on() {
 }
 
 #[test]
-fn a_peer_that_dies_without_recovery_leaves_nothing() {
+fn a_peer_that_dies_without_recovery_leaves_no_partial_file() {
     let place = Place::new();
     let server = place.serve(&[], &[]);
     fs::write(place.at("here"), noise(4_000_000)).expect("written");
@@ -197,7 +197,7 @@ fn a_peer_that_dies_without_recovery_leaves_nothing() {
 }
 
 #[test]
-fn guesses_are_few_however_many_come_at_once() {
+fn password_guesses_are_limited_over_all_connections() {
     let place = Place::new();
     let server = place.serve(&[], &[]);
     let home = remote(server.port, "");
@@ -234,7 +234,7 @@ fn guesses_are_few_however_many_come_at_once() {
 }
 
 #[test]
-fn who_comes_after_others_costs_no_more_than_they_did() {
+fn repeated_associations_do_not_increase_memory_use() {
     let place = Place::new();
     let server = place.serve(&[], &[]);
     let home = remote(server.port, "");
@@ -247,7 +247,7 @@ fn who_comes_after_others_costs_no_more_than_they_did() {
 }
 
 #[test]
-fn who_speaks_tls_and_who_does_not_are_told_of_when_they_meet() {
+fn a_mismatch_of_tls_and_plain_text_is_reported() {
     let place = Place::new();
     let certificate = rcgen::generate_simple_self_signed(vec!["127.0.0.1".into()]).expect("a certificate");
     fs::write(place.at("cert.pem"), certificate.cert.pem()).expect("written");
@@ -286,7 +286,7 @@ fn descriptors() -> usize {
 }
 
 #[test]
-fn a_crowd_that_says_nothing_keeps_nobody_out() {
+fn silent_connections_do_not_keep_clients_out() {
     let crowd = descriptors().saturating_sub(200).min(10_000);
     if crowd < 10_000 {
         eprintln!("REDUCED: only {crowd} connections, as the limit of descriptors has it");
@@ -337,7 +337,7 @@ fn a_crowd_that_says_nothing_keeps_nobody_out() {
 }
 
 #[test]
-fn no_spelling_of_a_name_leads_out_and_each_attempt_is_told() {
+fn no_spelling_of_a_name_leaves_the_root_and_each_attempt_is_logged() {
     let place = Place::new();
     fs::write(place.at("secret"), b"not for peers").expect("written");
     fs::create_dir(place.at("root/d")).expect("made");
@@ -407,7 +407,7 @@ fn long_bytes() -> usize {
 }
 
 #[test]
-fn a_long_transfer_that_is_cut_anywhere_does_not_send_all_again() {
+fn a_long_transfer_interrupted_anywhere_does_not_restart_from_zero() {
     const CHECKPOINT_BYTES: u64 = 4 << 20;
     let place = Place::new();
     let server = place.serve(&[], &[]);
@@ -449,7 +449,7 @@ fn a_long_transfer_that_is_cut_anywhere_does_not_send_all_again() {
 
 /// A file longer than 4 GiB, with `KIBAN_HARM_LARGE` set: needs 9 GiB of space and a minute.
 #[test]
-fn a_file_of_more_than_four_gib_goes_there_and_comes_back_and_is_gone_on_with() {
+fn a_file_of_more_than_four_gib_is_put_resumed_and_fetched() {
     if std::env::var_os("KIBAN_HARM_LARGE").is_none() {
         eprintln!("SKIPPED: KIBAN_HARM_LARGE is not set");
         return;
@@ -546,7 +546,7 @@ fn a_thousand_associations_at_once_take_little_memory() {
 }
 
 #[test]
-fn every_thread_of_a_server_is_confined_and_users_are_still_read_again() {
+fn every_thread_of_a_server_is_sandboxed_and_users_can_still_be_reloaded() {
     let place = Place::new();
     let server = place.serve(&[], &[]);
     let dropped = server.log.wait("what it drops", |line| line["message"] == "privileges dropped");

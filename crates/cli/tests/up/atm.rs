@@ -27,7 +27,7 @@ fn is_sound(board: &Board<'_>) -> Value {
 }
 
 #[test]
-fn iperf3_fills_an_oc3c_between_two_hosts_both_ways() {
+fn iperf3_fills_an_oc3c_between_two_hosts_in_both_directions() {
     if !enter() {
         return;
     }
@@ -53,7 +53,7 @@ fn iperf3_fills_an_oc3c_between_two_hosts_both_ways() {
 }
 
 #[test]
-fn a_session_of_the_kernels_lives_through_a_board_that_is_killed() {
+fn a_kernel_session_survives_a_killed_board() {
     if !enter() {
         return;
     }

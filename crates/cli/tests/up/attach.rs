@@ -47,7 +47,7 @@ fn counter(board: &Board<'_>, name: &str) -> u64 {
 }
 
 #[test]
-fn a_client_reaches_the_kernel_the_kernel_reaches_it_and_the_board_reaches_itself() {
+fn streams_connect_client_and_kernel_both_ways_and_the_board_to_itself() {
     if !enter() {
         return;
     }
@@ -149,7 +149,7 @@ fn until<T>(
 }
 
 #[test]
-fn a_driver_that_never_waits_uses_streams_beside_a_file_and_a_bell() {
+fn a_nonblocking_driver_uses_streams_with_a_file_and_a_bell() {
     if !enter() {
         return;
     }
@@ -206,7 +206,7 @@ fn a_driver_that_never_waits_uses_streams_beside_a_file_and_a_bell() {
 }
 
 #[test]
-fn a_client_that_is_killed_or_scribbles_ends_alone() {
+fn a_killed_or_corrupting_client_affects_no_other() {
     if !enter() {
         return;
     }
@@ -279,7 +279,7 @@ fn scribble(place: &Place) {
 }
 
 #[test]
-fn bytes_go_from_a_pipeline_to_the_board_and_back() {
+fn a_pipeline_sends_bytes_to_the_board_and_back() {
     if !enter() {
         return;
     }
@@ -321,7 +321,7 @@ fn bytes_go_from_a_pipeline_to_the_board_and_back() {
 }
 
 #[test]
-fn who_asks_for_more_streams_than_there_are_is_told_so() {
+fn opening_too_many_streams_returns_an_error() {
     if !enter() {
         return;
     }

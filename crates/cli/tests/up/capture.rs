@@ -43,7 +43,7 @@ fn records(place: &Place, name: &str, word: &[u8]) -> (usize, usize) {
 }
 
 #[test]
-fn a_record_ends_when_its_time_is_over_and_says_what_is_in_it() {
+fn a_timed_capture_ends_and_prints_its_packet_count() {
     if !enter() {
         return;
     }
@@ -79,7 +79,7 @@ fn a_record_ends_when_its_time_is_over_and_says_what_is_in_it() {
 }
 
 #[test]
-fn a_record_ends_with_its_last_packet() {
+fn a_capture_ends_after_the_requested_packets() {
     if !enter() {
         return;
     }
@@ -95,7 +95,7 @@ fn a_record_ends_with_its_last_packet() {
 }
 
 #[test]
-fn a_record_ends_when_who_wanted_it_has_had_enough_or_is_killed() {
+fn a_capture_ends_when_its_command_is_interrupted_or_killed() {
     if !enter() {
         return;
     }
@@ -135,7 +135,7 @@ fn a_record_ends_when_who_wanted_it_has_had_enough_or_is_killed() {
 }
 
 #[test]
-fn a_files_name_writes_no_lines_of_the_log() {
+fn a_file_name_cannot_forge_log_lines() {
     if !enter() {
         return;
     }

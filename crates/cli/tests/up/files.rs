@@ -117,7 +117,7 @@ impl Drop for Attacker {
 /// The attacker: executes the commands that it reads, one per line, and reports when it is done. It does not
 /// fork.
 #[test]
-#[ignore = "descriptors_that_linger_hold_up_neither_the_board_nor_its_clients runs it in a process of its own"]
+#[ignore = "lingering_descriptors_block_neither_the_board_nor_its_clients runs it in a process of its own"]
 fn attacker() {
     let Some(folder) = std::env::var_os(ATTACKED) else { return };
     let door = |name: &str| PathBuf::from(&folder).join("kiban").join(name);
@@ -244,7 +244,7 @@ fn honest(place: &Place) {
 }
 
 #[test]
-fn descriptors_that_linger_hold_up_neither_the_board_nor_its_clients() {
+fn lingering_descriptors_block_neither_the_board_nor_its_clients() {
     if !enter() {
         return;
     }
@@ -272,7 +272,7 @@ fn descriptors_that_linger_hold_up_neither_the_board_nor_its_clients() {
 }
 
 #[test]
-fn descriptors_whose_close_is_never_answered_hold_up_neither_the_control_socket_nor_the_end() {
+fn a_hanging_close_blocks_neither_the_control_socket_nor_shutdown() {
     if !enter() {
         return;
     }
@@ -307,7 +307,7 @@ fn unanswered(name: &str, begin: fn(&Place, Command) -> std::process::Child) {
 }
 
 #[test]
-fn a_pipe_is_no_configuration_to_be_read_again() {
+fn a_configuration_from_a_pipe_cannot_be_reloaded() {
     if !enter() {
         return;
     }
@@ -335,7 +335,7 @@ fn a_pipe_is_no_configuration_to_be_read_again() {
 }
 
 #[test]
-fn a_configuration_is_read_as_far_as_its_bound() {
+fn a_configuration_is_read_up_to_its_size_limit() {
     if !enter() {
         return;
     }
@@ -368,7 +368,7 @@ fn a_configuration_is_read_as_far_as_its_bound() {
 }
 
 #[test]
-fn reloads_without_end_leave_few_lines() {
+fn endless_reloads_leave_few_log_lines() {
     if !enter() {
         return;
     }
@@ -415,7 +415,7 @@ fn offend(place: &Place, name: &str, kind: SocketType, bytes: &[u8]) {
 }
 
 #[test]
-fn clients_that_break_a_rule_have_a_line_each_until_they_are_too_many() {
+fn violations_by_clients_are_logged_one_by_one_up_to_a_limit() {
     if !enter() {
         return;
     }

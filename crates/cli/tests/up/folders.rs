@@ -111,7 +111,7 @@ fn a_directory_that_others_may_enter_or_replace_is_refused_by_boards_and_by_clie
 }
 
 #[test]
-fn root_makes_nothing_in_a_directory_of_another_users() {
+fn root_creates_nothing_in_a_directory_of_another_user() {
     if !enter() || !rustix::process::geteuid().is_root() {
         println!("skipped: it takes root to become somebody else");
         return;
@@ -194,7 +194,7 @@ fn a_user_without_xdg_runtime_dir_has_a_directory_of_its_own() {
 
 /// `RuntimeDirectory=` with `DynamicUser=`: /run/kiban is a link of root's to a directory of the unit's user.
 #[test]
-fn root_asks_a_board_in_the_directory_that_systemd_makes() {
+fn root_reaches_a_board_in_the_directory_that_systemd_creates() {
     if !enter() || !rustix::process::geteuid().is_root() {
         println!("skipped: it takes root to become somebody else");
         return;

@@ -21,7 +21,7 @@ fn served(status: &Value, service: usize, name: &str) -> u64 {
 }
 
 #[test]
-fn a_transfer_lives_through_a_link_that_goes_down_and_up() {
+fn a_transfer_survives_a_link_that_goes_down_and_up() {
     if !enter() {
         return;
     }
@@ -99,7 +99,7 @@ while bytes:
 ";
 
 #[test]
-fn garbage_on_every_link_is_counted_and_the_board_goes_on() {
+fn garbage_on_every_link_is_counted_and_the_board_continues() {
     if !enter() {
         return;
     }
@@ -216,7 +216,7 @@ fn garbage_on_every_link_is_counted_and_the_board_goes_on() {
 }
 
 #[test]
-fn who_does_not_read_holds_no_more_than_a_share() {
+fn a_program_that_does_not_read_holds_at_most_its_share_of_memory() {
     if !enter() {
         return;
     }
@@ -257,7 +257,7 @@ fn keeps(address: &str) -> (TcpListener, String) {
 }
 
 #[test]
-fn who_asks_for_more_connections_than_there_are_is_refused_and_places_come_back() {
+fn excess_connections_are_refused_and_slots_are_reused() {
     if !enter() {
         return;
     }
@@ -318,7 +318,7 @@ fn who_asks_for_more_connections_than_there_are_is_refused_and_places_come_back(
 }
 
 #[test]
-fn a_board_without_files_refuses_and_lives_on() {
+fn a_board_without_file_descriptors_refuses_and_survives() {
     if !enter() {
         return;
     }
@@ -344,7 +344,7 @@ fn a_board_without_files_refuses_and_lives_on() {
 }
 
 #[test]
-fn iperf3_goes_through_a_forward_both_ways() {
+fn iperf3_passes_a_forward_in_both_directions() {
     if !enter() {
         return;
     }
@@ -372,7 +372,7 @@ fn figures(address: &str) -> String {
 }
 
 #[test]
-fn what_harm_and_queues_drop_is_lost_and_says_by_what() {
+fn drops_by_impairments_and_queues_are_counted_by_cause() {
     if !enter() {
         return;
     }
@@ -419,7 +419,7 @@ fn what_harm_and_queues_drop_is_lost_and_says_by_what() {
 }
 
 #[test]
-fn who_says_nothing_keeps_nobody_out() {
+fn silent_clients_do_not_keep_others_out() {
     if !enter() {
         return;
     }

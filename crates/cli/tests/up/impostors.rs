@@ -131,7 +131,7 @@ fn is_harmless(told: &str) -> bool {
 }
 
 #[test]
-fn what_a_board_says_moves_no_cursor() {
+fn output_of_a_board_cannot_control_the_terminal() {
     let Some(mut theirs) = Theirs::new("impostor-says") else { return };
     let said =
         |kind: &str| hex(&format!("{{\"{kind}\":{}}}", serde_json::json!(format!("{EVIL}one\n  two"))));
@@ -199,7 +199,7 @@ fn what_a_board_says_moves_no_cursor() {
 }
 
 #[test]
-fn a_board_keeps_nobody_waiting_and_takes_no_memory() {
+fn an_impostor_board_neither_blocks_commands_nor_exhausts_memory() {
     let Some(mut theirs) = Theirs::new("impostor-waits") else { return };
     theirs.listen("flood");
     theirs.fails(&["status", "lab"], &["board lab does not answer: its answer is longer than "]);
@@ -210,7 +210,7 @@ fn a_board_keeps_nobody_waiting_and_takes_no_memory() {
 }
 
 #[test]
-fn a_link_among_a_users_sockets_leads_root_nowhere() {
+fn root_does_not_follow_a_symlink_among_a_users_sockets() {
     let Some(theirs) = Theirs::new("impostor-links") else { return };
     let own = Place::new("impostor-roots");
     let board = own.up(CONFIG);
@@ -254,7 +254,7 @@ fn a_link_among_a_users_sockets_leads_root_nowhere() {
 }
 
 #[test]
-fn paths_longer_than_addresses_serve_every_command() {
+fn socket_paths_longer_than_an_address_work_with_every_command() {
     if !enter() {
         return;
     }

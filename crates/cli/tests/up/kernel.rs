@@ -101,7 +101,7 @@ fn folder(place: &Place) -> PathBuf {
 }
 
 #[test]
-fn a_gigabyte_comes_and_goes_with_its_hash() {
+fn a_gigabyte_is_transferred_intact_in_both_directions() {
     if !enter() {
         return;
     }
@@ -120,7 +120,7 @@ fn a_gigabyte_comes_and_goes_with_its_hash() {
 }
 
 #[test]
-fn files_come_and_go_over_every_link_and_mtu() {
+fn files_are_transferred_over_every_link_and_mtu() {
     if !enter() {
         return;
     }
@@ -155,7 +155,7 @@ fn files_come_and_go_over_every_link_and_mtu() {
 }
 
 #[test]
-fn files_come_and_go_whole_while_packets_are_lost_and_overtake() {
+fn files_survive_packet_loss_and_reordering() {
     if !enter() {
         return;
     }
@@ -177,7 +177,7 @@ fn files_come_and_go_whole_while_packets_are_lost_and_overtake() {
 }
 
 #[test]
-fn a_thousand_connections_are_open_at_once_and_each_hears_its_own_words() {
+fn a_thousand_concurrent_connections_echo_their_own_data() {
     if !enter() {
         return;
     }
@@ -220,7 +220,7 @@ fn ping(arguments: &[&str]) -> String {
 }
 
 #[test]
-fn what_is_under_way_arrives_in_its_time_though_nothing_else_comes() {
+fn delayed_packets_arrive_on_time_without_other_traffic() {
     if !enter() {
         return;
     }
@@ -237,7 +237,7 @@ fn what_is_under_way_arrives_in_its_time_though_nothing_else_comes() {
 }
 
 #[test]
-fn pings_of_every_size_and_with_options_are_answered() {
+fn pings_of_every_size_and_with_ip_options_are_answered() {
     if !enter() {
         return;
     }
@@ -289,7 +289,7 @@ sys.exit(heard != words)
 ";
 
 #[test]
-fn wireshark_finds_nothing_malformed_in_what_the_kernel_and_the_board_say() {
+fn wireshark_finds_nothing_malformed_between_kernel_and_board() {
     if !enter() {
         return;
     }

@@ -125,7 +125,7 @@ fn two_boards<'a>(near: &'a Place, far: &'a Place) -> [Board<'a>; 2] {
 }
 
 #[test]
-fn memory_moves_between_two_boards_over_cells_whoever_is_tried_or_looked_at() {
+fn rdma_works_between_two_boards_over_atm_with_few_or_many_queue_pairs() {
     if !enter() {
         return;
     }
@@ -178,7 +178,7 @@ fn memory_moves_between_two_boards_over_cells_whoever_is_tried_or_looked_at() {
 }
 
 #[test]
-fn the_kernels_tcp_is_as_good_a_peer_and_what_cannot_be_is_told() {
+fn rdma_works_with_the_kernels_tcp_and_impossible_set_ups_are_reported() {
     if !enter() {
         return;
     }

@@ -72,7 +72,7 @@ fn answers_http(url: &str) -> bool {
 }
 
 #[test]
-fn curl_and_a_server_in_python_carry_a_file_each_way() {
+fn curl_and_a_python_server_transfer_files_in_both_directions() {
     if !enter() {
         return;
     }
@@ -103,7 +103,7 @@ fn curl_and_a_server_in_python_carry_a_file_each_way() {
 }
 
 #[test]
-fn a_neighbour_that_is_not_there_is_given_up_in_seconds() {
+fn a_connect_to_an_absent_neighbour_fails_within_seconds() {
     if !enter() {
         return;
     }
@@ -133,7 +133,7 @@ fn a_neighbour_that_is_not_there_is_given_up_in_seconds() {
 }
 
 #[test]
-fn what_was_meant_for_a_board_that_is_gone_goes_nowhere_else() {
+fn traffic_for_a_stopped_board_takes_no_other_route() {
     if !enter() {
         return;
     }
@@ -199,7 +199,7 @@ impl Iperf {
 }
 
 #[test]
-fn iperf3_measures_both_ways_from_both_sides() {
+fn iperf3_measures_both_directions_from_both_sides() {
     if !enter() {
         return;
     }
@@ -526,7 +526,7 @@ print(done)
 "#;
 
 #[test]
-fn python_sees_of_a_socket_what_it_sees_of_the_systems() {
+fn python_sockets_behave_like_the_systems() {
     if !enter() {
         return;
     }
@@ -545,7 +545,7 @@ fn python_sees_of_a_socket_what_it_sees_of_the_systems() {
 }
 
 #[test]
-fn attempts_that_fail_ports_that_are_chosen_and_late_resets_are_as_with_the_system() {
+fn failed_connects_chosen_ports_and_late_resets_behave_like_the_systems() {
     if !enter() {
         return;
     }
@@ -561,7 +561,7 @@ fn attempts_that_fail_ports_that_are_chosen_and_late_resets_are_as_with_the_syst
 }
 
 #[test]
-fn a_server_that_takes_any_port_says_which_the_board_has_chosen() {
+fn a_server_on_port_zero_reports_the_port_that_the_board_chose() {
     if !enter() {
         return;
     }
@@ -599,7 +599,7 @@ fn silent_peer() {
 }
 
 #[test]
-fn calls_that_are_async_signal_safe_may_be_made_by_handlers_and_by_forked_children() {
+fn async_signal_safe_calls_work_in_handlers_and_forked_children() {
     if !enter() {
         return;
     }
@@ -719,7 +719,7 @@ print("all is well")
 "#;
 
 #[test]
-fn a_connect_that_does_not_block_returns_while_the_board_is_stopped() {
+fn a_nonblocking_connect_returns_while_the_board_is_stopped() {
     if !enter() {
         return;
     }

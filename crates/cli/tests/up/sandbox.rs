@@ -50,7 +50,7 @@ pub(crate) fn threads(process: u32) -> Threads {
 }
 
 #[test]
-fn every_thread_of_a_board_keeps_only_what_its_links_need_again() {
+fn every_thread_of_a_board_keeps_only_the_capabilities_to_reopen_its_links() {
     if !enter() {
         return;
     }
@@ -97,7 +97,7 @@ fn every_thread_of_a_board_keeps_only_what_its_links_need_again() {
 }
 
 #[test]
-fn a_link_that_comes_later_finds_its_privilege_and_no_call_refused() {
+fn a_link_that_appears_later_opens_inside_the_sandbox() {
     if !enter() {
         return;
     }
@@ -119,7 +119,7 @@ fn a_link_that_comes_later_finds_its_privilege_and_no_call_refused() {
 }
 
 #[test]
-fn a_configuration_that_only_its_owner_may_read_can_be_read_again_by_root() {
+fn root_can_reload_a_configuration_that_only_its_owner_may_read() {
     if !enter() || !rustix::process::geteuid().is_root() {
         println!("skipped: it takes root to read what is another user's");
         return;
@@ -171,7 +171,7 @@ pub(crate) fn nobodys(
 }
 
 #[test]
-fn a_board_of_nobodys_is_confined_as_well() {
+fn a_board_of_user_nobody_is_sandboxed_too() {
     if !enter() || !rustix::process::geteuid().is_root() {
         println!("skipped: it takes root to become somebody else");
         return;
@@ -200,7 +200,7 @@ fn a_board_of_nobodys_is_confined_as_well() {
 }
 
 #[test]
-fn a_reload_that_needs_what_was_dropped_is_refused_with_that_reason() {
+fn a_reload_that_needs_a_dropped_privilege_is_refused_with_that_reason() {
     if !enter() {
         return;
     }
@@ -263,7 +263,7 @@ fn a_reload_that_needs_what_was_dropped_is_refused_with_that_reason() {
 }
 
 #[test]
-fn a_normal_life_meets_no_refused_call() {
+fn normal_operation_triggers_no_seccomp_refusal() {
     if !enter() {
         return;
     }
@@ -318,7 +318,7 @@ fn a_normal_life_meets_no_refused_call() {
 }
 
 #[test]
-fn records_go_where_they_may_and_elsewhere_the_reason_is_told() {
+fn captures_are_written_where_allowed_and_refused_elsewhere_with_a_reason() {
     if !enter() {
         return;
     }
@@ -351,7 +351,7 @@ fn records_go_where_they_may_and_elsewhere_the_reason_is_told() {
 }
 
 #[test]
-fn a_reload_that_cannot_open_a_file_any_more_says_that_the_sandbox_is_why() {
+fn a_reload_that_cannot_open_a_file_names_the_sandbox_as_the_reason() {
     if !enter() {
         return;
     }
@@ -383,7 +383,7 @@ fn a_reload_that_cannot_open_a_file_any_more_says_that_the_sandbox_is_why() {
 }
 
 #[test]
-fn a_root_that_is_a_link_to_another_directory_now_is_taken_over_or_refused() {
+fn a_root_whose_symlink_changed_is_reloaded_or_refused() {
     if !enter() {
         return;
     }
@@ -429,7 +429,7 @@ fn a_root_that_is_a_link_to_another_directory_now_is_taken_over_or_refused() {
 
 /// Where the sandbox is not the cause of the refusal.
 #[test]
-fn a_capture_that_its_user_may_not_write_says_which_user_that_is() {
+fn a_capture_that_cannot_be_written_names_the_user() {
     if !enter() || !rustix::process::geteuid().is_root() {
         println!("skipped: it takes root to become somebody else");
         return;

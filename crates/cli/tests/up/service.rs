@@ -71,7 +71,7 @@ fn relative_directories_are_relative_to_the_configuration() {
 }
 
 #[test]
-fn a_configuration_is_judged_without_touching_anything() {
+fn a_configuration_is_checked_without_side_effects() {
     let place = Place::new("check");
     let good = place.write("good.toml", &format!("{PORT}{ECHO}"));
     let output = place.kiban(&["up", "--check", &good.display().to_string()]);
@@ -106,7 +106,7 @@ fn a_configuration_is_judged_without_touching_anything() {
 }
 
 #[test]
-fn files_of_200_mb_arrive_whole_and_figures_say_so() {
+fn files_of_200_mb_arrive_intact_and_are_counted() {
     if !enter() {
         return;
     }
@@ -196,7 +196,7 @@ fn figure(text: &str, name: &str, label: &str) -> f64 {
 }
 
 #[test]
-fn a_session_lives_through_a_reload_and_what_needs_a_new_board_is_refused() {
+fn a_session_survives_a_reload_and_changes_that_need_a_restart_are_refused() {
     if !enter() {
         return;
     }
@@ -245,7 +245,7 @@ fn a_session_lives_through_a_reload_and_what_needs_a_new_board_is_refused() {
 }
 
 #[test]
-fn sigterm_lets_a_transfer_end_and_cuts_who_does_not() {
+fn sigterm_lets_transfers_finish_and_aborts_idle_sessions() {
     if !enter() {
         return;
     }
@@ -271,7 +271,7 @@ fn sigterm_lets_a_transfer_end_and_cuts_who_does_not() {
 }
 
 #[test]
-fn a_link_that_is_removed_is_made_again() {
+fn a_removed_link_is_created_again() {
     if !enter() {
         return;
     }
@@ -286,7 +286,7 @@ fn a_link_that_is_removed_is_made_again() {
 }
 
 #[test]
-fn a_link_that_is_not_there_is_an_error_unless_it_may_come() {
+fn a_missing_link_is_an_error_unless_it_is_optional() {
     if !enter() {
         return;
     }
@@ -316,7 +316,7 @@ fn a_link_that_is_not_there_is_an_error_unless_it_may_come() {
 }
 
 #[test]
-fn bytes_are_forwarded_both_ways_with_their_halves_and_ends() {
+fn bytes_and_half_closes_are_forwarded_in_both_directions() {
     if !enter() {
         return;
     }
@@ -365,7 +365,7 @@ fn bytes_are_forwarded_both_ways_with_their_halves_and_ends() {
 }
 
 #[test]
-fn a_slow_reader_holds_back_the_other_side_and_a_crowd_meets_its_bound() {
+fn a_slow_reader_stops_the_sender_and_connections_are_limited() {
     if !enter() {
         return;
     }
@@ -418,7 +418,7 @@ fn a_slow_reader_holds_back_the_other_side_and_a_crowd_meets_its_bound() {
 }
 
 #[test]
-fn without_privileges_it_is_said_what_is_missing() {
+fn without_privileges_the_error_names_the_missing_capability() {
     let place = Place::new("nobody");
     let file = place.write("board.toml", PORT);
     let open = |path: &Path| {
@@ -451,7 +451,7 @@ fn without_privileges_it_is_said_what_is_missing() {
 }
 
 #[test]
-fn addresses_of_this_host_that_cannot_be_had_are_told_with_what_helps() {
+fn unusable_host_addresses_are_reported_with_a_remedy() {
     if !enter() {
         return;
     }
@@ -531,7 +531,7 @@ fn syn(number: u32) -> Vec<u8> {
 }
 
 #[test]
-fn a_flood_of_requests_leaves_nothing_behind_and_keeps_nobody_out() {
+fn a_flood_of_requests_leaks_nothing_and_keeps_no_client_out() {
     if !enter() {
         return;
     }
@@ -559,7 +559,7 @@ fn a_flood_of_requests_leaves_nothing_behind_and_keeps_nobody_out() {
 }
 
 #[test]
-fn the_kernel_speaks_over_atm_by_the_hosts_side_of_a_port() {
+fn the_kernel_uses_atm_through_the_host_side_of_a_port() {
     if !enter() {
         return;
     }

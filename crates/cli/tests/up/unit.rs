@@ -27,7 +27,7 @@ fn has_systemd() -> bool {
 }
 
 #[test]
-fn the_units_of_the_documentation_are_ones_that_systemd_takes() {
+fn systemd_accepts_the_documented_units() {
     if !has_systemd() {
         return;
     }
@@ -48,7 +48,7 @@ fn the_units_of_the_documentation_are_ones_that_systemd_takes() {
 }
 
 #[test]
-fn the_units_leave_little_exposed() {
+fn the_units_have_a_low_exposure_score() {
     if !has_systemd() {
         return;
     }
@@ -102,7 +102,7 @@ fn allowed(unit: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_unit_allows_every_call_that_a_board_makes() {
+fn the_unit_allows_every_system_call_of_a_board() {
     if !has_systemd() || !enter() {
         return;
     }
@@ -156,7 +156,7 @@ fn the_unit_allows_every_call_that_a_board_makes() {
 
 /// Runs a board with the capabilities that the unit grants, as the user of the unit has them.
 #[test]
-fn a_board_runs_with_the_capabilities_of_the_unit_and_drops_those_as_well() {
+fn a_board_runs_with_the_capabilities_of_the_unit_and_drops_them() {
     if !enter() || !rustix::process::geteuid().is_root() {
         println!("skipped: it takes root to become somebody else");
         return;
@@ -191,7 +191,7 @@ fn a_board_runs_with_the_capabilities_of_the_unit_and_drops_those_as_well() {
 }
 
 #[test]
-fn the_watchdog_hears_of_a_board_that_works_and_not_of_one_that_stands_still() {
+fn a_running_board_notifies_the_watchdog_and_a_stopped_one_does_not() {
     if !enter() {
         return;
     }

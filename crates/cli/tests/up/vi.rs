@@ -144,8 +144,8 @@ fn exchange(ends: [&End; 2], lengths: &[u32]) {
 }
 
 #[test]
-fn vis_cross_two_boards_in_every_way_and_sleep_when_nothing_moves() {
-    let story = "vis_cross_two_boards_in_every_way_and_sleep_when_nothing_moves";
+fn vi_works_between_two_boards_and_sleeps_when_idle() {
+    let story = "vi_works_between_two_boards_and_sleeps_when_idle";
     over_two_boards(story, |_| {
         let [near, far] = ["board:near@10.1.0.1", "board:far@10.1.0.2"].map(open);
         assert_eq!(near.address().to_string(), "board@10.1.0.1:4808");
@@ -214,8 +214,8 @@ fn vis_cross_two_boards_in_every_way_and_sleep_when_nothing_moves() {
 }
 
 #[test]
-fn nics_that_call_each_other_at_once_are_one_path_to_each_other() {
-    let story = "nics_that_call_each_other_at_once_are_one_path_to_each_other";
+fn nics_that_connect_simultaneously_share_one_path() {
+    let story = "nics_that_connect_simultaneously_share_one_path";
     over_two_boards(story, |_| {
         for port in 5000..5008 {
             let nics =
@@ -255,8 +255,8 @@ fn nics_that_call_each_other_at_once_are_one_path_to_each_other() {
 }
 
 #[test]
-fn who_waits_on_a_board_that_is_killed_is_told() {
-    let story = "who_waits_on_a_board_that_is_killed_is_told";
+fn waiting_on_a_killed_board_returns_an_error() {
+    let story = "waiting_on_a_killed_board_returns_an_error";
     over_two_boards(story, |board| {
         let [near, far] = ["board:near@10.1.0.1", "board:far@10.1.0.2"].map(open);
         let [server, client] = [end(&near, Reliability::Delivery), end(&far, Reliability::Delivery)];
@@ -328,7 +328,7 @@ fn is_closed(stranger: &mut TcpStream) -> bool {
 }
 
 #[test]
-fn a_stranger_at_the_port_is_closed_and_harms_nobody() {
+fn an_unknown_client_is_disconnected_and_affects_no_other() {
     if !enter() {
         return;
     }

@@ -517,7 +517,7 @@ mod tests {
         mbps = 10\n[[flow]]\nname = \"f\"\nkind = \"audio\"\nfrom = \"a\"\nto = \"b\"\n";
 
     #[test]
-    fn a_mistake_is_told_with_its_line_and_what_to_do() {
+    fn plan_errors_have_a_line_and_a_remedy() {
         let plan = Plan::read(GOOD).expect("a good plan");
         assert_eq!((plan.sites.len(), plan.pvcs.len(), plan.flows[0].kind), (2, 1, Kind::Audio));
         for (from, to, expected) in [

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_itself_alone_and_is_not_shown() {
+    fn only_the_same_token_matches_and_debug_hides_it() {
         let token = Token::random().expect("random bytes");
         assert!(token.is(token.reveal()) && token.reveal().len() == 32);
         for said in ["", &token.reveal()[1..], &format!("{}0", token.reveal())] {
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_judged_by_their_networks() {
+    fn addresses_are_admitted_by_network() {
         let allowed: Vec<IpNet> = ["192.0.2.0/24", "2001:db8::/32", "198.51.100.7", "::ffff:203.0.113.0/120"]
             .iter()
             .map(|text| network(text).expect("a network"))

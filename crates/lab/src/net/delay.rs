@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn distance_and_rate_are_told_apart() {
+    fn distance_and_rate_are_separated() {
         // 1050 km take 10 ms there and back; 100 Mbit/s; 200 us in the hosts.
         let time = |bytes: u32| 10_000.0 + 16.0 * f64::from(bytes) / 100.0 + 200.0;
         let sizes = [100, 1000, 10_000];

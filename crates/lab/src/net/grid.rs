@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_twice_is_asked_once() {
+    fn duplicate_values_are_measured_once() {
         let grid = Grid {
             messages: vec![100],
             buffers: vec![0],

@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_has_a_time_however_often_a_byte_comes() {
+    fn a_line_times_out_even_if_bytes_keep_arriving() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let mut peer = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
         let (stream, _) = listener.accept().expect("somebody calls");
@@ -261,13 +261,13 @@ mod tests {
     }
 
     #[test]
-    fn a_peers_words_do_not_rule_a_terminal() {
+    fn text_from_a_peer_cannot_control_the_terminal() {
         assert_eq!(plain("no\x1b[2J\r\nmore"), "no\u{fffd}[2J\u{fffd}\u{fffd}more");
         assert_eq!(plain(&"x".repeat(10_000)).len(), 500);
     }
 
     #[test]
-    fn lines_are_read_as_they_were_written_and_no_longer_than_allowed() {
+    fn lines_round_trip_and_long_ones_are_rejected() {
         let ask = Request::Trial {
             settings: Settings { send_bytes: Some(4000), no_delay: true, ..Settings::default() },
             work: Work::Reply { message_bytes: 1000, reply_bytes: 1 },

@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wait_is_pointed_at() {
+    fn the_stall_is_marked() {
         let text = case().to_string();
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[2].contains("40 bytes") && lines[2].ends_with('│'), "{text}");

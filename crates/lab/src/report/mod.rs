@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn no_label_gets_out_of_its_place() {
+    fn no_label_escapes_its_element() {
         let html = hostile().html();
         assert_eq!(html.matches("</script>").count(), 1);
         assert_eq!(html.matches("</style>").count(), 1);
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_document_gives_the_same_bytes_and_no_name_twice() {
+    fn documents_are_deterministic_and_identifiers_unique() {
         let html = hostile().html();
         assert_eq!(html, hostile().html());
         let mut ids: Vec<&str> =
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn links_lead_to_what_there_is() {
+    fn links_have_existing_targets() {
         let mut grid = Grid::new("t", &["a"]);
         grid.row([Cell::from("there").to("Second part")]);
         grid.row([Cell::from("nowhere").to("Third part")]);
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_asks_nobody_for_anything() {
+    fn the_page_makes_no_requests() {
         let html = hostile().html();
         for word in ["http://", "https://", "src=\"", "@import", "url("] {
             assert!(!html.contains(word), "{word}");

@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_made_is_said_until_it_is() {
+    fn missing_results_are_listed_until_they_exist() {
         let absent = |rows: &[(&'static str, Verdict)]| {
             let made = places(&report("wide-area-atm", rows));
             made.into_iter()

@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_arrives_whole_and_the_row_says_so() {
+    fn a_file_arrives_intact_and_the_row_reports_it() {
         let cargo = Payload::generated(3_000_000);
         for leg in TRANSFERS {
             let row = tour(leg, &cargo);
@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_cover_a_file_without_gap() {
+    fn parts_cover_a_file_without_gaps() {
         for (bytes, parts) in [(0, 3), (7, 60), (100, 60), (u64::MAX / 2, 7)] {
             let edges: Vec<_> = (0..parts).map(|part| part_of(bytes, parts, part)).collect();
             assert!(edges.windows(2).all(|pair| pair[0].1 == pair[1].0));

@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_crosses_all_seven_layers_whole() {
+    fn a_file_crosses_all_seven_layers_intact() {
         for over in TRANSFERS {
             for bytes in [0, 1, 3_000_000] {
                 let row = run(over, &Payload::generated(bytes), &mut |_| {}).expect("it ends");
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_file_a_part_is_moved() {
+    fn only_part_of_a_long_file_is_transferred() {
         let row =
             run(LowerLayer::Loopback, &Payload::generated(PART_BYTES_MAX + 5), &mut |_| {}).expect("it ends");
         assert_eq!((row.bytes, row.sha256_equal), (PART_BYTES_MAX, true));

@@ -720,7 +720,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_arrives_whole_by_write_and_by_read_over_every_lower_layer() {
+    fn a_file_arrives_intact_by_write_and_read_over_every_lower_layer() {
         for (by, over) in TRANSFERS {
             for bytes in [0, 1, BLOCK_BYTES as u64, 5_000_000] {
                 let row = run(by, over, &Payload::generated(bytes), &mut |_| {}).expect("it ends");
@@ -732,7 +732,7 @@ mod tests {
     }
 
     #[test]
-    fn rdma_over_the_boards_tcp_copies_no_byte_more_often_than_tcp_does() {
+    fn rdma_over_the_boards_tcp_adds_no_copies() {
         for (by, over) in TRANSFERS.into_iter().filter(|(_, over)| *over != LowerLayer::OsTcp) {
             let row = run(by, over, &Payload::generated(5_000_000), &mut |_| {}).expect("it ends");
             let copies = row.copies_per_byte.expect("bytes arrived");
@@ -744,7 +744,7 @@ mod tests {
     }
 
     #[test]
-    fn virtual_rows_come_close_to_what_the_line_can_carry() {
+    fn virtual_rows_nearly_reach_the_line_rate() {
         for (by, over) in TRANSFERS.into_iter().filter(|(_, over)| *over != LowerLayer::OsTcp) {
             let row = run(by, over, &Payload::generated(20_000_000), &mut |_| {}).expect("it ends");
             let percent = row.limit_percent.expect("bytes arrived");

@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_crosses_the_link_whole_at_its_rate_with_two_copies() {
+    fn a_file_crosses_the_link_at_its_rate_with_two_copies() {
         for bytes in [0, 1, 65_536, 3_000_000] {
             let row = run(&Payload::generated(bytes), &mut |_| {}).expect("it ends");
             assert!(row.sha256_equal, "{bytes} bytes");

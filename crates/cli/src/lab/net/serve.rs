@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_go_from_the_first_to_the_last() {
+    fn a_port_range_includes_both_ends() {
         assert_eq!(ports("4200-4203"), Ok(Ports(4200..=4203)));
         for text in ["", "4200", "4203-4200", "4200-70000", "a-b", "-1-5", "0-5"] {
             assert!(ports(text).is_err_and(|why| why.contains("4200-4203")), "{text}");

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_of_many_are_those_of_an_even_part_and_the_ends_are_exact() {
+    fn quantiles_come_from_an_even_sample_and_extremes_are_exact() {
         let mut delays = Delays::default();
         assert_eq!(delays.variation_us(), [None, None]);
         let count = 1_000_000u64;

@@ -435,7 +435,7 @@ mod tests {
     const WAY: Duration = Duration::from_millis(3);
 
     #[test]
-    fn what_a_constant_way_carries_is_what_the_virtual_network_carries() {
+    fn a_constant_delay_gives_the_results_of_the_virtual_network() {
         let flows = flow("mpeg2", "fec = \"short\"")
             + &flow("jpeg", "ranges = [[2.1, 5.5]]\nshape_mbps = 8\ncopies = 2")
             + &flow("audio", "")
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn a_contract_is_judged_by_when_cells_come_and_not_by_how_they_are_packed() {
+    fn policing_depends_on_cell_times_and_not_on_packing() {
         // Both networks police the same cells; in the virtual one cells first queue in a site's switch.
         let plan = plan("mbps = 6\ncdvt_us = 100", &flow("jpeg", "ranges = [[4.0, 5.0]]\nshape_mbps = 12"));
         let expected = run(&plan, &mut |_| {}).network.cells_policed as f64;
@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_late_and_double_datagrams_are_told_apart() {
+    fn lost_late_and_duplicate_datagrams_are_distinguished() {
         let plan = plan("mbps = 60", &flow("constant", "mbps = 5"));
         let all = datagrams(&plan);
         let cells = |number: usize| wire::read(&all[number].1).expect("a datagram").1.len() as u64;
@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shaped_path_keeps_to_its_contract_and_a_clock_is_found_over_jitter() {
+    fn a_shaped_path_conforms_and_the_clock_is_estimated_despite_jitter() {
         let shaped = plan("mbps = 6\ncdvt_us = 100\nshape = true", &flow("jpeg", "ranges = [[4.0, 5.0]]"));
         let (_, total) = received(&shaped, |_| Some(WAY));
         assert_eq!((total.flows[0].policed, total.flows[0].damaged), (0, 0));

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_datagram_is_read_as_it_was_written_and_nothing_else_is_read() {
+    fn datagrams_round_trip_and_invalid_ones_are_rejected() {
         let head = Head { nonce: *b"nonce---", circuit: 7, number: 3, cell: 44, sent: 0 };
         let cells: Vec<TimedCell> = (0..25)
             .map(|n| TimedCell::new(Instant::from_nanos(1000 + 37 * n), 0x0011_0002, [n as u8; 48]))

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn an_advice_changes_what_it_speaks_of_and_nothing_else() {
+    fn a_remedy_changes_only_the_setting_that_it_names() {
         let case = setup(Pattern::WriteWriteRead, 4540);
         let list = against(Cause::NagleDelayedAck, &case, &stalled(), 0.0, &[]);
         let setups: Vec<_> = list.into_iter().map(|advice| advice.setup.expect("to be tried")).collect();
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_are_advised_from_bandwidth_and_delay() {
+    fn buffer_sizes_follow_from_bandwidth_and_delay() {
         let case = setup(Pattern::Stream, 6000);
         let list = against(Cause::ReceiveBuffer, &case, &stream(), 100.0, &[]);
         // Twice 100 Mbit/s times 10 ms are 250,000 bytes.
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn another_congestion_control_is_advised_where_both_ends_have_it() {
+    fn another_congestion_control_is_suggested_if_both_ends_have_it() {
         let case = setup(Pattern::Stream, 6000);
         let of = |known: &[&str]| {
             let known: Vec<String> = known.iter().map(|name| (*name).to_owned()).collect();
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cause_has_an_answer() {
+    fn every_cause_has_a_remedy() {
         for (cause, ..) in Cause::ALL {
             let list = against(cause, &setup(Pattern::Stream, 100), &stream(), 100.0, &[]);
             assert!(list.iter().all(|advice| !advice.words.is_empty()) && !list.is_empty(), "{cause:?}");

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn the_boundary_is_where_it_was_measured() {
+    fn the_predicted_boundary_matches_measurements() {
         let (jumbo, usual) = (
             Path { round_trip_us: 100.0, mss_bytes: 9128, rate_mbps: 0.0 },
             Path { round_trip_us: 100.0, mss_bytes: 1448, rate_mbps: 0.0 },
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_bounded_by_a_window_in_a_round_trip() {
+    fn a_stream_is_limited_to_one_window_per_round_trip() {
         let path = Path { round_trip_us: 20_000.0, mss_bytes: 1448, rate_mbps: 0.0 };
         let stream = |bytes| Setup { pattern: Pattern::Stream, ..setup(6000, bytes) };
         // 20 kB over 20 ms are 8 Mbit/s.

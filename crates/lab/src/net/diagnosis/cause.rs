@@ -392,7 +392,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn each_cause_is_told_from_its_evidence() {
+    fn each_cause_is_recognised_from_its_evidence() {
         let digest = |gaps, held, sent_again| {
             Some(Digest { gaps, held, held_ms: 41.7, sent_again, ..Digest::default() })
         };
@@ -533,7 +533,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn slow_is_what_stands_still_or_falls_far_behind_the_best() {
+    fn stalled_or_far_below_best_counts_as_slow() {
         let mut evidence = stalled();
         assert!(is_slow(&evidence, 0.0));
         evidence.exchanges.as_mut().expect("exchanges").stalled_part = 0.4;
@@ -542,7 +542,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn every_cause_has_a_letter_of_its_own() {
+    fn cause_letters_are_unique() {
         let mut letters: Vec<char> = Cause::ALL.iter().map(|(_, letter, _)| *letter).collect();
         letters.sort_unstable();
         letters.dedup();

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_has_every_cell_and_the_boundary_and_is_the_same_again() {
+    fn a_picture_is_deterministic_and_has_every_cell_and_the_boundary() {
         let svg = map().svg();
         assert_eq!(svg.matches("<rect").count(), 1 + 4);
         // Right of the slow cell, and above it.

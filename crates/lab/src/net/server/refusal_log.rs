@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_of_refusals_is_some_lines_and_all_are_counted() {
+    fn a_flood_of_refusals_gives_few_lines_and_all_are_counted() {
         let mut ration = RefusalLog::default();
         let at = |millis| Instant::ZERO + Duration::from_millis(millis);
         let mut lines = Vec::new();

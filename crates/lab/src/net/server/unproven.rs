@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_is_an_address_or_what_a_host_of_ipv6_has() {
+    fn a_network_is_an_ipv4_address_or_an_ipv6_slash_64() {
         for (one, other, same) in [
             ("192.0.2.1", "192.0.2.1", true),
             ("192.0.2.1", "192.0.2.2", false),
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_displaces_its_own_and_a_newcomer_the_oldest_of_the_largest() {
+    fn a_full_table_displaces_the_oldest_of_the_largest_network() {
         let mut table = Unproven::new(BOUNDS);
         let (flood, other, honest) = (of("192.0.2.1"), of("192.0.2.2"), of("198.51.100.7"));
         for number in 0..3 {
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_takes_too_long_is_cut() {
+    fn slow_connections_time_out() {
         let mut table = Unproven::new(BOUNDS);
         for (number, address) in ["192.0.2.1", "192.0.2.2", "192.0.2.3"].into_iter().enumerate() {
             assert_eq!(table.insert(of(address), at(number as u64), number), None);
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn no_octet_behind_the_first_words_is_taken() {
+    fn data_after_the_first_message_is_not_consumed() {
         for (length, said, words) in [
             (Length::Line(20), &b"hello\nand more"[..], &b"hello\n"[..]),
             (Length::Octets(5), b"helloand more", b"hello"),

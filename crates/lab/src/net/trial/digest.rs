@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_are_told_apart() {
+    fn gaps_are_classified() {
         for (what, rows, expected) in [
             (
                 "a body held until a delayed acknowledgement",
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_may_wrap() {
+    fn sequence_numbers_may_wrap() {
         let rows = [
             (0.0, true, u32::MAX - 9, 1, 40),
             (44.0, false, 1, 30, 0),
