@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::messages::bar;
-use crate::way::{Host, PeerArgs, cannot_listen, password, runtime};
+use crate::peer::{Host, PeerArgs, cannot_listen, password, runtime};
 
 /// Maximum size of an echoed value, in bytes.
 const VALUE_BYTES_MAX: i64 = 8 << 20;

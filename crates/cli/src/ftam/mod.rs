@@ -8,7 +8,7 @@ mod link;
 mod options;
 mod serve;
 
-use crate::way::runtime;
+use crate::peer::runtime;
 use arguments::{Append, Chattr, Get, Ls, Mkdir, Mv, Put, Rm, Stat};
 use clap::{Args, Subcommand};
 use std::process::ExitCode;

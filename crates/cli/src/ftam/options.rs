@@ -1,7 +1,7 @@
 //! Options of an association, common to all client commands.
 
 use super::address::Remote;
-use crate::way::{PeerArgs, password};
+use crate::peer::{PeerArgs, password};
 use clap::{Args, ValueEnum};
 use kiban_ftam::client::ClientConfig;
 use kiban_ftam::disk::Settings;

@@ -1,6 +1,6 @@
 //! `kiban ftam serve` and `passwd`: an FTAM responder, and its users.
 
-use crate::way::{PASSWORD_VARIABLE, cannot_listen};
+use crate::peer::{PASSWORD_VARIABLE, cannot_listen};
 use clap::{Args, ValueEnum};
 use kiban_ftam::disk::{Durability, Protected};
 use kiban_ftam::door::AuthService;

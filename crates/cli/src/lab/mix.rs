@@ -1,7 +1,7 @@
 //! `kiban lab mix`: traffic flows of several kinds over a network with policing.
 
 use super::net::peer::TokenArgs;
-use crate::way::Host;
+use crate::peer::Host;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kiban_lab::mix::{Outcome, Plan, run, run_over};

@@ -1,6 +1,6 @@
 //! `kiban ftam` as a user runs it: a server and commands, over TCP and TLS.
 
-use super::place::{Fate, Place, Relay, kiban, noise, remote, same};
+use super::common::{Fate, Place, Relay, kiban, noise, remote, same};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -1,8 +1,8 @@
 //! Two hosts that speak over ATM: a board on each, its cells in UDP datagrams between them, all programs by
 //! way of the kernels.
 
+use crate::common::{Board, Far, Place, connect, echo, enter};
 use crate::iperf::rate;
-use crate::place::{Board, Far, Place, connect, echo, enter};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpListener;

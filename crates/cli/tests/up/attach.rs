@@ -1,7 +1,7 @@
 //! Programs of this host on a running board's TCP, through shared memory: `kiban up` in one process, clients
 //! in this one and others, this host's kernel as the other end, in a network namespace of the test's own.
 
-use crate::place::{Board, ECHO, PORT, Place, enter, text};
+use crate::common::{Board, ECHO, PORT, Place, enter, text};
 use kiban_streams::{Settings, nonblocking};
 use kiban_tokio::{Attachment, Stream};
 use rustix::event::{PollFd, PollFlags};

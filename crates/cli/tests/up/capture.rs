@@ -1,7 +1,7 @@
 //! Records of a running board: each ends when its bound is met or who wanted it has had enough, and its file
 //! is whole.
 
-use crate::place::{ECHO, LONG, PORT, Place, connect, echo, enter, text};
+use crate::common::{ECHO, LONG, PORT, Place, connect, echo, enter, text};
 use std::io::{BufRead, BufReader, Read, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;

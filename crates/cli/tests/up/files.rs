@@ -4,8 +4,8 @@
 #[path = "../../../os/tests/common/lingering.rs"]
 mod lingering;
 
+use crate::common::{ECHO, LONG, PORT, Place, connect, echo, enter, text};
 use crate::fuse::Unanswered;
-use crate::place::{ECHO, LONG, PORT, Place, connect, echo, enter, text};
 use kiban_os::unix::Peer;
 use kiban_streams::Settings;
 use kiban_tokio::Attachment;
@@ -197,7 +197,7 @@ fn older_kernel() {
     let program: BpfProgram = filter.try_into().expect("a program");
     seccompiler::apply_filter(&program).expect("seccomp");
     let arguments = arguments.into_string().expect("they are text");
-    panic!("{}", Command::new(crate::place::KIBAN).args(arguments.lines()).exec());
+    panic!("{}", Command::new(crate::common::KIBAN).args(arguments.lines()).exec());
 }
 
 /// Starts a board on such a kernel.
@@ -276,7 +276,7 @@ fn a_hanging_close_blocks_neither_the_control_socket_nor_shutdown() {
     if !enter() {
         return;
     }
-    unanswered("unanswered", |_, command| crate::place::spawn(command));
+    unanswered("unanswered", |_, command| crate::common::spawn(command));
     unanswered("unanswered-older", |place, command| begin_on_older_kernel(place, &command));
 }
 
@@ -329,8 +329,8 @@ fn a_configuration_from_a_pipe_cannot_be_reloaded() {
     assert_eq!(board.status()["reloads"], 0);
     echo(&mut connect("10.9.0.2:7"), b"it runs on");
     // At the start, before any client is served, the board waits for the file.
-    let shell = format!("printf '%s' '{PORT}' | {} up --check /dev/stdin", crate::place::KIBAN);
-    let output = crate::place::run("bash", &["-c", &shell]);
+    let shell = format!("printf '%s' '{PORT}' | {} up --check /dev/stdin", crate::common::KIBAN);
+    let output = crate::common::run("bash", &["-c", &shell]);
     assert!(output.status.success(), "{}", text(&output));
 }
 

@@ -1,7 +1,7 @@
 //! The directory of a board's sockets, which no other user may enter or replace: boards and their clients
 //! check it.
 
-use crate::place::{KIBAN, Place, enter, ip, run, spawn, text};
+use crate::common::{KIBAN, Place, enter, ip, run, spawn, text};
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -169,7 +169,7 @@ fn a_user_without_xdg_runtime_dir_has_a_directory_of_its_own() {
     let uid = 61_000 + std::process::id() % 1000;
     let place = Place::new("folders-fallback");
     let program = place.0.join("kiban-program");
-    crate::place::copy_program(&program);
+    crate::common::copy_program(&program);
     mode(&program, 0o755);
     let program = program.display().to_string();
     let folder = std::path::PathBuf::from(format!("/tmp/kiban-{uid}"));

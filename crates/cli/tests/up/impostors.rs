@@ -1,8 +1,8 @@
 //! Root asks boards in the directory of another user, who may answer whatever it likes. Directories with
 //! long paths.
 
+use crate::common::{ECHO, PORT, Place, enter, ip, text};
 use crate::files::DOORS;
-use crate::place::{ECHO, PORT, Place, enter, ip, text};
 use crate::run::LIBRARY;
 use kiban_service::status::{Counters, Port, Service, Status};
 use std::io::{BufRead as _, BufReader};
@@ -99,7 +99,7 @@ impl Theirs {
     /// Returns the output of root's client; exit code 124 if it has not ended after half a minute.
     fn kiban(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new("timeout");
-        command.args(["30", crate::place::KIBAN]).args(arguments).env("XDG_RUNTIME_DIR", &self.place.0);
+        command.args(["30", crate::common::KIBAN]).args(arguments).env("XDG_RUNTIME_DIR", &self.place.0);
         command.current_dir("/").output().expect("it is installed")
     }
 

@@ -1,6 +1,6 @@
 //! iperf3 as a server and as a client.
 
-use crate::place::{run, text};
+use crate::common::{run, text};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};

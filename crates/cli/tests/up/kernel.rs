@@ -1,7 +1,7 @@
 //! The kernel's TCP as the peer, over TAP, TUN and a veth: bulk with its hash, harm on the link, a crowd,
 //! IP's options and fragments.
 
-use crate::place::{ECHO, LONG, Place, connect, counted, digest_of, enter, is_clean, lan, run, text};
+use crate::common::{ECHO, LONG, Place, connect, counted, digest_of, enter, is_clean, lan, run, text};
 use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};

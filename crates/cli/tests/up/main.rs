@@ -2,13 +2,13 @@
 //! tests' own.
 //!
 //! ```text
-//! place       what all share: a folder, a board, a second host
+//! common      what all share: a folder, a board, a second host
 //! service     configuration, control, reload, end
 //! capture     records of what passes
 //! kernel      the kernel's TCP as the peer, over TAP, TUN and a veth
 //! atm         two hosts over cells
 //! iperf       a server and a client of iperf3
-//! harm        links that go, garbage, floods, crowds, nothing left
+//! failures    links that go, garbage, floods, crowds, nothing left
 //! files       descriptors that linger, pipes in place of files
 //! fuse        a file whose close is never answered
 //! folders     the directory of the sockets
@@ -24,14 +24,14 @@
 mod atm;
 mod attach;
 mod capture;
+mod common;
+mod failures;
 mod files;
 mod folders;
 mod fuse;
-mod harm;
 mod impostors;
 mod iperf;
 mod kernel;
-mod place;
 mod rdma;
 mod run;
 mod sandbox;

@@ -1,6 +1,6 @@
 //! Verbs on the TCP of running boards: two of them over cells, and this host's own TCP as the other end.
 
-use crate::place::{Board, ECHO, KIBAN, PORT, Place, enter, text};
+use crate::common::{Board, ECHO, KIBAN, PORT, Place, enter, text};
 use kiban_base::Wait;
 use kiban_os::clock::{Clock, thread_cpu_nanos};
 use kiban_rdma_runtime::{

@@ -3,7 +3,7 @@
 //!
 //! Needs     a C compiler for the library that is preloaded, curl, iperf3, python3.
 
-use crate::place::{ECHO, KIBAN, PORT, Place, digest_of, enter, run, text};
+use crate::common::{ECHO, KIBAN, PORT, Place, digest_of, enter, run, text};
 use kiban_os::Clock;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;

@@ -1,7 +1,7 @@
 //! What a board drops after the start, seen from outside: every thread, as root and as nobody; reloads that
 //! need what was dropped.
 
-use crate::place::{ECHO, PORT, Place, connect, echo, enter, ip, run, text};
+use crate::common::{ECHO, PORT, Place, connect, echo, enter, ip, run, text};
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
@@ -148,7 +148,7 @@ pub(crate) fn nobodys(
     grants: &[String],
 ) -> impl FnOnce(Command) -> std::process::Child + use<> {
     let program = place.0.join("kiban-program");
-    crate::place::copy_program(&program);
+    crate::common::copy_program(&program);
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
     std::os::unix::fs::chown(&place.0, Some(65534), Some(65534)).expect("we are root");
     let (folder, grants) = (place.0.clone(), grants.to_owned());

@@ -1,6 +1,6 @@
 //! The service itself: its configuration, its messages, how it changes and ends.
 
-use crate::place::{ECHO, PORT, Place, connect, echo, enter, ip, run, spawn, text};
+use crate::common::{ECHO, PORT, Place, connect, echo, enter, ip, run, spawn, text};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -65,7 +65,7 @@ fn relative_directories_are_relative_to_the_configuration() {
     assert!(told.contains(&format!("{}/site/www is not a directory", place.0.display())), "{told}");
     // A configuration read from a pipe has no directory.
     std::fs::create_dir(place.0.join("www")).expect("room");
-    let shell = format!("cat {good} | {} up --check /dev/stdin", crate::place::KIBAN);
+    let shell = format!("cat {good} | {} up --check /dev/stdin", crate::common::KIBAN);
     let output = Command::new("sh").args(["-c", &shell]).current_dir(&place.0).output().expect("sh is there");
     assert!(output.status.success(), "{}", text(&output));
 }
@@ -426,7 +426,7 @@ fn without_privileges_the_error_names_the_missing_capability() {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
     };
     let program = place.0.join("kiban");
-    crate::place::copy_program(&program);
+    crate::common::copy_program(&program);
     [place.0.as_path(), &program, &file].into_iter().for_each(open);
     let is_root = run("id", &["-u"]).stdout == b"0\n";
     let mut command = if is_root {
@@ -481,7 +481,7 @@ fn unusable_host_addresses_are_reported_with_a_remedy() {
         (format!("{udp}{forward}"), ["kernel:127.0.0.1:80", low]),
     ] {
         let (file, program) = (place.write("board.toml", &config), place.0.join("kiban"));
-        crate::place::copy_program(&program);
+        crate::common::copy_program(&program);
         let mut command = Command::new("setpriv");
         command.args(["--bounding-set=-net_bind_service", "--inh-caps=-all"]).arg(&program);
         let output = command.arg("up").arg(&file).env("XDG_RUNTIME_DIR", &place.0).output().expect("it runs");

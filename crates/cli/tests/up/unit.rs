@@ -1,6 +1,6 @@
 //! As systemd runs it: the unit of docs/operations.md, and the watchdog.
 
-use crate::place::{ECHO, PORT, Place, connect, echo, enter, run, spawn, text};
+use crate::common::{ECHO, PORT, Place, connect, echo, enter, run, spawn, text};
 use crate::sandbox::{NET_ADMIN, NET_RAW, nobodys, threads};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ fn unit(page: &str) -> String {
 
 /// Writes the unit into a file, with the path of the built program.
 fn unit_file(place: &Place, page: &str, name: &str) -> PathBuf {
-    place.write(name, &unit(page).replace("/usr/local/bin/kiban", crate::place::KIBAN))
+    place.write(name, &unit(page).replace("/usr/local/bin/kiban", crate::common::KIBAN))
 }
 
 fn has_systemd() -> bool {
@@ -213,6 +213,6 @@ fn a_running_board_notifies_the_watchdog_and_a_stopped_one_does_not() {
         assert!(heard < 5, "it is said that it works while it stands still");
     }
     board.signal("-CONT");
-    board.notify.set_read_timeout(Some(crate::place::LONG)).expect("a socket");
+    board.notify.set_read_timeout(Some(crate::common::LONG)).expect("a socket");
     board.expect("WATCHDOG=1");
 }

@@ -1,7 +1,7 @@
 //! VI NICs on boards that run: two boards whose cells go to and fro, strangers at the port, a board that is
 //! killed.
 
-use crate::place::{LONG, PORT, Place, enter, text};
+use crate::common::{LONG, PORT, Place, enter, text};
 use kiban_base::{Region, SharedBytes, Wait};
 use kiban_os::clock::process_cpu_nanos;
 use kiban_vi::{

@@ -3,7 +3,7 @@
 use super::numbers::Numbers;
 use super::peer::TokenArgs;
 use crate::messages::bar;
-use crate::way::Host;
+use crate::peer::Host;
 use clap::Args;
 use kiban_lab::net::delay::{DelayRequest, Delays, measure};
 use std::fmt;

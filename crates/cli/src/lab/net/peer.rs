@@ -1,6 +1,6 @@
 //! Connects to a measurement server with its token.
 
-use crate::way::Host;
+use crate::peer::Host;
 use clap::Args;
 use kiban_lab::net::Session;
 use kiban_lab::net::admission::Token;

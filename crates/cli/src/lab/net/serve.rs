@@ -1,7 +1,7 @@
 //! `kiban lab serve`: serves measurements of other hosts.
 
 use super::peer::token_of;
-use crate::way::cannot_listen;
+use crate::peer::cannot_listen;
 use clap::Args;
 use ipnet::IpNet;
 use kiban_lab::net::admission::{Token, network};

@@ -2,7 +2,7 @@
 
 use super::numbers::Numbers;
 use super::peer::TokenArgs;
-use crate::way::Host;
+use crate::peer::Host;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kiban_lab::engine::Options;

@@ -1,10 +1,10 @@
 //! What goes wrong: links that go down in the middle, garbage, crowds that do not read, more connections than
 //! there are places.
 
-use crate::iperf::rate;
-use crate::place::{
+use crate::common::{
     ECHO, LONG, PORT, Place, connect, counted, echo, enter, ip, is_clean, lan, run, spawn, text,
 };
+use crate::iperf::rate;
 use kiban_base::SimRng;
 use kiban_os::packet::PacketLink;
 use serde_json::Value;

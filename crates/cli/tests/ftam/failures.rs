@@ -4,7 +4,7 @@
 //! Each time: the standard's diagnostic at the client, a line in the server's log, and files that are as they
 //! were.
 
-use super::place::{Fate, Place, Relay, kiban, noise, remote, said, same};
+use super::common::{Fate, Place, Relay, kiban, noise, remote, said, same};
 use kiban_ftam::client::{Client, ClientConfig};
 use kiban_ftam::disk::Settings;
 use kiban_osi::ftam::initiator;
