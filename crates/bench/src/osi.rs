@@ -59,9 +59,9 @@ pub(crate) fn run(options: &Options) {
     bench.options_mut().foreign_cores_max = 0.5;
     let bytes = if options.quick { 16 << 20 } else { 1 << 30 };
     let runtime = thread_of_its_own();
-    let place = Place::new(bytes);
+    let dir = TestDir::new(bytes);
     for row in ROWS {
-        transfers(&mut bench, &runtime, &place, bytes, &row);
+        transfers(&mut bench, &runtime, &dir, bytes, &row);
     }
     associations(&mut bench, &runtime);
     bench.finish();
@@ -74,25 +74,24 @@ fn thread_of_its_own() -> Runtime {
 }
 
 /// Two directories: the filestore's, and the initiator's with the file.
-struct Place(PathBuf);
+struct TestDir(PathBuf);
 
-impl Place {
-    fn new(bytes: usize) -> Place {
+impl TestDir {
+    fn new(bytes: usize) -> TestDir {
         let memory = std::path::Path::new(MEMORY);
         let above = if memory.is_dir() { memory.into() } else { std::env::temp_dir() };
-        let place = Place(above.join(format!("kiban-bench-osi-{}", std::process::id())));
+        let dir = TestDir(above.join(format!("kiban-bench-osi-{}", std::process::id())));
         for directory in ["root", "here"] {
-            std::fs::create_dir_all(place.0.join(directory)).expect("a directory can be made");
+            std::fs::create_dir_all(dir.0.join(directory)).expect("a directory can be made");
         }
-        std::fs::write(place.0.join("here").join(NAME), crate::noise::noise(7, bytes))
+        std::fs::write(dir.0.join("here").join(NAME), crate::noise::noise(7, bytes))
             .expect("there is room for the file");
-        write_password(&place.0.join("users"), USER, PASSWORD.as_bytes())
-            .expect("a users file can be written");
-        let text = std::fs::read_to_string(place.0.join("users")).expect("it was written");
+        write_password(&dir.0.join("users"), USER, PASSWORD.as_bytes()).expect("a users file can be written");
+        let text = std::fs::read_to_string(dir.0.join("users")).expect("it was written");
         let (before, _) = text.split_once("rights").expect("a user has rights");
-        std::fs::write(place.0.join("users"), format!("{before}rights = \"all\"\n"))
+        std::fs::write(dir.0.join("users"), format!("{before}rights = \"all\"\n"))
             .expect("it can be written");
-        place
+        dir
     }
 
     /// Serves the filestore for as long as the runtime runs: where.
@@ -136,13 +135,13 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-fn transfers(bench: &mut Bench, runtime: &Runtime, place: &Place, bytes: usize, row: &Row) {
+fn transfers(bench: &mut Bench, runtime: &Runtime, dir: &TestDir, bytes: usize, row: &Row) {
     let about = format!("F-DATA {}, TPDU {}", row.fdata_bytes, row.tpdu_bytes);
     let raw = |trial: &mut Trial| stream(trial, bytes, row.fdata_bytes) / 1e9;
     let alone = bench.single(
@@ -153,8 +152,8 @@ fn transfers(bench: &mut Bench, runtime: &Runtime, place: &Place, bytes: usize, 
     );
     let of_raw = (0.6 * alone.sides[0].figures.median * 1e3).round() / 1e3;
     let target = Target::at_least(row.gbytes_per_second.min(of_raw));
-    let address = place.serve(runtime, row);
-    let client = std::cell::RefCell::new(place.connect(runtime, address, row));
+    let address = dir.serve(runtime, row);
+    let client = std::cell::RefCell::new(dir.connect(runtime, address, row));
     let local = |name: &str| Path::read(name).expect("a name");
     let document = Document::UnstructuredBinary(BinaryParameters::NONE);
     let jobs = [
@@ -179,7 +178,7 @@ fn transfers(bench: &mut Bench, runtime: &Runtime, place: &Place, bytes: usize, 
     }
     let client = client.into_inner();
     runtime.block_on(client.close());
-    let (there, back) = (place.0.join("root").join(NAME), place.0.join("here").join("back"));
+    let (there, back) = (dir.0.join("root").join(NAME), dir.0.join("here").join("back"));
     assert!(std::fs::read(&there).expect("it was put") == std::fs::read(&back).expect("it was fetched"));
     for file in [there, back] {
         std::fs::remove_file(file).expect("it can be removed");

@@ -28,13 +28,13 @@ fn enter() -> bool {
 }
 
 /// A folder for one test: configurations, control sockets.
-struct Place(PathBuf);
+struct TestDir(PathBuf);
 
-impl Place {
-    fn new(test: &str) -> Place {
+impl TestDir {
+    fn new(test: &str) -> TestDir {
         let path = std::env::temp_dir().join(format!("kiban-atm-{test}-{}", std::process::id()));
         std::fs::create_dir_all(&path).expect("there is room for files of a while");
-        Place(path)
+        TestDir(path)
     }
 
     fn write(&self, name: &str, text: &str) -> String {
@@ -83,7 +83,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestDir {
     fn drop(&mut self) {
         // The directory is not needed any more.
         let _ = std::fs::remove_dir_all(&self.0);
@@ -157,9 +157,9 @@ fn boards_answer_pings_on_their_circuits_and_paths_only() {
     if !enter() {
         return;
     }
-    let place = Place::new("answers");
-    let config = place.write("board.toml", BOARD);
-    let _board = place.start(None, &["up", &config]);
+    let dir = TestDir::new("answers");
+    let config = dir.write("board.toml", BOARD);
+    let _board = dir.start(None, &["up", &config]);
     for (circuit, more) in [
         ("0.100", None),
         ("0.100", Some("--segment")),
@@ -170,7 +170,7 @@ fn boards_answer_pings_on_their_circuits_and_paths_only() {
         let mut arguments =
             vec!["atm", "ping", LINK, circuit, "--count", "3", "--interval", "20ms", "--json"];
         arguments.extend(more);
-        let output = place.kiban(&arguments);
+        let output = dir.kiban(&arguments);
         let told = lines(&output);
         assert_eq!((output.status.code(), told.len()), (Some(0), 4), "{circuit}: {}", text(&output));
         for (number, line) in told[..3].iter().enumerate() {
@@ -186,7 +186,7 @@ fn boards_answer_pings_on_their_circuits_and_paths_only() {
         assert!(least <= mean && mean <= most, "{summary}");
     }
     for circuit in ["0.101", "1"] {
-        let output = place.kiban(&["atm", "ping", LINK, circuit, "-c", "2", "-i", "10ms", "-t", "100ms"]);
+        let output = dir.kiban(&["atm", "ping", LINK, circuit, "-c", "2", "-i", "10ms", "-t", "100ms"]);
         assert_eq!(output.status.code(), Some(1), "{}", text(&output));
         assert!(
             text(&output).ends_with(&format!("{circuit}: 2 sent, 0 received, 100 % lost\n")),
@@ -201,10 +201,10 @@ fn a_board_and_the_ping_command_ping_each_other() {
     if !enter() {
         return;
     }
-    let place = Place::new("both");
-    let config = place.write("board.toml", BOARD);
-    let _board = place.start(None, &["up", &config]);
-    let mut child = place.command(&["atm", "ping", LINK, "0.100", "-i", "20ms", "--json"]);
+    let dir = TestDir::new("both");
+    let config = dir.write("board.toml", BOARD);
+    let _board = dir.start(None, &["up", &config]);
+    let mut child = dir.command(&["atm", "ping", LINK, "0.100", "-i", "20ms", "--json"]);
     let mut child = child.stdout(Stdio::piped()).spawn().expect("the program was built");
     let mut out = BufReader::new(child.stdout.take().expect("piped"));
     let mut line = String::new();
@@ -214,7 +214,7 @@ fn a_board_and_the_ping_command_ping_each_other() {
         let mut arguments =
             vec!["atm", "ping", "0.100", "--board", "lab", "--port", "atm", "-c", "3", "-i", "5ms", "--json"];
         arguments.extend(more);
-        let output = place.kiban(&arguments);
+        let output = dir.kiban(&arguments);
         let told = lines(&output);
         assert_eq!((output.status.code(), told.len()), (Some(0), 4), "{}", text(&output));
         assert_eq!(told[3]["summary"]["received"].as_u64(), Some(3), "{}", text(&output));
@@ -240,7 +240,7 @@ fn a_board_and_the_ping_command_ping_each_other() {
         (vec![LINK, "300"], "use up to 255, or --nni"),
         (vec![LINK, "a.b"], "neither a circuit nor a path"),
     ] {
-        let output = place.kiban(&[&["atm", "ping", "-c", "1"], &arguments[..]].concat());
+        let output = dir.kiban(&[&["atm", "ping", "-c", "1"], &arguments[..]].concat());
         assert!(output.status.code() == Some(1) && text(&output).contains(says), "{}", text(&output));
     }
 }
@@ -260,14 +260,14 @@ fn ip_crosses_a_switch_between_three_boards_in_both_directions() {
     if !enter() {
         return;
     }
-    let place = Place::new("switch");
+    let dir = TestDir::new("switch");
     let plan = "[[link]]\nname = \"a\"\nlink = \"udp-cells:127.0.0.1:7000-127.0.0.1:7001\"\nsegment_end = true\n\
         [[link]]\nname = \"b\"\nlink = \"udp-cells:127.0.0.1:7002-127.0.0.1:7003\"\n\
         [[link]]\nname = \"c\"\nlink = \"udp-cells:127.0.0.1:7004-127.0.0.1:7005,packed\"\n\
         [[route]]\nfrom = \"a:0.100\"\nto = \"b:1.200\"\n[[route]]\nfrom = \"a:0.101\"\nto = \"c:0.300\"\npcr = 50000\ncdvt = \"1s\"\n\
         [[route]]\nfrom = \"b:7\"\nto = \"c:9\"\n";
-    let plan = place.write("switch.toml", plan);
-    let mut switch = place.start(None, &["atm", "switch", &plan, "--json"]);
+    let plan = dir.write("switch.toml", plan);
+    let mut switch = dir.start(None, &["atm", "switch", &plan, "--json"]);
     let boards = [
         host_board("one", 7001, 7000, 1, &["0.100", "0.101"]),
         host_board("two", 7003, 7002, 2, &["1.200", "7.70"]),
@@ -276,8 +276,8 @@ fn ip_crosses_a_switch_between_three_boards_in_both_directions() {
     // One network: who is at the other end of which circuit is asked by InATMARP.
     let mut running = Vec::new();
     for (number, board) in boards.iter().enumerate() {
-        let config = place.write(&format!("board{number}.toml"), board);
-        running.push(place.start(None, &["up", &config]));
+        let config = dir.write(&format!("board{number}.toml"), board);
+        running.push(dir.start(None, &["up", &config]));
     }
     // All three addresses are this kernel's: the boards themselves are asked, which ping by cells, and then
     // by each other's services.
@@ -285,11 +285,11 @@ fn ip_crosses_a_switch_between_three_boards_in_both_directions() {
         [("one", "0.100"), ("one", "0.101"), ("two", "7.70"), ("three", "9.70"), ("three", "0.300")]
     {
         let output =
-            place.kiban(&["atm", "ping", circuit, "--board", board, "--port", "atm", "-c", "2", "-i", "1ms"]);
+            dir.kiban(&["atm", "ping", circuit, "--board", board, "--port", "atm", "-c", "2", "-i", "1ms"]);
         assert!(output.status.success(), "{board} {circuit}: {}", text(&output));
     }
     // The first segment of a ends at the switch: what is on the other side is not asked.
-    let output = place.kiban(&[
+    let output = dir.kiban(&[
         "atm",
         "ping",
         "0.100",
@@ -331,7 +331,7 @@ fn a_switch_polices_tags_shapes_and_counts_unknown_circuits() {
     if !enter() {
         return;
     }
-    let place = Place::new("police");
+    let dir = TestDir::new("police");
     let words = ["a=udp-cells:127.0.0.1:7000-127.0.0.1:7001", "b=udp-cells:127.0.0.1:7002-127.0.0.1:7003"];
     let routes = [
         "a:0.100=b:0.200,pcr=1,cdvt=1ms,one-way",
@@ -342,7 +342,7 @@ fn a_switch_polices_tags_shapes_and_counts_unknown_circuits() {
     let mut arguments = vec!["atm", "switch", "--json"];
     words.iter().for_each(|word| arguments.extend(["--link", word]));
     routes.iter().for_each(|word| arguments.extend(["--route", word]));
-    let mut switch = place.start(None, &arguments);
+    let mut switch = dir.start(None, &arguments);
     let near = UdpSocket::bind("127.0.0.1:7001").expect("a port");
     let far = UdpSocket::bind("127.0.0.1:7003").expect("a port");
     far.set_read_timeout(Some(LONG)).expect("a timeout");
@@ -390,11 +390,11 @@ fn a_switch_counts_header_errors_at_the_incoming_link() {
     if !enter() {
         return;
     }
-    let place = Place::new("hec");
+    let dir = TestDir::new("hec");
     let words = ["a=udp-cells:127.0.0.1:7000-127.0.0.1:7001", "b=udp-cells:127.0.0.1:7002-127.0.0.1:7003"];
     let arguments =
         ["atm", "switch", "--json", "--link", words[0], "--link", words[1], "--route", "a:0.100=b:0.200"];
-    let mut switch = place.start(None, &arguments);
+    let mut switch = dir.start(None, &arguments);
     let near = UdpSocket::bind("127.0.0.1:7001").expect("a port");
     let far = UdpSocket::bind("127.0.0.1:7003").expect("a port");
     far.set_read_timeout(Some(LONG)).expect("a timeout");
@@ -419,7 +419,7 @@ fn a_switch_counts_header_errors_at_the_incoming_link() {
     assert_eq!(switch.stop(), Some(0));
     // The table has them as well.
     let arguments = ["atm", "switch", "--link", words[0], "--link", words[1], "--route", "a:0.100=b:0.200"];
-    let mut switch = place.start(None, &arguments);
+    let mut switch = dir.start(None, &arguments);
     let mut wrong = cell(Vc::new(0, 100), 7);
     wrong[4] ^= 0b11;
     near.send_to(&wrong, "127.0.0.1:7000").expect("sent");
@@ -435,8 +435,8 @@ fn a_switch_counts_header_errors_at_the_incoming_link() {
             .map(str::to_owned)
             .collect()
     };
-    let place = words("link ").iter().rev().position(|head| head == "HEC").expect("a column");
-    assert_eq!(words("a ").iter().rev().nth(place).map(String::as_str), Some("1"), "{table}");
+    let column = words("link ").iter().rev().position(|head| head == "HEC").expect("a column");
+    assert_eq!(words("a ").iter().rev().nth(column).map(String::as_str), Some("1"), "{table}");
 }
 
 #[test]
@@ -444,7 +444,7 @@ fn a_switch_reopens_a_lost_link() {
     if !enter() {
         return;
     }
-    let place = Place::new("again");
+    let dir = TestDir::new("again");
     let arguments = [
         "atm",
         "switch",
@@ -456,7 +456,7 @@ fn a_switch_reopens_a_lost_link() {
         "--route",
         "a:0.100=b:0.200",
     ];
-    let mut switch = place.start(None, &arguments);
+    let mut switch = dir.start(None, &arguments);
     let near = UdpSocket::bind("127.0.0.1:7001").expect("a port");
     let clock = kiban_os::Clock::new();
     for losses in 1..3 {
@@ -491,7 +491,7 @@ fn a_switch_reopens_a_lost_link() {
 
 #[test]
 fn switch_configuration_errors_say_what_to_write() {
-    let place = Place::new("mistakes");
+    let dir = TestDir::new("mistakes");
     let a = "a=udp-cells:127.0.0.1:7000-127.0.0.1:7001";
     let b = "b=udp-cells:127.0.0.1:7002-127.0.0.1:7003";
     for (words, says) in [
@@ -518,15 +518,15 @@ fn switch_configuration_errors_say_what_to_write() {
         ),
         (vec!["--link", a, "--link", a], "duplicate link name `a`"),
     ] {
-        let output = place.kiban(&[&["atm", "switch", "--check"], &words[..]].concat());
+        let output = dir.kiban(&[&["atm", "switch", "--check"], &words[..]].concat());
         assert!(
             output.status.code() == Some(1) && text(&output).contains(says),
             "{words:?}: {}",
             text(&output)
         );
     }
-    let file = place.write("s.toml", "[[link]]\nname = \"a\"\nlink = \"tun:t\"\n");
-    let output = place.kiban(&["atm", "switch", "--check", &file]);
+    let file = dir.write("s.toml", "[[link]]\nname = \"a\"\nlink = \"tun:t\"\n");
+    let output = dir.kiban(&["atm", "switch", "--check", &file]);
     assert!(text(&output).contains("s.toml: line 3: link: the link carries packets"), "{}", text(&output));
 }
 
@@ -566,12 +566,12 @@ impl Drop for Network {
 fn kernels_with_tap_devices_reach_each_other_over_a_circuit_in_every_encapsulation() {
     let Some(network) = Network::new() else { return };
     let [near, far] = &network.0;
-    let place = Place::new("bridge");
+    let dir = TestDir::new("bridge");
     let bytes: Vec<u8> = (0..2_000_000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
-    let file = place.0.join("file");
+    let file = dir.0.join("file");
     std::fs::write(&file, &bytes).expect("room");
     for more in [&[][..], &["--fcs"], &["--vc-mux"], &["--vc-mux", "--fcs"], &["--pcr", "100000"]] {
-        let record = place.0.join(format!("cells{}.pcap", more.concat()));
+        let record = dir.0.join(format!("cells{}.pcap", more.concat()));
         let cells = [
             format!("udp-cells:10.77.31.1:7000-10.77.31.2:7000,record={}", record.display()),
             "udp-cells:10.77.31.2:7000-10.77.31.1:7000".to_owned(),
@@ -579,7 +579,7 @@ fn kernels_with_tap_devices_reach_each_other_over_a_circuit_in_every_encapsulati
         let _bridges = [(near, 0, "10.5.0.1/24"), (far, 1, "10.5.0.2/24")].map(|(side, end, address)| {
             let (frames, cells) = (format!("tap:tap{end}"), cells[end].as_str());
             let arguments = ["atm", "bridge", &frames, cells, "0.100", "--host-address", address];
-            place.start(Some(side), &[&arguments[..], more].concat())
+            dir.start(Some(side), &[&arguments[..], more].concat())
         });
         let output = Command::new("ip")
             .args([
@@ -613,7 +613,7 @@ fn kernels_with_tap_devices_reach_each_other_over_a_circuit_in_every_encapsulati
     }
     // Wireshark agrees on lengths, CRCs and headers.
     for (name, with_fcs) in [("cells.pcap", false), ("cells--fcs.pcap", true)] {
-        let record = place.0.join(name);
+        let record = dir.0.join(name);
         let output = Command::new("tshark")
             .args(["-r", &record.display().to_string(), "-o", "erf.aal5_type:llc multiplexed", "-Y", "icmp"])
             .args([
@@ -648,11 +648,11 @@ fn a_bridge_from_the_command_line_cannot_reload_a_configuration() {
     if !enter() {
         return;
     }
-    let place = Place::new("words");
+    let dir = TestDir::new("words");
     let [frames, cells] =
         ["udp-frames:127.0.0.1:7002-127.0.0.1:7003", "udp-cells:127.0.0.1:7000-127.0.0.1:7001"];
-    let _bridge = place.start(None, &["atm", "bridge", frames, cells, "0.100", "--name", "words"]);
-    let output = place.kiban(&["reload", "words"]);
+    let _bridge = dir.start(None, &["atm", "bridge", frames, cells, "0.100", "--name", "words"]);
+    let output = dir.kiban(&["reload", "words"]);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(
         text(&output),
@@ -660,7 +660,7 @@ fn a_bridge_from_the_command_line_cannot_reload_a_configuration() {
          stop it (kiban down words) and start it again\n"
     );
     let status: Value =
-        serde_json::from_slice(&place.kiban(&["status", "words", "--json"]).stdout).expect("JSON");
+        serde_json::from_slice(&dir.kiban(&["status", "words", "--json"]).stdout).expect("JSON");
     assert_eq!(status["config"], "(command line)");
 }
 
@@ -669,12 +669,12 @@ fn a_bridge_learns_which_circuit_leads_to_each_address() {
     if !enter() {
         return;
     }
-    let place = Place::new("learn");
+    let dir = TestDir::new("learn");
     let hub = "name = \"hub\"\n[[port]]\nname = \"a\"\nlink = \"udp-cells:127.0.0.1:7000-127.0.0.1:7001\"\n[[port.pvc]]\nvc = \"0.100\"\n\
         [[port.pvc]]\nvc = \"0.101\"\n[[bridge]]\nname = \"lan\"\nlink = \"udp-frames:127.0.0.1:7002-127.0.0.1:7003\"\n\
         circuits = [\"a:0.100\", \"a:0.101\"]\n";
-    let config = place.write("hub.toml", hub);
-    let _hub = place.start(None, &["up", &config]);
+    let config = dir.write("hub.toml", hub);
+    let _hub = dir.start(None, &["up", &config]);
     let line = UdpSocket::bind("127.0.0.1:7001").expect("a port");
     let lan = UdpSocket::bind("127.0.0.1:7003").expect("a port");
     for socket in [&line, &lan] {
@@ -729,7 +729,7 @@ fn a_bridge_learns_which_circuit_leads_to_each_address() {
     send(100, &back);
     let count = lan.recv(&mut room).expect("a frame");
     assert_eq!(room[..count], back);
-    let status = lines_of(&place.kiban(&["status", "hub", "--json"]));
+    let status = lines_of(&dir.kiban(&["status", "hub", "--json"]));
     let bridge = &status["ports"][1]["counters"]["bridge"];
     assert_eq!((bridge["frames_in"].as_u64(), bridge["flooded"].as_u64()), (Some(5), Some(1)), "{status}");
     assert_eq!(bridge["forwarded"].as_u64(), Some(4), "{status}");
@@ -749,7 +749,7 @@ fn a_bridge_learns_which_circuit_leads_to_each_address() {
     with_fcs(&good, 0);
     let count = lan.recv(&mut room).expect("a frame");
     assert_eq!(room[..count], good);
-    let status = lines_of(&place.kiban(&["status", "hub", "--json"]));
+    let status = lines_of(&dir.kiban(&["status", "hub", "--json"]));
     assert_eq!(status["ports"][0]["counters"]["port"]["fcs_errors"].as_u64(), Some(1), "{status}");
 }
 

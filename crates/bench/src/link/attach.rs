@@ -9,7 +9,7 @@
 //! Here      the program is a thread; it and the board map the memory each for itself, as two processes do.
 
 use super::board::{Application, config};
-use super::device::{BEHIND, BUFFER_BYTES, Device, SINK, SOURCE, Taken, Way, in_a_namespace, open};
+use super::device::{BEHIND, BUFFER_BYTES, Device, Direction, SINK, SOURCE, Taken, in_a_namespace, open};
 use super::peer;
 use kiban_base::{Instant, Wait};
 use kiban_board::Board;
@@ -140,49 +140,56 @@ pub(super) fn echo(cpus: [usize; 2], rounds: u32) -> f64 {
 }
 
 /// Runs one connection between the kernel and the board; returns Gbit/s at the receiver.
-pub(super) fn transfer(who: Who, way: Way, device: Device, cpus: [usize; 2], length: Duration) -> f64 {
+pub(super) fn transfer(
+    who: Who,
+    direction: Direction,
+    device: Device,
+    cpus: [usize; 2],
+    length: Duration,
+) -> f64 {
     let clock = Clock::new();
-    let own = (who == Who::Own).then(|| Application::new(way, clock, length));
+    let own = (who == Who::Own).then(|| Application::new(direction, clock, length));
     let ((far, near), own) = with_board(device, own, Wait::Poll, cpus, |door| {
         std::thread::scope(|scope| {
             // Listens before the kernel calls.
             let (listens, called) = std::sync::mpsc::channel();
             let near = (who == Who::Attached).then(|| {
                 scope.spawn(move || {
-                    attached(door, async |board| near(&board, way, clock, length, listens).await)
+                    attached(door, async |board| near(&board, direction, clock, length, listens).await)
                 })
             });
             if near.is_some() {
                 called.recv().expect("it listens");
             }
             let to = |port| SocketAddr::from((BEHIND, port));
-            let far = match way {
-                Way::Receives => peer::send(&peer::connect(to(SINK)), clock, length),
-                Way::Sends => peer::receive(&peer::connect(to(SOURCE)), clock),
+            let far = match direction {
+                Direction::Receives => peer::send(&peer::connect(to(SINK)), clock, length),
+                Direction::Sends => peer::receive(&peer::connect(to(SOURCE)), clock),
             };
             (far, near.map(|near| near.join().expect("the program is content")))
         })
     });
-    let taken = if way == Way::Receives { near.or(own).expect("one of the two receives") } else { far };
+    let taken =
+        if direction == Direction::Receives { near.or(own).expect("one of the two receives") } else { far };
     taken.gbit_per_second()
 }
 
 /// Runs the attached program's side.
 async fn near(
     board: &Attachment,
-    way: Way,
+    direction: Direction,
     clock: Clock,
     length: Duration,
     listens: std::sync::mpsc::Sender<()>,
 ) -> Taken {
-    let port = if way == Way::Receives { SINK } else { SOURCE };
+    let port = if direction == Direction::Receives { SINK } else { SOURCE };
     let listener = board.listen(SocketAddr::from((BEHIND, port))).await.expect("the port is free");
     listens.send(()).expect("somebody waits");
     let (mut stream, _) = listener.accept().await.expect("it calls");
     let mut buffer = crate::noise::noise(1, BUFFER_BYTES);
     let mut taken = Taken::default();
     let until = clock.now() + length;
-    if way == Way::Sends {
+    if direction == Direction::Sends {
         while clock.now() < until {
             stream.write_all(&buffer).await.expect("the peer reads");
         }

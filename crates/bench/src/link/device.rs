@@ -17,7 +17,7 @@ pub(super) const BUFFER_BYTES: usize = 256 << 10;
 
 /// The direction of payload, seen from behind the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Way {
+pub(super) enum Direction {
     Receives,
     Sends,
 }

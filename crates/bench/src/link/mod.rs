@@ -31,7 +31,7 @@ mod sixty;
 mod stub;
 
 use crate::rows::wanted;
-use device::{BEHIND, Device, SINK, SOURCE, Way, in_a_namespace, open};
+use device::{BEHIND, Device, Direction, SINK, SOURCE, in_a_namespace, open};
 use kiban_lab::{Bench, Options, Target, Unit};
 use kiban_os::clock::{Clock, allowed_cpus, pin_thread};
 use sixty::Sender;
@@ -69,12 +69,12 @@ pub(crate) fn run(options: &Options) {
         }
     }
     let device = Device { mtu_bytes: 1500, whole: true };
-    let board = |way| transfer(Who::Board, way, device, cpus, length);
+    let board = |direction| transfer(Who::Board, direction, device, cpus, length);
     if wanted("kernels") {
         bench.compare(
             "MTU 1500, board over TUN receives, two kernels over veth",
             Unit::GbitPerSecond,
-            ("board", |_: &mut _| board(Way::Receives)),
+            ("board", |_: &mut _| board(Direction::Receives)),
             ("kernels", |_: &mut _| peer::over_veth(1500, cpus, length)),
             Target::ratio_at_least(0.7),
         );
@@ -90,12 +90,14 @@ pub(crate) fn run(options: &Options) {
     }
     // A known comparison: gVisor, 41.7 in and 27.7 out on such a machine, with the same offloads.
     if wanted("known") {
-        for (way, verb, figure) in [(Way::Receives, "receives", 41.7), (Way::Sends, "sends", 27.7)] {
+        for (direction, verb, figure) in
+            [(Direction::Receives, "receives", 41.7), (Direction::Sends, "sends", 27.7)]
+        {
             let title = format!("TUN, MTU 1500, whole segments, {verb}, ahead of gVisor's {figure}");
             bench.single(
                 &title,
                 Unit::GbitPerSecond,
-                ("board", |_: &mut _| board(way)),
+                ("board", |_: &mut _| board(direction)),
                 Target::at_least(figure),
             );
         }
@@ -137,13 +139,13 @@ pub(crate) fn run(options: &Options) {
 fn beside_the_stub(bench: &mut Bench, device: Device, ratio: f64, cpus: [usize; 2], length: Duration) {
     let Device { mtu_bytes, whole } = device;
     let what = if whole { "whole segments" } else { "packets" };
-    for way in [Way::Receives, Way::Sends] {
-        let verb = if way == Way::Receives { "receives" } else { "sends" };
+    for direction in [Direction::Receives, Direction::Sends] {
+        let verb = if direction == Direction::Receives { "receives" } else { "sends" };
         bench.compare(
             &format!("TUN, MTU {mtu_bytes}, {what}, {verb}"),
             Unit::GbitPerSecond,
-            ("board", |_: &mut _| transfer(Who::Board, way, device, cpus, length)),
-            ("stub", |_: &mut _| transfer(Who::Stub, way, device, cpus, length)),
+            ("board", |_: &mut _| transfer(Who::Board, direction, device, cpus, length)),
+            ("stub", |_: &mut _| transfer(Who::Stub, direction, device, cpus, length)),
             Target::ratio_at_least(ratio),
         );
     }
@@ -158,12 +160,14 @@ fn attached(bench: &mut Bench, cpus: [usize; 2], length: Duration, quick: bool) 
     );
     for (whole, what) in [(true, "whole segments"), (false, "packets")] {
         let device = Device { mtu_bytes: 1500, whole };
-        for (way, verb) in [(Way::Receives, "receives"), (Way::Sends, "sends")] {
+        for (direction, verb) in [(Direction::Receives, "receives"), (Direction::Sends, "sends")] {
             bench.compare(
                 &format!("TUN, MTU 1500, {what}, {verb}, attached beside the board's own"),
                 Unit::GbitPerSecond,
-                ("attached", |_: &mut _| attach::transfer(attach::Who::Attached, way, device, cpus, length)),
-                ("own", |_: &mut _| attach::transfer(attach::Who::Own, way, device, cpus, length)),
+                ("attached", |_: &mut _| {
+                    attach::transfer(attach::Who::Attached, direction, device, cpus, length)
+                }),
+                ("own", |_: &mut _| attach::transfer(attach::Who::Own, direction, device, cpus, length)),
                 Target::ratio_at_least(0.9),
             );
         }
@@ -190,14 +194,14 @@ fn sixty_together(bench: &mut Bench, cpus: [usize; 2], length: Duration) {
 }
 
 /// Runs one connection between the kernel and the end behind the device; returns Gbit/s at the receiver.
-fn transfer(who: Who, way: Way, device: Device, cpus: [usize; 2], length: Duration) -> f64 {
+fn transfer(who: Who, direction: Direction, device: Device, cpus: [usize; 2], length: Duration) -> f64 {
     // If other processes kept the receiver off its processor all the time, everything arrived at one time,
     // and nothing was measured.
-    let mut figures = std::iter::repeat_with(|| transfer_once(who, way, device, cpus, length)).take(3);
+    let mut figures = std::iter::repeat_with(|| transfer_once(who, direction, device, cpus, length)).take(3);
     figures.find(|figure| figure.is_finite()).expect("one of three transfers takes time")
 }
 
-fn transfer_once(who: Who, way: Way, device: Device, cpus: [usize; 2], length: Duration) -> f64 {
+fn transfer_once(who: Who, direction: Direction, device: Device, cpus: [usize; 2], length: Duration) -> f64 {
     let done = in_a_namespace(|| {
         let link = open(device).map_err(|error| error.to_string())?;
         pin_thread(cpus[0]).map_err(|error| error.to_string())?;
@@ -206,18 +210,18 @@ fn transfer_once(who: Who, way: Way, device: Device, cpus: [usize; 2], length: D
             let kernel = scope.spawn(|| {
                 pin_thread(cpus[1]).expect("this CPU was allowed");
                 let to = |port| SocketAddr::from((BEHIND, port));
-                match way {
-                    Way::Receives => peer::send(&peer::connect(to(SINK)), clock, length),
-                    Way::Sends => peer::receive(&peer::connect(to(SOURCE)), clock),
+                match direction {
+                    Direction::Receives => peer::send(&peer::connect(to(SINK)), clock, length),
+                    Direction::Sends => peer::receive(&peer::connect(to(SOURCE)), clock),
                 }
             });
             let over = || kernel.is_finished();
             let behind = match who {
-                Who::Stub => stub::run(&link, way, device, clock, length, over),
-                Who::Board => board::run(link, way, device, clock, length, over),
+                Who::Stub => stub::run(&link, direction, device, clock, length, over),
+                Who::Board => board::run(link, direction, device, clock, length, over),
             };
             let kernel = kernel.join().expect("the kernel's side is content");
-            Ok(if way == Way::Receives { behind } else { kernel }.gbit_per_second())
+            Ok(if direction == Direction::Receives { behind } else { kernel }.gbit_per_second())
         })
     });
     done.expect("it worked a moment ago")

@@ -1,6 +1,6 @@
 //! A stub without TCP: it answers a handshake, then acknowledges, or sends what the window allows.
 
-use super::device::{BUFFER_BYTES, Device, Taken, Way};
+use super::device::{BUFFER_BYTES, Device, Direction, Taken};
 use kiban_base::checksum;
 use kiban_base::numbers::protocol;
 use kiban_base::{Sum, copy_and_sum};
@@ -101,7 +101,7 @@ impl Stub {
 
 pub(super) fn run(
     link: &TunLink,
-    way: Way,
+    direction: Direction,
     device: Device,
     clock: Clock,
     length: Duration,
@@ -162,7 +162,7 @@ pub(super) fn run(
             }
             stub.window = u32::from(header.window) << stub.shift;
             stub.acknowledged = header.acknowledgment.0;
-            if way == Way::Sends && until.is_none() {
+            if direction == Direction::Sends && until.is_none() {
                 until = Some(clock.now() + length);
             }
             if header.sequence.0 == stub.next_in && !payload.is_empty() {

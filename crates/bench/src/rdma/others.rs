@@ -52,7 +52,7 @@ fn wait_for_listener(port: &str) {
 
 /// How a pair of programs is run: the port on which the server listens, and the environment of both.
 #[derive(Clone, Copy)]
-pub(super) struct Told<'a> {
+pub(super) struct Launch<'a> {
     pub(super) port: &'a str,
     pub(super) environment: &'a [(&'a str, &'a str)],
 }
@@ -65,10 +65,10 @@ const OVER_TCP: [(&str, &str); 4] = [
     ("FI_TCP_IFACE", "lo"),
 ];
 
-fn command(program: &str, arguments: &[&str], told: Told<'_>) -> Command {
+fn command(program: &str, arguments: &[&str], launch: Launch<'_>) -> Command {
     let mut command = Command::new("timeout");
     command.arg(HANGS).arg(program).args(arguments);
-    command.envs(told.environment.iter().copied()).stdin(Stdio::null()).stderr(Stdio::null());
+    command.envs(launch.environment.iter().copied()).stdin(Stdio::null()).stderr(Stdio::null());
     command
 }
 
@@ -76,7 +76,7 @@ fn command(program: &str, arguments: &[&str], told: Told<'_>) -> Command {
 /// it fails.
 pub(super) fn beside(
     program: &str,
-    told: Told<'_>,
+    launch: Launch<'_>,
     (server, client): (&[&str], &[&str]),
     cpu: usize,
     figure: impl Fn(&[&str]) -> Option<f64>,
@@ -85,12 +85,12 @@ pub(super) fn beside(
         let mut serving = std::thread::scope(|threads| {
             let start = || {
                 let _ = pin_thread(cpu);
-                command(program, server, told).stdout(Stdio::null()).spawn()
+                command(program, server, launch).stdout(Stdio::null()).spawn()
             };
             threads.spawn(start).join().expect("a thread").ok()
         })?;
-        wait_for_listener(told.port);
-        let said = command(program, client, told).output().ok()?;
+        wait_for_listener(launch.port);
+        let said = command(program, client, launch).output().ok()?;
         let text = String::from_utf8_lossy(&said.stdout).into_owned();
         let _ = serving.kill();
         let _ = serving.wait();
@@ -109,7 +109,7 @@ fn libfabric(bytes: usize, turns: usize, cpu: usize) -> Option<f64> {
     let server = [&common[..], &["-B", &port]].concat();
     let client = [&common[..], &["-P", &port, "127.0.0.1"]].concat();
     // bytes #sent #ack total time MB/sec usec/xfer Mxfers/sec
-    beside("fi_pingpong", Told { port: &port, environment: &OVER_TCP }, (&server, &client), cpu, |words| {
+    beside("fi_pingpong", Launch { port: &port, environment: &OVER_TCP }, (&server, &client), cpu, |words| {
         (words.len() == 8).then(|| words[6].parse().ok()).flatten()
     })
 }
@@ -122,7 +122,7 @@ fn ucx(test: &str, bytes: usize, turns: usize, cpu: usize, wanted: usize) -> Opt
     // iterations, 50 %, average and overall latency, average and overall MiB/s, average and overall rate
     beside(
         "ucx_perftest",
-        Told { port: &port, environment: &OVER_TCP },
+        Launch { port: &port, environment: &OVER_TCP },
         (&["-p", &port], &client),
         cpu,
         |words| {

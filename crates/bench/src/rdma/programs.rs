@@ -8,7 +8,7 @@
 //!           For iperf3, the receiver's figure counts.
 //! Needs     `make verbs` (the libraries beside this program), perftest, iperf3.
 
-use super::others::{Told, beside, free_port, is_installed};
+use super::others::{Launch, beside, free_port, is_installed};
 use super::peer::Peer;
 use super::raw;
 use super::setting::{POLLING, size};
@@ -45,8 +45,8 @@ impl Perftest<'_> {
             ("LD_LIBRARY_PATH", self.libraries),
             ("KIBAN_SHARED_MEMORY", if self.shares { "1" } else { "0" }),
         ];
-        let told = Told { port: &port, environment: &environment };
-        beside(program, told, (&common, &client), self.cpu, |words| {
+        let launch = Launch { port: &port, environment: &environment };
+        beside(program, launch, (&common, &client), self.cpu, |words| {
             (words.len() == numbers && words[0] == bytes).then(|| words[wanted].parse().ok()).flatten()
         })
     }
@@ -69,8 +69,8 @@ fn iperf3(cpu: usize, seconds: &str) -> Option<f64> {
     let port = free_port();
     let server = ["-s", "-1", "-p", &port];
     let client = ["-c", "127.0.0.1", "-p", &port, "-t", seconds, "-f", "m"];
-    let told = Told { port: &port, environment: &[] };
-    beside("iperf3", told, (&server, &client), cpu, |words| {
+    let launch = Launch { port: &port, environment: &[] };
+    beside("iperf3", launch, (&server, &client), cpu, |words| {
         let at = words.iter().position(|&word| word == "Mbits/sec")?;
         let rate: f64 = words.get(at.checked_sub(1)?)?.parse().ok()?;
         (words.last() == Some(&"receiver")).then_some(rate / 8e3)

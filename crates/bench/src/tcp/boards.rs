@@ -28,7 +28,7 @@ fn address(side: usize) -> IpAddr {
 
 /// How segments cross the cable.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Way {
+pub(super) enum Segmentation {
     /// Packets of the MTU; TCP makes each of them.
     Frames,
     /// Packets of the MTU; TCP hands down large segments, the port cuts them, the other port merges.
@@ -37,26 +37,26 @@ pub(super) enum Way {
     Whole,
 }
 
-fn config(side: usize, setting: Setting, way: Way) -> BoardConfig {
-    let segment_bytes_max = match way {
-        Way::Frames => MSS,
-        Way::Cut => kiban_base::SLICES_MAX * MSS,
-        Way::Whole => WHOLE_BYTES,
+fn config(side: usize, setting: Setting, segmentation: Segmentation) -> BoardConfig {
+    let segment_bytes_max = match segmentation {
+        Segmentation::Frames => MSS,
+        Segmentation::Cut => kiban_base::SLICES_MAX * MSS,
+        Segmentation::Whole => WHOLE_BYTES,
     };
     let port = IpPortConfig {
         address: address(side),
         prefix: "10.0.0.0/24".parse().expect("a prefix"),
         mtu_bytes: MTU_BYTES,
         packets_max: setting.packets,
-        cuts: way == Way::Cut,
-        merges: way == Way::Cut,
+        cuts: segmentation == Segmentation::Cut,
+        merges: segmentation == Segmentation::Cut,
         believe_sums: false,
     };
     let window_bytes = setting.window_bytes as u32;
     let tcp = tcp::Config {
         mss: MSS as u16,
         segment_bytes_max: segment_bytes_max as u32,
-        segmentation_offload: way == Way::Cut,
+        segmentation_offload: segmentation == Segmentation::Cut,
         receive_buffer_bytes: window_bytes,
         send_buffer_bytes: window_bytes.max(2 * segment_bytes_max as u32),
         timestamps: setting.timestamps,
@@ -77,9 +77,10 @@ fn config(side: usize, setting: Setting, way: Way) -> BoardConfig {
 
 impl Boards {
     #[expect(clippy::disallowed_methods, reason = "both boards are in memory, the same in each run")]
-    pub(super) fn new(setting: Setting, way: Way) -> Boards {
-        let boards =
-            [0, 1].map(|side| Board::new(&config(side, setting, way), RngKey::for_simulation(side as u64)));
+    pub(super) fn new(setting: Setting, segmentation: Segmentation) -> Boards {
+        let boards = [0, 1].map(|side| {
+            Board::new(&config(side, setting, segmentation), RngKey::for_simulation(side as u64))
+        });
         let mut joined = Boards {
             boards,
             wires: [VecDeque::new(), VecDeque::new()],

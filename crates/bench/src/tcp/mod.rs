@@ -28,7 +28,7 @@ mod boards;
 mod joined;
 mod smol;
 
-use boards::Way;
+use boards::Segmentation;
 use joined::{Application, Joined, MTU_BYTES, Setting};
 use kiban_lab::table::figure;
 use kiban_lab::{Bench, Options, Table, Target, Trial, Unit};
@@ -123,17 +123,17 @@ fn grid(packets: &[usize], delayed: &[bool], timestamps: &[bool]) -> Vec<Setting
 pub(crate) fn run(options: &Options) {
     let frames = Contender {
         name: "kiban, MTU 1500",
-        join: &|setting| boards::Boards::new(setting, Way::Cut),
+        join: &|setting| boards::Boards::new(setting, Segmentation::Cut),
         settings: grid(&[64, 128, 256, 512], &[true], &[true, false]),
     };
     let single = Contender {
         name: "kiban, MTU 1500, neither cut nor merged",
-        join: &|setting| boards::Boards::new(setting, Way::Frames),
+        join: &|setting| boards::Boards::new(setting, Segmentation::Frames),
         settings: grid(&[32, 64, 128, 256], &[true], &[true, false]),
     };
     let whole = Contender {
         name: "kiban, segments up to 64240",
-        join: &|setting| boards::Boards::new(setting, Way::Whole),
+        join: &|setting| boards::Boards::new(setting, Segmentation::Whole),
         settings: grid(&[2, 4, 8, 16], &[true], &[true, false]),
     };
     let smol = Contender {

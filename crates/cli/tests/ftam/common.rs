@@ -100,11 +100,11 @@ impl Drop for Server {
 }
 
 /// A folder that goes when the test does.
-pub(crate) struct Place {
+pub(crate) struct TestDir {
     pub(crate) folder: PathBuf,
 }
 
-impl Drop for Place {
+impl Drop for TestDir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
@@ -116,13 +116,13 @@ pub(crate) fn kiban() -> Command {
     command
 }
 
-impl Place {
-    pub(crate) fn new() -> Place {
+impl TestDir {
+    pub(crate) fn new() -> TestDir {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("kiban-cli-ftam-{}-{number}", std::process::id()));
         fs::create_dir_all(folder.join("root")).expect("a folder");
-        let place = Place { folder };
-        let users = place.at("users.toml");
+        let dir = TestDir { folder };
+        let users = dir.at("users.toml");
         for user in ["eve", "ann"] {
             let made = kiban().arg("passwd").arg(&users).arg(user).output().expect("it was built");
             assert!(made.status.success(), "{made:?}");
@@ -131,7 +131,7 @@ impl Place {
         let lines =
             text.lines().map(|line| if line.starts_with("rights") { "rights = \"all\"" } else { line });
         fs::write(&users, lines.collect::<Vec<_>>().join("\n")).expect("written");
-        place
+        dir
     }
 
     pub(crate) fn at(&self, name: &str) -> PathBuf {

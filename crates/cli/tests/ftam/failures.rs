@@ -4,7 +4,7 @@
 //! Each time: the standard's diagnostic at the client, a line in the server's log, and files that are as they
 //! were.
 
-use super::common::{Fate, Place, Relay, kiban, noise, remote, said, same};
+use super::common::{Fate, Relay, TestDir, kiban, noise, remote, said, same};
 use kiban_ftam::client::{Client, ClientConfig};
 use kiban_ftam::disk::Settings;
 use kiban_osi::ftam::initiator;
@@ -35,43 +35,43 @@ fn namespace(script: &str, argument: &str) -> Option<Vec<String>> {
 
 #[test]
 fn a_full_disk_is_reported_and_the_old_file_is_kept() {
-    let place = Place::new();
-    let root = place.at("root");
+    let dir = TestDir::new();
+    let root = dir.at("root");
     let Some(before) =
         namespace("mount -t tmpfs -o size=2m none \"$0\" && exec \"$@\"", root.to_str().expect("text"))
     else {
         return;
     };
-    let server = place.serve(&before, &[]);
+    let server = dir.serve(&before, &[]);
     // The mount is the server's alone.
     let inside = std::path::PathBuf::from(format!("/proc/{}/root{}", server.pid(), root.display()));
     let there = remote(server.port, "there");
-    fs::write(place.at("old"), b"old").expect("written");
-    place.run(&["put", "-q", "old", &there]);
-    fs::write(place.at("large"), noise(6_000_000)).expect("written");
+    fs::write(dir.at("old"), b"old").expect("written");
+    dir.run(&["put", "-q", "old", &there]);
+    fs::write(dir.at("large"), noise(6_000_000)).expect("written");
     for command in ["put", "append"] {
-        place.fails(&[command, "-q", "large", &there], "5029 local failure, file space exhausted");
+        dir.fails(&[command, "-q", "large", &there], "5029 local failure, file space exhausted");
         same(&inside.join("there"), b"old");
         let line = server.log.refused(5029, "there");
         assert_eq!((line["user"].as_str(), line["said"].as_str()), (Some("eve"), Some("F-CANCEL request")));
         assert_eq!(fs::read_dir(inside.join(".kiban-ftam/new")).expect("there").count(), 0);
     }
     // It fits beside what is there, but not a second time behind it.
-    fs::write(place.at("half"), noise(1_200_000)).expect("written");
-    place.fails(&["append", "-q", "half", &there], "5029 local failure, file space exhausted");
+    fs::write(dir.at("half"), noise(1_200_000)).expect("written");
+    dir.fails(&["append", "-q", "half", &there], "5029 local failure, file space exhausted");
     server.log.wait("that the transfer's end was refused", |line| {
         line["diagnostic"] == 5029 && line["said"] == "F-TRANSFER-END response"
     });
     same(&inside.join("there"), b"old");
     // There is room again.
-    place.run(&["put", "-q", "half", &there]);
+    dir.run(&["put", "-q", "half", &there]);
     same(&inside.join("there"), &noise(1_200_000));
 }
 
 #[test]
 fn files_without_permission_are_refused_and_not_changed() {
-    let place = Place::new();
-    let root = place.at("root");
+    let dir = TestDir::new();
+    let root = dir.at("root");
     fs::create_dir(root.join("fixed")).expect("made");
     fs::write(root.join("fixed/there"), b"old").expect("written");
     fs::write(root.join("closed"), b"nobody's").expect("written");
@@ -79,9 +79,9 @@ fn files_without_permission_are_refused_and_not_changed() {
     // Errors that root gets, too: a read-only mount, and a process without capabilities.
     let script = "mount --bind \"$0\" \"$0\" && mount -o remount,bind,ro \"$0\" && exec setpriv --bounding-set=-all --inh-caps=-all \"$@\"";
     let Some(before) = namespace(script, root.join("fixed").to_str().expect("text")) else { return };
-    let server = place.serve(&before, &[]);
+    let server = dir.serve(&before, &[]);
     let fixed = remote(server.port, "fixed/there");
-    fs::write(place.at("new"), b"new").expect("written");
+    fs::write(dir.at("new"), b"new").expect("written");
     let local_security = "11 access request violates local security";
     for arguments in [
         &["put", "-q", "new", &fixed][..],
@@ -91,24 +91,24 @@ fn files_without_permission_are_refused_and_not_changed() {
         &["chattr", "--legal", "ours", &fixed],
         &["mkdir", &remote(server.port, "fixed/made")],
     ] {
-        place.fails(arguments, local_security);
+        dir.fails(arguments, local_security);
     }
-    place.fails(&["get", "-q", &remote(server.port, "closed"), "stolen"], local_security);
+    dir.fails(&["get", "-q", &remote(server.port, "closed"), "stolen"], local_security);
     for file in ["fixed/there", "fixed/made", "closed"] {
         server.log.refused(11, file);
     }
     same(&root.join("fixed/there"), b"old");
-    assert!(!place.at("stolen").exists());
-    place.run(&["get", "-q", &fixed, "back"]);
-    same(&place.at("back"), b"old");
+    assert!(!dir.at("stolen").exists());
+    dir.run(&["get", "-q", &fixed, "back"]);
+    same(&dir.at("back"), b"old");
 }
 
 #[test]
 fn a_get_returns_one_consistent_state_of_the_file_or_fails() {
-    let place = Place::new();
-    let server = place.serve(&[], &[]);
+    let dir = TestDir::new();
+    let server = dir.serve(&[], &[]);
     let contents = noise(8_000_000);
-    let file = place.at("root/there");
+    let file = dir.at("root/there");
     // Truncated, extended, overwritten: reported. Replaced by another file: the old one is read to its end.
     type Change = fn(&std::path::Path);
     let changes: [(&str, Change); 3] = [
@@ -128,7 +128,7 @@ fn a_get_returns_one_consistent_state_of_the_file_or_fails() {
         fs::write(&file, &contents).expect("written");
         let relay = Relay::new(server.port, vec![Fate::Hold { up: u64::MAX, down: 1_000_000 }]);
         let get = ["get", "-q", "--retries", "0", &remote(relay.port, "there"), "back"];
-        let child = place.command(&get).stderr(Stdio::piped()).spawn().expect("it was built");
+        let child = dir.command(&get).stderr(Stdio::piped()).spawn().expect("it was built");
         relay.wait_held();
         change(&file);
         relay.go_on();
@@ -136,70 +136,69 @@ fn a_get_returns_one_consistent_state_of_the_file_or_fails() {
         server.log.wait_count("refused", number + 1);
         server.log.refused(5030, "there");
         assert_eq!(server.log.count("refused"), number + 1, "{how}");
-        assert!(!place.at("back").exists(), "{how}");
+        assert!(!dir.at("back").exists(), "{how}");
     }
     fs::write(&file, &contents).expect("written");
     let relay = Relay::new(server.port, vec![Fate::Hold { up: u64::MAX, down: 1_000_000 }]);
     let get = ["get", "-q", "--retries", "0", &remote(relay.port, "there"), "back"];
-    let child = place.command(&get).stderr(Stdio::piped()).spawn().expect("it was built");
+    let child = dir.command(&get).stderr(Stdio::piped()).spawn().expect("it was built");
     relay.wait_held();
-    fs::write(place.at("root/other"), b"another").expect("written");
-    fs::rename(place.at("root/other"), &file).expect("renamed");
+    fs::write(dir.at("root/other"), b"another").expect("written");
+    fs::rename(dir.at("root/other"), &file).expect("renamed");
     relay.go_on();
     let output = child.wait_with_output().expect("it ends");
     assert!(output.status.success(), "{output:?}");
-    same(&place.at("back"), &contents);
+    same(&dir.at("back"), &contents);
 }
 
 #[test]
 fn a_peer_that_stalls_is_disconnected_and_can_resume() {
-    let place = Place::new();
-    let server = place.serve(&[], &["--silence-max", "1"]);
+    let dir = TestDir::new();
+    let server = dir.serve(&[], &["--silence-max", "1"]);
     let contents = noise(4_000_000);
-    fs::write(place.at("here"), &contents).expect("written");
-    fs::write(place.at("root/there"), b"old").expect("written");
+    fs::write(dir.at("here"), &contents).expect("written");
+    fs::write(dir.at("root/there"), b"old").expect("written");
     let relay = Relay::new(server.port, vec![Fate::Hold { up: 2_500_000, down: u64::MAX }]);
     let there = remote(relay.port, "there");
     let put = ["put", "-q", "--retries", "0", "--checkpoint-bytes", "200000", "here", &there];
-    let child = place.command(&put).stderr(Stdio::piped()).spawn().expect("it was built");
+    let child = dir.command(&put).stderr(Stdio::piped()).spawn().expect("it was built");
     relay.wait_held();
     let line = server
         .log
         .wait("that it was cut", |line| line["message"] == "no data moved for too long: disconnected");
     assert_eq!((line["user"].as_str(), line["file"].as_str()), (Some("eve"), Some("there")));
     server.log.wait("that it ended", |line| line["message"] == "ended" && line["files"] == 1);
-    same(&place.at("root/there"), b"old");
-    assert_eq!(place.left(), 1, "what came waits to be gone on with");
+    same(&dir.at("root/there"), b"old");
+    assert_eq!(dir.left(), 1, "what came waits to be gone on with");
     // The file is not locked any more.
-    place.run(&["stat", &remote(server.port, "there")]);
+    dir.run(&["stat", &remote(server.port, "there")]);
     relay.go_on();
     said(child.wait_with_output().expect("it ends"), "1011 lower layer failure; use --resume to continue");
     let again =
         ["put", "--resume", "--json", "--retries", "0", "--checkpoint-bytes", "200000", "here", &there];
-    assert!(place.run(&again).contains("\"resumed\":true"));
-    same(&place.at("root/there"), &contents);
-    assert_eq!(place.left(), 0);
+    assert!(dir.run(&again).contains("\"resumed\":true"));
+    same(&dir.at("root/there"), &contents);
+    assert_eq!(dir.left(), 0);
 }
 
 #[test]
 fn a_peer_that_dies_without_recovery_leaves_no_partial_file() {
-    let place = Place::new();
-    let server = place.serve(&[], &[]);
-    fs::write(place.at("here"), noise(4_000_000)).expect("written");
-    fs::write(place.at("root/there"), b"old").expect("written");
+    let dir = TestDir::new();
+    let server = dir.serve(&[], &[]);
+    fs::write(dir.at("here"), noise(4_000_000)).expect("written");
+    fs::write(dir.at("root/there"), b"old").expect("written");
     let relay = Relay::new(server.port, vec![Fate::Cut { up: 2_500_000, down: u64::MAX }]);
     let there = remote(relay.port, "there");
-    place
-        .fails(&["put", "-q", "--no-recovery", "--retries", "0", "here", &there], "1011 lower layer failure");
+    dir.fails(&["put", "-q", "--no-recovery", "--retries", "0", "here", &there], "1011 lower layer failure");
     server.log.wait("that it ended", |line| line["message"] == "ended" && line["files"] == 1);
-    same(&place.at("root/there"), b"old");
-    assert_eq!(place.left(), 0);
+    same(&dir.at("root/there"), b"old");
+    assert_eq!(dir.left(), 0);
 }
 
 #[test]
 fn password_guesses_are_limited_over_all_connections() {
-    let place = Place::new();
-    let server = place.serve(&[], &[]);
+    let dir = TestDir::new();
+    let server = dir.serve(&[], &[]);
     let home = remote(server.port, "");
     let guess = || {
         let mut command = kiban();
@@ -225,7 +224,7 @@ fn password_guesses_are_limited_over_all_connections() {
     // over before it comes, and begins anew with another guess.
     let is_held = (0..5).any(|_| {
         guess().wait_with_output().expect("it ends");
-        let output = place.try_run(&["ls", &home]);
+        let output = dir.try_run(&["ls", &home]);
         String::from_utf8_lossy(&output.stderr).contains("2000 association with user not allowed")
     });
     assert!(is_held, "whoever knows the password is judged right after guesses");
@@ -235,12 +234,12 @@ fn password_guesses_are_limited_over_all_connections() {
 
 #[test]
 fn repeated_associations_do_not_increase_memory_use() {
-    let place = Place::new();
-    let server = place.serve(&[], &[]);
+    let dir = TestDir::new();
+    let server = dir.serve(&[], &[]);
     let home = remote(server.port, "");
-    (0..2).for_each(|_| drop(place.run(&["ls", &home])));
+    (0..2).for_each(|_| drop(dir.run(&["ls", &home])));
     let before = server.status_kib("VmRSS");
-    (0..10).for_each(|_| drop(place.run(&["ls", &home])));
+    (0..10).for_each(|_| drop(dir.run(&["ls", &home])));
     let grown = server.status_kib("VmRSS").saturating_sub(before);
     // Judging one password takes 19 MiB.
     assert!(grown < 16 << 10, "ten associations one after another left {grown} KiB");
@@ -248,19 +247,19 @@ fn repeated_associations_do_not_increase_memory_use() {
 
 #[test]
 fn a_mismatch_of_tls_and_plain_text_is_reported() {
-    let place = Place::new();
+    let dir = TestDir::new();
     let certificate = rcgen::generate_simple_self_signed(vec!["127.0.0.1".into()]).expect("a certificate");
-    fs::write(place.at("cert.pem"), certificate.cert.pem()).expect("written");
-    fs::write(place.at("key.pem"), certificate.signing_key.serialize_pem()).expect("written");
-    let secure = place.serve(&[], &["--tls-cert", "cert.pem", "--tls-key", "key.pem"]);
-    place.fails(
+    fs::write(dir.at("cert.pem"), certificate.cert.pem()).expect("written");
+    fs::write(dir.at("key.pem"), certificate.signing_key.serialize_pem()).expect("written");
+    let secure = dir.serve(&[], &["--tls-cert", "cert.pem", "--tls-key", "key.pem"]);
+    dir.fails(
         &["ls", "--timeout", "20", &remote(secure.port, "")],
         "it closed the connection before it answered",
     );
     let line = secure.log.wait("that there is no TLS", |line| line["message"] == "no TLS session");
     assert!(line["error"].as_str().is_some_and(|error| error.contains("InvalidContentType")), "{line}");
-    let plain = place.serve(&[], &[]);
-    place.fails(
+    let plain = dir.serve(&[], &[]);
+    dir.fails(
         &["ls", "--tls", "--tls-ca", "cert.pem", "--timeout", "20", &remote(plain.port, "")],
         "cannot be connected to",
     );
@@ -268,8 +267,8 @@ fn a_mismatch_of_tls_and_plain_text_is_reported() {
         plain.log.wait("what was broken", |line| line["message"] == "ended" && !line["broken"].is_null());
     assert_eq!((line["files"].as_u64(), line["broken"].as_str()), (Some(0), Some("version")));
     // Both still serve.
-    place.run(&["ls", "--tls", "--tls-ca", "cert.pem", &remote(secure.port, "")]);
-    place.run(&["ls", &remote(plain.port, "")]);
+    dir.run(&["ls", "--tls", "--tls-ca", "cert.pem", &remote(secure.port, "")]);
+    dir.run(&["ls", &remote(plain.port, "")]);
 }
 
 /// Lets this process have as many descriptors as it may: how many that is.
@@ -291,9 +290,9 @@ fn silent_connections_do_not_keep_clients_out() {
     if crowd < 10_000 {
         eprintln!("REDUCED: only {crowd} connections, as the limit of descriptors has it");
     }
-    let place = Place::new();
-    let server = place.serve(&[], &[]);
-    fs::write(place.at("here"), noise(1_000_000)).expect("written");
+    let dir = TestDir::new();
+    let server = dir.serve(&[], &[]);
+    fs::write(dir.at("here"), noise(1_000_000)).expect("written");
     // A connection request, whole; and behind it the half of a TPKT that says it has 1000 bytes.
     let request = [3, 0, 0, 11, 6, 0xe0, 0, 0, 0, 1, 0];
     let half = [&request[..], &[3, 0, 3, 0xe8, 2, 0xf0, 0x80, 13, 0xff]].concat();
@@ -306,11 +305,11 @@ fn silent_connections_do_not_keep_clients_out() {
         let _ = socket.write_all(says[number % says.len()]);
         all.push(socket);
         if number % (crowd / 4) == crowd / 8 {
-            place.run(&["put", "-q", "--timeout", "20", "here", &remote(server.port, "there")]);
+            dir.run(&["put", "-q", "--timeout", "20", "here", &remote(server.port, "there")]);
         }
     }
-    place.run(&["get", "-q", "--timeout", "20", &remote(server.port, "there"), "back"]);
-    same(&place.at("back"), &noise(1_000_000));
+    dir.run(&["get", "-q", "--timeout", "20", &remote(server.port, "there"), "back"]);
+    same(&dir.at("back"), &noise(1_000_000));
     let grown = server.status_kib("VmRSS").saturating_sub(before);
     assert!(grown < 200 << 10, "{crowd} connections took {grown} KiB");
     // 1024 unauthenticated connections with two descriptors each, and the server's own.
@@ -338,14 +337,14 @@ fn silent_connections_do_not_keep_clients_out() {
 
 #[test]
 fn no_spelling_of_a_name_leaves_the_root_and_each_attempt_is_logged() {
-    let place = Place::new();
-    fs::write(place.at("secret"), b"not for peers").expect("written");
-    fs::create_dir(place.at("root/d")).expect("made");
-    symlink("../secret", place.at("root/link")).expect("linked");
-    symlink("..", place.at("root/up")).expect("linked");
-    symlink("../secret", place.at("root/d/link")).expect("linked");
-    let server = place.serve(&[], &[]);
-    fs::write(place.at("here"), b"new").expect("written");
+    let dir = TestDir::new();
+    fs::write(dir.at("secret"), b"not for peers").expect("written");
+    fs::create_dir(dir.at("root/d")).expect("made");
+    symlink("../secret", dir.at("root/link")).expect("linked");
+    symlink("..", dir.at("root/up")).expect("linked");
+    symlink("../secret", dir.at("root/d/link")).expect("linked");
+    let server = dir.serve(&[], &[]);
+    fs::write(dir.at("here"), b"new").expect("written");
     let long = "x/".repeat(600) + "secret";
     let wide = "x".repeat(256);
     // The name as the server sees it, and as it is written in the address.
@@ -376,7 +375,7 @@ fn no_spelling_of_a_name_leaves_the_root_and_each_attempt_is_logged() {
             &["append", "-q", "here", &there],
             &["rm", &there],
         ] {
-            let output = place.try_run(arguments);
+            let output = dir.try_run(arguments);
             let error = String::from_utf8_lossy(&output.stderr);
             let refused =
                 ["3000 filename not found", "3006 file cannot be created", "the address has no name"];
@@ -390,13 +389,13 @@ fn no_spelling_of_a_name_leaves_the_root_and_each_attempt_is_logged() {
     }
     // Names that look like a path upwards, but are ordinary names.
     for written in ["..%5csecret", "%252e%252e", "%ef%bc%8e%ef%bc%8e", "...", "~", "$HOME"] {
-        place.run(&["put", "-q", "here", &remote(server.port, written)]);
-        place.run(&["rm", &remote(server.port, written)]);
+        dir.run(&["put", "-q", "here", &remote(server.port, written)]);
+        dir.run(&["rm", &remote(server.port, written)]);
     }
-    same(&place.at("secret"), b"not for peers");
-    assert!(!place.at("stolen").exists());
+    same(&dir.at("secret"), b"not for peers");
+    assert!(!dir.at("stolen").exists());
     let mut beside: Vec<_> =
-        fs::read_dir(&place.folder).expect("there").map(|entry| entry.expect("read").file_name()).collect();
+        fs::read_dir(&dir.folder).expect("there").map(|entry| entry.expect("read").file_name()).collect();
     beside.sort();
     assert_eq!(beside, ["here", "root", "secret", "users.toml"]);
 }
@@ -409,12 +408,12 @@ fn long_bytes() -> usize {
 #[test]
 fn a_long_transfer_interrupted_anywhere_does_not_restart_from_zero() {
     const CHECKPOINT_BYTES: u64 = 4 << 20;
-    let place = Place::new();
-    let server = place.serve(&[], &[]);
+    let dir = TestDir::new();
+    let server = dir.serve(&[], &[]);
     let bytes = long_bytes();
     let contents = noise(bytes);
-    fs::write(place.at("here"), &contents).expect("written");
-    fs::write(place.at("root/there"), b"old").expect("written");
+    fs::write(dir.at("here"), &contents).expect("written");
+    fs::write(dir.at("root/there"), b"old").expect("written");
     let of = |parts: u64| bytes as u64 * parts / 100;
     // In the first piece, early, in the middle, and just before the end.
     let cuts = [1, 12, 37, 49];
@@ -433,17 +432,17 @@ fn a_long_transfer_interrupted_anywhere_does_not_restart_from_zero() {
         let words = [&way[..1], &options, &way[1..]].concat();
         for _ in cuts {
             let ended = server.log.count("ended");
-            said(place.try_run(&words), "1011 lower layer failure; use --resume to continue");
+            said(dir.try_run(&words), "1011 lower layer failure; use --resume to continue");
             // Until the server knows of the cut, the lost association has the file.
             server.log.wait_count("ended", ended + 1);
         }
-        let done = place.run(&words);
+        let done = dir.run(&words);
         let (up, down) = relay.passed();
         let passed = if put { up } else { down };
         eprintln!("{way:?}: {bytes} bytes, {passed} passed; {done}");
-        same(&place.at(if put { "root/there" } else { "back" }), &contents);
+        same(&dir.at(if put { "root/there" } else { "back" }), &contents);
         assert!(passed < most(cuts.len() as u64), "{passed} bytes passed of a file of {bytes}");
-        assert_eq!(place.left(), 0);
+        assert_eq!(dir.left(), 0);
     }
 }
 
@@ -455,15 +454,15 @@ fn a_file_of_more_than_four_gib_is_put_resumed_and_fetched() {
         return;
     }
     const BYTES: u64 = (4 << 30) + (64 << 20);
-    let place = Place::new();
-    let server = place.serve(&[], &[]);
+    let dir = TestDir::new();
+    let server = dir.serve(&[], &[]);
     let tail = noise(48 << 20);
-    let local = fs::File::create(place.at("here")).expect("made");
+    let local = fs::File::create(dir.at("here")).expect("made");
     local.set_len(BYTES).expect("room");
     local.write_all_at(b"front", 0).expect("written");
     local.write_all_at(&tail, BYTES - tail.len() as u64).expect("written");
     let check = |name: &str| {
-        let file = fs::File::open(place.at(name)).expect("there");
+        let file = fs::File::open(dir.at(name)).expect("there");
         assert_eq!(file.metadata().expect("known").len(), BYTES);
         let mut read = vec![0; tail.len()];
         file.read_exact_at(&mut read, BYTES - tail.len() as u64).expect("read");
@@ -485,11 +484,11 @@ fn a_file_of_more_than_four_gib_is_put_resumed_and_fetched() {
         let there = remote(relay.port, "there");
         let way: &[&str] = if put { &["put", "here", &there] } else { &["get", &there, "back"] };
         let options = ["-q", "--json", "--retries", "0"];
-        let first = place.try_run(&[&way[..1], &options, &way[1..]].concat());
+        let first = dir.try_run(&[&way[..1], &options, &way[1..]].concat());
         said(first, "use --resume to continue");
         let (up, down) = relay.passed();
         let before = if put { up } else { down };
-        let second = place.run(&[&way[..1], &options, &["--resume"], &way[1..]].concat());
+        let second = dir.run(&[&way[..1], &options, &["--resume"], &way[1..]].concat());
         let (up, down) = relay.passed();
         let after = (if put { up } else { down }) - before;
         eprintln!("{way:?}: {before} bytes, then {after}; {second}");
@@ -504,17 +503,17 @@ fn a_thousand_associations_at_once_take_little_memory() {
     const ASSOCIATIONS: usize = 1000;
     // Each has a socket at either end, and the server a directory.
     assert!(descriptors() > 2 * ASSOCIATIONS, "the limit of descriptors is too low for this test");
-    let place = Place::new();
+    let dir = TestDir::new();
     // A hash of "secret" that costs nothing to compare with: what is looked at is what associations hold.
     let cheap =
         "$argon2id$v=19$m=8,t=1,p=1$a2liYW4tdGVzdHMtc2FsdA$Jvf1PpJ6DVMpBPguhtcFSR+A3s8zvbMdkICkAIoEVlA";
-    fs::write(place.at("users.toml"), format!("[users.eve]\npassword = \"{cheap}\"\nrights = \"all\"\n"))
+    fs::write(dir.at("users.toml"), format!("[users.eve]\npassword = \"{cheap}\"\nrights = \"all\"\n"))
         .expect("written");
-    let server = place.serve(&[], &[]);
+    let server = dir.serve(&[], &[]);
     let config = ClientConfig {
         host: "127.0.0.1".into(),
         port: server.port,
-        local: place.at("root"),
+        local: dir.at("root"),
         disk: Settings::default(),
         initiator: initiator::Config {
             user: Some("eve".into()),
@@ -547,8 +546,8 @@ fn a_thousand_associations_at_once_take_little_memory() {
 
 #[test]
 fn every_thread_of_a_server_is_sandboxed_and_users_can_still_be_reloaded() {
-    let place = Place::new();
-    let server = place.serve(&[], &[]);
+    let dir = TestDir::new();
+    let server = dir.serve(&[], &[]);
     let dropped = server.log.wait("what it drops", |line| line["message"] == "privileges dropped");
     assert_eq!(
         (&dropped["capabilities"], &dropped["landlock"], &dropped["seccomp"]),
@@ -567,14 +566,14 @@ fn every_thread_of_a_server_is_sandboxed_and_users_can_still_be_reloaded() {
         }
     };
     confined();
-    fs::write(place.at("own"), "words").expect("room");
-    place.run(&["put", "own", &remote(server.port, "theirs")]);
-    place.run(&["passwd", "users.toml", "joe"]);
+    fs::write(dir.at("own"), "words").expect("room");
+    dir.run(&["put", "own", &remote(server.port, "theirs")]);
+    dir.run(&["passwd", "users.toml", "joe"]);
     let hang_up = Command::new("kill").args(["-HUP", &server.pid().to_string()]).status().expect("kill");
     assert!(hang_up.success());
     let read = server.log.wait("users", |line| line["message"] == "users file reloaded");
     assert_eq!(read["users"], 3);
-    place.run(&["get", &remote(server.port, "theirs"), "back"]);
-    same(&place.at("back"), b"words");
+    dir.run(&["get", &remote(server.port, "theirs"), "back"]);
+    same(&dir.at("back"), b"words");
     confined();
 }

@@ -1,7 +1,7 @@
 //! Two hosts that speak over ATM: a board on each, its cells in UDP datagrams between them, all programs by
 //! way of the kernels.
 
-use crate::common::{Board, Far, Place, connect, echo, enter};
+use crate::common::{Board, Far, TestDir, connect, echo, enter};
 use crate::iperf::rate;
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -34,7 +34,7 @@ fn iperf3_fills_an_oc3c_between_two_hosts_in_both_directions() {
     let far = Far::new();
     far.wire(1500);
     for options in ["", ",packed"] {
-        let (near_place, far_place) = (Place::new("oc3c-near"), Place::new("oc3c-far"));
+        let (near_place, far_place) = (TestDir::new("oc3c-near"), TestDir::new("oc3c-far"));
         let far_board = far_place.up_by(&host(2, 1, options, ""), |command| far.spawn(command));
         let near_board = near_place.up(&host(1, 2, options, ""));
         near_board.until("the peer is known", |status| status["circuits"][0]["peer"] == "10.1.0.2");
@@ -59,7 +59,7 @@ fn a_kernel_session_survives_a_killed_board() {
     }
     let far = Far::new();
     far.wire(1500);
-    let (near_place, far_place) = (Place::new("kill-near"), Place::new("kill-far"));
+    let (near_place, far_place) = (TestDir::new("kill-near"), TestDir::new("kill-far"));
     let mut far_board = far_place.up_by(&host(2, 1, "", ""), |command| far.spawn(command));
     let near_board = near_place.up(&host(1, 2, "", ""));
     near_board.until("the peer is known", |status| status["circuits"][0]["peer"] == "10.1.0.2");

@@ -1,7 +1,7 @@
 //! Programs of this host on a running board's TCP, through shared memory: `kiban up` in one process, clients
 //! in this one and others, this host's kernel as the other end, in a network namespace of the test's own.
 
-use crate::common::{Board, ECHO, PORT, Place, enter, text};
+use crate::common::{Board, ECHO, PORT, TestDir, enter, text};
 use kiban_streams::{Settings, nonblocking};
 use kiban_tokio::{Attachment, Stream};
 use rustix::event::{PollFd, PollFlags};
@@ -14,8 +14,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 const ATTACH: &str = "[[service]]\nkind = \"attach\"\n";
 const BOARD: &str = "10.9.0.2";
 
-async fn attached(place: &Place) -> Attachment {
-    Attachment::attach_at(&place.0.join("kiban/lab.streams"), Settings::default()).await.expect("it takes us")
+async fn attached(dir: &TestDir) -> Attachment {
+    Attachment::attach_at(&dir.0.join("kiban/lab.streams"), Settings::default()).await.expect("it takes us")
 }
 
 fn at(host: &str, port: u16) -> SocketAddr {
@@ -51,8 +51,8 @@ fn streams_connect_client_and_kernel_both_ways_and_the_board_to_itself() {
     if !enter() {
         return;
     }
-    let place = Place::new("attach");
-    let mut board = place.up(&format!("{PORT}{ECHO}{ATTACH}"));
+    let dir = TestDir::new("attach");
+    let mut board = dir.up(&format!("{PORT}{ECHO}{ATTACH}"));
     let kernel = TcpListener::bind("10.9.0.1:5000").expect("a socket");
     let bytes = noise(20 << 20, 1);
     let sent = bytes.clone();
@@ -66,7 +66,7 @@ fn streams_connect_client_and_kernel_both_ways_and_the_board_to_itself() {
         all == sent
     });
     story(async {
-        let lab = attached(&place).await;
+        let lab = attached(&dir).await;
         let stream = lab.connect(at("10.9.0.1", 5000)).await.expect("somebody listens");
         assert_eq!(stream.local_addr().ip().to_string(), BOARD);
         let (mut from, mut to) = tokio::io::split(stream);
@@ -122,9 +122,9 @@ fn streams_connect_client_and_kernel_both_ways_and_the_board_to_itself() {
     // 20 MiB and 1 MiB out, and as much back; forty callers.
     assert!(counter(&board, "bytes_out") > 21 << 20);
     assert_eq!(counter(&board, "accepted"), 42);
-    place.kiban(&["down"]);
+    dir.kiban(&["down"]);
     assert_eq!(board.wait(), Some(0));
-    assert!(!place.0.join("kiban/lab.streams").exists());
+    assert!(!dir.0.join("kiban/lab.streams").exists());
 }
 
 /// Looks until something is there, as a driver does: with the bells armed it sleeps on the board's file.
@@ -153,11 +153,11 @@ fn a_nonblocking_driver_uses_streams_with_a_file_and_a_bell() {
     if !enter() {
         return;
     }
-    let place = Place::new("driver");
-    let mut up = place.up(&format!("{PORT}{ECHO}{ATTACH}"));
+    let dir = TestDir::new("driver");
+    let mut up = dir.up(&format!("{PORT}{ECHO}{ATTACH}"));
     let settings = Settings { streams: 32, room_bytes: 64 << 10, ..Settings::default() };
     let board =
-        nonblocking::Board::attach_at(&place.0.join("kiban/lab.streams"), settings).expect("it takes us");
+        nonblocking::Board::attach_at(&dir.0.join("kiban/lab.streams"), settings).expect("it takes us");
     let mut stream = board.connect(None, at(BOARD, 7)).expect("there is a slot");
     until(&board, None, || stream.is_connected().expect("somebody listens").then_some(()));
     assert_eq!(stream.local_addr().expect("it is connected").ip().to_string(), BOARD);
@@ -210,14 +210,14 @@ fn a_killed_or_corrupting_client_affects_no_other() {
     if !enter() {
         return;
     }
-    let place = Place::new("killed");
-    let board = place.up(&format!("{PORT}{ECHO}{ATTACH}"));
+    let dir = TestDir::new("killed");
+    let board = dir.up(&format!("{PORT}{ECHO}{ATTACH}"));
     let kernel = TcpListener::bind("10.9.0.1:5000").expect("a socket");
     story(async {
-        let lab = attached(&place).await;
+        let lab = attached(&dir).await;
         let mut mine = lab.connect(at(BOARD, 7)).await.expect("it is there");
         // One with work in its rings, in a process of its own.
-        let mut other = place
+        let mut other = dir
             .command(&["connect", "10.9.0.1:5000"])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -235,30 +235,30 @@ fn a_killed_or_corrupting_client_affects_no_other() {
         echoes(&mut mine, &noise(300_000, 4)).await;
         board.until("its stream has gone", |status| status["services"][1]["sessions"] == 1);
         // One that breaks its rings is cut off, and nobody else.
-        scribble(&place);
+        scribble(&dir);
         board.until("it is cut off", |_| counter(&board, "errors") > 0);
         echoes(&mut mine, &noise(300_000, 5)).await;
         // A silent client, and one that sends nonsense.
         let silent =
-            std::os::unix::net::UnixStream::connect(place.0.join("kiban/lab.streams")).expect("a door");
+            std::os::unix::net::UnixStream::connect(dir.0.join("kiban/lab.streams")).expect("a door");
         let mut rude =
-            std::os::unix::net::UnixStream::connect(place.0.join("kiban/lab.streams")).expect("a door");
+            std::os::unix::net::UnixStream::connect(dir.0.join("kiban/lab.streams")).expect("a door");
         rude.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("a socket");
         assert_eq!(rude.read(&mut [0; 8]).unwrap_or(0), 0, "it is hung up on");
         echoes(&mut mine, &noise(1000, 6)).await;
         drop(silent);
     });
-    assert!(!place.log().contains("panicked"), "{}", place.log());
+    assert!(!dir.log().contains("panicked"), "{}", dir.log());
 }
 
 /// A client that greets well, and then fills its memory with nonsense.
-fn scribble(place: &Place) {
+fn scribble(dir: &TestDir) {
     use kiban_os::channel::PendingChannel;
     use kiban_streams::{greeting, parse_greeting};
     let hello = greeting(4, 4096);
     let bytes = parse_greeting(&hello).expect("a good greeting").bytes().next_multiple_of(4096);
     let mut half =
-        PendingChannel::connect_at(&place.0.join("kiban/lab.streams"), &hello, bytes).expect("a door");
+        PendingChannel::connect_at(&dir.0.join("kiban/lab.streams"), &hello, bytes).expect("a door");
     let channel = loop {
         match half.complete(bytes..=bytes).expect("it takes us") {
             Some(channel) => break channel,
@@ -283,9 +283,9 @@ fn a_pipeline_sends_bytes_to_the_board_and_back() {
     if !enter() {
         return;
     }
-    let place = Place::new("connect");
-    let _board = place.up(&format!("{PORT}{ECHO}{ATTACH}"));
-    let file = place.write("words", &"to and fro, ".repeat(100_000));
+    let dir = TestDir::new("connect");
+    let _board = dir.up(&format!("{PORT}{ECHO}{ATTACH}"));
+    let file = dir.write("words", &"to and fro, ".repeat(100_000));
     let shell = format!(
         "{} connect {BOARD}:7 < {} | cmp - {}",
         env!("CARGO_BIN_EXE_kiban"),
@@ -294,12 +294,12 @@ fn a_pipeline_sends_bytes_to_the_board_and_back() {
     );
     let output = std::process::Command::new("timeout")
         .args(["60", "bash", "-o", "pipefail", "-c", &shell])
-        .env("XDG_RUNTIME_DIR", &place.0)
+        .env("XDG_RUNTIME_DIR", &dir.0)
         .output()
         .expect("a shell");
     assert!(output.status.success(), "{}", text(&output));
     // Any port: it prints which.
-    let mut listens = place.command(&["connect", "--listen", &format!("{BOARD}:0")]);
+    let mut listens = dir.command(&["connect", "--listen", &format!("{BOARD}:0")]);
     let listens = listens.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut listens = listens.spawn().expect("the program was built");
     let mut line = String::new();
@@ -308,14 +308,14 @@ fn a_pipeline_sends_bytes_to_the_board_and_back() {
     TcpStream::connect(local).expect("it listens").write_all(b"whoever").expect("it takes it");
     let output = listens.wait_with_output().expect("it ends");
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &b"whoever"[..]));
-    let refused = place.kiban(&["connect", "10.9.0.1:5999"]);
+    let refused = dir.kiban(&["connect", "10.9.0.1:5999"]);
     assert_eq!(
         (refused.status.code(), text(&refused).as_str()),
         (Some(1), "kiban: 10.9.0.1:5999: connection refused\n")
     );
-    let absent = text(&place.kiban(&["connect", "10.9.0.77:80"]));
+    let absent = text(&dir.kiban(&["connect", "10.9.0.77:80"]));
     assert!(absent.starts_with("kiban: 10.9.0.77:80: no route to that host"), "{absent}");
-    let nobody = place.kiban(&["connect", "--board", "moon", "10.9.0.1:80"]);
+    let nobody = dir.kiban(&["connect", "--board", "moon", "10.9.0.1:80"]);
     let told = text(&nobody);
     assert!(told.contains("no board moon is running; these are: lab"), "{told}");
 }
@@ -325,20 +325,20 @@ fn opening_too_many_streams_returns_an_error() {
     if !enter() {
         return;
     }
-    let place = Place::new("attach-bounds");
-    let board = place.up(&format!("{PORT}{ECHO}{ATTACH}sessions = 8\n"));
-    let door = place.0.join("kiban/lab.streams");
+    let dir = TestDir::new("attach-bounds");
+    let board = dir.up(&format!("{PORT}{ECHO}{ATTACH}sessions = 8\n"));
+    let door = dir.0.join("kiban/lab.streams");
     story(async {
         let ask = |streams| Attachment::attach_at(&door, Settings { streams, ..Settings::default() });
         let much = ask(9).await.expect_err("there are eight");
         assert_eq!(much.to_string(), "too many streams: 9 requested, 8 free: raise `sessions`");
         let seven = ask(7).await.expect("it takes us");
         // One is enough for a pipeline; then there is none.
-        let output = place.kiban(&["connect", &format!("{BOARD}:7")]);
+        let output = dir.kiban(&["connect", &format!("{BOARD}:7")]);
         assert_eq!((output.status.code(), text(&output).as_str()), (Some(0), ""));
         board.until("its stream has gone", |status| status["services"][1]["sessions"] == 0);
         let eighth = ask(1).await.expect("it takes us");
-        let output = place.kiban(&["connect", &format!("{BOARD}:7")]);
+        let output = dir.kiban(&["connect", &format!("{BOARD}:7")]);
         let told = "kiban: board lab: too many streams: 1 requested, 0 free: raise `sessions`\n";
         assert_eq!((output.status.code(), text(&output).as_str()), (Some(1), told));
         assert_eq!(counter(&board, "refused"), 2);

@@ -32,13 +32,13 @@ pub(crate) fn enter() -> bool {
 }
 
 /// A folder for one test: configuration, control socket, files.
-pub(crate) struct Place(pub(crate) PathBuf);
+pub(crate) struct TestDir(pub(crate) PathBuf);
 
-impl Place {
-    pub(crate) fn new(test: &str) -> Place {
+impl TestDir {
+    pub(crate) fn new(test: &str) -> TestDir {
         let path = std::env::temp_dir().join(format!("kiban-up-{test}-{}", std::process::id()));
         std::fs::create_dir_all(&path).expect("there is room for files of a while");
-        Place(path)
+        TestDir(path)
     }
 
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
@@ -62,7 +62,7 @@ impl Place {
         self.up_by(config, spawn)
     }
 
-    /// Like [`Place::up`], with a function that starts the process.
+    /// Like [`TestDir::up`], with a function that starts the process.
     pub(crate) fn up_by(&self, config: &str, begin: impl FnOnce(Command) -> Child) -> Board<'_> {
         let file = self.write("board.toml", config);
         let path = self.0.join("notify.sock");
@@ -73,7 +73,7 @@ impl Place {
         let mut command = self.command(&["up", &file.display().to_string()]);
         command.env("NOTIFY_SOCKET", &path).stderr(log).stdout(Stdio::null());
         let child = begin(command);
-        let board = Board { place: self, child, notify };
+        let board = Board { dir: self, child, notify };
         board.expect("READY=1");
         board
     }
@@ -83,7 +83,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestDir {
     fn drop(&mut self) {
         // The directory is not needed any more.
         let _ = std::fs::remove_dir_all(&self.0);
@@ -91,7 +91,7 @@ impl Drop for Place {
 }
 
 pub(crate) struct Board<'a> {
-    place: &'a Place,
+    dir: &'a TestDir,
     pub(crate) child: Child,
     pub(crate) notify: UnixDatagram,
 }
@@ -104,16 +104,16 @@ impl Board<'_> {
             match self.notify.recv(&mut bytes) {
                 Ok(count) => break count,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => panic!("{error}: {}", self.place.log()),
+                Err(error) => panic!("{error}: {}", self.dir.log()),
             }
         };
         assert_eq!(std::str::from_utf8(&bytes[..count]), Ok(what));
     }
 
     pub(crate) fn status(&self) -> Value {
-        let output = self.place.kiban(&["status", "lab", "--json"]);
+        let output = self.dir.kiban(&["status", "lab", "--json"]);
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
-            panic!("{error}: {} {}", String::from_utf8_lossy(&output.stderr), self.place.log())
+            panic!("{error}: {} {}", String::from_utf8_lossy(&output.stderr), self.dir.log())
         })
     }
 
@@ -125,7 +125,7 @@ impl Board<'_> {
             if is_so(&status) {
                 return status;
             }
-            assert!(clock.now().as_secs_f64() < LONG.as_secs_f64(), "{what}: {status}\n{}", self.place.log());
+            assert!(clock.now().as_secs_f64() < LONG.as_secs_f64(), "{what}: {status}\n{}", self.dir.log());
         }
     }
 

@@ -2,7 +2,7 @@
 //! there are places.
 
 use crate::common::{
-    ECHO, LONG, PORT, Place, connect, counted, echo, enter, ip, is_clean, lan, run, spawn, text,
+    ECHO, LONG, PORT, TestDir, connect, counted, echo, enter, ip, is_clean, lan, run, spawn, text,
 };
 use crate::iperf::rate;
 use kiban_base::SimRng;
@@ -25,10 +25,10 @@ fn a_transfer_survives_a_link_that_goes_down_and_up() {
     if !enter() {
         return;
     }
-    let place = Place::new("down");
+    let dir = TestDir::new("down");
     let source = format!("{SOURCE}bytes = \"20MB\"\n");
     for (link, name) in [("tap:kiban0", "kiban0"), ("tun:kiban0", "kiban0"), ("packet:lab0", "lab0")] {
-        let board = place.up(&(lan(link, "", 1500) + &source));
+        let board = dir.up(&(lan(link, "", 1500) + &source));
         let idle = board.status();
         let mut session = connect("10.9.0.2:19");
         let mut piece = vec![0; 1 << 20];
@@ -103,7 +103,7 @@ fn garbage_on_every_link_is_counted_and_the_board_continues() {
     if !enter() {
         return;
     }
-    let place = Place::new("garbage");
+    let dir = TestDir::new("garbage");
     // Frames that are longer than the board's MTU reach it, too.
     ip("link add lab0 mtu 9180 type veth peer name lab1 mtu 9180");
     ip("link set lab0 up");
@@ -127,7 +127,7 @@ fn garbage_on_every_link_is_counted_and_the_board_continues() {
         );
         config += &more.replace("{net}", &net);
     }
-    let board = place.up(&(config + ECHO));
+    let board = dir.up(&(config + ECHO));
     let mut session = connect("10.9.0.2:7");
     let mut chance = SimRng::from_seed(7);
     let forms = |number: usize| {
@@ -212,7 +212,7 @@ fn garbage_on_every_link_is_counted_and_the_board_continues() {
     echo(&mut session, b"as if nothing were");
     echo(&mut connect("10.9.0.2:7"), b"who comes now");
     // A board that has lived through this ends in order.
-    assert!(!place.log().contains("panicked"), "{}", place.log());
+    assert!(!dir.log().contains("panicked"), "{}", dir.log());
 }
 
 #[test]
@@ -220,8 +220,8 @@ fn a_program_that_does_not_read_holds_at_most_its_share_of_memory() {
     if !enter() {
         return;
     }
-    let place = Place::new("readers");
-    let board = place.up(&format!("{PORT}{SOURCE}[memory]\ntransmit = \"16MiB\"\nreceive = \"16MiB\"\n"));
+    let dir = TestDir::new("readers");
+    let board = dir.up(&format!("{PORT}{SOURCE}[memory]\ntransmit = \"16MiB\"\nreceive = \"16MiB\"\n"));
     let idle = board.status();
     // Each would be sent whatever it takes: more than all memory, in all.
     let crowd: Vec<TcpStream> = (0..300).map(|_| connect("10.9.0.2:19")).collect();
@@ -261,9 +261,9 @@ fn excess_connections_are_refused_and_slots_are_reused() {
     if !enter() {
         return;
     }
-    let place = Place::new("places");
+    let dir = TestDir::new("places");
     let out = "[[service]]\nkind = \"forward\"\nlisten = \"kernel:127.0.0.1:8080\"\nto = \"10.9.0.1:7000\"\n";
-    let board = place.up(&format!("{PORT}{out}[tcp]\nsessions_max = 100\n"));
+    let board = dir.up(&format!("{PORT}{out}[tcp]\nsessions_max = 100\n"));
     let idle = board.status();
     let (far, _) = keeps("10.9.0.1:7000");
     for round in 1..=3_u64 {
@@ -322,11 +322,11 @@ fn a_board_without_file_descriptors_refuses_and_survives() {
     if !enter() {
         return;
     }
-    let place = Place::new("files");
+    let dir = TestDir::new("files");
     let (far, to) = keeps("127.0.0.1:0");
     let forward =
         format!("[[service]]\nkind = \"forward\"\nlisten = \"10.9.0.2:80\"\nto = \"kernel:{to}\"\n");
-    let board = place.up(&format!("{PORT}{forward}"));
+    let board = dir.up(&format!("{PORT}{forward}"));
     let limit = run("prlimit", &["--pid", &board.child.id().to_string(), "--nofile=40:40"]);
     assert!(limit.status.success(), "{}", text(&limit));
     let mut crowd: Vec<_> = (0..60).map(|_| TcpStream::connect("10.9.0.2:80")).collect();
@@ -348,10 +348,10 @@ fn iperf3_passes_a_forward_in_both_directions() {
     if !enter() {
         return;
     }
-    let place = Place::new("iperf");
+    let dir = TestDir::new("iperf");
     let forward =
         "[[service]]\nkind = \"forward\"\nlisten = \"10.9.0.2:5201\"\nto = \"kernel:127.0.0.1:5201\"\n";
-    let board = place.up(&format!("{PORT}{forward}"));
+    let board = dir.up(&format!("{PORT}{forward}"));
     let idle = board.status();
     for way in [&[][..], &["-R"], &["-P", "8"]] {
         let rate = rate(&[&["-c", "10.9.0.2"], way].concat(), 100e6, spawn);
@@ -376,12 +376,12 @@ fn drops_by_impairments_and_queues_are_counted_by_cause() {
     if !enter() {
         return;
     }
-    let place = Place::new("lost");
+    let dir = TestDir::new("lost");
     // A hundred bytes take 12.5 ms: of a burst most find the queue full, and half of the rest is lost.
     let port = "name = \"lab\"\n[[port]]\nname = \"wan\"\naddress = \"10.8.0.2/24\"\n\
         link = \"udp-packets:127.0.0.1:7000-127.0.0.1:7001,loss=50%,rate=64kbit,queue=30\"\n\
         [metrics]\nlisten = \"127.0.0.1:9100\"\n";
-    let board = place.up(port);
+    let board = dir.up(port);
     let near = UdpSocket::bind("127.0.0.1:7001").expect("loopback");
     let count = 100;
     for _ in 0..count {
@@ -403,7 +403,7 @@ fn drops_by_impairments_and_queues_are_counted_by_cause() {
     }
     // The table has their sum.
     let sum: u64 = lost.as_object().expect("by cause").values().filter_map(Value::as_u64).sum();
-    let table = text(&place.kiban(&["status", "lab"]));
+    let table = text(&dir.kiban(&["status", "lab"]));
     let row = table.lines().find(|line| line.starts_with("wan ")).unwrap_or_else(|| panic!("{table}"));
     let numbers: Vec<&str> = row.split_whitespace().rev().take(2).collect();
     assert_eq!(numbers, ["0", &sum.to_string()], "{table}");
@@ -423,9 +423,9 @@ fn silent_clients_do_not_keep_others_out() {
     if !enter() {
         return;
     }
-    let place = Place::new("silent");
-    let board = place.up(&format!("{PORT}[metrics]\nlisten = \"127.0.0.1:9100\"\n"));
-    let socket = place.0.join("kiban/lab.sock");
+    let dir = TestDir::new("silent");
+    let board = dir.up(&format!("{PORT}[metrics]\nlisten = \"127.0.0.1:9100\"\n"));
+    let socket = dir.0.join("kiban/lab.sock");
     for _ in 0..5 {
         let silent: Vec<_> = (0..20)
             .map(|_| {

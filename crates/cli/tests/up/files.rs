@@ -4,7 +4,7 @@
 #[path = "../../../os/tests/common/lingering.rs"]
 mod lingering;
 
-use crate::common::{ECHO, LONG, PORT, Place, connect, echo, enter, text};
+use crate::common::{ECHO, LONG, PORT, TestDir, connect, echo, enter, text};
 use crate::fuse::Unanswered;
 use kiban_os::unix::Peer;
 use kiban_streams::Settings;
@@ -66,13 +66,13 @@ struct Attacker {
 
 impl Attacker {
     /// Starts one, in the network namespace of this thread.
-    fn start(place: &Place) -> Attacker {
-        Attacker::start_by(place, Command::new(std::env::current_exe().expect("a path")))
+    fn start(dir: &TestDir) -> Attacker {
+        Attacker::start_by(dir, Command::new(std::env::current_exe().expect("a path")))
     }
 
     /// The same; `command` runs this program.
-    fn start_by(place: &Place, mut command: Command) -> Attacker {
-        command.args(["--exact", "files::attacker", "--ignored", "--nocapture"]).env(ATTACKED, &place.0);
+    fn start_by(dir: &TestDir, mut command: Command) -> Attacker {
+        command.args(["--exact", "files::attacker", "--ignored", "--nocapture"]).env(ATTACKED, &dir.0);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("it is this program");
         let said = BufReader::new(child.stderr.take().expect("it is piped"));
@@ -201,27 +201,27 @@ fn older_kernel() {
 }
 
 /// Starts a board on such a kernel.
-fn begin_on_older_kernel(place: &Place, board: &Command) -> std::process::Child {
+fn begin_on_older_kernel(dir: &TestDir, board: &Command) -> std::process::Child {
     let arguments: Vec<_> = board.get_args().map(|argument| argument.to_string_lossy()).collect();
     let mut command = Command::new(std::env::current_exe().expect("a path"));
     command.args(["--exact", "files::older_kernel", "--ignored", "--nocapture"]);
-    command.env(BOARD, arguments.join("\n")).current_dir(&place.0);
+    command.env(BOARD, arguments.join("\n")).current_dir(&dir.0);
     for (name, value) in board.get_envs() {
         match value {
             Some(value) => command.env(name, value),
             None => command.env_remove(name),
         };
     }
-    let log = std::fs::File::create(place.0.join("log")).expect("a file");
+    let log = std::fs::File::create(dir.0.join("log")).expect("a file");
     command.stdout(Stdio::null()).stderr(log).spawn().expect("it is this program")
 }
 
 /// Checks that an honest client is served.
-fn honest(place: &Place) {
+fn honest(dir: &TestDir) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let honest = async {
-            let door = place.0.join("kiban/lab.streams");
+            let door = dir.0.join("kiban/lab.streams");
             // Clients that never greet are given up after a while. Until then they may fill the board's
             // places, and those behind them the socket's backlog.
             let lab = loop {
@@ -248,10 +248,10 @@ fn lingering_descriptors_block_neither_the_board_nor_its_clients() {
     if !enter() {
         return;
     }
-    let place = Place::new("linger");
+    let dir = TestDir::new("linger");
     let mut board =
-        place.up_by(&format!("{PORT}{ECHO}{DOORS}"), |command| begin_on_older_kernel(&place, &command));
-    let mut attacker = Attacker::start(&place);
+        dir.up_by(&format!("{PORT}{ECHO}{DOORS}"), |command| begin_on_older_kernel(&dir, &command));
+    let mut attacker = Attacker::start(&dir);
     let mut taken = 0;
     for _ in 0..30 {
         taken = attacker.attack("round");
@@ -260,15 +260,15 @@ fn lingering_descriptors_block_neither_the_board_nor_its_clients() {
     }
     assert!(taken > 0, "nothing is refused");
     echo(&mut connect("10.9.0.2:7"), b"over the wire");
-    honest(&place);
+    honest(&dir);
     // Callers that are not accepted any more, and a board that stops.
     attacker.attack("last");
-    let output = place.kiban(&["down", "lab"]);
+    let output = dir.kiban(&["down", "lab"]);
     assert!(output.status.success(), "{}", text(&output));
     attacker.attack("kept");
-    assert_eq!(board.wait(), Some(0), "{}", place.log());
+    assert_eq!(board.wait(), Some(0), "{}", dir.log());
     attacker.attack("ends");
-    assert!(!place.log().contains("panicked"), "{}", place.log());
+    assert!(!dir.log().contains("panicked"), "{}", dir.log());
 }
 
 #[test]
@@ -277,16 +277,16 @@ fn a_hanging_close_blocks_neither_the_control_socket_nor_shutdown() {
         return;
     }
     unanswered("unanswered", |_, command| crate::common::spawn(command));
-    unanswered("unanswered-older", |place, command| begin_on_older_kernel(place, &command));
+    unanswered("unanswered-older", |dir, command| begin_on_older_kernel(dir, &command));
 }
 
-fn unanswered(name: &str, begin: fn(&Place, Command) -> std::process::Child) {
-    let place = Place::new(name);
-    let mut board = place.up_by(&format!("{PORT}{ECHO}{DOORS}"), |command| begin(&place, command));
-    std::fs::create_dir(place.0.join("fuse")).expect("there is room for files of a while");
+fn unanswered(name: &str, begin: fn(&TestDir, Command) -> std::process::Child) {
+    let dir = TestDir::new(name);
+    let mut board = dir.up_by(&format!("{PORT}{ECHO}{DOORS}"), |command| begin(&dir, command));
+    std::fs::create_dir(dir.0.join("fuse")).expect("there is room for files of a while");
     let mut command = Command::new("unshare");
     command.args(["--mount", "--"]).arg(std::env::current_exe().expect("a path"));
-    let mut attacker = Attacker::start_by(&place, command);
+    let mut attacker = Attacker::start_by(&dir, command);
     if let Err(why) = attacker.may("mount") {
         return println!("skipped: no file system can be mounted: {why}");
     }
@@ -294,16 +294,16 @@ fn unanswered(name: &str, begin: fn(&Place, Command) -> std::process::Child) {
     for _ in 0..3 {
         assert_eq!(board.status()["name"], "lab");
     }
-    honest(&place);
-    let output = place.kiban(&["down", "lab"]);
+    honest(&dir);
+    let output = dir.kiban(&["down", "lab"]);
     assert!(output.status.success(), "{}", text(&output));
     // Readable when all of its threads have ended.
     let pid = rustix::process::Pid::from_child(&board.child);
     let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).expect("it is our child");
     let patience = rustix::event::Timespec { tv_sec: LONG.as_secs() as i64, tv_nsec: 0 };
     let ended = rustix::event::poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&patience));
-    assert_eq!(ended, Ok(1), "the board cannot end: {}", place.log());
-    assert_eq!(board.wait(), Some(0), "{}", place.log());
+    assert_eq!(ended, Ok(1), "the board cannot end: {}", dir.log());
+    assert_eq!(board.wait(), Some(0), "{}", dir.log());
 }
 
 #[test]
@@ -311,16 +311,16 @@ fn a_configuration_from_a_pipe_cannot_be_reloaded() {
     if !enter() {
         return;
     }
-    let place = Place::new("pipe");
-    let board = place.up(&format!("{PORT}{ECHO}"));
-    let file = place.0.join("board.toml");
+    let dir = TestDir::new("pipe");
+    let board = dir.up(&format!("{PORT}{ECHO}"));
+    let file = dir.0.join("board.toml");
     std::fs::remove_file(&file).expect("it is ours");
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
     rustix::fs::mknodat(rustix::fs::CWD, &file, rustix::fs::FileType::Fifo, mode, 0).expect("a FIFO");
     board.signal("-HUP");
     board.expect("RELOADING=1");
     board.expect("READY=1");
-    let output = place.kiban(&["reload", "lab"]);
+    let output = dir.kiban(&["reload", "lab"]);
     assert!(
         !output.status.success() && text(&output).contains("board.toml: it is a pipe"),
         "{}",
@@ -339,23 +339,23 @@ fn a_configuration_is_read_up_to_its_size_limit() {
     if !enter() {
         return;
     }
-    let place = Place::new("long-configuration");
-    let board = place.up(&format!("{PORT}{ECHO}"));
+    let dir = TestDir::new("long-configuration");
+    let board = dir.up(&format!("{PORT}{ECHO}"));
     let comments = |bytes: usize| "#".repeat(bytes - PORT.len() - ECHO.len());
-    let longest = place.write("board.toml", &format!("{PORT}{ECHO}{}", comments(1 << 20)));
-    assert_eq!(text(&place.kiban(&["reload"])), "services: 1 kept, 0 new, 0 closed\n");
+    let longest = dir.write("board.toml", &format!("{PORT}{ECHO}{}", comments(1 << 20)));
+    assert_eq!(text(&dir.kiban(&["reload"])), "services: 1 kept, 0 new, 0 closed\n");
     let longest = longest.display().to_string();
-    assert!(place.kiban(&["up", "--check", &longest]).status.success());
+    assert!(dir.kiban(&["up", "--check", &longest]).status.success());
     // One more byte; and far more, of which no more is read.
     for bytes in [(1 << 20) + 1, 700 << 20] {
-        place.write("board.toml", &format!("{PORT}{ECHO}{}", comments((1 << 20) + 1)));
+        dir.write("board.toml", &format!("{PORT}{ECHO}{}", comments((1 << 20) + 1)));
         std::fs::File::options()
             .write(true)
             .open(&longest)
             .and_then(|file| file.set_len(bytes))
             .expect("room");
         for arguments in [&["reload"][..], &["up", "--check", &longest], &["up", &longest]] {
-            let output = place.kiban(arguments);
+            let output = dir.kiban(arguments);
             let told = text(&output);
             assert_eq!(output.status.code(), Some(1), "{bytes} {arguments:?}: {told}");
             assert!(
@@ -372,9 +372,9 @@ fn endless_reloads_leave_few_log_lines() {
     if !enter() {
         return;
     }
-    let place = Place::new("reloads");
-    let board = place.up(&format!("{PORT}{ECHO}"));
-    let socket = std::os::unix::net::UnixStream::connect(place.0.join("kiban/lab.sock")).expect("it listens");
+    let dir = TestDir::new("reloads");
+    let board = dir.up(&format!("{PORT}{ECHO}"));
+    let socket = std::os::unix::net::UnixStream::connect(dir.0.join("kiban/lab.sock")).expect("it listens");
     let mut answers = BufReader::new(socket.try_clone().expect("a socket"));
     let mut ask = |count: usize, words: &str| {
         for _ in 0..count {
@@ -386,10 +386,10 @@ fn endless_reloads_leave_few_log_lines() {
     };
     let clock = kiban_os::Clock::new();
     ask(200, "done");
-    place.write("board.toml", "nothing\n");
+    dir.write("board.toml", "nothing\n");
     ask(200, "refused");
     let words = ["configuration reloaded", "reload failed, the configuration is unchanged"];
-    let told = place.log().lines().filter(|line| words.iter().any(|words| line.contains(words))).count();
+    let told = dir.log().lines().filter(|line| words.iter().any(|words| line.contains(words))).count();
     // 32 at once, and one a second.
     let most = 33 + clock.now().as_secs_f64() as usize;
     assert!((32..=most).contains(&told), "{told} lines, at most {most}");
@@ -397,16 +397,16 @@ fn endless_reloads_leave_few_log_lines() {
 }
 
 /// Calls one of a board's sockets.
-fn call(place: &Place, name: &str, kind: SocketType) -> OwnedFd {
+fn call(dir: &TestDir, name: &str, kind: SocketType) -> OwnedFd {
     let socket = rustix::net::socket(rustix::net::AddressFamily::UNIX, kind, None).expect("a socket");
-    let address = rustix::net::SocketAddrUnix::new(place.0.join("kiban").join(name)).expect("a short path");
+    let address = rustix::net::SocketAddrUnix::new(dir.0.join("kiban").join(name)).expect("a short path");
     rustix::net::connect(&socket, &address).expect("it listens");
     socket
 }
 
 /// Says something at a board's socket, and waits until the board hangs up.
-fn offend(place: &Place, name: &str, kind: SocketType, bytes: &[u8]) {
-    let socket = call(place, name, kind);
+fn offend(dir: &TestDir, name: &str, kind: SocketType, bytes: &[u8]) {
+    let socket = call(dir, name, kind);
     rustix::net::send(&socket, bytes, SendFlags::NOSIGNAL).expect("it takes it");
     let mut room = vec![0; 1 << 16];
     while rustix::net::recv(&socket, &mut room, rustix::net::RecvFlags::empty())
@@ -419,44 +419,42 @@ fn violations_by_clients_are_logged_one_by_one_up_to_a_limit() {
     if !enter() {
         return;
     }
-    let place = Place::new("offences");
-    let board = place.up(&format!("{PORT}{ECHO}{DOORS}"));
+    let dir = TestDir::new("offences");
+    let board = dir.up(&format!("{PORT}{ECHO}{DOORS}"));
     let (stream, packets) = (SocketType::STREAM, SocketType::SEQPACKET);
     let own = format!("pid={} uid={}", std::process::id(), rustix::process::geteuid().as_raw());
     // Clients that only check whether the service is there are not offenders.
     for _ in 0..3 {
         board.status();
         for name in ["lab.streams", "lab.sockets"] {
-            assert!(
-                kiban_streams::has_listener(&place.0.join("kiban").join(name)).expect("it is the board's")
-            );
+            assert!(kiban_streams::has_listener(&dir.0.join("kiban").join(name)).expect("it is the board's"));
         }
     }
-    assert!(!place.log().contains("cut off"), "{}", place.log());
+    assert!(!dir.log().contains("cut off"), "{}", dir.log());
     let question = vec![b' '; 20 << 10];
     for (name, kind, bytes, socket, rule) in [
         ("lab.streams", stream, &b"GET / HTTP/1.0\r\n\r\n"[..], "attach", "invalid greeting"),
         ("lab.sockets", packets, b"GET / HTTP/1.0", "sockets", "invalid request"),
         ("lab.sock", stream, &question, "control", "the request is longer than 16384 bytes"),
     ] {
-        let lines = || place.log().lines().filter(|line| line.contains("a client is cut off")).count();
+        let lines = || dir.log().lines().filter(|line| line.contains("a client is cut off")).count();
         let before = lines();
-        offend(&place, name, kind, bytes);
-        let log = place.log();
+        offend(&dir, name, kind, bytes);
+        let log = dir.log();
         let line = log.lines().rfind(|line| line.contains("a client is cut off")).expect("a line");
         let words = [&format!("socket=\"{socket}\""), own.as_str(), rule];
         assert!(words.iter().all(|words| line.contains(words)), "{words:?}: {line}");
         for _ in 0..200 {
-            offend(&place, name, kind, bytes);
+            offend(&dir, name, kind, bytes);
         }
         // 32 at once, and one a second.
         let told = lines() - before;
         assert!((2..100).contains(&told), "{told} lines");
     }
     // One client too many is told the limit.
-    let _clients: Vec<OwnedFd> = (0..256).map(|_| call(&place, "lab.streams", stream)).collect();
+    let _clients: Vec<OwnedFd> = (0..256).map(|_| call(&dir, "lab.streams", stream)).collect();
     let mut said = [0; 256];
-    let last = call(&place, "lab.streams", stream);
+    let last = call(&dir, "lab.streams", stream);
     let (length, _) =
         rustix::net::recv(&last, &mut said, rustix::net::RecvFlags::empty()).expect("it says why");
     let said = String::from_utf8_lossy(&said[..length]);

@@ -1,7 +1,7 @@
 //! Root asks boards in the directory of another user, who may answer whatever it likes. Directories with
 //! long paths.
 
-use crate::common::{ECHO, PORT, Place, enter, ip, text};
+use crate::common::{ECHO, PORT, TestDir, enter, ip, text};
 use crate::files::DOORS;
 use crate::run::LIBRARY;
 use kiban_service::status::{Counters, Port, Service, Status};
@@ -49,7 +49,7 @@ while True:
 
 /// A user's directory for sockets, in which root looks for boards.
 struct Theirs {
-    place: Place,
+    dir: TestDir,
     impostor: Option<Child>,
 }
 
@@ -61,18 +61,18 @@ impl Theirs {
             return None;
         }
         ip("link set lo up");
-        let place = Place::new(test);
-        let folder = place.0.join("kiban");
+        let dir = TestDir::new(test);
+        let folder = dir.0.join("kiban");
         std::fs::create_dir(&folder).expect("room");
-        for (path, mode) in [(&place.0, 0o755), (&folder, 0o700)] {
+        for (path, mode) in [(&dir.0, 0o755), (&folder, 0o700)] {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("it is ours");
             chown(path, Some(USER), None).expect("we are root");
         }
-        Some(Theirs { place, impostor: None })
+        Some(Theirs { dir, impostor: None })
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.place.0.join("kiban").join(name)
+        self.dir.0.join("kiban").join(name)
     }
 
     /// Has the user listen in the place of the board `lab`.
@@ -99,7 +99,7 @@ impl Theirs {
     /// Returns the output of root's client; exit code 124 if it has not ended after half a minute.
     fn kiban(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new("timeout");
-        command.args(["30", crate::common::KIBAN]).args(arguments).env("XDG_RUNTIME_DIR", &self.place.0);
+        command.args(["30", crate::common::KIBAN]).args(arguments).env("XDG_RUNTIME_DIR", &self.dir.0);
         command.current_dir("/").output().expect("it is installed")
     }
 
@@ -212,7 +212,7 @@ fn an_impostor_board_neither_blocks_commands_nor_exhausts_memory() {
 #[test]
 fn root_does_not_follow_a_symlink_among_a_users_sockets() {
     let Some(theirs) = Theirs::new("impostor-links") else { return };
-    let own = Place::new("impostor-roots");
+    let own = TestDir::new("impostor-roots");
     let board = own.up(CONFIG);
     let sockets = ["lab.sock", "lab.streams", "lab.sockets"];
     let commands: [&[&str]; 6] = [
@@ -258,20 +258,20 @@ fn socket_paths_longer_than_an_address_work_with_every_command() {
     if !enter() {
         return;
     }
-    let mut place = Place::new("impostor-long");
-    let short = place.0.clone();
-    place.0 = short.join("long-".repeat(30));
-    std::fs::create_dir_all(&place.0).expect("room");
-    let config = place.write("board.toml", &format!("{PORT}{ECHO}{DOORS}"));
-    let log = std::fs::File::create(place.0.join("log")).expect("room");
-    let child = place.command(&["up", &config.display().to_string()]).stderr(log).spawn();
+    let mut dir = TestDir::new("impostor-long");
+    let short = dir.0.clone();
+    dir.0 = short.join("long-".repeat(30));
+    std::fs::create_dir_all(&dir.0).expect("room");
+    let config = dir.write("board.toml", &format!("{PORT}{ECHO}{DOORS}"));
+    let log = std::fs::File::create(dir.0.join("log")).expect("room");
+    let child = dir.command(&["up", &config.display().to_string()]).stderr(log).spawn();
     let mut board = Killed(child.expect("it was built"));
-    while !place.log().contains("ready") {
-        assert!(board.0.try_wait().expect("it is our child").is_none(), "{}", place.log());
+    while !dir.log().contains("ready") {
+        assert!(board.0.try_wait().expect("it is our child").is_none(), "{}", dir.log());
         std::thread::yield_now();
     }
     let good = |arguments: &[&str]| {
-        let output = place.command(arguments).env("KIBAN_VERBS_LIB", &*LIBRARY).stdin(Stdio::null()).output();
+        let output = dir.command(arguments).env("KIBAN_VERBS_LIB", &*LIBRARY).stdin(Stdio::null()).output();
         let output = output.expect("it was built");
         assert!(output.status.success(), "{arguments:?}: {}", text(&output));
         text(&output)
@@ -286,8 +286,8 @@ fn socket_paths_longer_than_an_address_work_with_every_command() {
     let script = "import socket; s = socket.create_connection(('10.9.0.2', 7)); print(s.getpeername(), s.getsockname())";
     assert_eq!(good(&["run", "python3", "-c", script]).matches("10.9.0.2").count(), 2, "over the board");
     good(&["down"]);
-    assert_eq!(board.0.wait().expect("it is our child").code(), Some(0), "{}", place.log());
-    place.0 = short;
+    assert_eq!(board.0.wait().expect("it is our child").code(), Some(0), "{}", dir.log());
+    dir.0 = short;
 }
 
 /// A process that ends with its test.

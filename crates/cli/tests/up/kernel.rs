@@ -1,7 +1,7 @@
 //! The kernel's TCP as the peer, over TAP, TUN and a veth: bulk with its hash, harm on the link, a crowd,
 //! IP's options and fragments.
 
-use crate::common::{ECHO, LONG, Place, connect, counted, digest_of, enter, is_clean, lan, run, text};
+use crate::common::{ECHO, LONG, TestDir, connect, counted, digest_of, enter, is_clean, lan, run, text};
 use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -94,8 +94,8 @@ fn put(path: &Path) {
     assert!(output.status.success(), "{}", text(&output));
 }
 
-fn folder(place: &Place) -> PathBuf {
-    let root = place.0.join("www");
+fn folder(dir: &TestDir) -> PathBuf {
+    let root = dir.0.join("www");
     std::fs::create_dir_all(&root).expect("there is room");
     root
 }
@@ -105,11 +105,11 @@ fn a_gigabyte_is_transferred_intact_in_both_directions() {
     if !enter() {
         return;
     }
-    let place = Place::new("gigabyte");
-    let root = folder(&place);
+    let dir = TestDir::new("gigabyte");
+    let root = folder(&dir);
     let hash = file(&root.join("big.bin"), 1_000_000_000);
     let (to, hashes) = takes(1);
-    let board = place.up(&(lan("tap:kiban0", "", 1500) + &services(&root, to)));
+    let board = dir.up(&(lan("tap:kiban0", "", 1500) + &services(&root, to)));
     let idle = board.status();
     assert!(fetched("big.bin") == hash, "what was fetched is another");
     put(&root.join("big.bin"));
@@ -124,15 +124,15 @@ fn files_are_transferred_over_every_link_and_mtu() {
     if !enter() {
         return;
     }
-    let place = Place::new("mtu");
-    let root = folder(&place);
+    let dir = TestDir::new("mtu");
+    let root = folder(&dir);
     let bytes = 32 << 20;
     let hash = file(&root.join("file.bin"), bytes);
     for link in ["tap:kiban0", "tun:kiban0", "packet:lab0"] {
         for (options, mtu) in [("", 1500), (",offload=off", 1500), ("", 9180), (",offload=off", 9180)] {
             let what = format!("{link}{options}, MTU {mtu}");
             let (to, hashes) = takes(1);
-            let board = place.up(&(lan(link, options, mtu) + &services(&root, to)));
+            let board = dir.up(&(lan(link, options, mtu) + &services(&root, to)));
             let idle = board.status();
             assert!(fetched("file.bin") == hash, "{what}: what was fetched is another");
             put(&root.join("file.bin"));
@@ -159,12 +159,12 @@ fn files_survive_packet_loss_and_reordering() {
     if !enter() {
         return;
     }
-    let place = Place::new("loss");
-    let root = folder(&place);
+    let dir = TestDir::new("loss");
+    let root = folder(&dir);
     let hash = file(&root.join("file.bin"), 8 << 20);
     for link in ["tap:kiban0", "tun:kiban0", "packet:lab0"] {
         let (to, hashes) = takes(1);
-        let board = place.up(&(lan(link, ",loss=1%,reorder=1%", 1500) + &services(&root, to)));
+        let board = dir.up(&(lan(link, ",loss=1%,reorder=1%", 1500) + &services(&root, to)));
         let idle = board.status();
         assert!(fetched("file.bin") == hash, "{link}: what was fetched is another");
         put(&root.join("file.bin"));
@@ -181,8 +181,8 @@ fn a_thousand_concurrent_connections_echo_their_own_data() {
     if !enter() {
         return;
     }
-    let place = Place::new("thousand");
-    let board = place.up(&(lan("tap:kiban0", "", 1500) + ECHO));
+    let dir = TestDir::new("thousand");
+    let board = dir.up(&(lan("tap:kiban0", "", 1500) + ECHO));
     let idle = board.status();
     let mut crowd: Vec<TcpStream> = (0..1000).map(|_| connect("10.9.0.2:7")).collect();
     for round in 0..3 {
@@ -224,8 +224,8 @@ fn delayed_packets_arrive_on_time_without_other_traffic() {
     if !enter() {
         return;
     }
-    let place = Place::new("sparse");
-    let _board = place.up(&(lan("tap:kiban0", ",delay=5ms", 1500) + ECHO));
+    let dir = TestDir::new("sparse");
+    let _board = dir.up(&(lan("tap:kiban0", ",delay=5ms", 1500) + ECHO));
     // The next ping would wake a board that sleeps too long, half a second later.
     let output = run("ping", &["-n", "-c", "6", "-i", "0.5", "-W", "20", "10.9.0.2"]);
     let told = text(&output);
@@ -241,9 +241,9 @@ fn pings_of_every_size_and_with_ip_options_are_answered() {
     if !enter() {
         return;
     }
-    let place = Place::new("ping");
+    let dir = TestDir::new("ping");
     for (link, mtu) in [("tap:kiban0", 1500), ("tun:kiban0", 9180), ("packet:lab0", 1500)] {
-        let board = place.up(&(lan(link, "", mtu) + ECHO));
+        let board = dir.up(&(lan(link, "", mtu) + ECHO));
         let whole = mtu - 28;
         let sizes = [0, 1, 7, 8, 15, 16, 17, 55, 56, 57, 1000, whole - 1, whole];
         // In two and more fragments, each way; and the longest packet there is.
@@ -293,14 +293,14 @@ fn wireshark_finds_nothing_malformed_between_kernel_and_board() {
     if !enter() {
         return;
     }
-    let place = Place::new("wireshark");
-    let root = folder(&place);
+    let dir = TestDir::new("wireshark");
+    let root = folder(&dir);
     file(&root.join("file.bin"), 2 << 20);
     for link in ["tap:kiban0", "tun:kiban0", "packet:lab0"] {
-        let record = place.0.join("record.pcap").display().to_string();
+        let record = dir.0.join("record.pcap").display().to_string();
         let (to, hashes) = takes(1);
         let options = format!(",offload=off,record={record}");
-        let mut board = place.up(&(lan(link, &options, 1500) + &services(&root, to)));
+        let mut board = dir.up(&(lan(link, &options, 1500) + &services(&root, to)));
         fetched("file.bin");
         put(&root.join("file.bin"));
         hashes.join().expect("content");
@@ -418,8 +418,8 @@ impl Packet {
     }
 
     fn of(&self, field: &str) -> &str {
-        let place = FIELDS.iter().position(|name| *name == field).expect("it is asked for");
-        self.0.get(place).map_or("", String::as_str)
+        let dir = FIELDS.iter().position(|name| *name == field).expect("it is asked for");
+        self.0.get(dir).map_or("", String::as_str)
     }
 
     /// Returns whether one of a field's numbers satisfies a condition.

@@ -1,6 +1,6 @@
 //! Verbs on the TCP of running boards: two of them over cells, and this host's own TCP as the other end.
 
-use crate::common::{Board, ECHO, KIBAN, PORT, Place, enter, text};
+use crate::common::{Board, ECHO, KIBAN, PORT, TestDir, enter, text};
 use kiban_base::Wait;
 use kiban_os::clock::{Clock, thread_cpu_nanos};
 use kiban_rdma_runtime::{
@@ -30,8 +30,8 @@ impl Side {
     }
 
     /// Creates one on a board, through the board's socket.
-    fn on(place: &Place) -> Side {
-        let door = place.0.join("kiban/lab.streams");
+    fn on(dir: &TestDir) -> Side {
+        let door = dir.0.join("kiban/lab.streams");
         let lower: Lower = format!("board:{}", door.display()).parse().expect("a lower layer");
         assert_eq!(lower.to_string().parse(), Ok(lower.clone()));
         Side::new(&lower)
@@ -111,7 +111,7 @@ fn moves(one: &Side, two: &Side, pairs: &[Pair], bytes: usize) {
 }
 
 /// Starts two boards in one namespace, connected by cells in datagrams.
-fn two_boards<'a>(near: &'a Place, far: &'a Place) -> [Board<'a>; 2] {
+fn two_boards<'a>(near: &'a TestDir, far: &'a TestDir) -> [Board<'a>; 2] {
     let config = |own: u16, other: u16| {
         format!(
             "name = \"lab\"\n[[port]]\nname = \"atm\"\nlink = \"udp-cells:127.0.0.1:{own}-127.0.0.1:{other},packed\"\n\
@@ -129,7 +129,7 @@ fn rdma_works_between_two_boards_over_atm_with_few_or_many_queue_pairs() {
     if !enter() {
         return;
     }
-    let (near, far) = (Place::new("rdma-near"), Place::new("rdma-far"));
+    let (near, far) = (TestDir::new("rdma-near"), TestDir::new("rdma-far"));
     let [mut near_board, _far_board] = two_boards(&near, &far);
     let (one, two) = (Side::on(&near), Side::on(&far));
     let listener = two.context.listen(at("10.1.0.2", 7471).into(), &Connect::default()).expect("its address");
@@ -182,9 +182,9 @@ fn rdma_works_with_the_kernels_tcp_and_impossible_set_ups_are_reported() {
     if !enter() {
         return;
     }
-    let place = Place::new("rdma-kernel");
-    let _board = place.up(&format!("{PORT}{ECHO}{ATTACH}"));
-    let (board, kernel) = (Side::on(&place), Side::new(&Lower::Tcp { from: None }));
+    let dir = TestDir::new("rdma-kernel");
+    let _board = dir.up(&format!("{PORT}{ECHO}{ATTACH}"));
+    let (board, kernel) = (Side::on(&dir), Side::new(&Lower::Tcp { from: None }));
     let options = Connect::default();
     // Ports of the NIC's own choice, and both directions at once.
     let on_board = board.context.listen(at("10.9.0.2", 0).into(), &options).expect("its address");
@@ -209,8 +209,8 @@ fn rdma_works_with_the_kernels_tcp_and_impossible_set_ups_are_reported() {
 }
 
 /// Runs a program of this host; returns its success and its output.
-fn told(place: &Place, arguments: &[&str]) -> (bool, String) {
-    let output = place.kiban(arguments);
+fn told(dir: &TestDir, arguments: &[&str]) -> (bool, String) {
+    let output = dir.kiban(arguments);
     (output.status.success(), text(&output))
 }
 
@@ -219,16 +219,16 @@ fn measurements_run_over_a_board_in_one_process_and_from_another() {
     if !enter() {
         return;
     }
-    let place = Place::new("rdma-measure");
-    let _board = place.up(&format!("{PORT}{ATTACH}"));
+    let dir = TestDir::new("rdma-measure");
+    let _board = dir.up(&format!("{PORT}{ATTACH}"));
     for (what, operation) in [("pingpong", "--send"), ("pingpong", "--read"), ("stream", "--write")] {
         let (is_well, words) =
-            told(&place, &["rdma", what, operation, "--over", "board:lab", "--count", "50", "--quiet"]);
+            told(&dir, &["rdma", what, operation, "--over", "board:lab", "--count", "50", "--quiet"]);
         assert!(is_well && words.contains("both ends here over board:lab"), "{what} {operation}: {words}");
     }
     let mut server = std::process::Command::new(KIBAN)
         .args(["rdma", "serve", "10.9.0.2:7471", "--over", "board"])
-        .env("XDG_RUNTIME_DIR", &place.0)
+        .env("XDG_RUNTIME_DIR", &dir.0)
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program was built");
@@ -240,11 +240,11 @@ fn measurements_run_over_a_board_in_one_process_and_from_another() {
         &["rdma", "pingpong", "10.9.0.2:7471", "--count", "50", "--quiet"][..],
         &["rdma", "stream", "10.9.0.2:7471", "--over", "board:lab", "--count", "50", "--quiet"],
     ] {
-        let (is_well, words) = told(&place, arguments);
+        let (is_well, words) = told(&dir, arguments);
         assert!(is_well, "{words}");
     }
     server.kill().expect("it is our child");
     server.wait().expect("it is our child");
-    let (is_well, words) = told(&place, &["rdma", "pingpong", "--over", "board:moon"]);
+    let (is_well, words) = told(&dir, &["rdma", "pingpong", "--over", "board:moon"]);
     assert!(!is_well && words.contains("no board moon is running; these are: lab"), "{words}");
 }

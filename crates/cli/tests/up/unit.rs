@@ -1,6 +1,6 @@
 //! As systemd runs it: the unit of docs/operations.md, and the watchdog.
 
-use crate::common::{ECHO, PORT, Place, connect, echo, enter, run, spawn, text};
+use crate::common::{ECHO, PORT, TestDir, connect, echo, enter, run, spawn, text};
 use crate::sandbox::{NET_ADMIN, NET_RAW, nobodys, threads};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,8 @@ fn unit(page: &str) -> String {
 }
 
 /// Writes the unit into a file, with the path of the built program.
-fn unit_file(place: &Place, page: &str, name: &str) -> PathBuf {
-    place.write(name, &unit(page).replace("/usr/local/bin/kiban", crate::common::KIBAN))
+fn unit_file(dir: &TestDir, page: &str, name: &str) -> PathBuf {
+    dir.write(name, &unit(page).replace("/usr/local/bin/kiban", crate::common::KIBAN))
 }
 
 fn has_systemd() -> bool {
@@ -31,9 +31,9 @@ fn systemd_accepts_the_documented_units() {
     if !has_systemd() {
         return;
     }
-    let place = Place::new("unit");
+    let dir = TestDir::new("unit");
     for (page, name) in [("operations.md", "kiban@.service"), ("ftam.md", "kiban-ftam.service")] {
-        let file = unit_file(&place, page, name);
+        let file = unit_file(&dir, page, name);
         let output = run("systemd-analyze", &["verify", "--man=no", &file.display().to_string()]);
         let told = text(&output);
         let about = |line: &&str| line.contains("kiban");
@@ -42,7 +42,7 @@ fn systemd_accepts_the_documented_units() {
     }
     // systemd reports an unknown key, so the check works.
     let wrong =
-        place.write("kiban-wrong@.service", &unit("operations.md").replace("WatchdogSec", "WatchdagSec"));
+        dir.write("kiban-wrong@.service", &unit("operations.md").replace("WatchdogSec", "WatchdagSec"));
     let output = run("systemd-analyze", &["verify", "--man=no", &wrong.display().to_string()]);
     assert!(text(&output).contains("WatchdagSec"), "{}", text(&output));
 }
@@ -52,7 +52,7 @@ fn the_units_have_a_low_exposure_score() {
     if !has_systemd() {
         return;
     }
-    let place = Place::new("unit-exposure");
+    let dir = TestDir::new("unit-exposure");
     let judge = |file: &Path, tenths: u32| {
         let threshold = format!("--threshold={tenths}");
         run(
@@ -65,7 +65,7 @@ fn the_units_have_a_low_exposure_score() {
     for (page, name, tenths) in
         [("operations.md", "kiban@.service", 25), ("ftam.md", "kiban-ftam.service", 20)]
     {
-        let output = judge(&unit_file(&place, page, name), tenths);
+        let output = judge(&unit_file(&dir, page, name), tenths);
         assert!(output.status.success(), "{}", text(&output));
         assert!(text(&output).contains("Overall exposure level"), "{}", text(&output));
     }
@@ -74,7 +74,7 @@ fn the_units_have_a_low_exposure_score() {
         .replace("DynamicUser", "#")
         .replace("User=", "#")
         .replace("SystemCallFilter", "#");
-    let output = judge(&place.write("kiban-open@.service", &open), 25);
+    let output = judge(&dir.write("kiban-open@.service", &open), 25);
     assert!(!output.status.success(), "{}", text(&output));
 }
 
@@ -110,11 +110,11 @@ fn the_unit_allows_every_system_call_of_a_board() {
         println!("skipped: strace is not there (Debian: strace)");
         return;
     }
-    let place = Place::new("unit-calls");
-    let trace = place.0.join("trace");
+    let dir = TestDir::new("unit-calls");
+    let trace = dir.0.join("trace");
     let services = "[[service]]\nkind = \"attach\"\n[[service]]\nkind = \"sockets\"\n";
     let config = format!("{PORT}{ECHO}{services}[metrics]\nlisten = \"127.0.0.1:9464\"\n");
-    let mut board = place.up_by(&config, |command| {
+    let mut board = dir.up_by(&config, |command| {
         let mut traced = std::process::Command::new("strace");
         traced.args(["-f", "-qq", "-o"]).arg(&trace).arg(command.get_program()).args(command.get_args());
         for (name, value) in command.get_envs() {
@@ -123,23 +123,23 @@ fn the_unit_allows_every_system_call_of_a_board() {
                 None => traced.env_remove(name),
             };
         }
-        let log = std::fs::File::create(place.0.join("log")).expect("room");
+        let log = std::fs::File::create(dir.0.join("log")).expect("room");
         spawn({
-            traced.current_dir(&place.0).stderr(log);
+            traced.current_dir(&dir.0).stderr(log);
             traced
         })
     });
     echo(&mut connect("10.9.0.2:7"), b"hello");
     assert!(text(&run("curl", &["-sSf", "http://127.0.0.1:9464/metrics"])).contains("kiban_info"));
-    let output = place.kiban(&["capture", "lan", "lan.pcap", "--seconds", "100ms"]);
+    let output = dir.kiban(&["capture", "lan", "lan.pcap", "--seconds", "100ms"]);
     assert!(output.status.success(), "{}", text(&output));
-    assert!(place.kiban(&["reload"]).status.success());
+    assert!(dir.kiban(&["reload"]).status.success());
     assert!(run("ip", &["link", "del", "kiban0"]).status.success());
     board.until("it is made again", |status| {
         status["ports"][0]["state"] == "up" && status["ports"][0]["losses"] == 1
     });
-    assert!(place.kiban(&["down"]).status.success());
-    assert_eq!(board.wait(), Some(0), "{}", place.log());
+    assert!(dir.kiban(&["down"]).status.success());
+    assert_eq!(board.wait(), Some(0), "{}", dir.log());
     // Each line is a process, a call and its arguments; or a signal, or the rest of a call.
     let trace = std::fs::read_to_string(&trace).expect("it was written");
     let calls = trace.lines().filter_map(|line| {
@@ -176,8 +176,8 @@ fn a_board_runs_with_the_capabilities_of_the_unit_and_drops_them() {
         format!("--bounding-set={bounding}"),
         "--no-new-privs".to_owned(),
     ];
-    let place = Place::new("unit-capabilities");
-    let board = place.up_by(&format!("{PORT}{ECHO}"), nobodys(&place, &grants));
+    let dir = TestDir::new("unit-capabilities");
+    let board = dir.up_by(&format!("{PORT}{ECHO}"), nobodys(&dir, &grants));
     let its = threads(board.child.id());
     assert_eq!([its.permitted, its.effective, its.bounding], [NET_ADMIN, NET_ADMIN, NET_ADMIN | NET_RAW]);
     assert_eq!((its.no_new_privs, its.seccomp), (1, 2));
@@ -195,8 +195,8 @@ fn a_running_board_notifies_the_watchdog_and_a_stopped_one_does_not() {
     if !enter() {
         return;
     }
-    let place = Place::new("watchdog");
-    let board = place.up_by(&format!("{PORT}{ECHO}"), |mut command| {
+    let dir = TestDir::new("watchdog");
+    let board = dir.up_by(&format!("{PORT}{ECHO}"), |mut command| {
         command.env("WATCHDOG_USEC", "200000");
         spawn(command)
     });

@@ -1,7 +1,7 @@
 //! VI NICs on boards that run: two boards whose cells go to and fro, strangers at the port, a board that is
 //! killed.
 
-use crate::common::{LONG, PORT, Place, enter, text};
+use crate::common::{LONG, PORT, TestDir, enter, text};
 use kiban_base::{Region, SharedBytes, Wait};
 use kiban_os::clock::process_cpu_nanos;
 use kiban_vi::{
@@ -26,13 +26,13 @@ fn joined(name: &str, own: u8, other: u8) -> String {
 }
 
 /// This very test in a process of its own, which finds the boards of this place; `role` is for it.
-fn in_a_process_of_its_own(story: &str, place: &Place, role: &str) {
+fn in_a_process_of_its_own(story: &str, dir: &TestDir, role: &str) {
     let mut child = Command::new(std::env::current_exe().expect("a test is a program"));
     child.args([&format!("vi::{story}"), "--exact", "--nocapture", "--test-threads=1"]);
-    let output = child.env("KIBAN_TEST_ROLE", role).env("XDG_RUNTIME_DIR", &place.0).output();
+    let output = child.env("KIBAN_TEST_ROLE", role).env("XDG_RUNTIME_DIR", &dir.0).output();
     let output = output.expect("a test can be started");
     let told = text(&output);
-    assert!(output.status.success() && told.contains("1 passed"), "{told}\n{}", place.log());
+    assert!(output.status.success() && told.contains("1 passed"), "{told}\n{}", dir.log());
 }
 
 /// Runs a test over two boards.
@@ -43,10 +43,10 @@ fn over_two_boards(story: &str, tell: impl FnOnce(u32)) {
     if !enter() {
         return;
     }
-    let place = Place::new(story.split('_').next().expect("a word"));
-    let _far = place.up(&joined("far", 2, 1));
-    let near = place.up(&joined("near", 1, 2));
-    in_a_process_of_its_own(story, &place, &near.child.id().to_string());
+    let dir = TestDir::new(story.split('_').next().expect("a word"));
+    let _far = dir.up(&joined("far", 2, 1));
+    let near = dir.up(&joined("near", 1, 2));
+    in_a_process_of_its_own(story, &dir, &near.child.id().to_string());
 }
 
 /// A VI with its memory.
@@ -301,8 +301,8 @@ impl Drop for Server {
     }
 }
 
-fn serve(place: &Place, device: &str) -> Server {
-    let mut server = place
+fn serve(dir: &TestDir, device: &str) -> Server {
+    let mut server = dir
         .command(&["vi", "serve", "--device", device])
         .stderr(Stdio::piped())
         .spawn()
@@ -313,8 +313,8 @@ fn serve(place: &Place, device: &str) -> Server {
     Server(server)
 }
 
-fn measures(place: &Place, what: &[&str]) {
-    let output = place.kiban(&[&["vi"], what, &["--count", "200", "--quiet", "--json"]].concat());
+fn measures(dir: &TestDir, what: &[&str]) {
+    let output = dir.kiban(&[&["vi"], what, &["--count", "200", "--quiet", "--json"]].concat());
     assert!(output.status.success(), "{what:?}: {}", text(&output));
 }
 
@@ -332,11 +332,11 @@ fn an_unknown_client_is_disconnected_and_affects_no_other() {
     if !enter() {
         return;
     }
-    let place = Place::new("vi-strangers");
-    let _board = place.up(&format!("{PORT}{ATTACH}"));
-    let _server = serve(&place, "board:lab@10.9.0.2");
+    let dir = TestDir::new("vi-strangers");
+    let _board = dir.up(&format!("{PORT}{ATTACH}"));
+    let _server = serve(&dir, "board:lab@10.9.0.2");
     let pingpong = ["pingpong", "board@10.9.0.2"];
-    measures(&place, &pingpong);
+    measures(&dir, &pingpong);
     let call = || TcpStream::connect("10.9.0.2:4808").expect("it listens");
     let hello = |version: u16, ip: [u8; 4]| {
         let mapped = std::net::Ipv4Addr::from(ip).to_ipv6_mapped().octets();
@@ -361,24 +361,24 @@ fn an_unknown_client_is_disconnected_and_affects_no_other() {
     }
     // One that goes in the midst of a word.
     call().write_all(&decent[..20]).expect("it is taken");
-    measures(&place, &pingpong);
+    measures(&dir, &pingpong);
     // More than may be silent; then none is left, and there is room again.
     let clock = kiban_os::Clock::new();
     let mut silent: Vec<_> = (0..20).map(|_| call()).collect();
     assert!(silent.iter_mut().all(is_closed));
     assert!(clock.now().as_secs_f64() < 20.0, "each has some seconds");
-    measures(&place, &["stream", "board@10.9.0.2:4808", "--level", "reception", "--bytes", "100000"]);
+    measures(&dir, &["stream", "board@10.9.0.2:4808", "--level", "reception", "--bytes", "100000"]);
     // Both ends on the one board, in one process.
-    measures(&place, &["pingpong", "--device", "board:lab@10.9.0.2:5000"]);
-    let unknown = place.kiban(&["vi", "pingpong", "board:lab"]);
+    measures(&dir, &["pingpong", "--device", "board:lab@10.9.0.2:5000"]);
+    let unknown = dir.kiban(&["vi", "pingpong", "board:lab"]);
     assert_eq!(unknown.status.code(), Some(2));
     assert!(text(&unknown).contains("board:NAME@ADDRESS"), "{}", text(&unknown));
-    let taken = place.kiban(&["vi", "serve", "--device", "board@10.9.0.2"]);
+    let taken = dir.kiban(&["vi", "serve", "--device", "board@10.9.0.2"]);
     assert_eq!(taken.status.code(), Some(1), "{}", text(&taken));
-    assert!(!place.log().contains("panicked"), "{}", place.log());
+    assert!(!dir.log().contains("panicked"), "{}", dir.log());
     // A board with fewer streams than a NIC takes.
-    let _small = place.up(&joined("small", 3, 4).replace("512", "31"));
-    let full = place.kiban(&["vi", "serve", "--device", "board:small@10.1.0.3"]);
+    let _small = dir.up(&joined("small", 3, 4).replace("512", "31"));
+    let full = dir.kiban(&["vi", "serve", "--device", "board:small@10.1.0.3"]);
     assert_eq!(full.status.code(), Some(1));
     assert!(
         text(&full).contains("too many streams: 32 requested, 31 free: raise `sessions`"),

@@ -105,7 +105,7 @@ pub struct Measured {
 #[derive(Clone, Debug, Serialize)]
 pub struct All {
     /// The verdicts on all tables and figures.
-    pub summary: Vec<Place>,
+    pub summary: Vec<PaperItem>,
     /// The weaknesses of the papers' machines, and today's kiban in comparison.
     pub weaknesses: Vec<Weakness>,
     /// Paper \[1\].
@@ -191,7 +191,7 @@ fn measure(length: Length, done: &(dyn Fn() + Sync)) -> Measured {
 
 /// A table, a figure or a section of a paper, and the verdicts on its values.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Place {
+pub struct PaperItem {
     /// The paper's name on the command line.
     pub paper: &'static str,
     /// The table, figure or section.
@@ -231,7 +231,7 @@ fn spelt(place: &str) -> String {
 }
 
 /// Returns the tables and figures of a paper in the order of its rows.
-pub fn places(report: &Report) -> Vec<Place> {
+pub fn places(report: &Report) -> Vec<PaperItem> {
     let mut names: Vec<String> = Vec::new();
     for name in report.rows.iter().map(|row| spelt(row.place)) {
         if !names.contains(&name) {
@@ -248,7 +248,7 @@ pub fn places(report: &Report) -> Vec<Place> {
             .collect();
         let missed: Vec<&str> =
             rows.iter().filter(|row| row.verdict == Verdict::Missed).map(|row| row.what.as_str()).collect();
-        Place {
+        PaperItem {
             paper: report.paper,
             place: name,
             verdict: values.first().map(|(verdict, _)| *verdict),
@@ -256,17 +256,17 @@ pub fn places(report: &Report) -> Vec<Place> {
             note: (!missed.is_empty()).then(|| missed.join("; ")),
         }
     });
-    let mut places: Vec<Place> = made.collect();
+    let mut places: Vec<PaperItem> = made.collect();
     for (paper, place, why) in ABSENT {
         if paper == report.paper && !places.iter().any(|made| made.place.starts_with(place)) {
             let (values, note) = (Vec::new(), Some(why.to_owned()));
-            places.push(Place { paper, place: place.to_owned(), verdict: None, values, note });
+            places.push(PaperItem { paper, place: place.to_owned(), verdict: None, values, note });
         }
     }
     places
 }
 
-impl Place {
+impl PaperItem {
     /// Returns the number of values by verdict as text.
     pub fn counts(&self) -> String {
         let words = self.values.iter().map(|(verdict, count)| format!("{count} {}", verdict.word()));

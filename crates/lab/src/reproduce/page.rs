@@ -5,7 +5,7 @@
 //!           machine.
 //! Diamonds  in figures mark numbers that the papers publish.
 
-use super::overview::{All, Measured, Place};
+use super::overview::{All, Measured, PaperItem};
 use super::weaknesses::Weakness;
 use super::wide_area::sequence;
 use super::{Constant, Figure, Report, Verdict};
@@ -87,7 +87,7 @@ fn title(paper: &str) -> &'static str {
 fn summary(all: &All) -> Section {
     let mut grid = Grid::new("Verdicts on all tables and figures", &["paper", "place", "verdict", "values"]);
     for place in &all.summary {
-        let Place { paper, place: name, verdict, note, .. } = place;
+        let PaperItem { paper, place: name, verdict, note, .. } = place;
         let said = match verdict {
             Some(verdict) => Cell::from(badge(*verdict)),
             None => Cell::from(Badge::new(Tone::Plain, "not made")),

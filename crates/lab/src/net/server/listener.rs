@@ -63,17 +63,17 @@ struct Shared {
 }
 
 /// A session's slot, freed when it is dropped.
-struct Place(Arc<Shared>);
+struct SessionSlot(Arc<Shared>);
 
-impl Place {
-    fn take(shared: &Arc<Shared>) -> Option<Place> {
+impl SessionSlot {
+    fn take(shared: &Arc<Shared>) -> Option<SessionSlot> {
         let more = |now: usize| (now < shared.limits.sessions).then_some(now + 1);
         let taken = shared.sessions.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
-        taken.is_ok().then(|| Place(Arc::clone(shared)))
+        taken.is_ok().then(|| SessionSlot(Arc::clone(shared)))
     }
 }
 
-impl Drop for Place {
+impl Drop for SessionSlot {
     fn drop(&mut self) {
         self.0.sessions.fetch_sub(1, Ordering::AcqRel);
     }
@@ -188,13 +188,13 @@ impl Server {
         if hello.version != VERSION {
             return refused(stream, Refusal::Version);
         }
-        let Some(place) = Place::take(shared) else {
+        let Some(slot) = SessionSlot::take(shared) else {
             return refused(stream, Refusal::Full(shared.limits.sessions));
         };
         // The thread owns the connection: if it cannot be created, the connection closes and the client
         // reports that.
         let thread = std::thread::Builder::new().name("session".into());
-        let begun = thread.spawn(move || place.0.meet(stream, address));
+        let begun = thread.spawn(move || slot.0.meet(stream, address));
         begun.map(drop).map_err(|_| (None, Refusal::NoThread))
     }
 }
