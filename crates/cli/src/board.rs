@@ -151,7 +151,7 @@ impl Capture {
         let question = Question::Capture { port: self.port.clone(), file, seconds, packets: self.packets };
         let begun = |end: CaptureEnd| {
             let has_ended = AtomicBool::new(false);
-            let told = move |wish| {
+            let on_signal = move |wish| {
                 if wish == SignalRequest::Stop {
                     end.end();
                     // A second ctrl-c exits at once, in case the board does not respond.
@@ -160,7 +160,7 @@ impl Capture {
                     }
                 }
             };
-            signals::hear(told).map_err(|error| error.to_string())?;
+            signals::hear(on_signal).map_err(|error| error.to_string())?;
             eprintln!("capturing port {} into {}; press ctrl-c to stop", self.port, self.file.display());
             Ok(())
         };

@@ -71,7 +71,7 @@ struct Echo {
     #[arg(long, value_name = "OID")]
     syntax: Option<Oid>,
     #[command(flatten)]
-    way: PeerArgs,
+    peer: PeerArgs,
     /// Timeout for an answer, in seconds.
     #[arg(long, default_value_t = 5, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
@@ -96,7 +96,7 @@ struct Probe {
     #[arg(value_name = "HOST[:PORT]")]
     host: Host,
     #[command(flatten)]
-    way: PeerArgs,
+    peer: PeerArgs,
     /// Probe FTAM as this user. The password is read from KIBAN_FTAM_PASSWORD or a file, or prompted for.
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
@@ -125,7 +125,7 @@ impl Osi {
 
 impl Echo {
     fn serve(self, address: SocketAddr) -> Result<ExitCode, String> {
-        let tls = self.way.acceptor()?;
+        let tls = self.peer.acceptor()?;
         runtime(true)?.block_on(async {
             let timeout = Duration::from_secs(self.timeout);
             let listener = Listener::bind(address, Default::default(), tls, timeout)
@@ -135,9 +135,9 @@ impl Echo {
             if !quiet {
                 eprintln!("listening on {at}; press ctrl-c to stop");
             }
-            echo::serve(listener, self.associations as usize, move |told| {
+            echo::serve(listener, self.associations as usize, move |report| {
                 if !quiet {
-                    eprintln!("{}", line(&told));
+                    eprintln!("{}", line(&report));
                 }
             })
             .await;
@@ -150,9 +150,9 @@ impl Echo {
         let port = host.port.unwrap_or(PORT);
         let syntax = self.syntax.unwrap_or(echo::OCTET_STRINGS);
         let parameters = Parameters {
-            called: self.way.called(),
+            called: self.peer.called(),
             timeout: Duration::from_secs(self.timeout),
-            tls: self.way.tls(&host.name)?,
+            tls: self.peer.tls(&host.name)?,
             ..Parameters::new(self.application.unwrap_or(echo::APPLICATION), &[syntax])
         };
         let to = format!("{}:{port}", host.name);
@@ -200,8 +200,8 @@ fn table(title: String, result: &PingPong) -> Table {
 }
 
 /// Formats the end of an association as a line.
-fn line(told: &EchoReport) -> String {
-    let EchoReport { peer, application, values, bytes, failure } = told;
+fn line(report: &EchoReport) -> String {
+    let EchoReport { peer, application, values, bytes, failure } = report;
     let what = match application {
         Some(application) => format!("application {application}, {values} values, {bytes} bytes echoed"),
         None => "no association".into(),
@@ -218,8 +218,8 @@ impl Probe {
         let target = Target {
             host: self.host.name.clone(),
             port,
-            tls: self.way.tls(&self.host.name)?,
-            called: self.way.called(),
+            tls: self.peer.tls(&self.host.name)?,
+            called: self.peer.called(),
             caller: self.caller()?,
             timeout: Duration::from_secs(self.timeout),
         };

@@ -59,7 +59,7 @@ impl Talk {
                 }
                 (Ok(_), Some(Report { failure: Some(failure), .. })) => ("failed", failure.to_string()),
                 (Ok(_), _) => ("passed", String::new()),
-                (Err(mistake), _) => ("failed", mistake.clone()),
+                (Err(error), _) => ("failed", error.clone()),
             };
             match outcome {
                 "skipped" => skipped += 1,

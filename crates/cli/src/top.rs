@@ -49,13 +49,13 @@ fn show(
     caller: &mut ControlClient,
     mut status: Status,
 ) -> Result<(), String> {
-    let trouble = |error: std::io::Error| format!("cannot use the terminal: {error}");
+    let terminal_error = |error: std::io::Error| format!("cannot use the terminal: {error}");
     let mut history = VecDeque::new();
     loop {
         note(&mut history, &status);
-        terminal.draw(|frame| draw(frame, &status, &history)).map_err(trouble)?;
-        if event::poll(PAUSE).map_err(trouble)? {
-            let Event::Key(key) = event::read().map_err(trouble)? else { continue };
+        terminal.draw(|frame| draw(frame, &status, &history)).map_err(terminal_error)?;
+        if event::poll(PAUSE).map_err(terminal_error)? {
+            let Event::Key(key) = event::read().map_err(terminal_error)? else { continue };
             let leaves = match key.code {
                 KeyCode::Char('q') | KeyCode::Esc => true,
                 KeyCode::Char('c') => key.modifiers.contains(KeyModifiers::CONTROL),

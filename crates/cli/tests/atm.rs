@@ -1,5 +1,5 @@
-//! `kiban atm` as an operator runs it: pings, a switch, bridges; on the loopback, in network namespaces of
-//! the tests' own.
+//! `kiban atm` as an operator runs it: pings, a switch and bridges, over the loopback interface, in network
+//! namespaces of the tests.
 
 use kiban_atm::TimedCell;
 use kiban_atm::wire::atm::{Header, Interface, Vc};
@@ -13,10 +13,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 const KIBAN: &str = env!("CARGO_BIN_EXE_kiban");
-/// Longer than anything here takes.
+/// A timeout longer than any step of these tests takes.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Returns whether the test has a network namespace of its own; prints why not.
+/// Returns whether the test runs in its own network namespace; if not, prints why.
 fn enter() -> bool {
     match enter_new_namespace() {
         Ok(()) => true,
@@ -27,7 +27,7 @@ fn enter() -> bool {
     }
 }
 
-/// A folder for one test: configurations, control sockets.
+/// A directory for one test: configurations, control sockets.
 struct TestDir(PathBuf);
 
 impl TestDir {
@@ -53,7 +53,7 @@ impl TestDir {
         self.command(arguments).output().expect("the program was built")
     }
 
-    /// Runs it in a namespace (none: the test's), until it says that it is ready.
+    /// Runs the program in a namespace (`None`: the test's own) until it reports that it is ready.
     fn start(&self, namespace: Option<&str>, arguments: &[&str]) -> Running {
         let mut command = match namespace {
             None => self.command(arguments),
@@ -77,7 +77,7 @@ impl TestDir {
             assert!(log.read_line(&mut line).expect("text") > 0, "{arguments:?}: {all}");
             all += &line;
         }
-        // The rest is not needed, but must be read so that the writer does not block.
+        // Read the rest, so that the writer does not block.
         std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
         Running { child, out }
     }
@@ -85,7 +85,7 @@ impl TestDir {
 
 impl Drop for TestDir {
     fn drop(&mut self) {
-        // The directory is not needed any more.
+        // Errors are ignored: a leftover directory does no harm.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -102,21 +102,21 @@ impl Running {
         );
     }
 
-    /// The next line that it prints, as JSON.
+    /// Returns the next line of its output, as JSON.
     fn line(&mut self) -> Value {
         let mut line = String::new();
         assert!(self.out.read_line(&mut line).expect("text") > 0, "it has ended");
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
     }
 
-    /// Returns everything else that it prints until it ends.
+    /// Returns the rest of its output.
     fn rest(&mut self) -> String {
         let mut text = String::new();
         self.out.read_to_string(&mut text).expect("text");
         text
     }
 
-    /// Stops it: its exit status.
+    /// Stops it and returns its exit status.
     fn stop(&mut self) -> Option<i32> {
         self.signal("-TERM");
         self.child.wait().expect("it is our child").code()
@@ -125,7 +125,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended in order.
+        // It may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -245,7 +245,7 @@ fn a_board_and_the_ping_command_ping_each_other() {
     }
 }
 
-/// A board whose circuits the kernel of a namespace uses by way of a TUN device.
+/// A board whose circuits the kernel of a namespace uses through a TUN device.
 fn host_board(name: &str, own: u16, peer: u16, address: u8, vcs: &[&str]) -> String {
     let mut text = format!(
         "name = \"{name}\"\n[[port]]\nname = \"atm\"\nlink = \"udp-cells:127.0.0.1:{own}-127.0.0.1:{peer}\"\n\
@@ -273,14 +273,14 @@ fn ip_crosses_a_switch_between_three_boards_in_both_directions() {
         host_board("two", 7003, 7002, 2, &["1.200", "7.70"]),
         host_board("three", 7005, 7004, 3, &["0.300", "9.70"]),
     ];
-    // One network: who is at the other end of which circuit is asked by InATMARP.
+    // One network: InATMARP discovers the peer of each circuit.
     let mut running = Vec::new();
     for (number, board) in boards.iter().enumerate() {
         let config = dir.write(&format!("board{number}.toml"), board);
         running.push(dir.start(None, &["up", &config]));
     }
-    // All three addresses are this kernel's: the boards themselves are asked, which ping by cells, and then
-    // by each other's services.
+    // All three addresses belong to this kernel, so ping from the boards themselves: first with cells, then
+    // through each other's services.
     for (board, circuit) in
         [("one", "0.100"), ("one", "0.101"), ("two", "7.70"), ("three", "9.70"), ("three", "0.300")]
     {
@@ -288,7 +288,7 @@ fn ip_crosses_a_switch_between_three_boards_in_both_directions() {
             dir.kiban(&["atm", "ping", circuit, "--board", board, "--port", "atm", "-c", "2", "-i", "1ms"]);
         assert!(output.status.success(), "{board} {circuit}: {}", text(&output));
     }
-    // The first segment of a ends at the switch: what is on the other side is not asked.
+    // The first segment ends at the switch, so nothing beyond it answers.
     let output = dir.kiban(&[
         "atm",
         "ping",
@@ -347,7 +347,8 @@ fn a_switch_polices_tags_shapes_and_counts_unknown_circuits() {
     let far = UdpSocket::bind("127.0.0.1:7003").expect("a port");
     far.set_read_timeout(Some(LONG)).expect("a timeout");
     let clock = kiban_os::Clock::new();
-    // Twenty cells of each, and one that nobody knows; the contracts allow one a second, or a hundred.
+    // Twenty cells of each circuit, and one of an unknown circuit; the contracts allow one per second, or a
+    // hundred.
     for number in 0..20 {
         for vci in [100, 101, 102, 103, 104] {
             near.send_to(&cell(Vc::new(0, vci), number), "127.0.0.1:7000").expect("sent");
@@ -355,7 +356,7 @@ fn a_switch_polices_tags_shapes_and_counts_unknown_circuits() {
     }
     let mut came = std::collections::BTreeMap::<u16, Vec<(bool, u8)>>::new();
     let mut bytes = [0; 64];
-    // The shaped ones are the last.
+    // The shaped cells arrive last.
     while came.get(&202).map_or(0, Vec::len) < 20 {
         let count = far.recv(&mut bytes).expect("a cell");
         let cell = TimedCell::from_bytes(Instant::ZERO, bytes[..count].try_into().expect("53 bytes"));
@@ -369,7 +370,7 @@ fn a_switch_polices_tags_shapes_and_counts_unknown_circuits() {
     let status = switch.line();
     let route = |place: usize, key: &str| status["routes"][place][key].as_u64().expect("a number");
     let (passed, tagged) = (came[&200].len() as u64, came[&201].iter().filter(|cell| cell.0).count() as u64);
-    // A test that is held up for seconds lets more than the first conform.
+    // If the test is delayed by seconds, more cells than the first conform.
     assert_eq!((route(0, "cells_in"), route(0, "cells_policed")), (20, 20 - passed), "{status}");
     assert!((1..15).contains(&passed) && came[&200][0] == (false, 0), "{came:?}");
     assert_eq!((came[&201].len(), route(1, "cells_tagged")), (20, tagged), "{status}");
@@ -377,7 +378,7 @@ fn a_switch_polices_tags_shapes_and_counts_unknown_circuits() {
     assert_eq!((route(2, "cells_queued"), came[&202].len()), (20, 20));
     assert_eq!(came[&203], (0..20).map(|number| (false, number)).collect::<Vec<_>>());
     assert_eq!(status["links"][0]["unknown"].as_u64(), Some(20), "{status}");
-    // The one that leads back: cells come out in the other direction, under the other name.
+    // The reverse route: cells leave in the other direction with the other VPI and VCI.
     near.set_read_timeout(Some(LONG)).expect("a timeout");
     far.send_to(&cell(Vc::new(0, 203), 7), "127.0.0.1:7002").expect("sent");
     let count = near.recv(&mut bytes).expect("a cell");
@@ -398,8 +399,8 @@ fn a_switch_counts_header_errors_at_the_incoming_link() {
     let near = UdpSocket::bind("127.0.0.1:7001").expect("a port");
     let far = UdpSocket::bind("127.0.0.1:7003").expect("a port");
     far.set_read_timeout(Some(LONG)).expect("a timeout");
-    // Five that are past mending, one that is whole, one with one wrong bit, which is put right, and one that
-    // is whole.
+    // Five cells with errors that cannot be corrected, a valid one, one with a single wrong bit, which is
+    // corrected, and a valid one.
     for wrong in [0b11, 0b11, 0b11, 0b11, 0b11, 0, 0b1, 0] {
         let mut cell = cell(Vc::new(0, 100), 7);
         cell[4] ^= wrong;
@@ -417,7 +418,7 @@ fn a_switch_counts_header_errors_at_the_incoming_link() {
     assert_eq!([of(1, "hec_bad"), of(1, "hec_corrected")], [Some(0), Some(0)], "{status}");
     assert_eq!(status["counters"]["cells_hec_bad"].as_u64(), Some(5), "{status}");
     assert_eq!(switch.stop(), Some(0));
-    // The table has them as well.
+    // The table shows them as well.
     let arguments = ["atm", "switch", "--link", words[0], "--link", words[1], "--route", "a:0.100=b:0.200"];
     let mut switch = dir.start(None, &arguments);
     let mut wrong = cell(Vc::new(0, 100), 7);
@@ -467,7 +468,7 @@ fn a_switch_reopens_a_lost_link() {
             assert!(clock.now().as_secs_f64() < LONG.as_secs_f64(), "nobody listens again");
         };
         far.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout");
-        // A cell that comes before the caller was taken is lost, as on a line.
+        // A cell that arrives before the client is accepted is lost, as on a line.
         let mut bytes = [0; 57];
         loop {
             near.send_to(&cell(Vc::new(0, 100), losses), "127.0.0.1:7000").expect("sent");
@@ -530,7 +531,7 @@ fn switch_configuration_errors_say_what_to_write() {
     assert!(text(&output).contains("s.toml: line 3: link: the link carries packets"), "{}", text(&output));
 }
 
-/// Two namespaces with a wire between them, on which cells cross.
+/// Two namespaces joined by a wire that carries cells.
 struct Network([String; 2]);
 
 impl Network {
@@ -589,7 +590,7 @@ fn kernels_with_tap_devices_reach_each_other_over_a_circuit_in_every_encapsulati
             .output()
             .expect("iputils-ping");
         assert!(output.status.success(), "{more:?}: {}", text(&output));
-        // TCP, with the kernels' own checksums: they verify what the other has sent.
+        // TCP with the kernels' own checksums: each kernel verifies what the other sends.
         let script = format!("exec 3<>/dev/tcp/10.5.0.2/7007 && cat {} >&3 && exec 3>&-", file.display());
         let listen = "import socket,sys,hashlib\ns=socket.create_server(('10.5.0.2',7007))\nprint('ready',flush=True)\n\
             c,_=s.accept()\nh=hashlib.sha256()\nwhile True:\n b=c.recv(65536)\n if not b: break\n h.update(b)\nprint(h.hexdigest())\n";
@@ -611,7 +612,7 @@ fn kernels_with_tap_devices_reach_each_other_over_a_circuit_in_every_encapsulati
         let summed = Command::new("sha256sum").arg(&file).output().expect("coreutils");
         assert_eq!(line.trim(), &text(&summed)[..64], "{more:?}");
     }
-    // Wireshark agrees on lengths, CRCs and headers.
+    // Wireshark confirms lengths, CRCs and headers.
     for (name, with_fcs) in [("cells.pcap", false), ("cells--fcs.pcap", true)] {
         let record = dir.0.join(name);
         let output = Command::new("tshark")
@@ -707,7 +708,8 @@ fn a_bridge_learns_which_circuit_leads_to_each_address() {
         }
     };
     let mut room = [0; 2000];
-    // For somebody unknown: to all others. The link gets it with its padding, circuits as it is.
+    // A frame to an unknown address is flooded. It reaches the link with its padding, and the circuits
+    // unchanged.
     let short = frame(mac(9), mac(1), b"who");
     send(100, &short);
     let mut padded = short.clone();
@@ -719,7 +721,7 @@ fn a_bridge_learns_which_circuit_leads_to_each_address() {
     let answer = frame(mac(1), mac(2), &[7; 100]);
     send(101, &answer);
     assert_eq!(next(), (100, answer));
-    // From the link to each of the two, and between them.
+    // From the link to each of the two circuits, and between them.
     for (last, vci) in [(1, 100), (2, 101)] {
         let long = frame(mac(last), mac(3), &[last; 1500]);
         lan.send_to(&long, "127.0.0.1:7002").expect("sent");
@@ -733,7 +735,7 @@ fn a_bridge_learns_which_circuit_leads_to_each_address() {
     let bridge = &status["ports"][1]["counters"]["bridge"];
     assert_eq!((bridge["frames_in"].as_u64(), bridge["flooded"].as_u64()), (Some(5), Some(1)), "{status}");
     assert_eq!(bridge["forwarded"].as_u64(), Some(4), "{status}");
-    // A frame with its FCS is taken, and one whose FCS is wrong is not.
+    // A frame with a valid FCS is forwarded, one with a wrong FCS is dropped.
     let with_fcs = |frame: &[u8], harm: u8| {
         let mut crc = kiban_base::crc::Crc32Ethernet::new();
         crc.update(frame);

@@ -2,9 +2,9 @@
 //! network namespaces.
 //!
 //! Goal      write, write, read has a slow region there; the sweep finds it, names the cause in every slow
-//!           cell, and what it recommends removes it.
-//! Network   a veth pair with an MTU, and a token bucket of 135 Mbit/s in each direction, made and removed
-//!           here. Without the right to make it (CAP_SYS_ADMIN, CAP_NET_ADMIN) those stories are skipped.
+//!           cell, and its remedy removes it.
+//! Network   a veth pair with an MTU, and a token bucket of 135 Mbit/s in each direction, created and removed
+//!           here. Without the right to create it (CAP_SYS_ADMIN, CAP_NET_ADMIN) the tests are skipped.
 
 mod two_hosts;
 
@@ -54,7 +54,7 @@ fn cells(map: &Value) -> Vec<(u64, u64, Value)> {
     cells
 }
 
-/// Sweeps write, write, read; looks at every cell, and at what was recommended.
+/// Sweeps write, write, read, and checks every cell and every remedy.
 fn the_region_is_found(
     network: &Network,
     folder: &Folder,
@@ -98,7 +98,7 @@ fn the_region_is_found(
     let picture = std::fs::read_to_string(Path::new(&svg).join("map-1.svg")).expect("it was drawn");
     assert_eq!(picture.matches("<rect").count(), 1 + cells.len());
 
-    // Commands that read runs can read this one, without a session.
+    // Commands that only read runs can read this one, without a session.
     let page = Path::new(&out).join("page.html");
     let axes = ["--axes", "message_bytes,buffer_bytes", "--html", page.to_str().expect("a plain path")];
     let output = reader(&["report", &out], &axes);
@@ -109,7 +109,7 @@ fn the_region_is_found(
         "{shown}"
     );
     let page = std::fs::read_to_string(page).expect("it was written");
-    // Of each metric a map; in each the cause where the pointer is.
+    // One map per metric, each with the cause in its tooltips.
     let causes = page.matches("slow: Nagle&#39;s algorithm against delayed acknowledgements\n").count();
     let maps = page.matches("<figure ").count();
     assert_eq!((maps, causes), (5, 5 * slow.len()), "{} slow cells", slow.len());
@@ -120,7 +120,7 @@ fn the_region_is_found(
     assert_eq!(summary["rows"].as_array().map(Vec::len), Some(cells.len()));
 }
 
-/// Runs a command that reads a directory, and needs no token.
+/// Runs a command that only reads a directory, and needs no token.
 fn reader(verb: &[&str], more: &[&str]) -> Output {
     let mut command = kiban(None);
     command.arg("lab").args(verb).args(more).env_remove("KIBAN_LAB_TOKEN");
@@ -192,13 +192,13 @@ fn a_dead_peer_loses_no_records_and_the_sweep_resumes_later() {
     let at = server.at.clone();
     let sweep = kiban(None).arg("lab").args(arguments(&at)).stdout(Stdio::piped()).spawn();
     let sweep = sweep.expect("the program was built");
-    // Until some points are kept; for how long is the machine's affair.
+    // Until some points are recorded; how long that takes depends on the machine.
     let clock = Clock::new();
     while lines() < 2 {
         assert!(clock.now().as_secs_f64() < 60.0, "points are kept as they are measured");
         pace(Duration::from_millis(5));
     }
-    // It is watched from outside meanwhile.
+    // Meanwhile another process watches it.
     let seen = json(&reader(&["live", &out, "--json"], &[]));
     assert_eq!((&seen["question"], &seen["trials"]), (&"network".into(), &8.into()));
     assert!(seen["done"].as_u64() >= Some(2), "{seen}");
@@ -249,7 +249,7 @@ fn a_truncated_record_is_reported_and_its_point_measured_again() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("skipped: line 8: truncated"), "{output:?}");
     let report = json(&output);
     assert_eq!((&report["resumed"], &report["broken"][0]), (&7.into(), &"line 8: truncated".into()));
-    // Seven, the broken one, and the one that was made for it.
+    // Seven, the broken one, and its replacement.
     assert_eq!(std::fs::read_to_string(&path).expect("there are records").lines().count(), 9);
 }
 
@@ -275,14 +275,14 @@ fn a_directory_of_another_version_or_sweep_is_refused_with_a_remedy() {
     let other = short(&server, &folder, &out, &["--mss", "1000"]);
     says(&other, &["belongs to another plan: the parameter mss_bytes differs", "(--out)"]);
     assert!(!String::from_utf8_lossy(&other.stderr).contains("--cache"), "nothing of real time is shared");
-    // A plan alone cannot ask: it takes a session.
+    // A plan alone cannot run this question: it needs a session.
     let plan = folder.path("plan.toml");
     std::fs::write(&plan, "question = \"network\"\nparameters.host = \"192.0.2.1\"\n")
         .expect("there is room");
     says(&reader(&["run", &plan], &[]), &["network is run by 'kiban lab sweep HOST'"]);
 }
 
-/// In a mount namespace with a file system of 16 KiB.
+/// Runs in a mount namespace with a file system of 16 KiB.
 #[test]
 fn a_full_disk_is_reported_and_measurements_are_kept() {
     let folder = Folder::new("full");
@@ -357,7 +357,7 @@ fn round_trips_are_shown_with_percentiles_and_propagation_delay() {
             .map(|name| row[*name].as_f64().expect("a figure"))
             .collect();
         assert!(figures[0] > 0.0 && figures.is_sorted(), "{row}");
-        // 2.1 km there and back; 16 bits a byte at 1000 Mbit/s.
+        // 2.1 km in both directions; 16 bits per byte at 1000 Mbit/s.
         let bytes = row["bytes"].as_f64().expect("a count");
         assert!((row["distance_us"].as_f64().expect("said") - 20.0).abs() < 1e-9, "{row}");
         assert!((row["sending_us"].as_f64().expect("said") - bytes * 0.016).abs() < 1e-9, "{row}");

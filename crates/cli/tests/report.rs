@@ -1,7 +1,8 @@
-//! `kiban reproduce all` as a reader meets it: tables in the terminal, a page in the browser.
+//! `kiban reproduce all` as a reader sees it: tables in the terminal, a page in the browser.
 //!
-//! Once      the papers are made once, short and exact; tables and page are looked at from several sides.
-//! Browser   headless Chromium, if it is there (`make test` sees to it), driven by `report/browse.mjs`.
+//! Once      the papers are reproduced once, short and exact; the tests check tables and page from several
+//!           sides.
+//! Browser   headless Chromium, if it is installed (`make test` installs it), driven by `report/browse.mjs`.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -76,8 +77,8 @@ fn the_page_is_complete_and_contains_no_measurements() {
     assert!(page.len() < 2 << 20, "{} bytes", page.len());
 }
 
-/// The two pictures of the README are what the program makes. With `KIBAN_KEEP_SNAPSHOTS=1` (`make pictures`)
-/// they are renewed.
+/// The two pictures of the README must equal the program's output. `KIBAN_KEEP_SNAPSHOTS=1` (`make pictures`)
+/// renews them.
 #[test]
 fn the_pictures_of_the_readme_are_up_to_date() {
     let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/images");
@@ -121,7 +122,7 @@ fn browsed(page: &Path, name: &str) -> Option<Value> {
     Some(serde_json::from_slice(&output.stdout).expect("one JSON object"))
 }
 
-/// Checks what holds for every page.
+/// Checks what every page must satisfy.
 fn is_sound(found: &Value) {
     let requests = found["requests"].as_array().expect("requests");
     let outside =

@@ -36,7 +36,7 @@ fn a_given_file_is_transferred_intact_in_both_directions() {
     for row in &rows {
         assert_eq!(row["sha256_equal"], true);
         assert_eq!(row["bytes"], 130_000);
-        // The rate of a bare stream just before is no limit for later rows.
+        // The rate of a bare stream measured just before does not limit later rows.
         assert!(row["clock"] == "real" || row["limit_percent"].as_f64().unwrap() < 100.0);
     }
     // sha256sum of the same bytes, by another program.

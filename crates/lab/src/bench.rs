@@ -172,7 +172,7 @@ impl Target {
         matches!(self, Self::RatioAtLeast(_) | Self::RatioAtMost(_))
     }
 
-    fn judge(self, first: f64, ratio: Option<f64>) -> Option<Verdict> {
+    fn verdict(self, first: f64, ratio: Option<f64>) -> Option<Verdict> {
         let met = match self {
             Self::None => return None,
             Self::AtLeast(wanted) => first >= wanted,
@@ -491,7 +491,7 @@ impl Bench {
             .map(|at| Side { name: names[at].to_owned(), figures: summary(&|round| round.figures[at]) })
             .collect();
         let ratio = (names.len() == 2).then(|| summary(&|round| round.figures[0] / round.figures[1]));
-        let verdict = target.judge(sides[0].figures.median, ratio.map(|ratio| ratio.median));
+        let verdict = target.verdict(sides[0].figures.median, ratio.map(|ratio| ratio.median));
         Record {
             format: FORMAT,
             bench: self.name.clone(),
@@ -739,7 +739,7 @@ mod tests {
             (Target::ratio_at_least(1.5), 0.0, Some(1.4), Some(Verdict::Missed)),
             (Target::ratio_at_most(1.5), 9.0, Some(1.4), Some(Verdict::Met)),
         ] {
-            assert_eq!(target.judge(first, ratio), expected, "{target:?} {first} {ratio:?}");
+            assert_eq!(target.verdict(first, ratio), expected, "{target:?} {first} {ratio:?}");
         }
     }
 

@@ -369,7 +369,7 @@ pub fn stream(
     let (end, _connection, peer) = connect(context, server, plan, Role::Counts)?;
     let clock = Clock::new();
     let (cpu, begun) = (process_cpu_nanos(), clock.now());
-    let (mut posted, mut over, mut told) = (0, 0, 0);
+    let (mut posted, mut over, mut reported) = (0, 0, 0);
     let mut list = Vec::with_capacity(end.window);
     while over < plan.count {
         let room = (plan.count - posted).min(end.window as u64 - (posted - over));
@@ -383,8 +383,8 @@ pub fn stream(
             success(completion)?;
             over += 1;
         }
-        if over - told >= 256 {
-            told = over;
+        if over - reported >= 256 {
+            reported = over;
             progress(over);
         }
     }

@@ -176,7 +176,7 @@ fn answer(
     }
     let end = End::new(nic, remote.reliability, remote.transfer_bytes_max)?;
     nic.accept(request, end.vi)?;
-    let (mut count, mut told, mut sends) = (0u64, 0, 0);
+    let (mut count, mut reported, mut sends) = (0u64, 0, 0);
     loop {
         let quiet = Duration::from_millis(100);
         match end.receive(quiet) {
@@ -199,8 +199,8 @@ fn answer(
             }
         }
         // Send a credit; after a pause, report the total.
-        if !echoes && told < count {
-            told = count;
+        if !echoes && reported < count {
+            reported = count;
             end.put_number(sends, count);
             end.send(sends, 8)?;
             sends += 1;

@@ -27,7 +27,7 @@ fn a_plan_has_a_value_a_list_or_a_range_for_each_parameter() {
     let figures = [0.1, 0.2, 0.3].map(Value::Figure);
     assert_eq!(plan.parameters["down"], figures, "no 0.30000000000000004");
     assert_eq!((plan.points(), plan.trials()), (3 * 3 * 2, 3 * 3 * 2 * 2));
-    // Seeds are faster than the last parameter that varies, which is faster than those before it.
+    // Seeds vary faster than the last varying parameter, which varies faster than the ones before it.
     let places: Vec<String> = (0..5)
         .map(|number| plan.trial(number))
         .map(|trial| format!("{} {}", trial.point, trial.seed))
@@ -202,7 +202,7 @@ fn a_difference_is_named() {
     }
 }
 
-/// `kiban lab questions NAME` works for each question, and each keeps the promises of the trait.
+/// `kiban lab questions NAME` works for each question, and each satisfies the contract of the trait.
 #[test]
 fn every_question_accepts_its_defaults_or_says_why_not() {
     let mut names = Vec::new();

@@ -1,4 +1,4 @@
-//! Questions of the registry give what the papers' own modules give.
+//! Questions of the registry give the same results as the papers' own modules.
 
 use kiban_lab::engine::{Failure, Plan, Point, Question, Value, questions};
 use kiban_lab::reproduce::atm_board::config_1995;
@@ -69,7 +69,7 @@ fn impossible_points_are_refused_with_the_valid_range() {
     }
 }
 
-/// Every point that validation accepts can be tried: the corners of the valid range.
+/// Every point that validation accepts can be run: the corners of the valid range.
 #[test]
 fn a_valid_point_can_be_run() {
     let question = question("wide-area-atm");

@@ -1,4 +1,4 @@
-//! What is kept: after a kill, on a broken line, beside another plan, in a cache.
+//! The stored records: after a kill, with a broken line, in the directory of another plan, in a cache.
 
 mod engine_common;
 
@@ -32,13 +32,13 @@ fn a_resumed_run_repeats_nothing() {
     let first = run(&toy, dir.path(), None, Shard::ALL).expect("it can be made");
     assert_eq!((first.trials, first.made, first.found), (10, 10, 0));
     assert_eq!((lines(dir.path()).len(), toy.asked()), (10, 10));
-    // Seven lines are left, as if the process had been killed.
+    // Seven lines remain, as if the process had been killed.
     let kept = lines(dir.path())[..7].join("\n") + "\n";
     fs::write(dir.path().join("records.jsonl"), &kept).expect("it can be cut");
     let toy = Toy::new(Time::Virtual);
     let second = run(&toy, dir.path(), None, Shard::ALL).expect("it goes on");
     assert_eq!((second.made, second.found), (3, 7));
-    // Three that were missing, and one to see that it is the same build.
+    // Three that were missing, and one to check that the build is the same.
     assert_eq!(toy.asked(), 3 + 1);
     let text = fs::read_to_string(dir.path().join("records.jsonl")).expect("there are records");
     assert!(text.starts_with(&kept) && text.lines().count() == 10);
@@ -60,7 +60,7 @@ fn a_broken_line_is_reported_and_its_trial_repeated() {
         run(&toy, dir.path(), None, Shard::ALL).expect("it can be made");
         let mut all = lines(dir.path());
         all[place] = break_it(&all[place]);
-        // The last line has no end, as a process leaves it that is killed while it writes.
+        // The last line has no line end, as if the process was killed while it wrote.
         fs::write(dir.path().join("records.jsonl"), all.join("\n")).expect("it can be broken");
         let run = toy.open(dir.path(), PLAN, Shard::ALL);
         let broken = &run.found().broken;
@@ -86,7 +86,7 @@ fn garbage_lines_are_counted_and_a_device_is_refused() {
     let records = Records::read(dir.path(), &manifest).expect("it can be read");
     assert_eq!((records.lines.len(), records.broken.len()), (10, 10));
     assert!(records.broken[9].why.ends_with("and 49990 more lines after it"), "{:?}", records.broken[9]);
-    // One that never ends.
+    // A file that never ends.
     fs::remove_file(&path).expect("ours");
     std::os::unix::fs::symlink("/dev/zero", &path).expect("a link");
     let error = Records::read(dir.path(), &manifest).expect_err("no file");
@@ -191,9 +191,9 @@ fn cached_trials_are_not_repeated() {
     let other = toy.open(two.path(), &plan, Shard::ALL);
     let outcome = sweep(&toy, &other, Some(&cache), &Options::default(), &|_| {}).expect("it can be made");
     assert_eq!((outcome.cached, outcome.made), (6, 2));
-    // Two that were missing, and one to see that it is the same build.
+    // Two that were missing, and one to check that the build is the same.
     assert_eq!(toy.asked(), 2 + 1);
-    // A file that a loss of power cut off is as none.
+    // A file truncated by a power failure counts as missing.
     let key = serde_json::from_str::<Record>(&lines(two.path())[0]).expect("a record").key;
     assert!(cache.get(&key).is_some());
     fs::write(
@@ -238,13 +238,13 @@ fn any_number_of_merged_shards_gives_the_same_bytes() {
         assert_eq!((merged.trials, merged.records, merged.twice), (10, 10, 0));
         let bytes = |name: &str| fs::read(out.join(name)).expect("it is there");
         results.push((bytes("records.jsonl"), bytes("run.json")));
-        // Again, onto itself.
+        // Once more, onto itself.
         merge(&out, &dirs[..1]).expect("they fit");
         assert_eq!(bytes("records.jsonl"), results[0].0);
         assert_eq!(toy.asked(), 10);
     }
     assert!(results.iter().all(|result| *result == results[0]));
-    // It is a run like any other.
+    // The result is a run like any other.
     let toy = Toy::new(Time::Virtual);
     let again = run(&toy, &place.path().join("merged-7"), None, Shard::ALL).expect("it goes on");
     assert_eq!((again.found, again.made), (10, 0));

@@ -1,4 +1,4 @@
-//! Sweeps: in any order and at once in virtual time, one by one and guarded in real time.
+//! Sweeps: in any order and in parallel in virtual time, one by one and guarded in real time.
 
 mod engine_common;
 
@@ -16,7 +16,7 @@ use tempfile::tempdir;
 
 const PLAN: &str = "question = \"toy\"\n[parameters]\nword = \"a\"\nacross = [1, 2, 3]";
 
-/// A machine on which others use so many cores during one trial after another, each of a second.
+/// A machine on which other processes use this many cores during each trial of one second.
 struct Script {
     wall_seconds: u64,
     busy_nanos: u64,
@@ -104,7 +104,7 @@ fn a_failed_trial_is_retried_and_then_left_to_the_next_run() {
     assert_eq!((outcome.found, outcome.made, outcome.failed), (2, 1, 0));
 }
 
-/// A clock on which nothing happens but pauses.
+/// A clock that advances only during sleeps.
 struct Pauses(Instant);
 
 impl RetryClock for Pauses {
@@ -132,14 +132,14 @@ fn a_lost_peer_is_retried_before_the_sweep_ends_early_and_can_resume() {
         });
         (outcome.expect("it can be written"), told.into_inner().expect("no test panics in between"))
     };
-    // At twice a second, a peer that was lost is back at the fifth call: all is well.
+    // At two attempts per second, the lost peer is back at the fifth attempt, in time.
     let toy = Toy { lost: Mutex::new(4), ..Toy::new(Time::Real) };
     toy.lose_after(1);
     let (outcome, told) = patient(&toy, 2);
     assert_eq!((outcome.made, outcome.redone, outcome.failed, &outcome.ended_early), (3, 4, 0, &None));
     assert_eq!(told, [(0, Some(1)), (1, Some(2)), (2, Some(3)), (3, None)]);
 
-    // At the sixth it would be too late: what there is stays, and nothing else is tried.
+    // The sixth attempt would be too late: the records so far stay, and no other trial is started.
     std::fs::remove_file(dir.path().join("records.jsonl")).expect("it is there");
     let toy = Toy { lost: Mutex::new(99), ..Toy::new(Time::Real) };
     toy.lose_after(1);

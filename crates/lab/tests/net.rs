@@ -1,4 +1,4 @@
-//! A server of measurements and its clients, on loopback: who may, how much, and what comes out.
+//! A measurement server and its clients on the loopback: admission, limits, results.
 
 use kiban_lab::engine::{Failure, Question, questions};
 use kiban_lab::net::admission::{Token, network};
@@ -105,7 +105,7 @@ fn the_number_of_sessions_is_limited() {
     let first = server.client().expect("the first");
     assert!(matches!(server.client().err(), Some(Failure::Impossible(why)) if why.contains("sessions")));
     drop(first);
-    // The place is free as soon as the server has seen the end.
+    // The slot is free as soon as the server has seen the end.
     let mut calls = 0;
     while server.client().is_err() {
         calls += 1;
@@ -147,7 +147,7 @@ fn data_connections_use_the_port_range_and_wait_for_a_free_port() {
         let work = Work::Reply { message_bytes: 1, reply_bytes: 1 };
         client.begin(&Settings::default(), work, Duration::from_secs(1))
     };
-    // One after the other they all have it, at once only one.
+    // Each session can use the port in turn, but only one at a time.
     for _ in 0..3 {
         let data = begin(&mut one).expect("the port is free");
         assert_eq!(data.stream.peer_addr().expect("connected").port(), port);
@@ -170,7 +170,7 @@ fn a_session_sends_no_more_than_the_rate() {
     let metrics = Network::with(server.session()).trial(&setup.point("127.0.0.1"), 0).expect("measured");
     let evidence: Evidence = serde_json::from_value(metrics.evidence).expect("evidence");
     assert!(evidence.receiver.rate_limited);
-    // 8 Mbit/s, a quarter of a second's worth at once, and what one read brings.
+    // 8 Mbit/s, plus a burst of a quarter of a second and one read.
     assert!(evidence.mbps() < 14.0, "{}", evidence.mbps());
     assert_eq!(explain(&evidence).cause, Cause::ServerLimit);
 }
@@ -199,7 +199,7 @@ fn trials_return_results_and_evidence_of_both_ends() {
     let names: Vec<_> = network.parameters().iter().map(|parameter| parameter.name).collect();
     let point = setup(Pattern::Stream, 1).point("h");
     assert!(point.0.keys().all(|name| names.contains(&name.as_str())) && names.len() == point.0.len());
-    // The registry has its description, which can be read and not asked.
+    // The registry has its description, which can be read but not run.
     let described = questions::find("network").expect("it is in the registry");
     assert_eq!(described.metrics(), network.metrics());
     assert_eq!(described.validate(&point), Ok(()));
@@ -218,13 +218,13 @@ fn a_reverse_stream_returns_the_evidence_of_its_sender() {
         "{evidence:?}"
     );
     assert!(metrics.figures["mbps"] > 1.0 && metrics.figures["sent_again"] >= 0.0);
-    // The sender is the server: it has sent as many segments as that takes, and the client has none with
-    // data.
+    // The server is the sender: it has sent as many segments as the data needs, and the client has sent none
+    // with data.
     let most = u64::from(evidence.info.snd_mss).max(1) * 64;
     assert!(evidence.segments() >= Some(evidence.receiver.bytes / most), "{evidence:?}");
     assert!(evidence.receiver.info.data_segs_out <= Some(1), "the nonce alone: {evidence:?}");
     assert!((0.15..5.0).contains(&evidence.seconds), "{}", evidence.seconds);
-    // Its limit holds in this direction as well.
+    // The server's limit applies in this direction as well.
     let limits = Limits { bytes_per_second: 1_000_000, ..Limits::default() };
     let server = Running::start(limits, "127.0.0.0/8");
     let back = Setup { seconds: 1.0, message_bytes: 10_000, ..back };

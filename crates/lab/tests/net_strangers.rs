@@ -1,6 +1,8 @@
-//! `kiban lab serve` and hostile callers: they lock nobody out, fill no log, and aim nothing at others.
+//! `kiban lab serve` and hostile clients: they lock out no client, fill no log, and direct no traffic at
+//! others.
 //!
-//! Addresses   all of 127.0.0.0/8 is this host's, so that callers and victims have addresses of their own.
+//! Addresses   all of 127.0.0.0/8 belongs to this host, so attackers and victims can have addresses of their
+//!             own.
 
 use kiban_lab::engine::Failure;
 use kiban_lab::mix::{Plan, run_over};
@@ -19,7 +21,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Longer than anything here takes.
+/// A timeout longer than any step of these tests takes.
 const LONG: Duration = Duration::from_secs(60);
 /// Connections that an unauthenticated host opens.
 const FLOOD: usize = 200;
@@ -133,7 +135,7 @@ fn a_refused_client_receives_the_reason() {
     assert!(said.contains("Refused") && said.contains("8 of an address, 64 in all"), "{said}");
     let said = rest(silent);
     assert!(said.contains("no token was received within 5 s"), "{said}");
-    // A client with the token learns the reason, and what to do.
+    // A client with the token receives the reason and the remedy.
     match server.client().err() {
         Some(Failure::Impossible(why)) => {
             assert!(why.contains("the server is full: 1 of 1 sessions are open; try again later"), "{why}");
@@ -155,7 +157,7 @@ fn a_flood_of_refusals_gives_few_log_lines() {
     let is_session = |event: &Event| matches!(event, Event::Began(_));
     let lines = server.told.iter().take_while(|event| !is_session(event)).count();
     drop(client);
-    // 33 lines in ten seconds; a slow machine takes some of these.
+    // 33 lines in ten seconds; a slow machine may take several such windows.
     assert!((1..FLOOD).contains(&lines), "{lines}");
 }
 
@@ -167,11 +169,12 @@ fn payload_of_a_trial_goes_only_to_the_sessions_address() {
     session.say(&Request::Trial { settings: Settings::default(), work, millis: 200 });
     let Reply::Ready { port, nonce } = session.hear() else { panic!("it is within all limits") };
     let (data, nonce) = (SocketAddr::new(server.at.ip(), port), octets(&nonce));
-    // Another host that knows the nonce gets nothing but a close.
+    // Another host that knows the nonce is only disconnected.
     let mut elsewhere = call(data, [127, 0, 0, 2]);
     let _ = elsewhere.write_all(&nonce);
     assert_eq!(rest(elsewhere), "");
-    // Others at the client's own address who do not know it keep the right one out no longer than they may.
+    // Other connections from the client's address without the nonce delay the right one no longer than their
+    // timeout.
     let _silent: Vec<_> = (0..3).map(|_| call(data, [127, 0, 0, 1])).collect();
     let mut wrong = call(data, [127, 0, 0, 1]);
     wrong.write_all(&[0; 16]).expect("it listens");
@@ -184,7 +187,7 @@ fn payload_of_a_trial_goes_only_to_the_sessions_address() {
     assert!(matches!(session.hear(), Reply::Outcome(outcome) if outcome.bytes >= 1000));
 }
 
-/// A mix of a constant flow and one of TCP, as a client asks for it.
+/// Returns a request for a mix of a constant flow and a TCP flow.
 fn mix() -> Value {
     let flow = |kind: &str, mbps: Option<f64>| {
         json!({"kind": kind, "copies": 1, "path": null, "mbps": mbps, "fec": "none", "block_octets": null,
@@ -209,7 +212,7 @@ fn a_mix_neither_accepts_from_nor_sends_to_other_addresses() {
         let datagram: Vec<u8> = nonce[..8].iter().copied().chain((8..length).map(|_| 7)).collect();
         spoof.send_to(&datagram, (server.at.ip(), datagrams)).expect("loopback");
     }
-    // Connections from other hosts, and those without the nonce, occupy no place.
+    // Connections from other hosts, and those without the nonce, take no slot.
     let greeting = [&nonce[..], &[0, 1]].concat();
     let mut elsewhere = call(streams, [127, 0, 0, 2]);
     let _ = elsewhere.write_all(&greeting);
@@ -217,7 +220,7 @@ fn a_mix_neither_accepts_from_nor_sends_to_other_addresses() {
     let mut wrong = call(streams, [127, 0, 0, 1]);
     wrong.write_all(&[0; 18]).expect("it listens");
     assert_eq!(rest(wrong), "");
-    // A cookie is said by way of the session, which alone the client of that address has.
+    // The cookie is returned over the session, which only the client at that address has.
     let own = UdpSocket::bind("127.0.0.1:0").expect("loopback");
     own.set_nonblocking(true).expect("a socket");
     own.send_to(&[&nonce[..8], &[9; 16]].concat(), (server.at.ip(), datagrams)).expect("loopback");
@@ -245,13 +248,13 @@ fn a_mix_neither_accepts_from_nor_sends_to_other_addresses() {
     }
 }
 
-/// A plan whose only flow leaves `here`.
+/// A plan whose only flow starts at the site `here`.
 const PLAN: &str = "seconds = 2\n[[site]]\nname = \"here\"\n[[site]]\nname = \"there\"\n[[pvc]]\nfrom = \"here\"\nto = \"there\"\nmbps = 20\n\
     [[flow]]\nname = \"cbr\"\nkind = \"constant\"\nfrom = \"here\"\nto = \"there\"\nmbps = 10\n";
 
 #[test]
 fn a_client_sends_no_payload_before_the_port_returned_its_cookie() {
-    // A server that wants the client's traffic sent to another host's port.
+    // A server that tries to direct the client's traffic to another host's port.
     let victim = UdpSocket::bind("127.0.0.1:0").expect("loopback");
     victim.set_nonblocking(true).expect("a socket");
     let port = victim.local_addr().expect("bound").port();
@@ -278,7 +281,7 @@ fn a_client_sends_no_payload_before_the_port_returned_its_cookie() {
             if let Some(heard) = heard {
                 write_message(&mut writer, &json!({"Heard": heard})).expect("it listens");
             }
-            // Until the client has gone.
+            // Until the client is gone.
             let _ = reader.read_to_end(&mut Vec::new());
         });
         let token = Token::random().expect("random bytes");

@@ -1,4 +1,5 @@
-//! `atm-board` in its short form: virtual figures are exact, so the whole text is kept and compared.
+//! `atm-board` with the short effort: virtual-time results are exact, so the whole text is compared with a
+//! snapshot.
 
 mod common;
 
@@ -38,7 +39,8 @@ fn every_mechanism_but_scaling_is_worth_something_under_the_model() {
     check("atm-board-mechanisms.txt", &modelled_table(&rows).to_string());
 }
 
-/// One set of constants carries the curves: each of the fitted ones moves the value that it was fitted to.
+/// One set of constants explains all curves: changing a fitted constant changes the value that it was fitted
+/// to.
 #[test]
 fn the_fitted_constants_carry_the_values_that_they_were_fitted_to() {
     let interval = Interval { settle: Duration::from_millis(800), span: Duration::from_millis(400) };

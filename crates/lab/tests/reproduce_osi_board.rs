@@ -1,4 +1,4 @@
-//! `osi-board`: virtual figures are exact, so the whole text is kept and compared.
+//! `osi-board`: virtual-time results are exact, so the whole text is compared with a snapshot.
 
 mod common;
 

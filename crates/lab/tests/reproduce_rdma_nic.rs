@@ -1,4 +1,4 @@
-//! `rdma-nic`: counted clocks are exact, so the whole text is kept and compared.
+//! `rdma-nic`: clock counts are exact, so the whole text is compared with a snapshot.
 
 mod common;
 
@@ -17,7 +17,7 @@ fn the_report_equals_the_snapshot() {
     check("rdma-nic.csv", &made.report.figures[0].csv());
 }
 
-/// The pause between segments that are received makes the dip, not the look-ups.
+/// The pause between received segments causes the dip, not the look-ups.
 #[test]
 fn without_the_pause_two_segments_are_as_fast_as_one() {
     let even = Clocks { pause_receiving: 0, ..RDMA_NIC_2008 };
@@ -29,7 +29,7 @@ fn without_the_pause_two_segments_are_as_fast_as_one() {
     assert_eq!(rate(even, 2048), rate(even, 1024));
 }
 
-/// Were its look-ups the sender's, the receiver would be as fast: the paper's reason for the difference.
+/// With the sender's look-ups the receiver would be as fast: the paper's reason for the difference.
 #[test]
 fn most_of_the_receiving_loss_is_look_ups_per_segment() {
     let steps = work::writes(65536, 1);

@@ -1,4 +1,4 @@
-//! `via-library`: virtual figures are exact, so the whole text is kept and compared.
+//! `via-library`: virtual-time results are exact, so the whole text is compared with a snapshot.
 
 mod common;
 
@@ -33,7 +33,7 @@ fn the_report_equals_the_snapshot() {
     check("via-library.csv", &made.report.figures[0].csv());
 }
 
-/// The safety of polling without the rest: every hundredth wake-up is stalled, for about as long as can be.
+/// Only the effect of polling: every hundredth wake-up is stalled, for about the longest possible time.
 #[test]
 fn each_descriptor_covers_one_packet_gap_of_a_stall() {
     let longest = Stall { when: StallTiming::EveryWaking(100), ..STALLS[1] };

@@ -69,20 +69,18 @@ impl Traffic {
 
     /// Gaps in nanoseconds, the same for every policy.
     pub(super) fn gaps(self, messages: usize) -> Vec<u64> {
-        let mut chance = SimRng::from_seed(2000);
+        let mut rng = SimRng::from_seed(2000);
         let mut early = 0;
         (0..messages as u64)
             .map(|at| match self {
                 Traffic::Constant { micros } => micros * 1000,
-                Traffic::Exponential { micros } => {
-                    (-(1.0 - chance.unit()).ln() * micros as f64 * 1000.0) as u64
-                }
+                Traffic::Exponential { micros } => (-(1.0 - rng.unit()).ln() * micros as f64 * 1000.0) as u64,
                 Traffic::Bursts { length, micros, pause_micros } => {
                     1000 * if at.is_multiple_of(length) { pause_micros } else { micros }
                 }
                 // Relative to a clock: a late message makes the next gap shorter.
                 Traffic::Periodic { micros, jitter_micros } => {
-                    let late = chance.below(2 * jitter_micros * 1000 + 1);
+                    let late = rng.below(2 * jitter_micros * 1000 + 1);
                     let gap = micros * 1000 + late - early;
                     early = late;
                     gap

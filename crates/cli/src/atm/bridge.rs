@@ -45,9 +45,9 @@ pub(crate) struct Bridge {
 impl Bridge {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
         let text = self.config()?;
-        let plan = Plan::read(&text, "bridge").map_err(|mistake| {
+        let plan = Plan::read(&text, "bridge").map_err(|error| {
             // Omit the line number: the configuration was generated here.
-            let kiban_service::config::ConfigError { wrong, remedy, .. } = mistake;
+            let kiban_service::config::ConfigError { wrong, remedy, .. } = error;
             format!("{wrong}: {remedy}")
         })?;
         crate::log::begin(false);

@@ -107,13 +107,13 @@ impl Ping {
         let mut pinger = Pinger::new(opened, flow, self.segment, interface).map_err(say)?;
         let stop = Arc::new(AtomicBool::new(false));
         let (stops, waker) = (stop.clone(), pinger.waker());
-        let told = move |wish| {
+        let on_signal = move |wish| {
             if wish == SignalRequest::Stop {
                 stops.store(true, Ordering::Release);
                 waker.wake();
             }
         };
-        signals::hear(told).map_err(say)?;
+        signals::hear(on_signal).map_err(say)?;
         teller.begin(&format!("over {link}"), flow, self.segment)?;
         let (clock, mut waiting) = (pinger.clock(), pinger.waiting());
         let mut next = clock.now();
@@ -150,13 +150,13 @@ impl Ping {
         let name = self.board.as_deref().filter(|name| !name.is_empty());
         let mut caller = ControlClient::call(name)?;
         let (stop, bell) = std::sync::mpsc::channel();
-        let told = move |wish| {
+        let on_signal = move |wish| {
             if wish == SignalRequest::Stop {
                 // Fails if the loop has ended.
                 let _ = stop.send(());
             }
         };
-        signals::hear(told).map_err(|error| error.to_string())?;
+        signals::hear(on_signal).map_err(|error| error.to_string())?;
         let port = self.port.clone().unwrap_or_default();
         teller.begin(&format!("from board {}, port {port}", caller.name()), flow, self.segment)?;
         let clock = kiban_os::Clock::new();
@@ -198,10 +198,10 @@ fn flow(text: &str) -> Result<Flow, String> {
 }
 
 impl Reporter {
-    fn begin(&self, way: &str, flow: Flow, segment: bool) -> Result<(), String> {
+    fn begin(&self, origin: &str, flow: Flow, segment: bool) -> Result<(), String> {
         let level = if matches!(flow, Flow::Path(_)) { "F4" } else { "F5" };
         let reach = if segment { "its segment" } else { "end to end" };
-        self.tell(&format!("pinging {} {way} ({level}, {reach})", self.circuit))
+        self.tell(&format!("pinging {} {origin} ({level}, {reach})", self.circuit))
     }
 
     /// Prints a line of text, unless --json or --quiet is given.

@@ -62,16 +62,16 @@ impl Live {
 
 /// Updates the screen until the user quits.
 fn show(terminal: &mut ratatui::DefaultTerminal, watch: &mut Watch, clock: &Clock) -> Result<(), String> {
-    let trouble = |error: std::io::Error| format!("cannot use the terminal: {error}");
+    let terminal_error = |error: std::io::Error| format!("cannot use the terminal: {error}");
     let mut picture = 0;
     loop {
         let view = watch.look(clock.now()).map_err(|error| error.to_string())?;
-        terminal.draw(|frame| draw(frame, &view, picture)).map_err(trouble)?;
+        terminal.draw(|frame| draw(frame, &view, picture)).map_err(terminal_error)?;
         let pictures = view.pictures.len().max(1);
-        if !event::poll(PAUSE).map_err(trouble)? {
+        if !event::poll(PAUSE).map_err(terminal_error)? {
             continue;
         }
-        let Event::Key(key) = event::read().map_err(trouble)? else { continue };
+        let Event::Key(key) = event::read().map_err(terminal_error)? else { continue };
         if key.kind != KeyEventKind::Press {
             continue;
         }

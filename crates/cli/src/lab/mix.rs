@@ -56,7 +56,7 @@ impl Mix {
         let text = std::fs::read_to_string(&self.plan).map_err(|error| {
             format!("cannot read the plan {name}: {error}; docs/lab-mix.md describes the format")
         })?;
-        let mut plan = Plan::read(&text).map_err(|mistake| format!("{name}: {mistake}"))?;
+        let mut plan = Plan::read(&text).map_err(|error| format!("{name}: {error}"))?;
         plan.seed = self.seed.unwrap_or(plan.seed);
         plan.seconds = self.seconds.unwrap_or(plan.seconds);
         if !(plan.seconds.is_finite() && plan.seconds > 0.0) {

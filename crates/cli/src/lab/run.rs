@@ -46,7 +46,7 @@ impl Run {
         let (plan, question) = super::plan::parse_plan(&self.plan)?;
         let shard = self.shard.unwrap_or(Shard::ALL);
         let trials = shard.count(plan.trials());
-        if trials > TRIALS_MAX && !self.yes && !asked(trials)? {
+        if trials > TRIALS_MAX && !self.yes && !confirmed(trials)? {
             return Err("cancelled: no trial was run".to_owned());
         }
         super::plan::validate(&self.plan, &plan, question)?;
@@ -104,7 +104,7 @@ fn words(outcome: &engine::Outcome, out: &str) -> String {
 ///
 /// # Errors
 /// There is no terminal.
-fn asked(trials: u64) -> Result<bool, String> {
+fn confirmed(trials: u64) -> Result<bool, String> {
     let what = format!("the plan has {trials} trials to run, more than {TRIALS_MAX}");
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Err(format!(
@@ -112,10 +112,10 @@ fn asked(trials: u64) -> Result<bool, String> {
              fewer values"
         ));
     }
-    let trouble = |error: std::io::Error| format!("cannot use the terminal: {error}");
+    let terminal_error = |error: std::io::Error| format!("cannot use the terminal: {error}");
     eprint!("{what}. Start? [y/N] ");
-    std::io::stderr().flush().map_err(trouble)?;
+    std::io::stderr().flush().map_err(terminal_error)?;
     let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer).map_err(trouble)?;
+    std::io::stdin().read_line(&mut answer).map_err(terminal_error)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }

@@ -122,8 +122,8 @@ fn errors_use_the_diagnostics_of_the_standard() {
     assert_eq!(twice.status.code(), Some(2));
 }
 
-/// A users file, keys and what else a server reads for itself must not be below its root, however they get
-/// there.
+/// The users file, keys and other files that the server itself reads must not be below its root, however they
+/// got there.
 #[test]
 fn a_server_refuses_to_start_when_its_own_files_can_be_fetched() {
     let dir = TestDir::new();
@@ -186,7 +186,7 @@ fn a_server_refuses_to_start_when_its_own_files_can_be_fetched() {
         let told = dir.refuses(&[], arguments);
         assert!(words.iter().all(|word| told.contains(word)), "{arguments:?}: {told}");
     }
-    // The directory is innocent, but the board's sockets are in it.
+    // The directory contains no private file, but the board's sockets are in it.
     let runtime = format!("XDG_RUNTIME_DIR={}", dir.at("root").display());
     let told = dir.refuses(&["env", &runtime], &["--root", "root", "--users", "users.toml"]);
     assert!(told.contains("the directory of kiban's sockets") && told.contains(inside), "{told}");
@@ -197,7 +197,7 @@ fn a_server_refuses_to_start_when_its_own_files_can_be_fetched() {
     assert!(told.contains(&format!("the directory of kiban's sockets {user}/kiban")), "{told}");
     let told = dir.refuses(&none, &["--root", ".", "--users", "users.toml"]);
     assert_eq!(told.matches("users.toml").count(), 1, "{told}");
-    // Files beside the root or around it do no harm; links out of it are not followed.
+    // Files beside or above the root do no harm; symlinks out of the root are not followed.
     fs::remove_file(dir.at("root/innocent")).expect("removed");
     fs::remove_file(dir.at("root/users.toml")).expect("removed");
     let server = dir.serve(&[], &[]);
@@ -216,8 +216,8 @@ fn a_bind_mount_does_not_hide_that_the_users_file_is_in_the_root() {
     }
     fs::write(dir.at("root/file"), b"").expect("written");
     let rows = [
-        // The root elsewhere, something of the root elsewhere, a foreign directory in the root, and a single
-        // file.
+        // The root mounted elsewhere, a part of the root mounted elsewhere, a foreign directory mounted in
+        // the root, and a single file.
         ("root elsewhere", ["--root", "elsewhere", "--users", "root/in/users.toml"]),
         ("root/in elsewhere", ["--root", "root", "--users", "elsewhere/users.toml"]),
         ("keys root/in", ["--root", "root", "--users", "keys/users.toml"]),
@@ -238,7 +238,7 @@ fn a_bind_mount_does_not_hide_that_the_users_file_is_in_the_root() {
         let told = dir.refuses(&[enter, &["sh", "-c", &script, "sh"]].concat(), &arguments);
         assert!(told.contains("is inside the served directory"), "{mount}: {told}");
     }
-    // The same files with nothing mounted.
+    // The same files without any mount.
     fs::remove_dir_all(dir.at("root/in")).expect("removed");
     let _server = dir.serve(&[], &[]);
 }
@@ -300,14 +300,13 @@ fn a_private_file_moved_into_the_root_is_not_served() {
     same(&dir.at("root/theirs"), b"mine");
 }
 
-/// Editors, certbot and `kiban ftam passwd` put a new file in the place of the old one, and signal later or
-/// never.
+/// Editors, certbot and `kiban ftam passwd` replace a file by a new one, and send a signal later or never.
 #[test]
 fn a_private_file_replaced_without_a_signal_is_not_served() {
     let dir = TestDir::new();
     let certificate = rcgen::generate_simple_self_signed(vec!["127.0.0.1".into()]).expect("a certificate");
     let pem = certificate.cert.pem();
-    // Of a directory that the server may open no file in, once it runs.
+    // The file is in a directory in which the running server may not open files.
     fs::create_dir(dir.at("tls")).expect("made");
     fs::write(dir.at("tls/cert.pem"), &pem).expect("written");
     fs::write(dir.at("tls/key.pem"), certificate.signing_key.serialize_pem()).expect("written");
@@ -323,7 +322,7 @@ fn a_private_file_replaced_without_a_signal_is_not_served() {
         fs::hard_link(dir.at("new"), dir.at("root").join(&linked)).expect("linked");
         fs::rename(dir.at("new"), dir.at(name)).expect("moved");
         refused(&linked);
-        // One that the server has seen there stays refused when another one takes its place.
+        // A file that the server has seen there is still refused after another file replaces it.
         fs::rename(dir.at(name), dir.at("root").join(&moved)).expect("moved");
         fs::copy(dir.at("root").join(&moved), dir.at(name)).expect("copied");
         refused(&moved);
@@ -382,8 +381,8 @@ fn a_restarted_server_resumes_a_transfer_and_keeps_the_old_file_until_then() {
     let port = server.port;
     drop(server);
     same(&dir.at("root/there"), b"old");
-    // The same names, so that it is the same transfer: the relay's port stands in them, so a new relay is no
-    // use.
+    // The transfer has the same names, so it is the same transfer; they contain the relay's port, so the
+    // relay must be the same.
     let _server = dir.serve_at(port, &[], &[]);
     let said = dir.run(&[&["put", "--resume", "--json"], &checks[..], &["here", &there]].concat());
     assert!(said.contains("\"resumed\":true"), "{said}");
@@ -419,7 +418,8 @@ fn a_put_waits_for_a_restarting_server() {
     fs::write(dir.at("here"), &contents).expect("written");
     let (port, dir) = (server.port, &dir);
     let relay = Relay::new(port, vec![Fate::Hold { up: 3_000_000, down: u64::MAX }]);
-    // The relay dials the server for each connection: once it is gone, who connects again is cut at once.
+    // The relay connects to the server for each client: once the server is gone, reconnecting clients are
+    // disconnected at once.
     std::thread::scope(|scope| {
         let there = remote(relay.port, "there");
         let checks = ["--checkpoint-bytes", "200000", "-q", "--retries", "6", "--json"];
@@ -457,7 +457,7 @@ fn a_listing_is_retried_when_the_association_is_lost() {
     for number in 0..200 {
         std::fs::write(dir.at("root").join(format!("file-{number}")), "x").expect("room");
     }
-    // In the midst of the list, behind the association's own bytes.
+    // In the middle of the listing, after the set-up of the association.
     let cut = || Relay::new(server.port, vec![Fate::Cut { up: u64::MAX, down: 3000 }]);
     let here = |relay: &Relay| remote(relay.port, "");
     dir.fails(&["ls", "--retries", "0", &here(&cut())], "1011 lower layer failure");

@@ -1,5 +1,4 @@
-//! A folder, a server of what is in its `root`, what the server logs, and a relay that can stop or cut what
-//! passes.
+//! A directory, a server of its `root`, the server's log, and a relay that can stall or cut connections.
 
 use serde_json::Value;
 use std::fs;
@@ -12,12 +11,12 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// Whatever is waited for here happens within this time, on a slow machine too.
+/// A timeout longer than any step of these tests takes, even on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// Lines of a log, as they come.
+/// The lines of a log, as they are written.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<(Mutex<Vec<Value>>, Condvar)>);
 
@@ -32,7 +31,7 @@ impl Log {
         self.0.0.lock().expect("nobody panics").clone()
     }
 
-    /// The fields of the first line that is as wanted; waits for it.
+    /// Waits for the first line that satisfies `wanted`, and returns its fields.
     pub(crate) fn wait(&self, what: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
         let lines = self.0.0.lock().expect("nobody panics");
         let find =
@@ -54,7 +53,7 @@ impl Log {
         assert!(!few(&mut lines), "not {count} lines say {message}: {lines:#?}");
     }
 
-    /// The line of a refusal with this diagnostic, about this file.
+    /// Returns the line of a refusal with this diagnostic for this file.
     pub(crate) fn refused(&self, diagnostic: i64, file: &str) -> Value {
         self.wait(&format!("{diagnostic} of {file}"), |line| {
             line["message"] == "refused" && line["diagnostic"] == diagnostic && line["file"] == file
@@ -67,7 +66,7 @@ impl Log {
     }
 }
 
-/// A server that runs.
+/// A running server.
 pub(crate) struct Server {
     child: Child,
     pub(crate) port: u16,
@@ -86,7 +85,7 @@ impl Server {
         line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number")
     }
 
-    /// Returns the number of its descriptors.
+    /// Returns the number of its file descriptors.
     pub(crate) fn descriptors(&self) -> usize {
         fs::read_dir(format!("/proc/{}/fd", self.pid())).expect("it runs").count()
     }
@@ -99,7 +98,7 @@ impl Drop for Server {
     }
 }
 
-/// A folder that goes when the test does.
+/// A directory that is removed with the test.
 pub(crate) struct TestDir {
     pub(crate) folder: PathBuf,
 }
@@ -138,7 +137,7 @@ impl TestDir {
         self.folder.join(name)
     }
 
-    /// Serves; `before` are the words of a command that runs the server, with what it needs.
+    /// Starts a server; `before` are the words of a command that runs it, with their arguments.
     pub(crate) fn serve(&self, before: &[String], more: &[&str]) -> Server {
         self.serve_at(0, before, more)
     }
@@ -181,7 +180,7 @@ impl TestDir {
         Server { child, port, log }
     }
 
-    /// Why a server does not start; `before` are the words of a command that runs it.
+    /// Returns why a server does not start; `before` are the words of a command that runs it.
     pub(crate) fn refuses(&self, before: &[&str], arguments: &[&str]) -> String {
         let mut words = before.iter().copied().chain([env!("CARGO_BIN_EXE_kiban")]).chain(["ftam", "serve"]);
         let mut child = Command::new(words.next().expect("one at least"))
@@ -232,7 +231,7 @@ impl TestDir {
     }
 }
 
-/// Checks that it failed with these words.
+/// Checks that the command failed with these words.
 pub(crate) fn said(output: Output, words: &str) {
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(1) && error.contains(words), "not «{words}»: {output:?}");
@@ -243,8 +242,8 @@ pub(crate) fn remote(port: u16, path: &str) -> String {
 }
 
 pub(crate) fn noise(bytes: usize) -> Vec<u8> {
-    let mut chance = kiban_base::SimRng::from_seed(bytes as u64);
-    (0..bytes.div_ceil(8)).flat_map(|_| chance.draw().to_le_bytes()).take(bytes).collect()
+    let mut rng = kiban_base::SimRng::from_seed(bytes as u64);
+    (0..bytes.div_ceil(8)).flat_map(|_| rng.draw().to_le_bytes()).take(bytes).collect()
 }
 
 pub(crate) fn same(one: &Path, bytes: &[u8]) {
@@ -254,9 +253,9 @@ pub(crate) fn same(one: &Path, bytes: &[u8]) {
 /// What happens to a connection after this many bytes from one side.
 #[derive(Clone, Copy)]
 pub(crate) enum Fate {
-    /// All passes.
+    /// All bytes pass.
     Pass,
-    /// Both ends are cut.
+    /// Both ends are closed.
     Cut { up: u64, down: u64 },
     /// No more bytes pass, without notice, until [`Relay::go_on`].
     Hold { up: u64, down: u64 },
@@ -272,8 +271,8 @@ pub(crate) struct Relay {
 struct State {
     up: AtomicU64,
     down: AtomicU64,
-    /// How many directions are held, whether they may continue, and how many clients came while the server
-    /// was away.
+    /// How many directions are held, whether they may continue, and how many clients connected while the
+    /// server was away.
     held: Mutex<(usize, bool, usize)>,
     bell: Condvar,
 }
@@ -322,7 +321,7 @@ impl Relay {
         assert!(waited.expect("nobody panics").0.0 > 0, "so many bytes never came");
     }
 
-    /// Waits until a client has come while the server was away.
+    /// Waits until a client has connected while the server was away.
     pub(crate) fn wait_turned_away(&self) {
         let held = self.state.held.lock().expect("nobody panics");
         let waited = self.state.bell.wait_timeout_while(held, PATIENCE, |held| held.2 == 0);

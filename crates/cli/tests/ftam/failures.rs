@@ -1,8 +1,8 @@
-//! What goes wrong around a filestore: full disks, forbidden files, files that change, peers that stop,
-//! guess, crowd and lie.
+//! Failures around a filestore: full disks, forbidden files, files that change, and peers that stall, guess
+//! passwords, flood or send invalid data.
 //!
-//! Each time: the standard's diagnostic at the client, a line in the server's log, and files that are as they
-//! were.
+//! Each test checks the standard's diagnostic at the client, a line in the server's log, and that files are
+//! unchanged.
 
 use super::common::{Fate, Relay, TestDir, kiban, noise, remote, said, same};
 use kiban_ftam::client::{Client, ClientConfig};
@@ -16,7 +16,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// The words that run a command where it may mount, or none where that is not allowed.
+/// Returns the words that run a command in a mount namespace; empty if that is not permitted.
 fn namespace(script: &str, argument: &str) -> Option<Vec<String>> {
     let ways: [&[&str]; 2] = [&["unshare", "-rm"], &["unshare", "-m"]];
     let can = |way: &&&[&str]| {
@@ -43,7 +43,7 @@ fn a_full_disk_is_reported_and_the_old_file_is_kept() {
         return;
     };
     let server = dir.serve(&before, &[]);
-    // The mount is the server's alone.
+    // The mount exists only in the server's namespace.
     let inside = std::path::PathBuf::from(format!("/proc/{}/root{}", server.pid(), root.display()));
     let there = remote(server.port, "there");
     fs::write(dir.at("old"), b"old").expect("written");
@@ -56,7 +56,7 @@ fn a_full_disk_is_reported_and_the_old_file_is_kept() {
         assert_eq!((line["user"].as_str(), line["said"].as_str()), (Some("eve"), Some("F-CANCEL request")));
         assert_eq!(fs::read_dir(inside.join(".kiban-ftam/new")).expect("there").count(), 0);
     }
-    // It fits beside what is there, but not a second time behind it.
+    // There is room for the file, but not for a second copy.
     fs::write(dir.at("half"), noise(1_200_000)).expect("written");
     dir.fails(&["append", "-q", "half", &there], "5029 local failure, file space exhausted");
     server.log.wait("that the transfer's end was refused", |line| {
@@ -76,7 +76,7 @@ fn files_without_permission_are_refused_and_not_changed() {
     fs::write(root.join("fixed/there"), b"old").expect("written");
     fs::write(root.join("closed"), b"nobody's").expect("written");
     fs::set_permissions(root.join("closed"), fs::Permissions::from_mode(0o0)).expect("set");
-    // Errors that root gets, too: a read-only mount, and a process without capabilities.
+    // Errors that apply to root, too: a read-only mount, and a process without capabilities.
     let script = "mount --bind \"$0\" \"$0\" && mount -o remount,bind,ro \"$0\" && exec setpriv --bounding-set=-all --inh-caps=-all \"$@\"";
     let Some(before) = namespace(script, root.join("fixed").to_str().expect("text")) else { return };
     let server = dir.serve(&before, &[]);
@@ -109,7 +109,8 @@ fn a_get_returns_one_consistent_state_of_the_file_or_fails() {
     let server = dir.serve(&[], &[]);
     let contents = noise(8_000_000);
     let file = dir.at("root/there");
-    // Truncated, extended, overwritten: reported. Replaced by another file: the old one is read to its end.
+    // Truncated, extended or overwritten files are reported. If another file replaces the file, the old one
+    // is read to its end.
     type Change = fn(&std::path::Path);
     let changes: [(&str, Change); 3] = [
         ("shortened", |file| {
@@ -215,13 +216,14 @@ fn password_guesses_are_limited_over_all_connections() {
         unjudged += usize::from(error.contains("2000 association with user not allowed"));
     }
     assert_eq!(wrong + unjudged, 40);
-    // Three are free, four are judged at a time; and each doubles the wait, which ends at four seconds.
+    // Three attempts are free, four are verified at a time; each failure doubles the delay, up to four
+    // seconds.
     assert!((3..=12).contains(&wrong), "{wrong} guesses were judged");
     server.log.wait_count("not let in", wrong);
     assert_eq!(server.log.count("not let in"), wrong);
     server.log.wait("that some were not judged", |line| line["message"] == "too many failures: not verified");
-    // The right one is not judged from here either, as long as the wait lasts. On a busy machine that may be
-    // over before it comes, and begins anew with another guess.
+    // Even the right password is not verified from this address until the delay is over. On a busy machine it
+    // may be over before the attempt arrives, and then another wrong guess starts it again.
     let is_held = (0..5).any(|_| {
         guess().wait_with_output().expect("it ends");
         let output = dir.try_run(&["ls", &home]);
@@ -241,7 +243,7 @@ fn repeated_associations_do_not_increase_memory_use() {
     let before = server.status_kib("VmRSS");
     (0..10).for_each(|_| drop(dir.run(&["ls", &home])));
     let grown = server.status_kib("VmRSS").saturating_sub(before);
-    // Judging one password takes 19 MiB.
+    // Verifying one password takes 19 MiB.
     assert!(grown < 16 << 10, "ten associations one after another left {grown} KiB");
 }
 
@@ -266,12 +268,12 @@ fn a_mismatch_of_tls_and_plain_text_is_reported() {
     let line =
         plain.log.wait("what was broken", |line| line["message"] == "ended" && !line["broken"].is_null());
     assert_eq!((line["files"].as_u64(), line["broken"].as_str()), (Some(0), Some("version")));
-    // Both still serve.
+    // Both servers still work.
     dir.run(&["ls", "--tls", "--tls-ca", "cert.pem", &remote(secure.port, "")]);
     dir.run(&["ls", &remote(plain.port, "")]);
 }
 
-/// Lets this process have as many descriptors as it may: how many that is.
+/// Raises this process's limit of file descriptors to the maximum, and returns it.
 fn descriptors() -> usize {
     let limits = fs::read_to_string("/proc/self/limits").expect("there");
     let line = limits.lines().find(|line| line.starts_with("Max open files")).expect("a line");
@@ -293,7 +295,7 @@ fn silent_connections_do_not_keep_clients_out() {
     let dir = TestDir::new();
     let server = dir.serve(&[], &[]);
     fs::write(dir.at("here"), noise(1_000_000)).expect("written");
-    // A connection request, whole; and behind it the half of a TPKT that says it has 1000 bytes.
+    // A complete connection request, followed by half of a TPKT whose length says 1000 bytes.
     let request = [3, 0, 0, 11, 6, 0xe0, 0, 0, 0, 1, 0];
     let half = [&request[..], &[3, 0, 3, 0xe8, 2, 0xf0, 0x80, 13, 0xff]].concat();
     let says: [&[u8]; 4] = [&[], &request[..5], &request, &half];
@@ -301,7 +303,7 @@ fn silent_connections_do_not_keep_clients_out() {
     let mut all = Vec::with_capacity(crowd);
     for number in 0..crowd {
         let mut socket = TcpStream::connect(("127.0.0.1", server.port)).expect("it listens");
-        // A client that was disconnected already cannot be written to.
+        // Writing to a client that was disconnected already fails.
         let _ = socket.write_all(says[number % says.len()]);
         all.push(socket);
         if number % (crowd / 4) == crowd / 8 {
@@ -347,7 +349,7 @@ fn no_spelling_of_a_name_leaves_the_root_and_each_attempt_is_logged() {
     fs::write(dir.at("here"), b"new").expect("written");
     let long = "x/".repeat(600) + "secret";
     let wide = "x".repeat(256);
-    // The name as the server sees it, and as it is written in the address.
+    // The name as the server receives it, and as it is written in the address.
     let names = [
         ("../secret", "..%2fsecret"),
         ("d/..", "d%2f.."),
@@ -400,7 +402,7 @@ fn no_spelling_of_a_name_leaves_the_root_and_each_attempt_is_logged() {
     assert_eq!(beside, ["here", "root", "secret", "users.toml"]);
 }
 
-/// Bytes of a long transfer: more with `KIBAN_HARM_BYTES`.
+/// The length of a long transfer; longer with `KIBAN_HARM_BYTES`.
 fn long_bytes() -> usize {
     std::env::var("KIBAN_HARM_BYTES").ok().and_then(|text| text.parse().ok()).unwrap_or(64_000_000)
 }
@@ -415,9 +417,10 @@ fn a_long_transfer_interrupted_anywhere_does_not_restart_from_zero() {
     fs::write(dir.at("here"), &contents).expect("written");
     fs::write(dir.at("root/there"), b"old").expect("written");
     let of = |parts: u64| bytes as u64 * parts / 100;
-    // In the first piece, early, in the middle, and just before the end.
+    // In the first block, early, in the middle, and just before the end.
     let cuts = [1, 12, 37, 49];
-    // Three checkpoints may be unanswered, one is being made, and sockets and the relay hold some.
+    // Three checkpoints may be unacknowledged, one is in preparation, and sockets and the relay buffer some
+    // data.
     let window = 5 * CHECKPOINT_BYTES + (8 << 20);
     let most = |times: u64| bytes as u64 * 102 / 100 + times * window;
     for put in [true, false] {
@@ -433,7 +436,7 @@ fn a_long_transfer_interrupted_anywhere_does_not_restart_from_zero() {
         for _ in cuts {
             let ended = server.log.count("ended");
             said(dir.try_run(&words), "1011 lower layer failure; use --resume to continue");
-            // Until the server knows of the cut, the lost association has the file.
+            // The lost association holds the file until the server notices the loss.
             server.log.wait_count("ended", ended + 1);
         }
         let done = dir.run(&words);
@@ -467,7 +470,7 @@ fn a_file_of_more_than_four_gib_is_put_resumed_and_fetched() {
         let mut read = vec![0; tail.len()];
         file.read_exact_at(&mut read, BYTES - tail.len() as u64).expect("read");
         assert!(read == tail, "{name}: another tail");
-        // On both sides of 2^32: no offset has lost its upper half.
+        // On both sides of 2^32, to detect offsets that lost their upper half.
         for at in [5, (4 << 30) - 4096, 4 << 30] {
             let mut read = vec![1; 4096];
             file.read_exact_at(&mut read, at).expect("read");
@@ -501,10 +504,10 @@ fn a_file_of_more_than_four_gib_is_put_resumed_and_fetched() {
 #[test]
 fn a_thousand_associations_at_once_take_little_memory() {
     const ASSOCIATIONS: usize = 1000;
-    // Each has a socket at either end, and the server a directory.
+    // Each association has a socket at either end, and the server a directory.
     assert!(descriptors() > 2 * ASSOCIATIONS, "the limit of descriptors is too low for this test");
     let dir = TestDir::new();
-    // A hash of "secret" that costs nothing to compare with: what is looked at is what associations hold.
+    // A hash of "secret" that is cheap to verify, because only the memory of associations is measured.
     let cheap =
         "$argon2id$v=19$m=8,t=1,p=1$a2liYW4tdGVzdHMtc2FsdA$Jvf1PpJ6DVMpBPguhtcFSR+A3s8zvbMdkICkAIoEVlA";
     fs::write(dir.at("users.toml"), format!("[users.eve]\npassword = \"{cheap}\"\nrights = \"all\"\n"))
@@ -536,7 +539,7 @@ fn a_thousand_associations_at_once_take_little_memory() {
         let held = server.status_kib("VmHWM");
         assert!(held < 256 << 10, "{ASSOCIATIONS} associations take {held} KiB");
         eprintln!("{ASSOCIATIONS} associations: {held} KiB");
-        // The first and the last of them are there.
+        // The first and the last association are still open.
         for client in [clients.swap_remove(0), clients.pop().expect("the last")] {
             client.close().await;
         }
@@ -556,7 +559,7 @@ fn every_thread_of_a_server_is_sandboxed_and_users_can_still_be_reloaded() {
     let confined = || {
         let tasks = fs::read_dir(format!("/proc/{}/task", server.pid())).expect("it runs");
         let texts = tasks.map(|task| fs::read_to_string(task.expect("it runs").path().join("status")));
-        // A thread may end meanwhile.
+        // A thread may exit in the meantime.
         let texts: Vec<String> = texts.filter_map(Result::ok).collect();
         assert!(texts.len() >= 2, "it has several threads");
         for text in &texts {

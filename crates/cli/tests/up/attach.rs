@@ -1,5 +1,5 @@
-//! Programs of this host on a running board's TCP, through shared memory: `kiban up` in one process, clients
-//! in this one and others, this host's kernel as the other end, in a network namespace of the test's own.
+//! Programs of this host that use a running board's TCP through shared memory: `kiban up` in one process,
+//! clients in this one and others, this host's kernel as the peer, in a network namespace of the test.
 
 use crate::common::{Board, ECHO, PORT, TestDir, enter, text};
 use kiban_streams::{Settings, nonblocking};
@@ -33,7 +33,7 @@ async fn echoes(stream: &mut Stream, words: &[u8]) {
     assert!(heard == words);
 }
 
-/// Runs a test of clients, on a runtime that stays in the namespace.
+/// Runs a test of clients on a runtime whose threads stay in the namespace.
 fn story(told: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async { tokio::time::timeout(Duration::from_secs(120), told).await }).expect("in time");
@@ -56,7 +56,7 @@ fn streams_connect_client_and_kernel_both_ways_and_the_board_to_itself() {
     let kernel = TcpListener::bind("10.9.0.1:5000").expect("a socket");
     let bytes = noise(20 << 20, 1);
     let sent = bytes.clone();
-    // The kernel's end: takes everything, sends everything back.
+    // The kernel's end echoes everything.
     let far = std::thread::spawn(move || {
         let (mut stream, peer) = kernel.accept().expect("it calls");
         assert_eq!(peer.ip().to_string(), BOARD);
@@ -79,7 +79,7 @@ fn streams_connect_client_and_kernel_both_ways_and_the_board_to_itself() {
         let mut own = lab.connect(at(BOARD, 7)).await.expect("it is there");
         echoes(&mut own, &bytes[..1 << 20]).await;
         drop(own);
-        // Callers of the kernel's, more than were offered a slot at once.
+        // Connections from the kernel, more than there were slots at once.
         let listener = lab.listen(at(BOARD, 6000)).await.expect("a free port");
         let taken = lab.listen(at(BOARD, 6000)).await.expect_err("it is taken");
         assert_eq!(taken.kind(), std::io::ErrorKind::AddrInUse);
@@ -119,7 +119,7 @@ fn streams_connect_client_and_kernel_both_ways_and_the_board_to_itself() {
     });
     assert!(far.join().expect("no panic"));
     board.until("all have ended", |status| status["services"][1]["sessions"] == 0);
-    // 20 MiB and 1 MiB out, and as much back; forty callers.
+    // 20 MiB and 1 MiB in each direction; forty connections.
     assert!(counter(&board, "bytes_out") > 21 << 20);
     assert_eq!(counter(&board, "accepted"), 42);
     dir.kiban(&["down"]);
@@ -127,7 +127,7 @@ fn streams_connect_client_and_kernel_both_ways_and_the_board_to_itself() {
     assert!(!dir.0.join("kiban/lab.streams").exists());
 }
 
-/// Looks until something is there, as a driver does: with the bells armed it sleeps on the board's file.
+/// Polls until a condition holds, as a driver does: it arms the bells and sleeps on the board's file.
 fn until<T>(
     board: &nonblocking::Board,
     stream: Option<&nonblocking::Stream>,
@@ -161,7 +161,7 @@ fn a_nonblocking_driver_uses_streams_with_a_file_and_a_bell() {
     let mut stream = board.connect(None, at(BOARD, 7)).expect("there is a slot");
     until(&board, None, || stream.is_connected().expect("somebody listens").then_some(()));
     assert_eq!(stream.local_addr().expect("it is connected").ip().to_string(), BOARD);
-    // Far more than the pipes hold: both ways at once, by whatever moves.
+    // Far more than the pipes hold, in both directions at once, as far as each accepts.
     let words = noise(4 << 20, 3);
     let (mut sent, mut heard) = (0, Vec::new());
     until(&board, Some(&stream), || {
@@ -196,7 +196,7 @@ fn a_nonblocking_driver_uses_streams_with_a_file_and_a_bell() {
     let mut refused = board.connect(None, at("10.9.0.1", 5999)).expect("there is a slot");
     let why = until(&board, None, || refused.is_connected().err());
     assert_eq!(why.kind(), std::io::ErrorKind::ConnectionRefused);
-    // A board that goes takes its streams with it.
+    // When the board goes, its streams end.
     let mut stream = board.connect(None, at(BOARD, 7)).expect("there is a slot");
     until(&board, None, || stream.is_connected().expect("somebody listens").then_some(()));
     up.signal("-KILL");
@@ -216,7 +216,7 @@ fn a_killed_or_corrupting_client_affects_no_other() {
     story(async {
         let lab = attached(&dir).await;
         let mut mine = lab.connect(at(BOARD, 7)).await.expect("it is there");
-        // One with work in its rings, in a process of its own.
+        // A client with work in its rings, in a process of its own.
         let mut other = dir
             .command(&["connect", "10.9.0.1:5000"])
             .stdin(Stdio::piped())
@@ -234,11 +234,11 @@ fn a_killed_or_corrupting_client_affects_no_other() {
         drop(far);
         echoes(&mut mine, &noise(300_000, 4)).await;
         board.until("its stream has gone", |status| status["services"][1]["sessions"] == 1);
-        // One that breaks its rings is cut off, and nobody else.
+        // A client that corrupts its rings is disconnected; others are not affected.
         scribble(&dir);
         board.until("it is cut off", |_| counter(&board, "errors") > 0);
         echoes(&mut mine, &noise(300_000, 5)).await;
-        // A silent client, and one that sends nonsense.
+        // A silent client, and one that sends invalid data.
         let silent =
             std::os::unix::net::UnixStream::connect(dir.0.join("kiban/lab.streams")).expect("a door");
         let mut rude =
@@ -251,7 +251,7 @@ fn a_killed_or_corrupting_client_affects_no_other() {
     assert!(!dir.log().contains("panicked"), "{}", dir.log());
 }
 
-/// A client that greets well, and then fills its memory with nonsense.
+/// A client that attaches correctly and then fills its memory with random data.
 fn scribble(dir: &TestDir) {
     use kiban_os::channel::PendingChannel;
     use kiban_streams::{greeting, parse_greeting};
@@ -267,11 +267,11 @@ fn scribble(dir: &TestDir) {
     };
     let region = channel.region().clone().with_address(0);
     for at in (128..bytes as u64).step_by(64) {
-        // A slot that says that it is full, and is longer than it can be.
+        // A slot that is marked full and has an impossible length.
         region.write(at, [1u32.to_ne_bytes(), u32::MAX.to_ne_bytes()].concat()[..].into());
     }
     channel.ring(|| 0);
-    // It hangs up on us.
+    // The board closes the connection.
     while !channel.is_gone() {
         channel.own_bell().arm();
         std::thread::yield_now();
@@ -298,7 +298,7 @@ fn a_pipeline_sends_bytes_to_the_board_and_back() {
         .output()
         .expect("a shell");
     assert!(output.status.success(), "{}", text(&output));
-    // Any port: it prints which.
+    // Port 0: it prints the port.
     let mut listens = dir.command(&["connect", "--listen", &format!("{BOARD}:0")]);
     let listens = listens.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut listens = listens.spawn().expect("the program was built");
@@ -333,7 +333,7 @@ fn opening_too_many_streams_returns_an_error() {
         let much = ask(9).await.expect_err("there are eight");
         assert_eq!(much.to_string(), "too many streams: 9 requested, 8 free: raise `sessions`");
         let seven = ask(7).await.expect("it takes us");
-        // One is enough for a pipeline; then there is none.
+        // One slot is enough for a pipeline; then all are taken.
         let output = dir.kiban(&["connect", &format!("{BOARD}:7")]);
         assert_eq!((output.status.code(), text(&output).as_str()), (Some(0), ""));
         board.until("its stream has gone", |status| status["services"][1]["sessions"] == 0);
@@ -342,7 +342,7 @@ fn opening_too_many_streams_returns_an_error() {
         let told = "kiban: board lab: too many streams: 1 requested, 0 free: raise `sessions`\n";
         assert_eq!((output.status.code(), text(&output).as_str()), (Some(1), told));
         assert_eq!(counter(&board, "refused"), 2);
-        // Clients with a place keep it.
+        // Clients that have a slot keep it.
         for client in [seven, eighth] {
             echoes(&mut client.connect(at(BOARD, 7)).await.expect("it is there"), b"still here").await;
         }

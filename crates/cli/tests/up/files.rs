@@ -1,4 +1,4 @@
-//! Files that would keep the board: descriptors of clients whose closing takes an hour, and pipes in place of
+//! Files that could block the board: descriptors of clients whose close takes an hour, and pipes instead of
 //! files.
 
 #[path = "../../../os/tests/common/lingering.rs"]
@@ -29,7 +29,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 pub(crate) const DOORS: &str = "[[service]]\nkind = \"attach\"\n[[service]]\nkind = \"sockets\"\n";
 
-/// Sends a file with some bytes: whether the system lets it pass.
+/// Sends a file together with some bytes; returns whether the system permits it.
 fn send(socket: impl AsFd, bytes: &[u8], file: impl AsFd) -> bool {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -37,17 +37,18 @@ fn send(socket: impl AsFd, bytes: &[u8], file: impl AsFd) -> bool {
     control.push(SendAncillaryMessage::ScmRights(&files));
     let sent = rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL);
     if let Err(error) = sent {
-        // SO_PASSRIGHTS (Linux 6.16); or the client has been disconnected already.
+        // SO_PASSRIGHTS (Linux 6.16); or the client is already disconnected.
         assert!(matches!(error, Errno::PERM | Errno::PIPE | Errno::CONNRESET), "{error}");
     }
     sent.is_ok()
 }
 
-/// Sends a lingering socket, and lets go of it: its peer, or nothing where the system refuses it.
+/// Sends a lingering socket and closes its own descriptor; returns the socket's peer, or `None` if the system
+/// refuses.
 fn attack(socket: impl AsFd, bytes: &[u8]) -> Option<TcpStream> {
     let (near, far) = lingering(LONG);
     if send(socket, bytes, &near) {
-        // The board may have let go of it already: then this is the close that lingers.
+        // The board may have closed its descriptor already: then this close lingers.
         kiban_os::unix::closing::close(near);
         return Some(far);
     }
@@ -55,7 +56,7 @@ fn attack(socket: impl AsFd, bytes: &[u8]) -> Option<TcpStream> {
     None
 }
 
-/// The folder of the board that [`attacker`] attacks.
+/// The directory of the board that [`attacker`] attacks.
 const ATTACKED: &str = "KIBAN_ATTACKED";
 
 /// An attacker process.
@@ -65,7 +66,7 @@ struct Attacker {
 }
 
 impl Attacker {
-    /// Starts one, in the network namespace of this thread.
+    /// Starts an attacker in the network namespace of this thread.
     fn start(dir: &TestDir) -> Attacker {
         Attacker::start_by(dir, Command::new(std::env::current_exe().expect("a path")))
     }
@@ -79,15 +80,15 @@ impl Attacker {
         Attacker { child, said }
     }
 
-    /// Has it do something, and waits until it is done: how many sockets were taken so far.
+    /// Executes a command and waits until it is done; returns how many sockets the board has accepted so far.
     fn attack(&mut self, what: &str) -> usize {
         self.may(what).unwrap_or_else(|why| panic!("{what}: {why}"))
     }
 
-    /// The same, unless it cannot: why not.
+    /// The same; returns an error if the attacker cannot execute it.
     fn may(&mut self, what: &str) -> Result<usize, String> {
         let to = self.child.stdin.as_mut().expect("it is piped");
-        // An attacker that has ended has printed why.
+        // An attacker that has ended has printed the reason.
         let _ = writeln!(to, "{what}");
         let mut said = String::new();
         loop {
@@ -108,7 +109,7 @@ impl Attacker {
 
 impl Drop for Attacker {
     fn drop(&mut self) {
-        // It ends when it has nothing more to read.
+        // It ends at the end of its input.
         drop(self.child.stdin.take());
         let _ = self.child.wait();
     }
@@ -132,7 +133,7 @@ fn attacker() {
                     ("lab.sockets", SocketType::SEQPACKET),
                     ("lab.sock", SocketType::STREAM),
                 ] {
-                    // In the place of memory, behind a line, and unread as the board hangs up.
+                    // Instead of memory, after a line, and unread when the board closes the connection.
                     for bytes in [&b"kiban-s4\0\0\0\x04\0\0\x10\0"[..], b"{\"verb\":\"status\"}\n", b"x"] {
                         let socket = caller(name, kind);
                         far.extend(attack(&socket, bytes));
@@ -146,9 +147,9 @@ fn attacker() {
                 }
                 round += 1;
             }
-            // One that is not accepted any more.
-            // A file of its own file system, as memory, more often than there are threads that close and
-            // files that may wait for them. Its own copy is never closed.
+            // A connection that is not accepted any more.
+            // A file of a FUSE mount instead of memory, more often than there are closing threads and queued
+            // files. The attacker never closes its own copy.
             "mount" => match Unanswered::mount(Path::new(&folder).join("fuse")) {
                 Ok(mounted) => unanswered = Some(mounted),
                 Err(error) => eprintln!("skipped: {error}"),
@@ -165,7 +166,7 @@ fn attacker() {
             }
             "last" => far.extend(attack(caller("lab.streams", SocketType::STREAM), b"kiban-s4")),
             "kept" => far.extend(kept.iter().filter_map(|socket| attack(socket, b"x"))),
-            // They were closed all the same: their peers hear the end behind what had been sent.
+            // They were closed all the same: their peers receive the end after the data.
             "ends" => far.iter_mut().for_each(|far| {
                 far.read_to_end(&mut Vec::new()).expect("the end");
             }),
@@ -175,7 +176,7 @@ fn attacker() {
     }
 }
 
-/// The arguments of the board that [`older_kernel`] becomes, a line each.
+/// The arguments of the board that [`older_kernel`] becomes, one per line.
 const BOARD: &str = "KIBAN_ARGUMENTS";
 
 /// Becomes a board for which the kernel has no SO_PASSRIGHTS (before Linux 6.16).
@@ -222,8 +223,8 @@ fn honest(dir: &TestDir) {
     runtime.block_on(async {
         let honest = async {
             let door = dir.0.join("kiban/lab.streams");
-            // Clients that never greet are given up after a while. Until then they may fill the board's
-            // places, and those behind them the socket's backlog.
+            // Clients that never send a greeting time out. Until then they may occupy all of the board's
+            // slots, and later ones the socket's backlog.
             let lab = loop {
                 match Attachment::attach_at(&door, Settings::default()).await {
                     Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
@@ -255,13 +256,13 @@ fn lingering_descriptors_block_neither_the_board_nor_its_clients() {
     let mut taken = 0;
     for _ in 0..30 {
         taken = attacker.attack("round");
-        // Nothing has been read from any of them: every close that is waited for waits still.
+        // Nothing has been read from any of them: every pending close is still pending.
         assert_eq!(board.status()["name"], "lab");
     }
     assert!(taken > 0, "nothing is refused");
     echo(&mut connect("10.9.0.2:7"), b"over the wire");
     honest(&dir);
-    // Callers that are not accepted any more, and a board that stops.
+    // Clients that are not accepted any more, and a board that shuts down.
     attacker.attack("last");
     let output = dir.kiban(&["down", "lab"]);
     assert!(output.status.success(), "{}", text(&output));
@@ -297,7 +298,7 @@ fn unanswered(name: &str, begin: fn(&TestDir, Command) -> std::process::Child) {
     honest(&dir);
     let output = dir.kiban(&["down", "lab"]);
     assert!(output.status.success(), "{}", text(&output));
-    // Readable when all of its threads have ended.
+    // Readable when all of its threads have exited.
     let pid = rustix::process::Pid::from_child(&board.child);
     let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).expect("it is our child");
     let patience = rustix::event::Timespec { tv_sec: LONG.as_secs() as i64, tv_nsec: 0 };
@@ -328,7 +329,7 @@ fn a_configuration_from_a_pipe_cannot_be_reloaded() {
     );
     assert_eq!(board.status()["reloads"], 0);
     echo(&mut connect("10.9.0.2:7"), b"it runs on");
-    // At the start, before any client is served, the board waits for the file.
+    // At start, before any client is served, the board waits for the file.
     let shell = format!("printf '%s' '{PORT}' | {} up --check /dev/stdin", crate::common::KIBAN);
     let output = crate::common::run("bash", &["-c", &shell]);
     assert!(output.status.success(), "{}", text(&output));
@@ -346,7 +347,7 @@ fn a_configuration_is_read_up_to_its_size_limit() {
     assert_eq!(text(&dir.kiban(&["reload"])), "services: 1 kept, 0 new, 0 closed\n");
     let longest = longest.display().to_string();
     assert!(dir.kiban(&["up", "--check", &longest]).status.success());
-    // One more byte; and far more, of which no more is read.
+    // One byte too many; and far more, most of which is not read.
     for bytes in [(1 << 20) + 1, 700 << 20] {
         dir.write("board.toml", &format!("{PORT}{ECHO}{}", comments((1 << 20) + 1)));
         std::fs::File::options()
@@ -390,13 +391,13 @@ fn endless_reloads_leave_few_log_lines() {
     ask(200, "refused");
     let words = ["configuration reloaded", "reload failed, the configuration is unchanged"];
     let told = dir.log().lines().filter(|line| words.iter().any(|words| line.contains(words))).count();
-    // 32 at once, and one a second.
+    // 32 at once, and one per second.
     let most = 33 + clock.now().as_secs_f64() as usize;
     assert!((32..=most).contains(&told), "{told} lines, at most {most}");
     assert_eq!(board.status()["reloads"], 200);
 }
 
-/// Calls one of a board's sockets.
+/// Connects to one of a board's sockets.
 fn call(dir: &TestDir, name: &str, kind: SocketType) -> OwnedFd {
     let socket = rustix::net::socket(rustix::net::AddressFamily::UNIX, kind, None).expect("a socket");
     let address = rustix::net::SocketAddrUnix::new(dir.0.join("kiban").join(name)).expect("a short path");
@@ -404,7 +405,7 @@ fn call(dir: &TestDir, name: &str, kind: SocketType) -> OwnedFd {
     socket
 }
 
-/// Says something at a board's socket, and waits until the board hangs up.
+/// Sends bytes to a board's socket, and waits until the board closes the connection.
 fn offend(dir: &TestDir, name: &str, kind: SocketType, bytes: &[u8]) {
     let socket = call(dir, name, kind);
     rustix::net::send(&socket, bytes, SendFlags::NOSIGNAL).expect("it takes it");
@@ -423,7 +424,7 @@ fn violations_by_clients_are_logged_one_by_one_up_to_a_limit() {
     let board = dir.up(&format!("{PORT}{ECHO}{DOORS}"));
     let (stream, packets) = (SocketType::STREAM, SocketType::SEQPACKET);
     let own = format!("pid={} uid={}", std::process::id(), rustix::process::geteuid().as_raw());
-    // Clients that only check whether the service is there are not offenders.
+    // Clients that only check whether the service exists do not count as violations.
     for _ in 0..3 {
         board.status();
         for name in ["lab.streams", "lab.sockets"] {
@@ -447,11 +448,11 @@ fn violations_by_clients_are_logged_one_by_one_up_to_a_limit() {
         for _ in 0..200 {
             offend(&dir, name, kind, bytes);
         }
-        // 32 at once, and one a second.
+        // 32 at once, and one per second.
         let told = lines() - before;
         assert!((2..100).contains(&told), "{told} lines");
     }
-    // One client too many is told the limit.
+    // One client too many receives the limit in its error.
     let _clients: Vec<OwnedFd> = (0..256).map(|_| call(&dir, "lab.streams", stream)).collect();
     let mut said = [0; 256];
     let last = call(&dir, "lab.streams", stream);

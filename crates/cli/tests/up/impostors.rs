@@ -1,5 +1,5 @@
-//! Root asks boards in the directory of another user, who may answer whatever it likes. Directories with
-//! long paths.
+//! Root queries boards in the directory of another user, whose answers may be hostile. Directories with long
+//! paths.
 
 use crate::common::{ECHO, PORT, TestDir, enter, ip, text};
 use crate::files::DOORS;
@@ -18,8 +18,8 @@ const USER: u32 = 61_500;
 const CONFIG: &str = "name = \"lab\"\n[[port]]\nname = \"far\"\nlink = \"udp-frames:127.0.0.1:7010-127.0.0.1:7011\"\n\
     address = \"10.8.0.2/24\"\n[[service]]\nkind = \"attach\"\n[[service]]\nkind = \"sockets\"\n";
 
-/// Listens at a path. Answers each line with bytes in hexadecimal, or with letters without end (`flood`);
-/// or accepts nobody and has its backlog full (`full`).
+/// Listens at a path and answers each line with the given bytes in hexadecimal, or with endless letters
+/// (`flood`); or accepts no connection and has a full backlog (`full`).
 const IMPOSTOR: &str = "
 import os, socket, sys
 path, does, user = sys.argv[1:]
@@ -75,7 +75,7 @@ impl Theirs {
         self.dir.0.join("kiban").join(name)
     }
 
-    /// Has the user listen in the place of the board `lab`.
+    /// Makes the user listen at the socket path of the board `lab`.
     fn listen(&mut self, does: &str) {
         self.end();
         let mut command = Command::new("python3");
@@ -103,7 +103,7 @@ impl Theirs {
         command.current_dir("/").output().expect("it is installed")
     }
 
-    /// Checks that a command fails with these words, and in time.
+    /// Checks that a command fails with these words, without hanging.
     fn fails(&self, arguments: &[&str], words: &[&str]) {
         let output = self.kiban(arguments);
         let told = text(&output);
@@ -153,7 +153,7 @@ fn output_of_a_board_cannot_control_the_terminal() {
         let told = text(&output);
         assert!(output.status.code() == Some(1) && told.contains(&lines) && is_harmless(&told), "{told}");
     }
-    // In JSON, and where none is.
+    // In JSON, and where none is expected.
     for line in [&format!("{{\"{EVIL}\":1}}")[..], &format!("{{\"{}\":1}}", EVIL.escape_debug()), EVIL] {
         theirs.listen(&hex(line));
         let told = text(&theirs.kiban(&["status", "lab"]));
@@ -162,7 +162,7 @@ fn output_of_a_board_cannot_control_the_terminal() {
             "{line:?}: {told:?}"
         );
     }
-    // Every text of a status, also keys. A new line there is none of an honest board.
+    // Every text of a status, keys included. An honest board sends no line breaks in them.
     let evil = format!("{EVIL}\nx");
     let evil = evil.as_str();
     let counters = Counters::from([(evil.to_owned(), 1)]);
@@ -205,7 +205,7 @@ fn an_impostor_board_neither_blocks_commands_nor_exhausts_memory() {
     theirs.fails(&["status", "lab"], &["board lab does not answer: its answer is longer than "]);
     theirs.listen("full");
     theirs.fails(&["status", "lab"], &["board lab does not answer: too many clients wait to be accepted"]);
-    // Without a name each is looked at.
+    // Without a name the client queries every board.
     theirs.fails(&["status"], &["board lab does not answer: too many clients wait to be accepted"]);
 }
 
@@ -230,7 +230,7 @@ fn root_does_not_follow_a_symlink_among_a_users_sockets() {
         theirs.fails(arguments, &["lab.s", "it is a link"]);
     }
     theirs.fails(&["status"], &["no board is running"]);
-    // A socket that the user cannot have created: another name of root's socket.
+    // A socket that the user cannot have created: another name of a socket of root.
     for name in sockets {
         std::fs::remove_file(theirs.path(name)).expect("it is there");
         std::fs::hard_link(own.0.join("kiban").join(name), theirs.path(name)).expect("we are root");
@@ -238,7 +238,7 @@ fn root_does_not_follow_a_symlink_among_a_users_sockets() {
     for arguments in commands {
         theirs.fails(arguments, &["lab.s", "it belongs to user 0, and its directory to user 61500"]);
     }
-    // A socket of the user's at which a service of root's listens.
+    // A socket of the user at which a service of root listens.
     for name in sockets {
         std::fs::remove_file(theirs.path(name)).expect("it is there");
     }
@@ -290,12 +290,12 @@ fn socket_paths_longer_than_an_address_work_with_every_command() {
     dir.0 = short;
 }
 
-/// A process that ends with its test.
+/// A process that is killed with its test.
 struct Killed(Child);
 
 impl Drop for Killed {
     fn drop(&mut self) {
-        // It may have ended.
+        // It may have exited already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -1,4 +1,4 @@
-//! Verbs on the TCP of running boards: two of them over cells, and this host's own TCP as the other end.
+//! Verbs on the TCP of running boards: two boards connected by cells, and this host's own TCP as the peer.
 
 use crate::common::{Board, ECHO, KIBAN, PORT, TestDir, enter, text};
 use kiban_base::Wait;
@@ -29,7 +29,7 @@ impl Side {
         Side { context, pd, cq }
     }
 
-    /// Creates one on a board, through the board's socket.
+    /// Opens the NIC of a board, through the board's socket.
     fn on(dir: &TestDir) -> Side {
         let door = dir.0.join("kiban/lab.streams");
         let lower: Lower = format!("board:{}", door.display()).parse().expect("a lower layer");
@@ -47,7 +47,7 @@ impl Side {
         memory
     }
 
-    /// The next completion, a success.
+    /// Returns the next completion, which must be a success.
     fn done(&self) -> Completion {
         let done = self.cq.wait(LONG).expect("a completion");
         assert_eq!(done.status, Status::Success, "{done:?}");
@@ -76,7 +76,7 @@ fn noise(length: usize, seed: u32) -> Vec<u8> {
     (0..length as u32).map(|at| (at.wrapping_add(seed).wrapping_mul(2_654_435_761) >> 11) as u8).collect()
 }
 
-/// Writes, reads and sends over all pairs at once: everything is where it belongs.
+/// Writes, reads and sends over all pairs at once, and checks that all data is in place.
 fn moves(one: &Side, two: &Side, pairs: &[Pair], bytes: usize) {
     for (near, far, from, to) in [(0, 1, one, two), (1, 0, two, one)] {
         let sides = |pair: &Pair| [pair.0.clone(), pair.1.clone()];
@@ -137,7 +137,7 @@ fn rdma_works_between_two_boards_over_atm_with_few_or_many_queue_pairs() {
     let (own, peer) = pairs[0].2.addresses().expect("TCP has addresses");
     assert_eq!((own.ip().to_string().as_str(), peer), ("10.1.0.1", at("10.1.0.2", 7471)));
     assert_eq!(pairs[0].3.addresses(), Some((peer, own)));
-    // Few are tried directly, many are looked at.
+    // A few queue pairs are polled one by one, many through one list.
     moves(&one, &two, &pairs, 10_000);
     pairs.extend((0..4).map(|_| join(&one, &two, &listener)));
     for bytes in [1, 10_000, 1 << 20] {
@@ -160,7 +160,7 @@ fn rdma_works_between_two_boards_over_atm_with_few_or_many_queue_pairs() {
     assert!(matches!(one.cq.wait(Duration::from_millis(300)), Err(Error::Timeout)));
     let (wall, cpu) = (clock.now().as_nanos(), thread_cpu_nanos() - cpu);
     assert!(cpu < wall / 10, "{cpu} ns of {wall} ns");
-    // A board that is killed: no work hangs, and callers get an error.
+    // If the board is killed, no work hangs, and calls return an error.
     pairs[0].0.post_recv(5, &[]).expect("room");
     let own = one.context.listen(at("10.1.0.1", 0).into(), &Connect::default()).expect("its address");
     near_board.signal("-KILL");
@@ -186,7 +186,7 @@ fn rdma_works_with_the_kernels_tcp_and_impossible_set_ups_are_reported() {
     let _board = dir.up(&format!("{PORT}{ECHO}{ATTACH}"));
     let (board, kernel) = (Side::on(&dir), Side::new(&Lower::Tcp { from: None }));
     let options = Connect::default();
-    // Ports of the NIC's own choice, and both directions at once.
+    // Ephemeral ports of the NIC, and both directions at once.
     let on_board = board.context.listen(at("10.9.0.2", 0).into(), &options).expect("its address");
     let on_kernel = kernel.context.listen(at("10.9.0.1", 0).into(), &options).expect("its address");
     for round in 0..2 {

@@ -1,7 +1,6 @@
-//! `kiban run`: programs that know nothing of kiban, unchanged, on a running board's TCP; this host's kernel
-//! is the other end.
+//! `kiban run`: unmodified programs on a running board's TCP, with this host's kernel as the peer.
 //!
-//! Needs     a C compiler for the library that is preloaded, curl, iperf3, python3.
+//! Needs     a C compiler for the preloaded library, curl, iperf3, python3.
 
 use crate::common::{ECHO, KIBAN, PORT, TestDir, digest_of, enter, run, text};
 use kiban_os::Clock;
@@ -14,7 +13,7 @@ use std::time::Duration;
 
 const SOCKETS: &str = "[[service]]\nkind = \"sockets\"\n";
 
-/// The folder of the library, made as `make verbs` makes it.
+/// The directory of the library, built as by `make verbs`.
 pub(crate) static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sockets");
     std::fs::create_dir_all(&folder).expect("the target folder can be written");
@@ -39,7 +38,7 @@ fn told(mut command: Command) -> Output {
     command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"))
 }
 
-/// A server that says something when it listens, and is ended with the test.
+/// A server that prints a line when it listens, and is killed with the test.
 struct Server(Child);
 
 impl Server {
@@ -92,7 +91,7 @@ fn curl_and_a_python_server_transfer_files_in_both_directions() {
     assert!(fetched.status.success(), "{}", String::from_utf8_lossy(&fetched.stderr));
     assert!(digest_of(&mut &fetched.stdout[..]) == wanted);
     drop(kernel);
-    // The board serves, the kernel fetches; and another program on the board.
+    // The board serves, the kernel fetches; then another program on the board fetches.
     let board = on_board(&dir, &["python3", "-m", "http.server", "--bind", "10.9.0.2", "8000"]);
     let _server = Server::begin(board, || answers_http("http://10.9.0.2:8000/small"));
     let fetched = run("curl", &["-sSf", "http://10.9.0.2:8000/big"]);
@@ -113,18 +112,18 @@ fn a_connect_to_an_absent_neighbour_fails_within_seconds() {
     run("ip", &["link", "set", "lo", "up"]);
     let _board = dir.up(&format!("{PORT}{SOCKETS}{forward}"));
     let clock = Clock::new();
-    // A connect without any answer, not even an error from a router.
+    // A connect without any answer, not even an ICMP error from a router.
     let fetched = told(on_board(&dir, &["curl", "-sSv", "http://10.9.0.77/"]));
     let took = since(&clock);
     let error = String::from_utf8_lossy(&fetched.stderr);
-    // 7: it could not connect.
+    // curl's exit status 7: it could not connect.
     assert!(fetched.status.code() == Some(7) && error.contains("No route to host"), "{error}");
     assert!(took > Duration::from_secs(2) && took < Duration::from_secs(10), "{took:?}: {error}");
     let absent = "import socket; socket.create_connection((\"10.9.0.77\", 80))";
     let told_of = told(on_board(&dir, &["python3", "-c", absent]));
     let error = String::from_utf8_lossy(&told_of.stderr).into_owned();
     assert!(error.contains("[Errno 113] No route to host"), "{error}");
-    // A client of a relay is reset, and does not wait longer.
+    // A client of a relay is reset at once and does not wait.
     let clock = Clock::new();
     let mut caller = TcpStream::connect("127.0.0.1:7000").expect("it listens");
     let heard = caller.read(&mut [0; 1]).expect_err("the other end is not there");
@@ -139,7 +138,7 @@ fn traffic_for_a_stopped_board_takes_no_other_route() {
     }
     let dir = TestDir::new("run-gone");
     let mut board = dir.up(&format!("{PORT}{SOCKETS}"));
-    // The kernel would take the caller, too.
+    // The kernel would accept the connection, too.
     let listener = std::net::TcpListener::bind("10.9.0.1:8000").expect("it is the host's");
     listener.set_nonblocking(true).expect("a flag");
     let program = "import errno, socket\n\
@@ -175,7 +174,7 @@ fn traffic_for_a_stopped_board_takes_no_other_route() {
     assert!(why.contains("no board"), "{why}");
 }
 
-/// An iperf3 server, which refuses clients until it has finished with the one before.
+/// An iperf3 server, which refuses clients until it has finished with the previous one.
 struct Iperf {
     said: BufReader<ChildStdout>,
     _server: Server,
@@ -230,12 +229,12 @@ fn assert_iperf(output: &Output, more: &[&str]) {
         .unwrap_or_else(|error| panic!("{more:?}: {error}: {}", text(output)));
     assert!(report.get("error").is_none(), "{more:?}: {report}");
     let bytes = report["end"]["sum_received"]["bytes"].as_u64().expect("a number");
-    // Data in transit when the sender stops is not counted by iperf3: the buffers of both ends, some MB, and
-    // with eight streams a dozen.
+    // iperf3 does not count data in transit when the sender stops: the buffers of both ends, some MB, and
+    // with eight streams about 12 MB.
     assert!(bytes >= 32 << 20, "{more:?}: {bytes}");
 }
 
-/// Checks names, options, waiting and ends from Python.
+/// Checks names, options, waiting and shutdown from Python.
 const STORY: &str = r#"
 import asyncio, errno, os, select, socket, sys, threading
 
@@ -510,7 +509,7 @@ s.close()
 print("all is well")
 "#;
 
-/// Callers of the kernel's.
+/// Connections from the kernel.
 const PEER: &str = r#"
 import socket
 streams = [socket.create_connection(("10.9.0.2", 6000), timeout=20) for _ in range(24)]
@@ -580,8 +579,7 @@ fn a_server_on_port_zero_reports_the_port_that_the_board_chose() {
     assert_eq!(text(&fetched), "hello", "{line}");
 }
 
-/// The program of `handlers.c`: its calls of the C library can be stood before, as a library that is
-/// preloaded calls them.
+/// The program of `handlers.c`: other preloaded libraries may interpose its calls of the C library.
 static HANDLERS: LazyLock<PathBuf> = LazyLock::new(|| {
     let program = LIBRARY.join("handlers");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/up/handlers.c");
@@ -592,7 +590,7 @@ static HANDLERS: LazyLock<PathBuf> = LazyLock::new(|| {
     program
 });
 
-/// The kernel's end of streams on which nothing is said, until the test ends.
+/// The kernel's end of streams without data, until the test ends.
 fn silent_peer() {
     let listener = std::net::TcpListener::bind("10.9.0.1:5000").expect("it is the host's");
     std::thread::spawn(move || listener.incoming().collect::<Vec<_>>());
@@ -741,7 +739,7 @@ fn a_nonblocking_connect_returns_while_the_board_is_stopped() {
     };
     let go_on = "\n".as_bytes();
     hear(&["ready"], "it begins");
-    // The board continues only after all of this has been printed: no call has waited for it.
+    // The board continues only after all of this has been printed: no call has blocked.
     board.stop();
     says.write_all(go_on).expect("it reads");
     hear(&["EINPROGRESS"; 5], "calls that do not block");

@@ -1,5 +1,5 @@
-//! What a board drops after the start, seen from outside: every thread, as root and as nobody; reloads that
-//! need what was dropped.
+//! The privileges that a board drops after start, seen from outside: every thread, as root and as nobody;
+//! reloads that need a dropped privilege.
 
 use crate::common::{ECHO, PORT, TestDir, connect, echo, enter, ip, run, text};
 use std::io::Write as _;
@@ -69,7 +69,7 @@ fn every_thread_of_a_board_keeps_only_the_capabilities_to_reopen_its_links() {
             NET_ADMIN | NET_RAW,
             "CAP_NET_ADMIN CAP_NET_RAW",
         ),
-        // One that is not there yet needs its privilege when it comes.
+        // A link that does not exist yet needs its privilege when it appears.
         (port("a", "packet:lab7", 1) + "retry = true\n", NET_RAW, "CAP_NET_RAW"),
     ] {
         let dir = TestDir::new("sandbox-kept");
@@ -86,7 +86,7 @@ fn every_thread_of_a_board_keeps_only_the_capabilities_to_reopen_its_links() {
         assert_eq!(board.wait(), Some(0));
         assert!(!dir.0.join("kiban/lab.sock").exists(), "it can still take its socket away");
     }
-    // If it is switched off, nothing is dropped, and the log says so.
+    // If the sandbox is off, nothing is dropped, and the log says so.
     let dir = TestDir::new("sandbox-off");
     let board = dir.up(&format!("name = \"lab\"\n{UDP}[sandbox]\nenabled = false\n"));
     let its = threads(board.child.id());
@@ -142,7 +142,7 @@ fn root_can_reload_a_configuration_that_only_its_owner_may_read() {
     assert_eq!(threads(board.child.id()).effective, 1 << 2);
 }
 
-/// The program where every user may run it, and a directory that belongs to the user nobody.
+/// Puts the program where every user may run it, and creates a directory of the user nobody.
 pub(crate) fn nobodys(
     dir: &TestDir,
     grants: &[String],
@@ -247,14 +247,14 @@ fn a_reload_that_needs_a_dropped_privilege_is_refused_with_that_reason() {
         let told = text(&output);
         assert_eq!(output.status.code(), Some(1), "{told}");
         assert!(told.contains(why) && told.trim_end().ends_with(remedy), "{told}");
-        // All is as it was.
+        // Everything is unchanged.
         let status = board.status();
         assert_eq!((&status["reloads"], &status["ports"][1]["link"]), (&0.into(), &udp.into()), "{status}");
         assert_eq!(status["services"].as_array().map(Vec::len), Some(1), "{status}");
         echo(&mut session, b"it goes on");
         drop(connect("127.0.0.1:9464"));
     }
-    // A change that needs nothing dropped is applied, and so is what was named before.
+    // A change that needs no dropped privilege is applied, and so is one that was named before.
     dir.write("board.toml", &format!("{config}{}", http(&later.display().to_string())));
     assert_eq!(text(&dir.kiban(&["reload"])), "services: 1 kept, 1 new, 0 closed\n");
     std::fs::write(later.join("page"), "found").expect("room");
@@ -278,7 +278,7 @@ fn normal_operation_triggers_no_seccomp_refusal() {
     let sockets = "[[service]]\nkind = \"sockets\"\n";
     let forward =
         "[[service]]\nkind = \"forward\"\nlisten = \"kernel:127.0.0.1:8080\"\nto = \"10.9.0.2:80\"\n";
-    // A refused call ends the board.
+    // A refused call kills the board.
     let rest = "[sandbox]\nkill = true\n";
     let config = format!("{PORT}{ECHO}{ATTACH}{sockets}{http}{forward}{METRICS}{rest}");
     let mut board = dir.up(&config);
@@ -322,7 +322,7 @@ fn captures_are_written_where_allowed_and_refused_elsewhere_with_a_reason() {
     if !enter() {
         return;
     }
-    // Not among the directories for temporary files, which are open anyway.
+    // Not in a directory for temporary files, which are writable anyway.
     let folder = std::path::PathBuf::from(format!("/run/kiban-records-{}", std::process::id()));
     let other = std::path::PathBuf::from(format!("/run/kiban-others-{}", std::process::id()));
     for folder in [&folder, &other] {
@@ -357,7 +357,7 @@ fn a_reload_that_cannot_open_a_file_names_the_sandbox_as_the_reason() {
     }
     ip("link set lo up");
     let dir = TestDir::new("sandbox-denied");
-    // Not among the directories for temporary files, where files that are there can be opened.
+    // Not in a directory for temporary files, where existing files can be opened.
     let outside = std::path::PathBuf::from(format!("/run/kiban-outside-{}", std::process::id()));
     std::fs::create_dir(&outside).expect("root may");
     let config = format!("name = \"lab\"\n{UDP}");
@@ -388,7 +388,7 @@ fn a_root_whose_symlink_changed_is_reloaded_or_refused() {
         return;
     }
     let dir = TestDir::new("sandbox-roots");
-    // Not below the directory of the configuration, all of which can be read.
+    // Not below the directory of the configuration, all of which is readable.
     let base = std::path::PathBuf::from(format!("/run/kiban-roots-{}", std::process::id()));
     for folder in ["one", "two", "three"] {
         std::fs::create_dir_all(base.join(folder)).expect("root may");
@@ -413,7 +413,7 @@ fn a_root_whose_symlink_changed_is_reloaded_or_refused() {
     link("three");
     let outside = reload();
     said.push(page());
-    // Another directory of the same name.
+    // Another directory with the same name.
     std::fs::rename(base.join("two"), base.join("old")).expect("root may");
     std::fs::create_dir(base.join("two")).expect("root may");
     link("two");
@@ -427,7 +427,7 @@ fn a_root_whose_symlink_changed_is_reloaded_or_refused() {
     assert!(words.iter().all(|words| replaced.contains(words)), "{replaced}");
 }
 
-/// Where the sandbox is not the cause of the refusal.
+/// A refusal that the sandbox did not cause.
 #[test]
 fn a_capture_that_cannot_be_written_names_the_user() {
     if !enter() || !rustix::process::geteuid().is_root() {

@@ -1,4 +1,4 @@
-//! As systemd runs it: the unit of docs/operations.md, and the watchdog.
+//! Boards under systemd: the units of docs/operations.md, and the watchdog.
 
 use crate::common::{ECHO, PORT, TestDir, connect, echo, enter, run, spawn, text};
 use crate::sandbox::{NET_ADMIN, NET_RAW, nobodys, threads};
@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The unit of a page of the documentation.
+/// Returns the unit on a page of the documentation.
 fn unit(page: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
     let page = std::fs::read_to_string(path).expect("it is in the repository");
@@ -60,8 +60,8 @@ fn the_units_have_a_low_exposure_score() {
             &["security", "--offline=true", "--no-pager", &threshold, &file.display().to_string()],
         )
     };
-    // In tenths of systemd's points from 0 to 10. What remains: the network that they serve, and their
-    // capabilities.
+    // In tenths of systemd's points from 0 to 10. The remaining exposure is the network that boards serve,
+    // and their capabilities.
     for (page, name, tenths) in
         [("operations.md", "kiban@.service", 25), ("ftam.md", "kiban-ftam.service", 20)]
     {
@@ -69,7 +69,7 @@ fn the_units_have_a_low_exposure_score() {
         assert!(output.status.success(), "{}", text(&output));
         assert!(text(&output).contains("Overall exposure level"), "{}", text(&output));
     }
-    // Without the restrictions of a root process it is far above: so the check works.
+    // Without the restrictions a root process has a far higher score, so the check works.
     let open = unit("operations.md")
         .replace("DynamicUser", "#")
         .replace("User=", "#")
@@ -154,7 +154,7 @@ fn the_unit_allows_every_system_call_of_a_board() {
     assert_eq!(refused, Vec::<String>::new());
 }
 
-/// Runs a board with the capabilities that the unit grants, as the user of the unit has them.
+/// Runs a board with the capabilities that the unit grants, as its user has them.
 #[test]
 fn a_board_runs_with_the_capabilities_of_the_unit_and_drops_them() {
     if !enter() || !rustix::process::geteuid().is_root() {
@@ -182,7 +182,7 @@ fn a_board_runs_with_the_capabilities_of_the_unit_and_drops_them() {
     assert_eq!([its.permitted, its.effective, its.bounding], [NET_ADMIN, NET_ADMIN, NET_ADMIN | NET_RAW]);
     assert_eq!((its.no_new_privs, its.seccomp), (1, 2));
     echo(&mut connect("10.9.0.2:7"), b"hello");
-    // The capability that was kept is enough to make the device again.
+    // The capability that was kept is enough to create the device again.
     assert!(run("ip", &["link", "del", "kiban0"]).status.success());
     board.until("it is made again", |status| {
         (&status["ports"][0]["losses"], &status["ports"][0]["state"]) == (&1.into(), &"up".into())

@@ -1,4 +1,4 @@
-//! VI NICs on boards that run: two boards whose cells go to and fro, strangers at the port, a board that is
+//! VI NICs on running boards: two boards that exchange cells, unknown clients at the port, a board that is
 //! killed.
 
 use crate::common::{LONG, PORT, TestDir, enter, text};
@@ -17,7 +17,7 @@ use std::time::Duration;
 const ATTACH: &str = "[[service]]\nkind = \"attach\"\nsessions = 512\n";
 const MEMORY_BYTES: usize = 4 << 20;
 
-/// One of two boards that are joined: 10.1.0.`own` on a circuit over the loopback.
+/// One of two connected boards: 10.1.0.`own` on a circuit over the loopback.
 fn joined(name: &str, own: u8, other: u8) -> String {
     format!(
         "name = \"{name}\"\n[[port]]\nname = \"atm\"\nlink = \"udp-cells:127.0.0.1:700{own}-127.0.0.1:700{other}\"\n\
@@ -25,7 +25,7 @@ fn joined(name: &str, own: u8, other: u8) -> String {
     )
 }
 
-/// This very test in a process of its own, which finds the boards of this place; `role` is for it.
+/// Runs this test in another process, which finds the boards of this directory; `role` selects its part.
 fn in_a_process_of_its_own(story: &str, dir: &TestDir, role: &str) {
     let mut child = Command::new(std::env::current_exe().expect("a test is a program"));
     child.args([&format!("vi::{story}"), "--exact", "--nocapture", "--test-threads=1"]);
@@ -109,7 +109,7 @@ impl End {
     }
 }
 
-/// Connects two VIs, the second of which calls.
+/// Connects two VIs; the second initiates.
 fn join(server: &End, client: &End) {
     server.nic.listen(b"port").expect("room");
     std::thread::scope(|threads| {
@@ -126,7 +126,8 @@ fn noise(length: u32, seed: u32) -> Vec<u8> {
     (0..length).map(|at| (at.wrapping_add(seed).wrapping_mul(2_654_435_761) >> 11) as u8).collect()
 }
 
-/// A message of each length both ways, from the front of a memory to the middle of the other.
+/// Sends a message of each length in both directions, from the start of one memory to the middle of the
+/// other.
 fn exchange(ends: [&End; 2], lengths: &[u32]) {
     let middle = MEMORY_BYTES as u64 / 2;
     for (round, &length) in lengths.iter().enumerate() {
@@ -168,7 +169,7 @@ fn vi_works_between_two_boards_and_sleeps_when_idle() {
         near.post_send(client.vi, Work::read(2, &client.at(1 << 20, 300_000), there)).expect("connected");
         assert_eq!([client.sent().status, client.sent().status], [Status::OK; 2]);
         assert!(server.holds(1000, &bytes) && client.holds(1 << 20, &bytes));
-        // Many VIs on this one path, all at once.
+        // Many VIs on this one path at the same time.
         let pairs: Vec<_> = (0..40)
             .map(|_| {
                 let pair = [end(&far, Reliability::Reception), end(&near, Reliability::Reception)];
@@ -185,7 +186,7 @@ fn vi_works_between_two_boards_and_sleeps_when_idle() {
             assert_eq!((server.received().length, client.sent().status), (20_000, Status::OK));
             assert!(server.holds(0, &noise(20_000, seed as u32)), "{seed}");
         }
-        // All of this used one path: nothing was lost or retransmitted.
+        // All of them used one path: nothing was lost or retransmitted.
         let counters = [near.counters(), far.counters()];
         assert!(
             counters
@@ -203,7 +204,7 @@ fn vi_works_between_two_boards_and_sleeps_when_idle() {
         });
         let busy = Duration::from_nanos(process_cpu_nanos() - before);
         assert!(busy < Duration::from_millis(100), "two idle NICs took {busy:?} of a second");
-        // A thread that waits asleep is woken.
+        // A sleeping thread is woken.
         std::thread::scope(|threads| {
             server.receive(5, 0, 8);
             let waits = threads.spawn(|| server.received());
@@ -241,7 +242,7 @@ fn nics_that_connect_simultaneously_share_one_path() {
                 exchange([&pair[0], &pair[1]], &[1000]);
             }
         }
-        // One that comes again has the same name, and is another.
+        // A NIC that reconnects has the same name, but is a new one.
         let far = open("board:far@10.1.0.2");
         for round in 0..3 {
             let near = open("board:near@10.1.0.1");
@@ -277,7 +278,7 @@ fn waiting_on_a_killed_board_returns_an_error() {
         assert_eq!(near.counters().connections_broken, broken + 1);
         let lost = near.event().expect("it is told");
         assert!(matches!(lost, Event::ConnectionLost { vi, .. } if vi == server.vi), "{lost:?}");
-        // Nothing comes of it any more.
+        // It receives nothing more.
         near.disconnect(server.vi).expect("in error");
         let again = near.connect(server.vi, b"mine", &client.address(b"port"), LONG);
         assert!(matches!(again, Err(Failure::Connect(_))), "{again:?}");
@@ -291,7 +292,7 @@ fn waiting_on_a_killed_board_returns_an_error() {
     });
 }
 
-/// `kiban vi serve`, until the end of the test.
+/// `kiban vi serve`, killed at the end of the test.
 struct Server(Child);
 
 impl Drop for Server {
@@ -350,7 +351,7 @@ fn an_unknown_client_is_disconnected_and_affects_no_other() {
         hello(2, kernel),
         // Another host.
         hello(1, [10, 9, 0, 7]),
-        // No packet, one that is too long, one that is none.
+        // An empty packet, one that is too long, an invalid one.
         [&decent[..], &[0; 4]].concat(),
         [&decent[..], &[0xff; 4]].concat(),
         [&decent[..], &40u32.to_be_bytes(), &[7; 40]].concat(),
@@ -359,10 +360,10 @@ fn an_unknown_client_is_disconnected_and_affects_no_other() {
         stranger.write_all(&words).expect("it is taken");
         assert!(is_closed(&mut stranger), "{words:?}");
     }
-    // One that goes in the midst of a word.
+    // A client that disconnects in the middle of a message.
     call().write_all(&decent[..20]).expect("it is taken");
     measures(&dir, &pingpong);
-    // More than may be silent; then none is left, and there is room again.
+    // More silent clients than are permitted; after their timeout there is room again.
     let clock = kiban_os::Clock::new();
     let mut silent: Vec<_> = (0..20).map(|_| call()).collect();
     assert!(silent.iter_mut().all(is_closed));
@@ -376,7 +377,7 @@ fn an_unknown_client_is_disconnected_and_affects_no_other() {
     let taken = dir.kiban(&["vi", "serve", "--device", "board@10.9.0.2"]);
     assert_eq!(taken.status.code(), Some(1), "{}", text(&taken));
     assert!(!dir.log().contains("panicked"), "{}", dir.log());
-    // A board with fewer streams than a NIC takes.
+    // A board with fewer streams than a NIC requests.
     let _small = dir.up(&joined("small", 3, 4).replace("512", "31"));
     let full = dir.kiban(&["vi", "serve", "--device", "board:small@10.1.0.3"]);
     assert_eq!(full.status.code(), Some(1));

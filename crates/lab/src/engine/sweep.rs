@@ -303,9 +303,9 @@ impl Sweep<'_> {
         let mut tries = 0;
         loop {
             let start = lent.meter.read();
-            let asked = self.ask(trial);
+            let result = self.ask(trial);
             let foreign = start.zip(lent.meter.read()).map(|(start, end)| ForeignLoad::between(start, end));
-            let lost = match asked {
+            let lost = match result {
                 Err(failure @ Failure::Impossible(_)) => return Tried::Failed(failure),
                 Err(Failure::Lost(why)) => Some(why),
                 Ok(metrics) => {

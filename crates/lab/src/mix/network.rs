@@ -177,7 +177,7 @@ impl Star {
             begins = Some(Instant::ZERO + Duration::from_secs_f64(flow.begin_s));
             [0, 1].map(|side| End::Board(self.world.add_board(&board(plan, flow, side, vc))))
         } else {
-            let source = traffic::source(plan, flow, vc, traffic::chance(plan, circuit), ledger.clone());
+            let source = traffic::source(plan, flow, vc, traffic::rng(plan, circuit), ledger.clone());
             let sink = traffic::sink(flow, plan.seconds, ledger.clone());
             [source, sink].map(|terminal| End::Terminal(self.world.add_terminal(terminal)))
         };
@@ -345,7 +345,7 @@ fn join(world: &mut World, one: Attachment, other: Attachment, metres: f64) -> (
     world.connect(one, other, metres, ImpairmentConfig::NONE).expect("both plugs are new")
 }
 
-/// Returns an unused port.
+/// The TCP port of the bulk flows.
 const PORT: u16 = 5001;
 
 fn board(plan: &Plan, flow: &Flow, side: usize, vc: Vc) -> BoardConfig {

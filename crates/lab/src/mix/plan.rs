@@ -301,7 +301,7 @@ impl Plan {
     /// [`PlanError`]: the first one found.
     pub fn read(text: &str) -> Result<Plan, PlanError> {
         let plan: Plan = toml::from_str(text).map_err(|error| of_toml(text, &error))?;
-        plan.judge(text)?;
+        plan.validate(text)?;
         Ok(plan)
     }
 
@@ -315,8 +315,8 @@ impl Plan {
         self.pvcs.iter().position(|pvc| pvc.from.text == from.text && pvc.to.text == to.text)
     }
 
-    fn judge(&self, text: &str) -> Result<(), PlanError> {
-        let mistake = |at: usize, wrong: String, remedy: &str| PlanError {
+    fn validate(&self, text: &str) -> Result<(), PlanError> {
+        let error_at = |at: usize, wrong: String, remedy: &str| PlanError {
             line: line_of(text, at),
             wrong,
             remedy: remedy.to_owned(),
@@ -326,7 +326,7 @@ impl Plan {
             if good {
                 Ok(())
             } else {
-                Err(mistake(at, format!("{what} is {value}"), "it must be greater than 0"))
+                Err(error_at(at, format!("{what} is {value}"), "it must be greater than 0"))
             }
         };
         positive("seconds", self.seconds, 0)?;
@@ -334,15 +334,15 @@ impl Plan {
         positive("sample_ms", self.sample_ms as f64, 0)?;
         if !(1..=25).contains(&self.network.datagram_cells) {
             let wrong = format!("datagram_cells is {}", self.network.datagram_cells);
-            return Err(mistake(0, wrong, "choose 1 to 25"));
+            return Err(error_at(0, wrong, "choose 1 to 25"));
         }
         for (number, site) in self.sites.iter().enumerate() {
             if self.site(&site.name) != Some(number) {
                 let wrong = format!("there are two sites `{}`", site.name.text);
-                return Err(mistake(site.name.at, wrong, "names must be unique"));
+                return Err(error_at(site.name.at, wrong, "names must be unique"));
             }
             if !(0.0..=40_000.0).contains(&site.km) {
-                return Err(mistake(site.name.at, format!("km is {}", site.km), "choose 0 to 40000"));
+                return Err(error_at(site.name.at, format!("km is {}", site.km), "choose 0 to 40000"));
             }
         }
         let known = |name: &Word| {
@@ -350,16 +350,16 @@ impl Plan {
                 return Ok(());
             }
             let names: Vec<&str> = self.sites.iter().map(|site| site.name.text.as_str()).collect();
-            Err(mistake(name.at, format!("there is no site `{}`", name.text), &suggest(&name.text, &names)))
+            Err(error_at(name.at, format!("there is no site `{}`", name.text), &suggest(&name.text, &names)))
         };
         if self.pvcs.len() > PVCS_MAX {
-            return Err(mistake(0, format!("{} paths", self.pvcs.len()), "at most 255 are allowed"));
+            return Err(error_at(0, format!("{} paths", self.pvcs.len()), "at most 255 are allowed"));
         }
         for (number, pvc) in self.pvcs.iter().enumerate() {
             known(&pvc.from)?;
             known(&pvc.to)?;
             if pvc.from.text == pvc.to.text {
-                return Err(mistake(
+                return Err(error_at(
                     pvc.to.at,
                     "a path ends at the site where it starts".into(),
                     "choose another site",
@@ -367,7 +367,7 @@ impl Plan {
             }
             if self.pvc(&pvc.from, &pvc.to) != Some(number) {
                 let wrong = format!("there are two paths from {} to {}", pvc.from.text, pvc.to.text);
-                return Err(mistake(pvc.from.at, wrong, "one path carries all flows"));
+                return Err(error_at(pvc.from.at, wrong, "one path carries all flows"));
             }
             positive("mbps", pvc.mbps, pvc.from.at)?;
             positive("cdvt_us", pvc.cdvt_us, pvc.from.at)?;
@@ -381,15 +381,15 @@ impl Plan {
                 let is_needed = std::ptr::eq(from, &flow.from) || flow.kind == Kind::Bulk;
                 if is_needed && self.pvc(from, to).is_none() {
                     let wrong = format!("flow `{}` has no path from {} to {}", flow.name, from.text, to.text);
-                    return Err(mistake(at, wrong, "add a [[pvc]]"));
+                    return Err(error_at(at, wrong, "add a [[pvc]]"));
                 }
             }
-            flow.judge()
-                .map_err(|(wrong, remedy)| mistake(at, format!("flow `{}`: {wrong}", flow.name), &remedy))?;
+            flow.validate()
+                .map_err(|(wrong, remedy)| error_at(at, format!("flow `{}`: {wrong}", flow.name), &remedy))?;
             circuits += flow.copies;
         }
         if circuits > CIRCUITS_MAX {
-            return Err(mistake(0, format!("{circuits} circuits"), "at most 4096 are possible"));
+            return Err(error_at(0, format!("{circuits} circuits"), "at most 4096 are possible"));
         }
         Ok(())
     }
@@ -421,7 +421,7 @@ impl Flow {
         }
     }
 
-    pub(super) fn judge(&self) -> Result<(), (String, String)> {
+    pub(super) fn validate(&self) -> Result<(), (String, String)> {
         let wrong = |wrong: String, remedy: &str| Err((wrong, remedy.to_owned()));
         match self.kind {
             Kind::Constant if self.mbps.is_none() => {
@@ -552,8 +552,8 @@ mod tests {
         ] {
             let text = GOOD.replacen(from, to, 1);
             assert_ne!(text, GOOD, "{from}");
-            let mistake = Plan::read(&text).expect_err(to).to_string();
-            assert_eq!(mistake, expected);
+            let error = Plan::read(&text).expect_err(to).to_string();
+            assert_eq!(error, expected);
         }
     }
 }

@@ -36,7 +36,7 @@ pub(super) fn circuits(plan: &Plan) -> Vec<usize> {
 }
 
 /// Returns the random number generator of a circuit.
-pub(super) fn chance(plan: &Plan, circuit: usize) -> SimRng {
+pub(super) fn rng(plan: &Plan, circuit: usize) -> SimRng {
     SimRng::from_seed(plan.seed ^ 0x6d69_7865_6421).fork(circuit as u64 + 1)
 }
 
@@ -46,23 +46,17 @@ pub(super) fn cell_time(plan: &Plan) -> Interval {
 }
 
 /// Returns the source of a circuit's cells; not for TCP.
-pub(super) fn source(
-    plan: &Plan,
-    flow: &Flow,
-    vc: Vc,
-    mut chance: SimRng,
-    ledger: Shared,
-) -> Box<dyn Terminal> {
+pub(super) fn source(plan: &Plan, flow: &Flow, vc: Vc, mut rng: SimRng, ledger: Shared) -> Box<dyn Terminal> {
     let contract = flow.shape_mbps.map(|mbps| contract(mbps, slot_us(plan)));
     let outlet = Outlet { vc, cell_time: cell_time(plan), contract };
     let begin = Duration::from_secs_f64(flow.begin_s);
     let end = Instant::ZERO + Duration::from_secs_f64(flow.end_s.unwrap_or(plan.seconds).min(plan.seconds));
     if flow.kind.is_stream() {
-        let begin = begin + Duration::from_nanos(chance.below(1_000_000));
+        let begin = begin + Duration::from_nanos(rng.below(1_000_000));
         Box::new(StreamSource::new(outlet, flow.stream(plan.seconds), begin, end, ledger))
     } else {
         let later = move |unit: Unit| Unit { at: unit.at + begin, ..unit };
-        let program = Box::new(flow.program(chance).map(later));
+        let program = Box::new(flow.program(rng).map(later));
         Box::new(FrameSource::new(outlet, program, flow.frame_octets, end, ledger))
     }
 }
@@ -94,13 +88,13 @@ impl Flow {
     }
 
     /// Returns the units that the source sends, with their times.
-    fn program(&self, mut chance: SimRng) -> Box<dyn Iterator<Item = Unit>> {
+    fn program(&self, mut rng: SimRng) -> Box<dyn Iterator<Item = Unit>> {
         match self.kind {
             Kind::Audio => {
                 let octets = self.mbps.unwrap_or(AUDIO_MBPS) * 1e6 / 8.0 * AUDIO_PERIOD.as_secs_f64();
-                Box::new(Periodic::new(AUDIO_PERIOD, (octets.round() as usize).max(1), &mut chance))
+                Box::new(Periodic::new(AUDIO_PERIOD, (octets.round() as usize).max(1), &mut rng))
             }
-            Kind::Data => Box::new(Sporadic::new(DATA_PERIOD, DATA_OCTETS, chance)),
+            Kind::Data => Box::new(Sporadic::new(DATA_PERIOD, DATA_OCTETS, rng)),
             _ => Box::new(Jpeg::new(
                 JpegConfig {
                     pictures_per_second: self.pictures_per_second,
@@ -109,7 +103,7 @@ impl Flow {
                     spread: self.spread,
                     frame_octets_max: self.frame_octets,
                 },
-                chance,
+                rng,
             )),
         }
     }

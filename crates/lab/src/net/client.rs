@@ -154,14 +154,14 @@ impl Client {
     }
 
     fn ask(&mut self, ask: &Request) -> Result<Reply, Failure> {
-        let asked = write_message(&mut self.writer, ask)
+        let result = write_message(&mut self.writer, ask)
             .and_then(|()| read_message_until(&mut self.reader, LINE_BYTES_MAX, TIMEOUT));
-        let asked = asked.map(|answer| match answer {
+        let result = result.map(|answer| match answer {
             Reply::Impossible(why) => Reply::Impossible(plain(&why)),
             Reply::Lost(why) => Reply::Lost(plain(&why)),
             other => other,
         });
-        asked.map_err(|error| {
+        result.map_err(|error| {
             Failure::Lost(match error.kind() {
                 io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                     format!("the server at {} did not answer for {} s", self.peer, TIMEOUT.as_secs())

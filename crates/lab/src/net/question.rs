@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub struct Network(Option<Arc<Session>>);
 
 impl Network {
-    /// Returns the question without a session: its description only.
+    /// The question without a session: its description only.
     pub const DESCRIPTION: Network = Network(None);
 
     /// Returns the question with a session for its trials.

@@ -146,7 +146,7 @@ impl Sweep {
         if let Some(findings) = Findings::of(&self.dir)? {
             report.findings = findings;
         }
-        report.findings.told(&notes);
+        report.findings.add_notes(&notes);
         Ok(())
     }
 }

@@ -148,7 +148,7 @@ pub fn measured_table(rows: &[Measured]) -> Table {
 
 fn pair(bench: &mut Bench, mechanism: Mechanism) -> Measured {
     let whole = PathOptions { window_bytes: 256 << 10, bursts: true, believes: true, refers: true };
-    let boards = |way: PathOptions| move |trial: &mut Trial| Joined::new(way).sample(trial);
+    let boards = |options: PathOptions| move |trial: &mut Trial| Joined::new(options).sample(trial);
     let cells = |whole_trains: bool| move |trial: &mut Trial| Ports::new().sample(trial, whole_trains);
     let mut compare = |without: PathOptions| {
         let sides = (("without", boards(without)), ("with", boards(whole)));
@@ -212,7 +212,7 @@ struct PathOptions {
 struct Joined {
     boards: [Board; 2],
     wires: [VecDeque<Pdu>; 2],
-    way: PathOptions,
+    options: PathOptions,
     copies: PagePool,
     bytes: Vec<u8>,
     received: usize,
@@ -221,16 +221,16 @@ struct Joined {
 
 impl Joined {
     #[expect(clippy::disallowed_methods, reason = "it measures the board alone, the same in each run")]
-    fn new(way: PathOptions) -> Joined {
-        let mut boards =
-            [0, 1].map(|side| Board::new(&Joined::config(side, way), RngKey::for_simulation(side as u64)));
+    fn new(options: PathOptions) -> Joined {
+        let mut boards = [0, 1]
+            .map(|side| Board::new(&Joined::config(side, options), RngKey::for_simulation(side as u64)));
         let server = SocketAddr::new(Joined::address(1), 80);
         boards[1].host().listen(server).expect("the port is free");
         boards[0].host().open(server).expect("there is a route");
         Joined {
             boards,
             wires: Default::default(),
-            way,
+            options,
             copies: PagePool::new(256, PAYLOAD_BYTES),
             bytes: vec![0x5a; PAYLOAD_BYTES],
             received: 0,
@@ -242,7 +242,7 @@ impl Joined {
         IpAddr::from([10, 0, 0, 1 + side as u8])
     }
 
-    fn config(side: usize, way: PathOptions) -> BoardConfig {
+    fn config(side: usize, options: PathOptions) -> BoardConfig {
         let port = IpPortConfig {
             address: Joined::address(side),
             prefix: "10.0.0.0/24".parse().expect("a prefix"),
@@ -250,15 +250,15 @@ impl Joined {
             packets_max: 256,
             cuts: false,
             merges: false,
-            believe_sums: way.believes,
+            believe_sums: options.believes,
         };
         BoardConfig {
             memory: MemoryConfig { page_bytes: PAYLOAD_BYTES, ..MemoryConfig::default() },
             tcp: tcp::Config {
                 mss: PAYLOAD_BYTES as u16,
                 segment_bytes_max: PAYLOAD_BYTES as u32,
-                receive_buffer_bytes: way.window_bytes,
-                send_buffer_bytes: way.window_bytes,
+                receive_buffer_bytes: options.window_bytes,
+                send_buffer_bytes: options.window_bytes,
                 ..tcp::Config::default()
             },
             ports: vec![PortConfig::Ip(port)],
@@ -269,7 +269,7 @@ impl Joined {
     /// Passes waiting packets to a board and collects its output.
     fn work(&mut self, side: usize) {
         self.now += Duration::from_micros(1);
-        if self.way.bursts || self.wires[1 - side].is_empty() {
+        if self.options.bursts || self.wires[1 - side].is_empty() {
             let mut packets = std::mem::take(&mut self.wires[1 - side]);
             self.hand_over(side, &mut packets);
             // Reuse the emptied list.
@@ -284,7 +284,7 @@ impl Joined {
     }
 
     fn hand_over(&mut self, side: usize, packets: &mut VecDeque<Pdu>) {
-        if !self.way.refers {
+        if !self.options.refers {
             packets.iter_mut().for_each(|pdu| copy_body(pdu, &mut self.copies));
         }
         let Joined { boards, wires, bytes, received, now, .. } = self;

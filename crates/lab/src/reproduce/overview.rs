@@ -155,7 +155,7 @@ pub fn make(effort: &Effort, done: &(dyn Fn() + Sync)) -> All {
         [&atm_board, &wide_area_atm.report, &rdma_nic.report, &via_library.report, &osi_board.report];
     All {
         summary: reports.iter().flat_map(|report| places(report)).collect(),
-        weaknesses: weaknesses::judge(&made, reports),
+        weaknesses: weaknesses::verdicts(&made, reports),
         map_best: made.map,
         measured: effort.measured.map(|length| measure(length, done)),
         atm_board,

@@ -96,7 +96,7 @@ fn find<'a>(report: &'a Report, what: &str) -> &'a super::Row {
 }
 
 /// Returns the verdict on each weakness.
-pub(super) fn judge(
+pub(super) fn verdicts(
     made: &Made,
     [atm_board, wide_area, rdma_nic, via_library, osi_board]: [&Report; 5],
 ) -> Vec<Weakness> {

@@ -134,7 +134,7 @@ fn joined(over: LowerLayer, contents: &[u8]) -> Result<Measured, Failure> {
     if over == LowerLayer::Loopback {
         // The best of three: other load on the machine can only make a run slower.
         let all: Result<Vec<f64>, DiskError> = (0..3).map(|_| disks_mbps(contents, &file())).collect();
-        limit_mbps = all.map_err(|trouble| halted(&trouble))?.into_iter().fold(0.0, f64::max);
+        limit_mbps = all.map_err(|error| halted(&error))?.into_iter().fold(0.0, f64::max);
         setup = Setup {
             fdata_bytes: LARGE_FDATA_BYTES,
             tpdu_bytes: LARGE_TPDU_BYTES,

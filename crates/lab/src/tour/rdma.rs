@@ -325,8 +325,8 @@ impl Program for End {
 
     fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant) {
         let (Completion::Rdma, Some(mut rdma)) = (completion, host.rdma()) else { return };
-        while let Some(news) = rdma.nic().poll() {
-            match news {
+        while let Some(event) = rdma.nic().poll() {
+            match event {
                 CmEvent::ConnectRequest(request) => {
                     self.on_private_data(&request.private_data);
                     let (said, depths) = (self.said(), (BLOCKS as u16, BLOCKS as u16));
@@ -432,12 +432,12 @@ fn in_virtual_time(
         ),
     }
     let (sent, arrived): (Shared<Sha256>, Shared<u64>) = Default::default();
-    let trouble: Rc<RefCell<Option<std::io::Error>>> = Rc::default();
-    let file = source(cargo.clone(), 0, sent.clone(), trouble.clone());
+    let read_error: Rc<RefCell<Option<std::io::Error>>> = Rc::default();
+    let file = source(cargo.clone(), 0, sent.clone(), read_error.clone());
     let clock = Clock::new();
     world.run_program(boards[1], Box::new(End::new(by, over, cargo.len(), None, arrived.clone())));
     world.run_program(boards[0], Box::new(End::new(by, over, cargo.len(), Some(file), arrived.clone())));
-    let done = watch(&mut world, &arrived, &trouble, progress)?;
+    let done = watch(&mut world, &arrived, &read_error, progress)?;
     let wall_seconds = clock.now().as_secs_f64();
     if !done || *arrived.borrow() < cargo.len() {
         return Err(Failure::Halted(format!("{world:?}, {} of {} bytes", arrived.borrow(), cargo.len())));
@@ -636,8 +636,8 @@ fn in_real_time(by: Method, cargo: &Payload, progress: &mut dyn FnMut(u64)) -> R
     let at = rdma::Address::Ip(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0));
     let listener = two.context.listen(at, &rdma::Connect::default()).map_err(halted)?;
     let sent: Shared<Sha256> = Shared::default();
-    let trouble: Rc<RefCell<Option<std::io::Error>>> = Rc::default();
-    let mut file = source(cargo.clone(), 0, sent.clone(), trouble.clone());
+    let read_error: Rc<RefCell<Option<std::io::Error>>> = Rc::default();
+    let mut file = source(cargo.clone(), 0, sent.clone(), read_error.clone());
     let (clock, cpu) = (Clock::new(), kiban_os::clock::process_cpu_nanos());
     let bytes = cargo.len();
     let received = std::thread::scope(|scope| {
@@ -648,7 +648,7 @@ fn in_real_time(by: Method, cargo: &Payload, progress: &mut dyn FnMut(u64)) -> R
     })?;
     let seconds = clock.now().as_secs_f64();
     let cpu_nanos = kiban_os::clock::process_cpu_nanos().saturating_sub(cpu) as f64;
-    if let Some(error) = trouble.borrow_mut().take() {
+    if let Some(error) = read_error.borrow_mut().take() {
         return Err(Failure::Reading(error));
     }
     let (one, two) = (one.context.counters(), two.context.counters());

@@ -80,8 +80,8 @@ impl Serve {
             ..Limits::default()
         };
         let (json, quiet) = (self.json, self.quiet);
-        let told = move |event| tell(event, json, quiet);
-        let server = Server::bind(self.listen, token.clone(), self.allow, limits, told)
+        let on_event = move |event| tell(event, json, quiet);
+        let server = Server::bind(self.listen, token.clone(), self.allow, limits, on_event)
             .map_err(|error| cannot_listen(self.listen, &error))?;
         let at = server.address().map_err(|error| cannot_listen(self.listen, &error))?;
         eprintln!("listening on {at}; press ctrl-c to stop");

@@ -159,7 +159,7 @@ impl SweepHost {
             bar.set_message(what.to_owned());
         });
         bar.finish_and_clear();
-        let report = report.map_err(|trouble| trouble.to_string())?;
+        let report = report.map_err(|error| error.to_string())?;
         for broken in &report.broken {
             eprintln!("kiban: {}: skipped: {broken}", folder.display());
         }

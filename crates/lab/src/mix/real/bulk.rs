@@ -52,7 +52,7 @@ pub(super) struct Outgoing {
     pub(super) retransmissions: u64,
     pub(super) round_us: Delays,
     /// The error, if one occurred.
-    pub(super) trouble: Option<String>,
+    pub(super) error: Option<String>,
 }
 
 /// Sends from one moment to another, or until it is stopped.
@@ -94,7 +94,7 @@ pub(super) fn send(
             }
             Err(error) if is_pause(&error) => {}
             Err(error) => {
-                outgoing.trouble = Some(format!("a connection of TCP failed: {error}"));
+                outgoing.error = Some(format!("a connection of TCP failed: {error}"));
                 break;
             }
         }

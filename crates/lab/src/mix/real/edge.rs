@@ -80,7 +80,7 @@ impl Edge {
             let path = plan.pvc(&said.from, &said.to).expect("the plan is valid");
             let ledger = CellLog::shared();
             let vc = Vc::new(path as u16 + 1, VCI_USER_FIRST + circuit as u16);
-            let source = traffic::source(plan, said, vc, traffic::chance(plan, circuit), ledger.clone());
+            let source = traffic::source(plan, said, vc, traffic::rng(plan, circuit), ledger.clone());
             let (packing, number) = (Vec::new(), number as u16);
             Some(Circuit {
                 number,

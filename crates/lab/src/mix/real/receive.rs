@@ -127,8 +127,8 @@ impl Incoming {
     }
 
     /// Validates the request; the error says what is wrong.
-    pub(super) fn judge(&self, paths: usize) -> Result<(), String> {
-        self.flow().judge().map_err(|(wrong, remedy)| format!("{wrong}: {remedy}"))?;
+    pub(super) fn validate(&self, paths: usize) -> Result<(), String> {
+        self.flow().validate().map_err(|(wrong, remedy)| format!("{wrong}: {remedy}"))?;
         if self.path.is_some_and(|path| path as usize >= paths) {
             return Err("a flow names a path that does not exist".into());
         }
@@ -138,7 +138,7 @@ impl Incoming {
 
 impl Policed {
     /// Validates the request; the error says what is wrong.
-    pub(super) fn judge(&self) -> Result<(), String> {
+    pub(super) fn validate(&self) -> Result<(), String> {
         let good = (0.001..=100_000.0).contains(&self.mbps) && (0.001..=1e8).contains(&self.cdvt_us);
         if good { Ok(()) } else { Err("a contract has an invalid rate or tolerance".into()) }
     }
@@ -409,15 +409,15 @@ mod tests {
         all
     }
 
-    /// Receives a plan's datagrams; `way` gives the transit time of each, or `None` for a loss.
-    fn received(plan: &Plan, way: impl Fn(usize) -> Option<Duration>) -> (Vec<Vec<FlowSample>>, Total) {
+    /// Receives a plan's datagrams; `transit` gives the transit time of each, or `None` for a loss.
+    fn received(plan: &Plan, transit: impl Fn(usize) -> Option<Duration>) -> (Vec<Vec<FlowSample>>, Total) {
         let request = plan.leaving("a").expect("flows leave").request;
         let mut receiver = Receiver::new(&request, NONCE);
         let mut arrivals: Vec<(Duration, Vec<u8>)> = datagrams(plan)
             .into_iter()
             .enumerate()
             .filter_map(|(number, (due, octets))| {
-                way(number).map(|way| (Duration::from_nanos(due.as_nanos()) + way, octets))
+                transit(number).map(|transit| (Duration::from_nanos(due.as_nanos()) + transit, octets))
             })
             .collect();
         arrivals.sort_by_key(|(at, _)| *at);
@@ -432,7 +432,7 @@ mod tests {
         (samples, total)
     }
 
-    const WAY: Duration = Duration::from_millis(3);
+    const TRANSIT: Duration = Duration::from_millis(3);
 
     #[test]
     fn a_constant_delay_gives_the_results_of_the_virtual_network() {
@@ -442,7 +442,7 @@ mod tests {
             + &flow("data", "");
         let plan = plan("mbps = 60", &flows);
         let outcome = run(&plan, &mut |_| {});
-        let (samples, total) = received(&plan, |_| Some(WAY));
+        let (samples, total) = received(&plan, |_| Some(TRANSIT));
         assert_eq!(samples.len(), 4);
         for (place, (flow, total)) in outcome.flows.iter().zip(&total.flows).enumerate() {
             assert_eq!((total.cells, total.policed, total.strange), (flow.cells, 0, 0), "{}", flow.name);
@@ -466,16 +466,16 @@ mod tests {
         // Both networks police the same cells; in the virtual one cells first queue in a site's switch.
         let plan = plan("mbps = 6\ncdvt_us = 100", &flow("jpeg", "ranges = [[4.0, 5.0]]\nshape_mbps = 12"));
         let expected = run(&plan, &mut |_| {}).network.cells_policed as f64;
-        let (_, total) = received(&plan, |_| Some(WAY));
+        let (_, total) = received(&plan, |_| Some(TRANSIT));
         let policed = total.flows[0].policed as f64;
         assert!(expected > 1000.0 && (policed - expected).abs() < 0.01 * expected, "{policed} {expected}");
         // A stream below its contract conforms although its cells arrive 25 at a time; with jitter beyond the
         // tolerance it does not.
         let plan = self::plan("mbps = 6\ncdvt_us = 100", &flow("constant", "mbps = 5"));
-        let (_, total) = received(&plan, |_| Some(WAY));
+        let (_, total) = received(&plan, |_| Some(TRANSIT));
         assert_eq!(total.flows[0].policed, 0);
         // Ten cells wait for the last of them, and arrive back to back.
-        let jitter = |number: usize| Some(WAY + Duration::from_millis(9 - number as u64 % 10));
+        let jitter = |number: usize| Some(TRANSIT + Duration::from_millis(9 - number as u64 % 10));
         let (_, total) = received(&plan, jitter);
         assert!(total.flows[0].policed > 100, "{:?}", total.flows[0]);
     }
@@ -487,12 +487,12 @@ mod tests {
         let cells = |number: usize| wire::read(&all[number].1).expect("a datagram").1.len() as u64;
         let sum: u64 = (0..all.len()).map(cells).sum();
         // The tenth is lost; the twentieth is later than the one after it.
-        let way = |number: usize| match number {
+        let transit = |number: usize| match number {
             10 => None,
-            20 => Some(WAY + Duration::from_millis(30)),
-            _ => Some(WAY),
+            20 => Some(TRANSIT + Duration::from_millis(30)),
+            _ => Some(TRANSIT),
         };
-        let (samples, total) = received(&plan, way);
+        let (samples, total) = received(&plan, transit);
         let flow = &total.flows[0];
         assert_eq!((flow.cells, flow.reordered), (sum - cells(10), 1));
         assert_eq!(flow.datagrams, all.len() as u64 - 1);
@@ -518,13 +518,13 @@ mod tests {
     #[test]
     fn a_shaped_path_conforms_and_the_clock_is_estimated_despite_jitter() {
         let shaped = plan("mbps = 6\ncdvt_us = 100\nshape = true", &flow("jpeg", "ranges = [[4.0, 5.0]]"));
-        let (_, total) = received(&shaped, |_| Some(WAY));
+        let (_, total) = received(&shaped, |_| Some(TRANSIT));
         assert_eq!((total.flows[0].policed, total.flows[0].damaged), (0, 0));
 
         let clock = plan("mbps = 60", &flow("constant", "mbps = 5\nclock_ppm = 100"));
         let jitter = |number: usize| {
             let micros = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 55;
-            Some(WAY + Duration::from_micros(micros))
+            Some(TRANSIT + Duration::from_micros(micros))
         };
         let (_, total) = received(&clock, jitter);
         let flow = &total.flows[0];

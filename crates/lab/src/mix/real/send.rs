@@ -189,11 +189,11 @@ pub fn run(
 
     let clock = Clock::new();
     let edge = Edge::new(plan, &chosen.flows, *nonce.first_chunk::<NONCE_OCTETS>().expect("16 octets"));
-    let (tell, told) = sync_channel(16);
+    let (sender, messages) = sync_channel(16);
     let sent: Vec<SendStats> = connections.iter().map(|_| SendStats::default()).collect();
     let halt = AtomicBool::new(false);
     let (near, samples, total) = std::thread::scope(|scope| {
-        scope.spawn(|| listen(reader, tell));
+        scope.spawn(|| listen(reader, sender));
         let end = Instant::ZERO + Duration::from_secs_f64(plan.seconds);
         let locals: Vec<usize> = connections.iter().map(|(local, _)| *local).collect();
         let threads: Vec<_> = connections
@@ -212,7 +212,7 @@ pub fn run(
             socket: &socket,
             clock,
             edge,
-            told: &told,
+            messages: &messages,
             near: Near::default(),
             samples: Vec::new(),
             total: None,
@@ -231,7 +231,7 @@ pub fn run(
         sender.write_down();
         let ended = ClientMessage::Ended(sender.edge.datagrams(circuits.len()));
         if sender.total.is_none() && write_message(writer, &ended).is_ok() {
-            sender.last_word();
+            sender.await_total();
         }
         // So that the listening thread ends, whatever happened to the peer.
         if sender.total.is_none() {
@@ -277,11 +277,11 @@ fn open(peer: SocketAddr) -> io::Result<UdpSocket> {
 }
 
 /// Passes on the server's messages until the last one, or until the server is gone.
-fn listen(reader: &mut Lines, tell: SyncSender<io::Result<ServerMessage>>) {
+fn listen(reader: &mut Lines, sender: SyncSender<io::Result<ServerMessage>>) {
     loop {
-        let told = read_message_until(reader, TOLD_BYTES_MAX, TIMEOUT);
-        let is_last = !matches!(told, Ok(ServerMessage::Sample(_) | ServerMessage::Heard(_)));
-        if tell.send(told).is_err() || is_last {
+        let message = read_message_until(reader, TOLD_BYTES_MAX, TIMEOUT);
+        let is_last = !matches!(message, Ok(ServerMessage::Sample(_) | ServerMessage::Heard(_)));
+        if sender.send(message).is_err() || is_last {
             return;
         }
     }
@@ -293,7 +293,7 @@ struct Sending<'a> {
     socket: &'a UdpSocket,
     clock: Clock,
     edge: Edge,
-    told: &'a Receiver<io::Result<ServerMessage>>,
+    messages: &'a Receiver<io::Result<ServerMessage>>,
     near: Near,
     samples: Vec<Vec<FlowSample>>,
     total: Option<Total>,
@@ -334,7 +334,7 @@ impl Sending<'_> {
                 self.put(due, datagram);
             }
             done((now.as_secs_f64() / self.plan.seconds).min(1.0));
-            if self.hears() {
+            if self.receive_messages() {
                 break;
             }
             if self.near.ended_early.is_none() && stop() {
@@ -384,17 +384,17 @@ impl Sending<'_> {
     }
 
     /// Returns whether the server's last message has arrived.
-    fn hears(&mut self) -> bool {
-        while let Ok(told) = self.told.try_recv() {
-            if self.on_told(told) {
+    fn receive_messages(&mut self) -> bool {
+        while let Ok(message) = self.messages.try_recv() {
+            if self.on_message(message) {
                 return true;
             }
         }
         false
     }
 
-    fn on_told(&mut self, told: io::Result<ServerMessage>) -> bool {
-        match told {
+    fn on_message(&mut self, message: io::Result<ServerMessage>) -> bool {
+        match message {
             Ok(ServerMessage::Sample(sample))
                 if sample.len() == self.flows && self.samples.len() < self.samples_max() =>
             {
@@ -422,13 +422,13 @@ impl Sending<'_> {
         true
     }
 
-    fn last_word(&mut self) {
+    fn await_total(&mut self) {
         let deadline = self.clock.now() + LAST_WORD;
         while self.total.is_none() {
             let left = deadline.since(self.clock.now());
-            match self.told.recv_timeout(left) {
-                Ok(told) => {
-                    if self.on_told(told) {
+            match self.messages.recv_timeout(left) {
+                Ok(message) => {
+                    if self.on_message(message) {
                         return;
                     }
                 }
@@ -453,8 +453,8 @@ fn outcome(
     let is_whole = total.is_some();
     // If the peer is gone, use its last report.
     let total = total.unwrap_or_else(|| partial(chosen.flows.len(), samples));
-    let trouble = near.outgoing.iter().find_map(|(_, outgoing)| outgoing.trouble.clone());
-    near.ended_early = near.ended_early.or(trouble);
+    let error = near.outgoing.iter().find_map(|(_, outgoing)| outgoing.error.clone());
+    near.ended_early = near.ended_early.or(error);
     let mut network = Network { kind: Medium::Real, cells_dropped_full: near.dropped, ..Network::default() };
     let flow = |(local, number): (usize, &usize)| {
         let (said, came) = (&plan.flows[*number], &total.flows[local]);

@@ -68,7 +68,7 @@ pub(crate) fn serve(
     reader: &mut Lines,
     writer: &mut TcpStream,
 ) -> io::Result<()> {
-    if let Err(why) = judge(request, room.limits) {
+    if let Err(why) = validate(request, room.limits) {
         return write_message(writer, &ServerMessage::Impossible(why));
     }
     let nonce = random::bytes::<NONCE_BYTES>()?;
@@ -115,13 +115,13 @@ pub(crate) fn serve(
 }
 
 /// Checks a request against the limits and for consistency.
-fn judge(request: &MixRequest, limits: &Limits) -> Result<(), String> {
+fn validate(request: &MixRequest, limits: &Limits) -> Result<(), String> {
     let copies =
         |flows: &mut dyn Iterator<Item = &Incoming>| flows.map(|flow| u64::from(flow.copies)).sum::<u64>();
     let circuits = copies(&mut request.flows.iter());
     let streams = copies(&mut request.flows.iter().filter(|flow| flow.kind == Kind::Bulk));
     let window = request.flows.iter().map(|flow| flow.window_kib.saturating_mul(1024)).max().unwrap_or(0);
-    for (what, asked, most) in [
+    for (what, requested, most) in [
         ("milliseconds in a trial", u64::from(request.millis), u64::from(limits.trial_seconds) * 1000),
         ("flows of a mix", request.flows.len() as u64, FLOWS_MAX as u64),
         ("paths of a mix", request.paths.len() as u64, FLOWS_MAX as u64),
@@ -129,15 +129,15 @@ fn judge(request: &MixRequest, limits: &Limits) -> Result<(), String> {
         ("connections of a mix", streams, BULK_MAX as u64),
         ("bytes in a socket buffer", window.into(), limits.buffer_bytes.into()),
     ] {
-        if asked > most {
-            return Err(format!("too many {what}: {asked}, the server allows {most}"));
+        if requested > most {
+            return Err(format!("too many {what}: {requested}, the server allows {most}"));
         }
     }
     if request.millis == 0 || circuits == 0 || !SAMPLE_MILLIS.contains(&u64::from(request.sample_ms)) {
         return Err(format!("a mix needs a duration, flows, and a sample interval of {SAMPLE_MILLIS:?} ms"));
     }
-    request.paths.iter().try_for_each(Policed::judge)?;
-    request.flows.iter().try_for_each(|flow| flow.judge(request.paths.len()))
+    request.paths.iter().try_for_each(Policed::validate)?;
+    request.flows.iter().try_for_each(|flow| flow.validate(request.paths.len()))
 }
 
 /// Returns the circuits that are TCP connections.
@@ -168,7 +168,7 @@ impl Session<'_> {
         writer: &mut TcpStream,
     ) -> io::Result<()> {
         let clock = self.room.clock;
-        let told = |what| Err(io::Error::new(io::ErrorKind::TimedOut, what));
+        let timed_out = |what| Err(io::Error::new(io::ErrorKind::TimedOut, what));
         let mut receiver =
             Receiver::new(self.request, *self.nonce.first_chunk::<NONCE_OCTETS>().expect("16 octets"));
         let length = Duration::from_millis(self.request.millis.into());
@@ -230,7 +230,7 @@ impl Session<'_> {
                 write_message(writer, &ServerMessage::Sample(sample))?;
             }
             if self.room.ends.load(Ordering::Acquire) {
-                return told("the server is shutting down");
+                return timed_out("the server is shutting down");
             }
             if let Some(sent) = &sent {
                 let streams = self.tallies.iter().all(|tally| lock(tally).ended);
@@ -238,7 +238,7 @@ impl Session<'_> {
                     break;
                 }
             } else if now >= deadline {
-                return told("the mix exceeded its announced duration");
+                return timed_out("the mix exceeded its announced duration");
             }
         }
         self.stop.store(true, Ordering::Release);

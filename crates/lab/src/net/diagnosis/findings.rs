@@ -255,7 +255,7 @@ impl Findings {
     }
 
     /// Records why points with remedies could not be measured.
-    pub(in crate::net) fn told(&mut self, notes: &[(String, String)]) {
+    pub(in crate::net) fn add_notes(&mut self, notes: &[(String, String)]) {
         for proof in self.advice.iter_mut().filter(|proof| !proof.note.is_empty()) {
             if let Some((_, why)) = notes.iter().find(|(advice, _)| *advice == proof.advice) {
                 proof.note.clone_from(why);
@@ -269,7 +269,7 @@ impl Findings {
         for (setup, note) in &self.notes {
             explanation.note(&setup.point(&self.host), note.clone());
         }
-        let mut blocks = vec![Block::Paragraph(format!("{}.", self.way()))];
+        let mut blocks = vec![Block::Paragraph(format!("{}.", self.path_line()))];
         for map in &self.maps {
             let (all, slow, right) = map.counts();
             blocks.push(Block::Paragraph(format!(
@@ -324,7 +324,7 @@ impl Findings {
     }
 
     /// Describes the path in one line.
-    fn way(&self) -> String {
+    fn path_line(&self) -> String {
         format!(
             "{}: {}, kiban {}; RTT {:.3} ms, MSS {} bytes, at least {} Mbit/s",
             self.host,
@@ -363,7 +363,7 @@ fn title(group: &Setup) -> String {
 
 impl fmt::Display for Findings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}", self.way())?;
+        writeln!(f, "{}", self.path_line())?;
         if let Some(environment) = &self.environment {
             writeln!(f, "measured from {}\n", environment.line())?;
         }

@@ -130,7 +130,7 @@ impl Map {
                 let (red, green, blue) = (150.0 + 90.0 * share, 40.0 + 200.0 * share, 40.0 + 180.0 * share);
                 let ink = if share < 0.35 { "white" } else { "black" };
                 let letter = cell.cause.map_or(String::new(), |cause| format!(" {}", cause.letter()));
-                let told = cell.figure.map_or("-".into(), short);
+                let figure = cell.figure.map_or("-".into(), short);
                 let title = cell.cause.map_or(String::new(), |cause| {
                     format!("<title>{}: {}</title>", cause.words(), plain(&cell.because))
                 });
@@ -138,7 +138,7 @@ impl Map {
                     svg,
                     "<g>{title}<rect x=\"{x}\" y=\"{y}\" width=\"{WIDE}\" height=\"{HIGH}\" \
                      fill=\"rgb({red:.0},{green:.0},{blue:.0})\"/><text x=\"{}\" y=\"{}\" text-anchor=\"middle\" \
-                     fill=\"{ink}\">{told}{letter}</text></g>",
+                     fill=\"{ink}\">{figure}{letter}</text></g>",
                     x + WIDE / 2,
                     y + 16
                 );

@@ -59,7 +59,7 @@ struct Shared {
     ends: AtomicBool,
     ports: DataPorts,
     sessions: AtomicUsize,
-    told: Box<dyn Fn(Event) + Send + Sync>,
+    on_event: Box<dyn Fn(Event) + Send + Sync>,
 }
 
 /// A session's slot, freed when it is dropped.
@@ -80,7 +80,7 @@ impl Drop for SessionSlot {
 }
 
 impl Server {
-    /// Starts listening. `told` is called for each event.
+    /// Starts listening. `on_event` is called for each event.
     ///
     /// # Errors
     /// Those of the system.
@@ -89,7 +89,7 @@ impl Server {
         token: Token,
         allowed: Vec<IpNet>,
         limits: Limits,
-        told: impl Fn(Event) + Send + Sync + 'static,
+        on_event: impl Fn(Event) + Send + Sync + 'static,
     ) -> io::Result<Server> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
@@ -102,7 +102,7 @@ impl Server {
             ends: AtomicBool::new(false),
             ports,
             sessions: AtomicUsize::new(0),
-            told: Box::new(told),
+            on_event: Box::new(on_event),
         };
         Ok(Server { listener, shared: Arc::new(shared) })
     }
@@ -165,8 +165,8 @@ impl Server {
             }
             let now = shared.clock.now();
             let lines = refused.into_iter().filter_map(|(address, why)| ration.refused(address, why, now));
-            lines.for_each(&shared.told);
-            ration.on_time(now).into_iter().for_each(&shared.told);
+            lines.for_each(&shared.on_event);
+            ration.on_time(now).into_iter().for_each(&shared.on_event);
         }
         Ok(())
     }
@@ -212,13 +212,13 @@ fn refuse(mut stream: TcpStream, why: Refusal) {
 impl Shared {
     fn meet(&self, stream: TcpStream, address: IpAddr) {
         let Ok((mut reader, mut writer)) = self.lines(stream) else { return };
-        (self.told)(Event::Began(address));
+        (self.on_event)(Event::Began(address));
         let mut trials = 0;
         let how = match self.session(&mut reader, &mut writer, address, &mut trials) {
             Ok(()) => "the client closed the session".to_owned(),
             Err(error) => error.to_string(),
         };
-        (self.told)(Event::Ended(address, trials, how));
+        (self.on_event)(Event::Ended(address, trials, how));
     }
 
     fn lines(&self, stream: TcpStream) -> io::Result<(Lines, TcpStream)> {
@@ -361,8 +361,8 @@ impl Shared {
             ("bytes in a message", message.max(reply), limits.message_bytes),
         ]
         .into_iter()
-        .find(|(_, asked, most)| asked > most)
-        .map(|(what, asked, most)| format!("too many {what}: {asked}, the server allows {most}"))
+        .find(|(_, requested, most)| requested > most)
+        .map(|(what, requested, most)| format!("too many {what}: {requested}, the server allows {most}"))
     }
 
     fn accept(&self, listener: &TcpListener, address: IpAddr, nonce: &[u8]) -> io::Result<TcpStream> {
@@ -504,7 +504,7 @@ fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
 }
 
-/// Returns bytes per second.
+/// The rate limit of a session, in bytes per second.
 struct Budget {
     per_second: u64,
     begin: Instant,

@@ -24,7 +24,7 @@ const LINES_MAX: usize = 16;
 pub(super) struct RefusalLog {
     until: Option<Instant>,
     /// The last address of each, and the number of refusals without a line.
-    told: BTreeMap<(IpNet, Refusal), (IpAddr, u64)>,
+    lines: BTreeMap<(IpNet, Refusal), (IpAddr, u64)>,
     others: u64,
 }
 
@@ -33,10 +33,10 @@ impl RefusalLog {
     pub(super) fn refused(&mut self, address: IpAddr, why: Refusal, now: Instant) -> Option<Event> {
         self.until.get_or_insert(now + WINDOW);
         let key = (network_of(address), why);
-        if let Some((last, more)) = self.told.get_mut(&key) {
+        if let Some((last, more)) = self.lines.get_mut(&key) {
             (*last, *more) = (address, *more + 1);
-        } else if self.told.len() < LINES_MAX {
-            self.told.insert(key, (address, 0));
+        } else if self.lines.len() < LINES_MAX {
+            self.lines.insert(key, (address, 0));
             return Some(Event::Refused { address, why, more: 0 });
         } else {
             self.others += 1;
@@ -49,8 +49,8 @@ impl RefusalLog {
         if self.until.is_none_or(|until| now < until) {
             return Vec::new();
         }
-        let RefusalLog { told, others, .. } = std::mem::take(self);
-        let more = told.into_iter().filter(|(_, (_, more))| *more > 0);
+        let RefusalLog { lines, others, .. } = std::mem::take(self);
+        let more = lines.into_iter().filter(|(_, (_, more))| *more > 0);
         let lines = more.map(|((_, why), (address, more))| Event::Refused { address, why, more });
         lines.chain((others > 0).then_some(Event::RefusedOthers(others))).collect()
     }

@@ -99,8 +99,8 @@ fn carried(boards: &Boards) -> u64 {
         .map_or(0, |line| line.bytes * 8 + line.frames * lapb::line_bits(0) as u64 + line.stuffed_bits)
 }
 
-fn run(way: Setting, fdata_bytes: usize, tpdu_bytes: usize, costs: Option<Costs>) -> Run {
-    let join = match way {
+fn run(setting: Setting, fdata_bytes: usize, tpdu_bytes: usize, costs: Option<Costs>) -> Run {
+    let join = match setting {
         Setting::Line => Medium::line(LINE_BITS_PER_SECOND),
         Setting::Loopback => Medium::Loopback,
     };
@@ -120,13 +120,13 @@ fn run(way: Setting, fdata_bytes: usize, tpdu_bytes: usize, costs: Option<Costs>
 }
 
 /// Returns the throughput as defined in the paper, doubled in loopback.
-fn mbps(way: Setting, took: Duration) -> f64 {
-    let factor = if way == Setting::Loopback { 2.0 } else { 1.0 };
+fn mbps(setting: Setting, took: Duration) -> f64 {
+    let factor = if setting == Setting::Loopback { 2.0 } else { 1.0 };
     factor * FILE_BYTES as f64 * 8.0 / took.as_secs_f64() / 1e6
 }
 
-fn rate(way: Setting, fdata_bytes: usize, tpdu_bytes: usize, costs: Costs) -> f64 {
-    mbps(way, run(way, fdata_bytes, tpdu_bytes, Some(costs)).took)
+fn rate(setting: Setting, fdata_bytes: usize, tpdu_bytes: usize, costs: Costs) -> f64 {
+    mbps(setting, run(setting, fdata_bytes, tpdu_bytes, Some(costs)).took)
 }
 
 /// The utilization of a line.
@@ -178,10 +178,10 @@ pub struct OsiBoard {
 
 /// Runs all modelled points. Calls `progress` after every point.
 pub fn make(effort: Effort, progress: &mut dyn FnMut()) -> OsiBoard {
-    let mut curve = |name: &str, way, points: &[(usize, usize, usize)]| {
+    let mut curve = |name: &str, setting, points: &[(usize, usize, usize)]| {
         let point = |&(x, fdata, tpdu): &(usize, usize, usize)| {
             progress();
-            (x as f64, Some(rate(way, fdata, tpdu, OSI_BOARD_1992)))
+            (x as f64, Some(rate(setting, fdata, tpdu, OSI_BOARD_1992)))
         };
         Curve { name: name.to_owned(), points: points.iter().map(point).collect() }
     };
