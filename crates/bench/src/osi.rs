@@ -1,18 +1,18 @@
-//! FTAM over TCP sockets, beside what the sockets themselves can do.
+//! FTAM over TCP sockets, compared with the sockets alone.
 //!
-//! Claim     a file goes through seven layers at the speed of copying, and an association is established at
-//!           once.
-//! Sides     a put and a get of a file of FTAM-3, from a directory in memory to another, beside a bare stream
-//!           of as many bytes in writes of the data element's size; associations of ACSE, beside a bare
-//!           connection with as many questions.
+//! Claim     a file passes seven layers at the speed of copying, and an association is established
+//!           immediately.
+//! Sides     put and get of an FTAM-3 file between two directories in memory, beside a bare stream of the
+//!           same length in writes of the data element's size; ACSE associations, beside a bare connection
+//!           with the same number of round trips.
 //! Fair      both ends of both sides are threads of this process, one each. The bare stream's bytes come from
-//!           memory and are dropped; FTAM reads them from a file and writes them to another. A transfer is
+//!           memory and are discarded; FTAM reads them from a file and writes them to another. A transfer is
 //!           measured from the request to its confirmation, including opening, closing and the rename; the
 //!           bare reader confirms with a byte.
-//! Policy    data must have reached the disk before a put is confirmed (`fsync` at the end): in memory that
-//!           costs little.
-//! Target    a figure, or 0.6 of the bare stream, whichever is lower on the day: what the stream does is
-//!           measured first.
+//! Policy    data must reach the disk before a put is confirmed (`fsync` at the end): in memory that costs
+//!           little.
+//! Target    a fixed rate, or 0.6 of the bare stream, whichever is lower on the day; the stream is measured
+//!           first.
 
 use kiban_ftam::client::{Client, ClientConfig};
 use kiban_ftam::disk::Settings;
@@ -35,9 +35,9 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// The directory of the files: in memory, if the system has one.
+/// The parent of the directories: in memory, if the system has such a file system.
 const MEMORY: &str = "/dev/shm";
-/// Page-aligned memory is copied faster, on some processors much faster: the bare stream has it, too.
+/// Page-aligned memory is copied faster, on some processors much faster, so the bare stream has it, too.
 const PAGE_BYTES: usize = 4096;
 const NAME: &str = "file";
 const USER: &str = "eve";
@@ -67,10 +67,10 @@ pub(crate) fn run(options: &Options) {
     bench.finish();
 }
 
-/// Returns a runtime on a thread that does nothing else.
+/// Returns a runtime with one thread of its own.
 fn thread_of_its_own() -> Runtime {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder.worker_threads(1).enable_all().build().expect("threads can be had")
+    builder.worker_threads(1).enable_all().build().expect("the system has threads to spare")
 }
 
 /// Two directories: the filestore's, and the initiator's with the file.
@@ -94,7 +94,7 @@ impl TestDir {
         dir
     }
 
-    /// Serves the filestore for as long as the runtime runs: where.
+    /// Serves the filestore for as long as the runtime runs; returns its address.
     fn serve(&self, runtime: &Runtime, row: &Row) -> SocketAddr {
         let mut config = ServiceConfig::new(self.0.join("root"));
         config.responder.fdata_bytes = row.fdata_bytes;
@@ -167,7 +167,7 @@ fn transfers(bench: &mut Bench, runtime: &Runtime, dir: &TestDir, bytes: usize, 
             ("FTAM", |trial: &mut Trial| {
                 let span = trial.measure_once(|| {
                     let done = runtime.block_on(client.borrow_mut().run(job.clone(), None));
-                    done.expect("the transfer ends well");
+                    done.expect("the transfer succeeds");
                     bytes as f64
                 });
                 span.per_second() / 1e9
@@ -216,7 +216,7 @@ fn stream(trial: &mut Trial, bytes: usize, write_bytes: usize) -> f64 {
     span.per_second()
 }
 
-/// Replies in an association: CC, ACCEPT, DISCONNECT.
+/// The messages of an association from the responder: CC, ACCEPT, DISCONNECT.
 const ANSWERS: usize = 3;
 
 fn associations(bench: &mut Bench, runtime: &Runtime) {
@@ -279,7 +279,7 @@ fn associations(bench: &mut Bench, runtime: &Runtime) {
 const APPLICATION: Oid = Oid::of("2.999.7.1");
 const VALUES: Oid = Oid::of("1.0.8571.2.4");
 
-/// Grants associations and their ends, in a task: where.
+/// Accepts associations and their releases in a task; returns the address.
 fn answer_associations() -> SocketAddr {
     let loopback = (Ipv4Addr::LOCALHOST, 0).into();
     let listener = Listener::bind(loopback, StackConfig::default(), None, PATIENCE).expect("a port is free");
@@ -301,7 +301,7 @@ fn answer_associations() -> SocketAddr {
     address
 }
 
-/// Answers bytes with bytes, in a thread: where.
+/// Answers bytes with bytes, in a thread; returns the address.
 fn answer_bytes() -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
     let address = listener.local_addr().expect("it is bound");

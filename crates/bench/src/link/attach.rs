@@ -1,12 +1,11 @@
-//! A program that is attached to the board through shared memory, in place of the board's own application.
+//! A program attached to the board through shared memory, instead of the board's own application.
 //!
-//! Echo      64 bytes to the board's own echo service and back, one after the other: the program spins for
-//!           its answer, as the board does for work.
+//! Echo      64 bytes to the board's own echo service and back, one message at a time: the program spins
+//!           until the reply arrives, and so does the board.
 //! Transfer  the same kernel peer, board and device as in the other rows; the attached program reads and
-//!           writes. It shares the kernel peer's processor: with whole segments, peer, board and program
-//!           would keep three processors busy, but there are two; with single packets the board's processor
-//!           is the busy one.
-//! Here      the program is a thread; it and the board map the memory each for itself, as two processes do.
+//!           writes. It shares the kernel peer's CPU: with whole segments, peer, board and program would need
+//!           three CPUs, but there are two; with single packets, the board's CPU is the busy one.
+//! Here      the program is a thread; it and the board map the memory separately, as two processes do.
 
 use super::board::{Application, config};
 use super::device::{BEHIND, BUFFER_BYTES, Device, Direction, SINK, SOURCE, Taken, in_a_namespace, open};
@@ -30,9 +29,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 /// The port of the echo service.
 const ECHO: u16 = 7;
 const MESSAGE_BYTES: usize = 64;
-/// Echoes that are not counted.
+/// Echoes before the measurement.
 const WARM_UP: u32 = 1000;
-/// The size of a pipe between board and program: large, so that the two take turns on a processor less often.
+/// The size of a pipe between board and program: large, so that the two switch on a CPU less often.
 const ROOM_BYTES: usize = 4 << 20;
 /// How long board and program poll before they sleep.
 const SPIN: Duration = Duration::from_micros(50);
@@ -60,13 +59,14 @@ fn services(door: &Path) -> Services {
     let echo = plan("echo", Endpoint::Board(SocketAddr::from((BEHIND, ECHO))), Kind::Echo);
     let attach = plan("attach", Endpoint::UnixSocket("attach"), Kind::Attach { door: door.to_owned() });
     for plan in [echo, attach] {
-        let service = make(&plan, services.chime()).expect("it can be made");
+        let service = make(&plan, services.chime()).expect("the services can be created");
         services.put(plan, service);
     }
     services
 }
 
-/// Runs a board with its services, and perhaps an application whose bytes are counted, until `work` returns.
+/// Runs a board with its services, and optionally an application whose bytes are counted, until `work`
+/// returns.
 fn with_board<T: Send>(
     device: Device,
     own: Option<Application>,
@@ -85,7 +85,7 @@ fn with_board<T: Send>(
         driver.attach_packets(0, Box::new(link));
         driver.add_fd_program(Box::new(services(&door)));
         let own = own.map(|own| driver.add(Box::new(own)));
-        // The socket is open after the first turn.
+        // The socket is open after the driver's first turn.
         driver.turn();
         let (waker, over) = (driver.waker(), AtomicBool::new(false));
         let result = std::thread::scope(|scope| {
@@ -98,15 +98,15 @@ fn with_board<T: Send>(
             });
             let mut waiting = driver.waiting(wait);
             driver.run(&mut waiting, Instant::NEVER, |_| over.load(Ordering::Acquire));
-            beside.join().expect("it is content")
+            beside.join().expect("the board's thread succeeds")
         });
         let taken = own.and_then(|number| driver.program::<Application>(number)).map(|own| own.taken);
         Ok((result, taken))
     });
-    done.expect("it worked a moment ago")
+    done.expect("it worked before")
 }
 
-/// Runs a program's runtime on the processor of its thread.
+/// Runs a program's runtime on the CPU of its thread.
 fn attached<T>(door: &Path, work: impl AsyncFnOnce(Attachment) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
@@ -151,7 +151,7 @@ pub(super) fn transfer(
     let own = (who == Who::Own).then(|| Application::new(direction, clock, length));
     let ((far, near), own) = with_board(device, own, Wait::Poll, cpus, |door| {
         std::thread::scope(|scope| {
-            // Listens before the kernel calls.
+            // Listen before the kernel connects.
             let (listens, called) = std::sync::mpsc::channel();
             let near = (who == Who::Attached).then(|| {
                 scope.spawn(move || {
@@ -166,7 +166,7 @@ pub(super) fn transfer(
                 Direction::Receives => peer::send(&peer::connect(to(SINK)), clock, length),
                 Direction::Sends => peer::receive(&peer::connect(to(SOURCE)), clock),
             };
-            (far, near.map(|near| near.join().expect("the program is content")))
+            (far, near.map(|near| near.join().expect("the program succeeds")))
         })
     });
     let taken =
@@ -184,8 +184,8 @@ async fn near(
 ) -> Taken {
     let port = if direction == Direction::Receives { SINK } else { SOURCE };
     let listener = board.listen(SocketAddr::from((BEHIND, port))).await.expect("the port is free");
-    listens.send(()).expect("somebody waits");
-    let (mut stream, _) = listener.accept().await.expect("it calls");
+    listens.send(()).expect("the other thread waits");
+    let (mut stream, _) = listener.accept().await.expect("the kernel connects");
     let mut buffer = crate::noise::noise(1, BUFFER_BYTES);
     let mut taken = Taken::default();
     let until = clock.now() + length;

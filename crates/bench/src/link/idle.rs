@@ -1,9 +1,9 @@
 //! The memory of idle sessions: the growth of this process while a board has [`SESSIONS`] with this host's
 //! kernel.
 //!
-//! Counted   resident memory, from before the board is built until all sessions are there and a hundred of
-//!           them, spread evenly, have echoed. The kernel's ends are the kernel's memory, not the process's;
-//!           of them it has a number each.
+//! Counted   resident memory, from before the board is built until all sessions are open and a hundred of
+//!           them, spread evenly, have echoed. The kernel's ends use the kernel's memory, not the process's,
+//!           except for a descriptor number each.
 
 use super::device::{BEHIND, Device, SINK, in_a_namespace, open};
 use super::{board, peer};
@@ -54,7 +54,7 @@ impl Program for Echo {
     }
 }
 
-/// Files that this process may have open.
+/// Returns how many files this process may open.
 pub(super) fn files_max() -> usize {
     let limits = std::fs::read_to_string("/proc/self/limits").expect("Linux says");
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).expect("it has this one");
@@ -67,7 +67,7 @@ fn resident_bytes() -> usize {
     pages * 4096
 }
 
-/// Returns the megabytes that idle sessions take.
+/// Returns the megabytes that idle sessions use.
 pub(super) fn run() -> f64 {
     let done = in_a_namespace(|| {
         let device = Device { mtu_bytes: 1500, whole: true };
@@ -104,11 +104,11 @@ pub(super) fn run() -> f64 {
             }
             let (grown, sessions) = (resident_bytes().saturating_sub(before), driver.view().sessions());
             seen.store(true, Ordering::Release);
-            kernel.join().expect("the kernel's side is content");
+            kernel.join().expect("the kernel's side succeeds");
             assert_eq!(sessions, SESSIONS, "all of them are alive");
             grown
         });
         Ok(grown as f64 / 1e6)
     });
-    done.expect("it worked a moment ago")
+    done.expect("it worked before")
 }

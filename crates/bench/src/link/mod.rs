@@ -1,24 +1,23 @@
-//! TCP of a board against this host's kernel, through TUN, beside what the device allows and what two kernels
-//! do.
+//! TCP of a board against this host's kernel, through TUN, compared with the limit of the device and with two
+//! kernels.
 //!
-//! Claim     with whole segments a board receives and sends at 0.6 or more of what a stub does that is no
-//!           TCP, receiving also at
-//!           0.7 of what two kernel endpoints do over a veth; packet by packet at MTU 1500 at 0.75 of the
-//!           stub.
+//! Claim     with whole segments, a board receives and sends at 0.6 or more of the rate of a stub without
+//!           TCP, and receives at 0.7 of the rate of two kernel endpoints over a veth; packet by packet at
+//!           MTU 1500, at 0.75 of the stub.
 //! Stub      ([`stub`]) answers a handshake, then acknowledges everything, or sends what the window allows:
 //!           no timers, no congestion control, no retransmission. It copies payload as an application would,
-//!           and computes or verifies checksums where the device does not. So it shows the cost of the kernel
+//!           and computes or verifies checksums if the device does not. So it shows the cost of the kernel
 //!           boundary.
 //! Fair      the same kernel peer for both, a plain loop of reads or writes of 256 KiB with CUBIC ([`peer`]),
-//!           pinned to one processor; the stub or the board is pinned to the other; both spin. A fresh
-//!           namespace and device for every sample; sides take turns.
+//!           pinned to one CPU; the stub or the board is pinned to the other; both spin. Every sample has a
+//!           new namespace and device; the sides alternate.
 //! Counted   payload bytes at the receiver, from the first to the last.
-//! iperf3    is beside two kernels, if it is installed, since readers know it; above 30 Gbit/s it is its own
-//!           limit.
-//! Attached  a program that uses the board through shared memory ([`attach`]), beside the board's own.
-//! Beside    sixty sessions on a rate-limited link ([`sixty`]), two boards over UDP cells ([`cells`]), idle
+//! iperf3    runs beside two kernels, if it is installed, because readers know it; above 30 Gbit/s it is its
+//!           own limit.
+//! Attached  a program that uses the board through shared memory ([`attach`]), compared with the board's own.
+//! Further   sixty sessions on a rate-limited link ([`sixty`]), two boards over UDP cells ([`cells`]), idle
 //!           sessions ([`idle`]).
-//! Groups    `KIBAN_BENCH_ROWS=whole,packets,kernels,known,attached,sixty,cells,idle` picks some.
+//! Groups    `KIBAN_BENCH_ROWS=whole,packets,kernels,known,attached,sixty,cells,idle` selects some.
 
 mod attach;
 mod board;
@@ -88,7 +87,7 @@ pub(crate) fn run(options: &Options) {
             );
         }
     }
-    // A known comparison: gVisor, 41.7 in and 27.7 out on such a machine, with the same offloads.
+    // A published comparison: gVisor, 41.7 in and 27.7 out on such a machine, with the same offloads.
     if wanted("known") {
         for (direction, verb, figure) in
             [(Direction::Receives, "receives", 41.7), (Direction::Sends, "sends", 27.7)]
@@ -116,7 +115,7 @@ pub(crate) fn run(options: &Options) {
             );
         }
     }
-    // The line limits these, or they are not rates: other processes matter little.
+    // These are limited by the line, or are not rates, so other processes matter little.
     bench.options_mut().foreign_cores_max = cpus.len() as f64;
     if wanted("sixty") {
         sixty_together(&mut bench, cpus, length);
@@ -175,7 +174,7 @@ fn attached(bench: &mut Bench, cpus: [usize; 2], length: Duration, quick: bool) 
 }
 
 fn sixty_together(bench: &mut Bench, cpus: [usize; 2], length: Duration) {
-    // Long, so that what a session sends in one turn is a small part of it.
+    // Long, so that what a session sends at a time is a small part of it.
     let length = (length * 5).max(Duration::from_millis(1500));
     bench.compare(
         "sixty sessions send over 1 Gbit/s, the one farthest from the mean",
@@ -195,8 +194,8 @@ fn sixty_together(bench: &mut Bench, cpus: [usize; 2], length: Duration) {
 
 /// Runs one connection between the kernel and the end behind the device; returns Gbit/s at the receiver.
 fn transfer(who: Who, direction: Direction, device: Device, cpus: [usize; 2], length: Duration) -> f64 {
-    // If other processes kept the receiver off its processor all the time, everything arrived at one time,
-    // and nothing was measured.
+    // If other processes keep the receiver off its CPU all the time, everything arrives at one time and the
+    // rate is infinite.
     let mut figures = std::iter::repeat_with(|| transfer_once(who, direction, device, cpus, length)).take(3);
     figures.find(|figure| figure.is_finite()).expect("one of three transfers takes time")
 }
@@ -220,9 +219,9 @@ fn transfer_once(who: Who, direction: Direction, device: Device, cpus: [usize; 2
                 Who::Stub => stub::run(&link, direction, device, clock, length, over),
                 Who::Board => board::run(link, direction, device, clock, length, over),
             };
-            let kernel = kernel.join().expect("the kernel's side is content");
+            let kernel = kernel.join().expect("the kernel's side succeeds");
             Ok(if direction == Direction::Receives { behind } else { kernel }.gbit_per_second())
         })
     });
-    done.expect("it worked a moment ago")
+    done.expect("it worked before")
 }

@@ -1,4 +1,4 @@
-//! kiban's side: two boards whose IP ports are joined by queues of PDUs.
+//! kiban's side: two boards whose IP ports are connected by queues of PDUs.
 
 use super::joined::{Application, Joined, MSS, MTU_BYTES, Setting, WHOLE_BYTES};
 use kiban_base::{Instant, Pdu, RngKey};
@@ -18,7 +18,7 @@ pub(super) struct Boards {
     wires: [VecDeque<Pdu>; 2],
     sending: Option<StreamId>,
     receiving: Option<StreamId>,
-    /// Whether the sender may write: something was acknowledged, or nothing has been written yet.
+    /// Whether the sender may write: data was acknowledged, or nothing has been written yet.
     writable: bool,
 }
 
@@ -26,12 +26,13 @@ fn address(side: usize) -> IpAddr {
     IpAddr::from([10, 0, 0, 1 + side as u8])
 }
 
-/// How segments cross the cable.
+/// How segments cross the connection.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Segmentation {
     /// Packets of the MTU; TCP makes each of them.
     Frames,
-    /// Packets of the MTU; TCP hands down large segments, the port cuts them, the other port merges.
+    /// Packets of the MTU; TCP passes large segments down, the port cuts them, and the other port merges the
+    /// packets.
     Cut,
     /// Segments of up to 64 KB, whole.
     Whole,
@@ -62,13 +63,13 @@ fn config(side: usize, setting: Setting, segmentation: Segmentation) -> BoardCon
         timestamps: setting.timestamps,
         ..tcp::Config::default()
     };
-    // One session may use half of the memory. Received data lies in the sender's pages; the receive pool
-    // stays untouched, but the ledger counts the data as pages with one segment each.
+    // One session may use half of the memory. Received data stays in the sender's pages; the receive pool is
+    // not used, but the ledger counts the data as pages with one segment each.
     let memory = MemoryConfig {
         page_bytes: PAGE_BYTES,
         transmit_bytes: (2 * tcp.send_buffer_bytes as usize).next_multiple_of(PAGE_BYTES) + PAGE_BYTES,
         receive_bytes: 2 * setting.window_bytes * PAGE_BYTES / MSS + PAGE_BYTES,
-        // Enough for the window and the queues, and few more: a pool is used in rotation, and a small one
+        // Enough for the window and the queues, and little more: a pool is used in rotation, and a small one
         // stays in the cache.
         pdus: setting.window_bytes / MSS + 2 * setting.packets + 64,
     };
@@ -115,7 +116,7 @@ impl Boards {
                                 application
                                     .read(|buffer| host.read(stream, buffer).expect("the stream is open"));
                             }
-                            other => panic!("{other:?} is no part of a transfer"),
+                            other => panic!("unexpected in a transfer: {other:?}"),
                         }
                     }
                     if let (true, Some(stream), 0) = (self.writable, self.sending, side) {

@@ -6,7 +6,8 @@ use kiban_lab::engine::{
 };
 use std::sync::Mutex;
 
-/// A question whose figure is the sum of two parameters and the seed, with the failures that a test configures.
+/// A question that returns the sum of two parameters and the seed, with the failures that a test
+/// configures.
 pub(crate) struct Toy {
     pub(crate) time: Time,
     pub(crate) parameters: Vec<Parameter>,
