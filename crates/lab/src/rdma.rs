@@ -425,9 +425,10 @@ mod tests {
                     for (bytes, crc) in [(0, false), (3000, true), (100_000, false)] {
                         let plan = Plan { operation, bytes, count: 300, warm_up: 3, crc };
                         let to = listener.address();
-                        let round = ping_pong(&client, to, &plan, &mut |_| {}).expect("somebody serves");
+                        let round =
+                            ping_pong(&client, to, &plan, &mut |_| {}).expect("the server has started");
                         assert!(round.count == 300 && round.min_us > 0.0 && round.p50_us <= round.max_us);
-                        let stream = stream(&client, to, &plan, &mut |_| {}).expect("somebody serves");
+                        let stream = stream(&client, to, &plan, &mut |_| {}).expect("the server has started");
                         assert_eq!((stream.count, stream.lost), (300, 0), "{operation} over {over}");
                     }
                 }

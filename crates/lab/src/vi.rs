@@ -351,13 +351,13 @@ mod tests {
                     let round = loop {
                         match ping_pong(&client, &host, &plan, &mut |_| {}) {
                             Err(Failure::Connect(_)) => std::thread::yield_now(),
-                            other => break other.expect("somebody serves"),
+                            other => break other.expect("the server has started"),
                         }
                     };
                     assert!(
                         round.min_us > 0.0 && round.p50_us <= round.p99_us && round.p99_us <= round.max_us
                     );
-                    let stream = stream(&client, &host, &plan, &mut |_| {}).expect("somebody serves");
+                    let stream = stream(&client, &host, &plan, &mut |_| {}).expect("the server has started");
                     assert!(
                         stream.lost == 0 || reliability == Reliability::Unreliable,
                         "{devices:?} {stream:?}"

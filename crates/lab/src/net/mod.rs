@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! server ── control connection (lines of JSON, a token first) ── client
-//!    └───── data connection, one a trial, with the trial's settings ─┘
+//!    └───── data connection, one per trial, with the trial's settings ─┘
 //!
 //! trial → record → slow? → cause → recommendation → the same point with it: proved, or not
 //! ```

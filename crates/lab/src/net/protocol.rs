@@ -240,7 +240,7 @@ mod tests {
     fn a_line_times_out_even_if_bytes_keep_arriving() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let mut peer = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
-        let (stream, _) = listener.accept().expect("somebody calls");
+        let (stream, _) = listener.accept().expect("the client connects");
         let length = Duration::from_millis(300);
         let mut lines = BufReader::new(DeadlineReader::new(stream, length));
         std::thread::scope(|scope| {

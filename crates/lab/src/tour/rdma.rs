@@ -319,7 +319,7 @@ impl Program for End {
             }
             (true, _) => drop(rdma.connect(address(1), self.qp, depths, &said).expect("a route")),
             (false, LowerLayer::Efe) => rdma.listen_efe(SERVICE),
-            (false, _) => drop(rdma.listen(address(1)).expect("nobody else listens")),
+            (false, _) => drop(rdma.listen(address(1)).expect("the port is free")),
         }
     }
 

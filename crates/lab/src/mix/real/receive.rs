@@ -510,7 +510,7 @@ mod tests {
         assert!(!receiver.on_datagram(&strange, 3_000_000), "another session's");
         strange[0] ^= 1;
         strange[9] = 200;
-        assert!(!receiver.on_datagram(&strange, 3_000_000), "a circuit that is none");
+        assert!(!receiver.on_datagram(&strange, 3_000_000), "an unknown circuit");
         let (_, total) = receiver.finish();
         assert_eq!((total.flows[0].cells, total.flows[0].strange), (cells(0), cells(0)));
     }
