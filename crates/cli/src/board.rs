@@ -30,9 +30,11 @@ impl BoardName {
 
 /// Show the status of a running board: ports, circuits, services, sessions, memory.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban status                                    if only one board is running\n  kiban status lab --json | jq .ports[0].rates\n  watch -n1 kiban status                          or: kiban top\n\nExit status: 0; 1 if no such board is running, or if a link is down."
-)]
+#[command(after_help = "Examples:\
+        \n  kiban status                                    if only one board is running\
+        \n  kiban status lab --json | jq .ports[0].rates\
+        \n  watch -n1 kiban status                          or: kiban top\
+        \n\nExit status: 0; 1 if no such board is running, or if a link is down.")]
 pub(crate) struct Show {
     #[command(flatten)]
     which: BoardName,
@@ -75,9 +77,9 @@ impl Reload {
 /// Services stop listening, and sessions have `drain` (10 s) to finish; a second `kiban down` stops the
 /// board at once. The command waits until the board has stopped.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban down && kiban up board.toml\n  kiban down lab --no-wait      sessions may still be open"
-)]
+#[command(after_help = "Examples:\
+        \n  kiban down && kiban up board.toml\
+        \n  kiban down lab --no-wait      sessions may still be open")]
 pub(crate) struct Down {
     #[command(flatten)]
     which: BoardName,
@@ -105,9 +107,11 @@ impl Down {
 /// directories for temporary files ($TMPDIR or /tmp, /var/tmp), in that of its control socket, in those of
 /// `record=`, and in those that `write` of `[sandbox]` names (docs/operations.md).
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban capture lan /tmp/lan.pcap                 until ctrl-c\n  kiban capture lan /tmp/lan.pcap --seconds 5m --board lab\n  kiban capture lan /tmp/lan.pcap --packets 100 && wireshark /tmp/lan.pcap\n\nExit status: 0 if the file is complete, 1 otherwise."
-)]
+#[command(after_help = "Examples:\
+        \n  kiban capture lan /tmp/lan.pcap                 until ctrl-c\
+        \n  kiban capture lan /tmp/lan.pcap --seconds 5m --board lab\
+        \n  kiban capture lan /tmp/lan.pcap --packets 100 && wireshark /tmp/lan.pcap\
+        \n\nExit status: 0 if the file is complete, 1 otherwise.")]
 pub(crate) struct Capture {
     /// Name of the port.
     port: String,

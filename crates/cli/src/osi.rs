@@ -28,9 +28,12 @@ const VALUE_BYTES_MAX: i64 = 8 << 20;
 /// FTAM, MMS (IEC 61850), ICCP, CMIP, X.400 and X.500 run over these layers: transport class 0 over TCP
 /// (RFC 1006), session, presentation and ACSE.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban osi probe plc.example.net               what the system at port 102 supports, layer by layer\n  kiban osi probe 192.0.2.7:1102 --json         the same, for scripts\n  kiban osi echo --listen 0.0.0.0:1102          answer associations until ctrl-c\n  kiban osi echo 192.0.2.7:1102 --bytes 1000    measure round trips to it\n\nExit status: 0, 1 if the peer does not speak OSI, 2 for invalid arguments."
-)]
+#[command(after_help = "Examples:\
+        \n  kiban osi probe plc.example.net               what the system at port 102 supports, layer by layer\
+        \n  kiban osi probe 192.0.2.7:1102 --json         the same, for scripts\
+        \n  kiban osi echo --listen 0.0.0.0:1102          answer associations until ctrl-c\
+        \n  kiban osi echo 192.0.2.7:1102 --bytes 1000    measure round trips to it\
+        \n\nExit status: 0, 1 if the peer does not speak OSI, 2 for invalid arguments.")]
 pub(crate) struct Osi {
     #[command(subcommand)]
     what: What,
@@ -46,7 +49,12 @@ enum What {
 #[derive(Args)]
 #[command(
     group = clap::ArgGroup::new("end").required(true).args(["host", "listen"]),
-    after_help = "Examples:\n  kiban osi echo --listen 0.0.0.0:1102\n  kiban osi echo --listen [::]:3782 --tls --tls-cert cert.pem --tls-key key.pem\n  kiban osi echo 192.0.2.7:1102 --count 1000 --bytes 4096\n  kiban osi echo 192.0.2.7:3782 --tls --tls-ca cert.pem --json\n\nExit status: 0, 1 if the association failed, 2 for invalid arguments."
+    after_help = "Examples:\
+        \n  kiban osi echo --listen 0.0.0.0:1102\
+        \n  kiban osi echo --listen [::]:3782 --tls --tls-cert cert.pem --tls-key key.pem\
+        \n  kiban osi echo 192.0.2.7:1102 --count 1000 --bytes 4096\
+        \n  kiban osi echo 192.0.2.7:3782 --tls --tls-ca cert.pem --json\
+        \n\nExit status: 0, 1 if the association failed, 2 for invalid arguments."
 )]
 struct Echo {
     /// The server [default port: 102].
@@ -88,9 +96,12 @@ struct Echo {
 /// Every test uses its own connection. An accepted association is aborted at once; nothing is read or
 /// written. A system that counts connections or failures will see about thirty of them.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban osi probe plc.example.net\n  kiban osi probe 192.0.2.7 --tsel 0x0001 --ssel 0x0001 --psel 0x00000001\n  kiban osi probe 192.0.2.7:3782 --tls --tls-ca ca.pem --json\n  KIBAN_FTAM_PASSWORD=secret kiban osi probe 192.0.2.7 --user collector\n\nExit status: 0 if the peer speaks RFC 1006, 1 if it does not, 2 for invalid arguments."
-)]
+#[command(after_help = "Examples:\
+        \n  kiban osi probe plc.example.net\
+        \n  kiban osi probe 192.0.2.7 --tsel 0x0001 --ssel 0x0001 --psel 0x00000001\
+        \n  kiban osi probe 192.0.2.7:3782 --tls --tls-ca ca.pem --json\
+        \n  KIBAN_FTAM_PASSWORD=secret kiban osi probe 192.0.2.7 --user collector\
+        \n\nExit status: 0 if the peer speaks RFC 1006, 1 if it does not, 2 for invalid arguments.")]
 struct Probe {
     /// The peer [default port: 102].
     #[arg(value_name = "HOST[:PORT]")]

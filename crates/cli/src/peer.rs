@@ -129,7 +129,10 @@ pub(crate) fn password(
     let Some(user) = user else { return Ok(None) };
     let prompt = format!("Password of {user} at {host}: ");
     rpassword::prompt_password(prompt).map(Some).map_err(|error| {
-        format!("cannot prompt for the password ({error}): set {PASSWORD_VARIABLE}, or name a file with --password-file")
+        format!(
+            "cannot prompt for the password ({error}): set {PASSWORD_VARIABLE}, or name a file with \
+            --password-file"
+        )
     })
 }
 

@@ -549,8 +549,8 @@ fn notes(rounds: &[Round], gave_up: bool, options: &Options) -> Vec<String> {
     if gave_up {
         let worst = rounds.iter().filter(|round| round.counts).map(Round::foreign_cores_worst);
         notes.push(format!(
-            "GAVE UP waiting for a quiet machine: {rejected} of {} rounds had more than {limit} cores of foreign \
-             load; the quietest {} rounds count, with up to {:.2} cores of foreign load",
+            "GAVE UP waiting for a quiet machine: {rejected} of {} rounds had more than {limit} cores of \
+             foreign load; the quietest {} rounds count, with up to {:.2} cores of foreign load",
             rounds.len(),
             rounds.iter().filter(|round| round.counts).count(),
             worst.fold(0.0, f64::max),

@@ -23,9 +23,12 @@ use std::time::Duration;
 /// circuit answers: a board of `kiban up`, or another `kiban atm ping` on the same circuit. With --segment
 /// the next segment endpoint answers. Ctrl-c stops and prints the summary.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban atm ping udp-cells:0.0.0.0:7000-192.0.2.1:7000 0.100 --count 4\n  kiban atm ping udp-cells:0.0.0.0:7000-192.0.2.1:7000 0 --segment       path 0, first segment\n  kiban atm ping 0.100 --board lab --port atm                           from a running board\n  kiban atm ping pseudowire:0.0.0.0-192.0.2.1,label=1000 0.100 --json | jq .round_trip_us\n\nExit status: 0 if a reply was received, 1 otherwise, 2 for invalid arguments."
-)]
+#[command(after_help = "Examples:\
+        \n  kiban atm ping udp-cells:0.0.0.0:7000-192.0.2.1:7000 0.100 --count 4\
+        \n  kiban atm ping udp-cells:0.0.0.0:7000-192.0.2.1:7000 0 --segment       path 0, first segment\
+        \n  kiban atm ping 0.100 --board lab --port atm                           from a running board\
+        \n  kiban atm ping pseudowire:0.0.0.0-192.0.2.1,label=1000 0.100 --json | jq .round_trip_us\
+        \n\nExit status: 0 if a reply was received, 1 otherwise, 2 for invalid arguments.")]
 pub(crate) struct Ping {
     /// Address of the link (docs/links.md; omitted with --board), then the circuit as VPI.VCI or the path as
     /// its VPI.

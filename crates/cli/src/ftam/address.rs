@@ -58,7 +58,8 @@ impl FromStr for Remote {
         }
         let url = Url::parse(text).map_err(|error| wrong(&error.to_string()))?;
         if url.password().is_some() {
-            return Err("other users can see a password on the command line: use KIBAN_FTAM_PASSWORD, --password-file or the prompt"
+            return Err("other users can see a password on the command line: use KIBAN_FTAM_PASSWORD, \
+                --password-file or the prompt"
                 .into());
         }
         if url.query().is_some() || url.fragment().is_some() {

@@ -23,9 +23,11 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// This only reads the directory, so it can be started and stopped at any time, also on another machine that
 /// shares the directory. Press left or right for another picture, q to quit.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban lab run map.toml & kiban lab live map.lab\n  kiban lab live map.lab --once          print once, as text\n  kiban lab live map.lab --json          print once, for scripts\n\nWithout a terminal it prints once, too."
-)]
+#[command(after_help = "Examples:\
+        \n  kiban lab run map.toml & kiban lab live map.lab\
+        \n  kiban lab live map.lab --once          print once, as text\
+        \n  kiban lab live map.lab --json          print once, for scripts\
+        \n\nWithout a terminal it prints once, too.")]
 pub(super) struct Live {
     /// Directory of a run.
     dir: PathBuf,

@@ -262,8 +262,9 @@ impl Sweep<'_> {
             return Ok(());
         }
         Err(StoreError::Mismatch(format!(
-            "the record of {} seed={} differs from the result of this build of kiban {VERSION}, although virtual time \
-             is exact: the records are of another build; use another folder (--out), and another cache if there is one",
+            "the record of {} seed={} differs from the result of this build of kiban {VERSION}, although \
+             virtual time is exact: the records are of another build; use another folder (--out), and \
+             another cache if there is one",
             trial.point, trial.seed
         )))
     }

@@ -44,6 +44,7 @@ pub enum Shaping {
 }
 
 impl Shaping {
+    /// All variants.
     pub const ALL: [Shaping; 4] = [Shaping::None, Shaping::Contract, Shaping::Source, Shaping::Edge];
 
     /// The word for it in plans.

@@ -293,13 +293,14 @@ impl Real {
         let mbps = self.octets as f64 * 8e-6 / seconds.max(1e-9);
         let lost = self.datagrams_lost.map_or("an unknown number".to_owned(), |lost| lost.to_string());
         table.remark(format!(
-            "A real network: {} datagrams, {mbps:.3} Mbit/s with the headers of UDP and IP; {lost} were lost, of which this host's \
-             own queue refused {}.",
+            "A real network: {} datagrams, {mbps:.3} Mbit/s with the headers of UDP and IP; {lost} were \
+             lost, of which this host's own queue refused {}.",
             self.datagrams, self.refused_here
         ));
         if let (Some(p99), Some(max)) = (self.late_us_p99, self.late_us_max) {
             table.remark(format!(
-                "Datagrams were sent late by {p99:.0} us (p99) and {max:.0} us at most, which is not part of any delay."
+                "Datagrams were sent late by {p99:.0} us (p99) and {max:.0} us at most, which is not part of \
+                 any delay."
             ));
         }
         for (count, what) in [
@@ -315,8 +316,8 @@ impl Real {
         }
         if let Some(drift) = self.drift_us {
             table.remark(format!(
-                "The fastest of the last quarter were {drift:+.0} us later than those of the first: the clocks drift, or a \
-                 queue stands; CDV includes it."
+                "The fastest of the last quarter were {drift:+.0} us later than those of the first: the \
+                 clocks drift, or a queue stands; CDV includes it."
             ));
         }
         if !self.left_out.is_empty() {
@@ -365,8 +366,8 @@ impl fmt::Display for Outcome {
             }
             if let Some(goodput) = flow.goodput_mbps {
                 name += &table.note(format!(
-                    "{}: {goodput:.2} Mbit/s in order, {} segments retransmitted; its CDV is that of 64 KiB blocks: how much \
-                     longer than the fastest each took",
+                    "{}: {goodput:.2} Mbit/s in order, {} segments retransmitted; its CDV is that of 64 KiB \
+                     blocks: how much longer than the fastest each took",
                     flow.name, flow.retransmissions
                 ));
             }
@@ -394,12 +395,16 @@ impl fmt::Display for Outcome {
             }
             if let Some(ppm) = flow.recovered_ppm {
                 name += &table.note(format!(
-                    "{}: read at {ppm:+.1} ppm of the nominal rate by the level of its buffer, which fell {:.2} ms below and rose \
-                     {:.2} ms above its target level{}",
+                    "{}: read at {ppm:+.1} ppm of the nominal rate by the level of its buffer, which fell \
+                     {:.2} ms below and rose {:.2} ms above its target level{}",
                     flow.name,
                     flow.buffer_below_ms,
                     flow.buffer_above_ms,
-                    if flow.slips == 0 { String::new() } else { format!(", with {} underruns or overruns: the rate means little", flow.slips) }
+                    if flow.slips == 0 {
+                        String::new()
+                    } else {
+                        format!(", with {} underruns or overruns: the rate means little", flow.slips)
+                    }
                 ));
             }
             table.row([
@@ -418,22 +423,23 @@ impl fmt::Display for Outcome {
         let Network { cells_policed, cells_tagged, cells_dropped_full, .. } = self.network;
         let Some(real) = &self.real else {
             table.remark(format!(
-                "The network dropped {cells_policed} cells and marked {cells_tagged} that exceeded contracts; {cells_dropped_full} were \
-                 dropped at a full queue."
+                "The network dropped {cells_policed} cells and marked {cells_tagged} that exceeded \
+                 contracts; {cells_dropped_full} were dropped at a full queue."
             ));
             table.remark(
-                "Rates in Mbit/s on the line. CDV: by how much cells were later than the fastest of their flow.",
+                "Rates in Mbit/s on the line. CDV: by how much cells were later than the fastest of their \
+                 flow.",
             );
             return table.fmt(f);
         };
         real.remark(&mut table, self.seconds);
         table.remark(format!(
-            "At the far end {cells_policed} cells exceeded contracts and were dropped, {cells_tagged} were marked; \
-             {cells_dropped_full} were dropped at the full queue of a shaped path."
+            "At the far end {cells_policed} cells exceeded contracts and were dropped, {cells_tagged} were \
+             marked; {cells_dropped_full} were dropped at the full queue of a shaped path."
         ));
         table.remark(
-            "Rates in Mbit/s of cells of 53 octets, of TCP those of its payload. CDV: by how much datagrams were later than the fastest \
-             of their flow (PDV, RFC 5481 4.2).",
+            "Rates in Mbit/s of cells of 53 octets, of TCP those of its payload. CDV: by how much datagrams \
+             were later than the fastest of their flow (PDV, RFC 5481 4.2).",
         );
         table.fmt(f)
     }

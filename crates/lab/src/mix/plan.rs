@@ -165,6 +165,7 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// All variants.
     pub const ALL: [Kind; 6] = [Kind::Constant, Kind::Mpeg2, Kind::Jpeg, Kind::Audio, Kind::Data, Kind::Bulk];
 
     /// The word for it in plans.
@@ -513,7 +514,8 @@ fn line_of(text: &str, at: usize) -> usize {
 mod tests {
     use super::*;
 
-    const GOOD: &str = "seconds = 1\n[[site]]\nname = \"a\"\n[[site]]\nname = \"b\"\n[[pvc]]\nfrom = \"a\"\nto = \"b\"\n\
+    const GOOD: &str = "seconds = 1\n[[site]]\nname = \"a\"\n[[site]]\nname = \"b\"\n\
+        [[pvc]]\nfrom = \"a\"\nto = \"b\"\n\
         mbps = 10\n[[flow]]\nname = \"f\"\nkind = \"audio\"\nfrom = \"a\"\nto = \"b\"\n";
 
     #[test]
@@ -544,7 +546,8 @@ mod tests {
             (
                 "\"audio\"",
                 "\"audio\"\nclock_ppm = 5",
-                "line 14: flow `f`: clock_ppm is set: only constant and mpeg2 have a clock of their own: remove it",
+                "line 14: flow `f`: clock_ppm is set: only constant and mpeg2 have a clock of their own: \
+                 remove it",
             ),
             ("name = \"b\"", "name = \"a\"", "line 5: there are two sites `a`: names must be unique"),
             ("mbps = 10", "mbps = 0", "line 7: mbps is 0: it must be greater than 0"),

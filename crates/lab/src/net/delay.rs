@@ -203,8 +203,8 @@ impl fmt::Display for Delays {
         table.remark(format!("{distance}; {rate}; rest = min - 2L/c - 16N/B"));
         if self.rows.iter().any(|row| row.rest_us < 0.0) {
             table.remark(
-                "rest is negative: L is shorter, or B is not the rate for a single message: a rate limiter lets short \
-                 bursts pass at the rate of the underlying link; give that as --rate",
+                "rest is negative: L is shorter, or B is not the rate for a single message: a rate limiter \
+                 lets short bursts pass at the rate of the underlying link; give that as --rate",
             );
         }
         write!(f, "{table}")

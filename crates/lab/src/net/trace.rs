@@ -64,7 +64,8 @@ impl Case {
         })?;
         if frames.is_empty() {
             return Err(Failure::Impossible(
-                "no packet could be captured: a trace needs CAP_NET_RAW (run it as root, or setcap cap_net_raw+ep the program)"
+                "no packet could be captured: a trace needs CAP_NET_RAW (run it as root, or setcap \
+                 cap_net_raw+ep the program)"
                     .into(),
             ));
         }
@@ -131,10 +132,14 @@ impl Case {
         let height = y + 30.0;
         let why = self.explanation.as_ref().map_or("no wait for a timer", |why| why.cause.words());
         format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height:.0}\" font-family=\"sans-serif\" \
-             font-size=\"12\">\n<rect width=\"{WIDTH}\" height=\"{height:.0}\" fill=\"white\"/>\n<text x=\"8\" y=\"18\" \
-             font-size=\"14\">{}: {}</text>\n<text x=\"8\" y=\"38\">{:.1} {}; {why}</text>\n<text x=\"{LEFT}\" y=\"64\" \
-             text-anchor=\"middle\">client</text><text x=\"{RIGHT}\" y=\"64\" text-anchor=\"middle\">server</text>\n<path \
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height:.0}\" \
+             font-family=\"sans-serif\" \
+             font-size=\"12\">\n<rect width=\"{WIDTH}\" height=\"{height:.0}\" fill=\"white\"/>\n<text \
+             x=\"8\" y=\"18\" \
+             font-size=\"14\">{}: {}</text>\n<text x=\"8\" y=\"38\">{:.1} {}; {why}</text>\n<text \
+             x=\"{LEFT}\" y=\"64\" \
+             text-anchor=\"middle\">client</text><text x=\"{RIGHT}\" y=\"64\" \
+             text-anchor=\"middle\">server</text>\n<path \
              d=\"M{LEFT} 70V{y:.0}M{RIGHT} 70V{y:.0}\" stroke=\"black\"/>\n{body}</svg>\n",
             self.name, self.title, self.figure, self.unit
         )

@@ -127,8 +127,10 @@ impl Document {
              <meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
              <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n\
-             <a class=\"skip\" href=\"#main\">To the content</a>\n<header>\n<h1>{title}</h1>\n<p class=\"lead\">{}</p>\n</header>\n\
-             <nav aria-label=\"Contents\">\n<ol>\n{contents}</ol>\n</nav>\n<main id=\"main\">\n{body}</main>\n<footer>\n{foot}</footer>\n\
+             <a class=\"skip\" href=\"#main\">To the content</a>\n<header>\n<h1>{title}</h1>\n<p \
+             class=\"lead\">{}</p>\n</header>\n\
+             <nav aria-label=\"Contents\">\n<ol>\n{contents}</ol>\n</nav>\n<main \
+             id=\"main\">\n{body}</main>\n<footer>\n{foot}</footer>\n\
              <div id=\"tip\" aria-hidden=\"true\" hidden></div>\n<script>{SCRIPT}</script>\n</body>\n</html>\n",
             policy(&style),
             text(&self.lead),
@@ -149,7 +151,8 @@ impl Document {
 fn policy(style: &str) -> String {
     let hash = |source: &str| BASE64_STANDARD.encode(Sha256::digest(source.as_bytes()));
     format!(
-        "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; base-uri 'none'; form-action 'none'",
+        "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; base-uri 'none'; form-action \
+         'none'",
         hash(style),
         hash(SCRIPT)
     )
@@ -246,8 +249,10 @@ fn figure(picture: &Picture, says: &str, id: &str) -> String {
     };
     let says = if says.is_empty() { String::new() } else { format!("<span>{}</span>", text(says)) };
     format!(
-        "<figure id=\"{id}\">\n<figcaption><b>{}</b>{says}</figcaption>\n<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"{}\">\n{}</div>\n\
-         <details>\n<summary>Data as a table</summary>\n{}</details>\n<p class=\"downloads\">Data of this figure: {}, {}</p>\n</figure>\n",
+        "<figure id=\"{id}\">\n<figcaption><b>{}</b>{says}</figcaption>\n<div class=\"wide\" role=\"region\" \
+         tabindex=\"0\" aria-label=\"{}\">\n{}</div>\n\
+         <details>\n<summary>Data as a table</summary>\n{}</details>\n<p class=\"downloads\">Data of this \
+         figure: {}, {}</p>\n</figure>\n",
         text(&picture.title),
         text(&picture.title),
         picture.element(&format!("{id}-picture")),

@@ -244,9 +244,8 @@ fn figure_6(six: &Figure) -> Vec<Row> {
             today: Some(format!("{:.1}", from_48(today))),
             verdict: Verdict::of(Verdict::Met, from_48(then) >= 99.0 && below(then) < 99.0),
             note: Some(format!(
-                "the paper gives no number; counts as met if the minimum is 99 % of the best and 24 KB \
-                is below that \
-                 (here {:.1} %)",
+                "the paper gives no number; counts as met if the minimum is 99 % of the best and 24 KB is \
+                below that (here {:.1} %)",
                 below(then)
             )),
             ..Row::new(
@@ -328,9 +327,8 @@ fn figure_7(seven: &Figure, today: &Figure) -> Vec<Row> {
         today: Some(format!("{}", last(today))),
         verdict: Verdict::of(Verdict::Fitted, last(seven) == published::SESSIONS_AT_256),
         note: Some(
-            "the 16th session gets no receive clusters and never opens; the cluster size and the number \
-            of windows prepared per session were fitted to this value. Today: the largest number that was \
-            tried"
+            "the 16th session gets no receive clusters and never opens; the cluster size and the number of \
+            windows prepared per session were fitted to this value. Today: the largest number that was tried"
                 .to_owned(),
         ),
         ..Row::new("Fig. 7", "256 KB: maximum number of sessions with data", "15", last(seven).to_string())

@@ -160,8 +160,7 @@ fn pair(bench: &mut Bench, mechanism: Mechanism) -> Measured {
             compare(PathOptions { refers: false, ..whole }),
         ),
         Mechanism::Sum => (
-            "checksum computed while the host's bytes are copied / payload read and summed again on \
-            arrival",
+            "checksum computed while the host's bytes are copied / payload read and summed again on arrival",
             compare(PathOptions { believes: false, ..whole }),
         ),
         Mechanism::Scaling => (

@@ -188,8 +188,7 @@ impl std::fmt::Display for Report {
         }
         rows.remark(format!("here: with the constants below. today: {}.", self.today));
         rows.remark(
-            "met: reproduced, and not used in any fit. fitted: a constant was chosen to \
-            reproduce the value.",
+            "met: reproduced, and not used in any fit. fitted: a constant was chosen to reproduce the value.",
         );
         if self.rows.iter().any(|row| row.verdict == Verdict::Ours) {
             rows.remark("ours: no value is published; the result confirms a claim of kiban.");

@@ -311,8 +311,9 @@ impl All {
         let published = ORDER.into_iter().filter(|verdict| *verdict != Verdict::Ours);
         let all: usize = published.map(|verdict| self.values(verdict)).sum();
         format!(
-            "Of {all} published values, {} are reproduced by derivation or without any fit, {} because a constant was fitted to \
-             them, {} are missed, {} conflict with other values of their paper, {} are uncertain in their paper.",
+            "Of {all} published values, {} are reproduced by derivation or without any fit, {} because a \
+             constant was fitted to them, {} are missed, {} conflict with other values of their paper, {} \
+             are uncertain in their paper.",
             self.values(Verdict::Exact) + self.values(Verdict::Met),
             self.values(Verdict::Fitted),
             self.values(Verdict::Missed),

@@ -28,8 +28,8 @@ pub fn document(all: &All, command: &str) -> Document {
         lead: all.headline(),
         blocks: vec![
             Block::Paragraph(
-                "Each value is given three times: as published; as reproduced by kiban with a model of the paper's machine and one set \
-                 of constants; and as measured with today's kiban at its best."
+                "Each value is given three times: as published; as reproduced by kiban with a model of the \
+                 paper's machine and one set of constants; and as measured with today's kiban at its best."
                     .to_owned(),
             ),
             tally(all.reports().iter().flat_map(|report| &report.rows).map(|row| row.verdict)),
@@ -37,7 +37,10 @@ pub fn document(all: &All, command: &str) -> Document {
         sections,
         foot: vec![
             format!("kiban {}. This page is one self-contained file.", env!("CARGO_PKG_VERSION")),
-            format!("Made by: {command}. Everything except the last tables is in virtual time: the same on every machine."),
+            format!(
+                "Made by: {command}. Everything except the last tables is in virtual time: the same on \
+                every machine."
+            ),
         ],
     }
 }
@@ -305,8 +308,8 @@ fn wide_area(all: &All) -> Section {
         figures.push(Block::Figure(drawn(report, number, sequence).picture(), String::new()));
     }
     figures.extend(figure_blocks(report, |_| None));
-    let about = "TCP between workstations over ATM: how delay grows with distance, how throughput depends on message length and socket \
-                 buffers, and a region in which it collapses to a thirtieth.";
+    let about = "TCP between workstations over ATM: how delay grows with distance, how throughput depends on \
+        message length and socket buffers, and a region in which it collapses to a thirtieth.";
     paper(report, about, figures, Vec::new())
 }
 
@@ -334,10 +337,7 @@ fn drawn(report: &Report, number: usize, made: &sequence::Sequence) -> Sequence 
         description: format!(
             "The packets on the line, captured at the writer's host. {}",
             match made.stall_ms {
-                Some((least, most)) => format!(
-                    "Acknowledgements are delayed by {least:.1} to {most:.1} \
-                    ms."
-                ),
+                Some((least, most)) => format!("Acknowledgements are delayed by {least:.1} to {most:.1} ms."),
                 None => format!("No acknowledgement takes longer than {:.1} ms.", made.answer_ms_max),
             }
         ),
@@ -351,9 +351,8 @@ fn rdma_nic(all: &All) -> Section {
     let figures = figure_blocks(report, |figure| {
         // The paper's maxima are for long messages.
         let marks = [(65_536.0, 881.0, "send"), (65_536.0, 795.0, "receive")];
-        let says = "Receiving performs its look-ups for every segment, so throughput dips where a \
-            message first needs two. When overlapped, the look-ups cost no time (dashed; many: \
-            back-to-back Writes).";
+        let says = "Receiving performs its look-ups for every segment, so throughput dips where a message \
+            first needs two. When overlapped, the look-ups cost no time (dashed; many: back-to-back Writes).";
         let mut lines = lines(report, figure, Scale::Doublings, Scale::Linear, &marks);
         lines.title = "figure 10: throughput of RDMA Writes by their length".to_owned();
         // The first two curves are the NIC of 2008, the others (dashed) the overlapped blocks.
@@ -361,8 +360,8 @@ fn rdma_nic(all: &All) -> Section {
         (figure.name == "figure-10").then(|| Block::Figure(lines.picture(), says.to_owned()))
     });
     let more = all.rdma_nic.tables().iter().map(|table| Block::Grid(table.into())).collect();
-    let about = "An RDMA network interface without a processor: 64 bits at 125 MHz, iWARP's operations over a lossless Ethernet layer. \
-                 Every step of every block is counted in clocks.";
+    let about = "An RDMA network interface without a processor: 64 bits at 125 MHz, iWARP's operations over \
+        a lossless Ethernet layer. Every step of every block is counted in clocks.";
     paper(report, about, figures, more)
 }
 
@@ -370,14 +369,15 @@ fn via_library(all: &All) -> Section {
     let report = &all.via_library.report;
     let figures = figure_blocks(report, |figure| {
         let marks = [(50.0, 25.0, "100 us"), (50.0, 31.0, "140 us"), (50.0, 50.0, "300 us")];
-        let says = "A process that polls for longer sleeps only when packets are farther apart. Adaptive waiting sleeps at once where \
-                    polling would not pay.";
+        let says = "A process that polls for longer sleeps only when packets are farther apart. Adaptive \
+            waiting sleeps at once where polling would not pay.";
         let lines = lines(report, figure, Scale::Linear, Scale::Linear, &marks);
         (figure.name == "figure-2").then(|| Block::Figure(lines.picture(), says.to_owned()))
     });
     let more = all.via_library.tables().iter().map(|table| Block::Grid(table.into())).collect();
-    let about = "A process that waits for packets over the Virtual Interface Architecture: poll for a set time, then sleep. Longer polling \
-                 costs processor time and loses fewer packets; the receive buffer decides how many.";
+    let about = "A process that waits for packets over the Virtual Interface Architecture: poll for a set \
+        time, then sleep. Longer polling costs processor time and loses fewer packets; the receive buffer \
+        decides how many.";
     paper(
         report,
         about,
@@ -425,8 +425,8 @@ fn osi_board(all: &All) -> Section {
         bars.picture(),
         "LIF, the interface to the lower module, polls continuously while the line is full.".to_owned(),
     ));
-    let about = "All seven layers of OSI on a board, up to file transfer: no copies of user data between layers, and tasks that pass \
-                 pointers. The PC runs only the user of FTAM.";
+    let about = "All seven layers of OSI on a board, up to file transfer: no copies of user data between \
+        layers, and tasks that pass pointers. The PC runs only the user of FTAM.";
     paper(report, about, figures, Vec::new())
 }
 
@@ -437,8 +437,8 @@ fn measured(Measured { environment, mechanisms, waiting, files }: &Measured) -> 
     let mut blocks = vec![
         Block::Badges(vec![(Badge::new(Tone::Plain, "measured"), environment.line())]),
         Block::Paragraph(
-            "Measured in real time while this page was made: the results differ between machines and runs. No verdict above uses \
-             them."
+            "Measured in real time while this page was made: the results differ between machines and runs. \
+             No verdict above uses them."
                 .to_owned(),
         ),
     ];
@@ -469,8 +469,8 @@ fn reading() -> Section {
         blocks: vec![
             Block::Grid(grid),
             Block::Paragraph(
-                "Virtual-time results are deterministic. A constant is sourced (published), fitted (to the value that it names) or \
-                 assumed; each paper has one set of constants for all its points."
+                "Virtual-time results are deterministic. A constant is sourced (published), fitted (to the \
+                 value that it names) or assumed; each paper has one set of constants for all its points."
                     .to_owned(),
             ),
         ],

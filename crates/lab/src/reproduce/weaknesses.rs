@@ -144,15 +144,13 @@ pub(super) fn verdicts(
             paper: "wide-area-atm",
             what: "collapse: the writer waits for the reader's delayed-ACK timer",
             then: format!(
-                "{} stalls per second in all cells; {} cells of the slow region under {SLOW_MBPS:.0} \
-                Mbit/s",
+                "{} stalls per second in all cells; {} cells of the slow region under {SLOW_MBPS:.0} Mbit/s",
                 find(wide_area, "delayed-ACK stalls").here,
                 find(wide_area, "cells under").here
             ),
             best: format!(
-                "{waits:.0} stalls; slowest cell {least:.1} Mbit/s; {fast} of {} cells over \
-                {USUAL_MBPS:.0} with buffers from 10,000 and \
-                 messages from 1000",
+                "{waits:.0} stalls; slowest cell {least:.1} Mbit/s; {fast} of {} cells over {USUAL_MBPS:.0} \
+                with buffers from 10,000 and messages from 1000",
                 usual.len()
             ),
             gone: waits == 0.0 && least >= SLOW_MBPS,

@@ -21,9 +21,12 @@ use std::process::ExitCode;
 /// this on trusted networks, restrict addresses with --allow, and stop it when you are done. Each trial opens
 /// another port, chosen by the system or from --data-ports, for that client's address only.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban lab serve                                  prints a token, and serves until ctrl-c\n  kiban lab serve --allow 192.0.2.0/24 --allow 2001:db8::7\n  kiban lab serve --listen 192.0.2.7:4195 --token-file token --rate 1000 --sessions 1\n  kiban lab serve --data-ports 4200-4203           behind a firewall that allows these ports and 4195\n\nExit status: 1 if it cannot listen, 2 for invalid arguments."
-)]
+#[command(after_help = "Examples:\
+        \n  kiban lab serve                                  prints a token, and serves until ctrl-c\
+        \n  kiban lab serve --allow 192.0.2.0/24 --allow 2001:db8::7\
+        \n  kiban lab serve --listen 192.0.2.7:4195 --token-file token --rate 1000 --sessions 1\
+        \n  kiban lab serve --data-ports 4200-4203           behind a firewall that allows these ports and 4195\
+        \n\nExit status: 1 if it cannot listen, 2 for invalid arguments.")]
 pub(crate) struct Serve {
     /// Address to listen on; port 0 chooses a port and prints it.
     #[arg(long, default_value = "[::]:4195", value_name = "ADDRESS:PORT")]

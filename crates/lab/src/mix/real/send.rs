@@ -257,7 +257,8 @@ fn prove(socket: &UdpSocket, nonce: &[u8; NONCE_OCTETS], reader: &mut Lines) -> 
             ServerMessage::Heard(said) if said == hex(&cookie) => return Ok(()),
             _ => {
                 return Err(Failure::Lost(
-                    "the UDP port that the server named is not its own: it did not return the cookie sent to that port".into(),
+                    "the UDP port that the server named is not its own: it did not return the cookie sent to \
+                     that port".into(),
                 ));
             }
         }

@@ -69,8 +69,9 @@ pub fn against(
                 if let Some(bytes) = buffer_bytes_max(setup) {
                     list.push(advice(
                         format!(
-                            "where the program cannot be changed: socket buffers of at most {bytes} bytes for messages of {} \
-                             (twice the body), which keeps segments no longer than the body",
+                            "where the program cannot be changed: socket buffers of at most {bytes} bytes \
+                             for messages of {} (twice the body), which keeps segments no longer than the \
+                             body",
                             setup.message_bytes
                         ),
                         Setup { buffer_bytes: Some(bytes), ..setup.clone() },
@@ -78,7 +79,8 @@ pub fn against(
                 } else if let Some(bytes) = short_segments(setup) {
                     list.push(advice(
                         format!(
-                            "where the program cannot be changed: an MSS of {bytes} bytes (TCP_MAXSEG, or the route's advmss)"
+                            "where the program cannot be changed: an MSS of {bytes} bytes (TCP_MAXSEG, or \
+                             the route's advmss)"
                         ),
                         Setup { mss_bytes: Some(bytes), ..setup.clone() },
                     ));
@@ -101,7 +103,8 @@ pub fn against(
             vec![
                 advice(
                     format!(
-                        "socket buffers of at least {bytes} bytes: twice {best_mbps:.1} Mbit/s times {:.2} ms",
+                        "socket buffers of at least {bytes} bytes: twice {best_mbps:.1} Mbit/s times {:.2} \
+                         ms",
                         round_trip_us * 1e-3
                     ),
                     Setup { buffer_bytes: Some(bytes), ..setup.clone() },

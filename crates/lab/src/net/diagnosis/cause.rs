@@ -143,7 +143,8 @@ fn of_exchanges(evidence: &Evidence, exchanges: &Exchanges) -> Found {
         && (30.0..600.0).contains(&exchanges.stall_ms);
     if is_held {
         let because = format!(
-            "{} stalls of {:.1} ms and {delayed} delayed acknowledgements at the receiver, no retransmissions; {}",
+            "{} stalls of {:.1} ms and {delayed} delayed acknowledgements at the receiver, no \
+             retransmissions; {}",
             exchanges.stalls,
             exchanges.stall_ms,
             short_write(evidence)
@@ -198,8 +199,8 @@ fn of_stream(evidence: &Evidence) -> Found {
     }
     if shares.send_buffer >= 0.5 {
         let because = format!(
-            "the send buffer of {} bytes limited the sender {:.0} % of the time; it carries {:.2} Mbit/s at most over \
-             {:.2} ms",
+            "the send buffer of {} bytes limited the sender {:.0} % of the time; it carries {:.2} Mbit/s at \
+             most over {:.2} ms",
             evidence.given.send_bytes / 2,
             100.0 * shares.send_buffer,
             window_mbps(evidence.given.send_bytes / 2, evidence),
@@ -220,8 +221,8 @@ fn of_stream(evidence: &Evidence) -> Found {
     if shares.window + shares.send_buffer < 0.2 && (0.5..2.0).contains(&(carried / evidence.mbps().max(1e-9)))
     {
         let because = format!(
-            "a congestion window of {} segments of {} bytes carries {carried:.2} Mbit/s over {:.2} ms; no buffer limited \
-             the sender",
+            "a congestion window of {} segments of {} bytes carries {carried:.2} Mbit/s over {:.2} ms; no \
+             buffer limited the sender",
             evidence.info.snd_cwnd,
             evidence.info.snd_mss,
             evidence.info.rtt_us as f64 * 1e-3
@@ -239,8 +240,8 @@ fn silly_or_slow(evidence: &Evidence, shares: Shares) -> (Cause, String) {
     let delayed = evidence.receiver.counters.get("DelayedACKs");
     if window < 2 * full && delayed > 0 {
         let because = format!(
-            "the window of {window} bytes, less than two segments of {full}, was full {part:.0} % of the time, and {delayed} \
-             acknowledgements were delayed"
+            "the window of {window} bytes, less than two segments of {full}, was full {part:.0} % of the \
+             time, and {delayed} acknowledgements were delayed"
         );
         return (Cause::SillyWindow, because);
     }
@@ -248,16 +249,16 @@ fn silly_or_slow(evidence: &Evidence, shares: Shares) -> (Cause, String) {
     let most = window_mbps(evidence.receiver.given.receive_bytes / 2, evidence);
     if shut == 0 && evidence.mbps() > 0.4 * most {
         let because = format!(
-            "the peer's window of {window} bytes was full {part:.0} % of the time; its buffer of {} bytes carries {most:.2} \
-             Mbit/s at most over {:.2} ms",
+            "the peer's window of {window} bytes was full {part:.0} % of the time; its buffer of {} bytes \
+             carries {most:.2} Mbit/s at most over {:.2} ms",
             evidence.receiver.given.receive_bytes / 2,
             evidence.info.rtt_us as f64 * 1e-3
         );
         return (Cause::ReceiveBuffer, because);
     }
     let because = format!(
-        "the peer's window was full {part:.0} % of the time and shut {shut} times, though its buffer would carry {most:.2} \
-         Mbit/s"
+        "the peer's window was full {part:.0} % of the time and shut {shut} times, though its buffer would \
+         carry {most:.2} Mbit/s"
     );
     (Cause::Receiver, because)
 }
@@ -296,7 +297,8 @@ fn what_there_is(evidence: &Evidence) -> String {
         )
     });
     format!(
-        "{shares}{stalls}{capture}; MSS {}, window {}, RTT {:.2} ms, retransmits {}; sender: {}; receiver: {}",
+        "{shares}{stalls}{capture}; MSS {}, window {}, RTT {:.2} ms, retransmits {}; sender: {}; receiver: \
+         {}",
         evidence.info.snd_mss,
         evidence.info.snd_wnd.map_or("unknown".into(), |window| window.to_string()),
         f64::from(evidence.info.rtt_us) * 1e-3,

@@ -273,8 +273,8 @@ impl Findings {
         for map in &self.maps {
             let (all, slow, right) = map.counts();
             blocks.push(Block::Paragraph(format!(
-                "{}: {slow} of {all} cells are slow; the prediction, from the rule and the path's MSS, is right for {right} of \
-                 {all}.",
+                "{}: {slow} of {all} cells are slow; the prediction, from the rule and the path's MSS, is \
+                 right for {right} of {all}.",
                 map.title
             )));
         }

@@ -104,8 +104,10 @@ impl Map {
         const TOP: usize = 48;
         let (width, height) = (LEFT + WIDE * self.messages.len() + 8, TOP + HIGH * self.buffers.len() + 28);
         let mut svg = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" \
-             font-size=\"11\">\n<rect width=\"{width}\" height=\"{height}\" fill=\"white\"/>\n<text x=\"8\" y=\"16\">{}, {}: \
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
+             font-family=\"sans-serif\" \
+             font-size=\"11\">\n<rect width=\"{width}\" height=\"{height}\" fill=\"white\"/>\n<text x=\"8\" \
+             y=\"16\">{}, {}: \
              message (across) and socket buffers (down), bytes</text>\n",
             plain(&self.title),
             self.unit
@@ -137,8 +139,8 @@ impl Map {
                 let _ = writeln!(
                     svg,
                     "<g>{title}<rect x=\"{x}\" y=\"{y}\" width=\"{WIDE}\" height=\"{HIGH}\" \
-                     fill=\"rgb({red:.0},{green:.0},{blue:.0})\"/><text x=\"{}\" y=\"{}\" text-anchor=\"middle\" \
-                     fill=\"{ink}\">{figure}{letter}</text></g>",
+                     fill=\"rgb({red:.0},{green:.0},{blue:.0})\"/><text x=\"{}\" y=\"{}\" \
+                     text-anchor=\"middle\" fill=\"{ink}\">{figure}{letter}</text></g>",
                     x + WIDE / 2,
                     y + 16
                 );
@@ -197,7 +199,8 @@ impl fmt::Display for Map {
         }
         let (all, slow, right) = self.counts();
         table.remark(format!(
-            "{slow} of {all} cells are slow; │ is the predicted boundary, right for {right} of {all} cells; best {}",
+            "{slow} of {all} cells are slow; │ is the predicted boundary, right for {right} of {all} cells; \
+             best {}",
             figure((0..self.messages.len()).map(|column| self.best(column)).fold(0.0, f64::max))
         ));
         write!(f, "{table}")

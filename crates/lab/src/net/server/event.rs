@@ -56,8 +56,9 @@ impl std::fmt::Display for Refusal {
             Refusal::Displaced => {
                 return write!(
                     f,
-                    "too many connections have not presented the token yet (limits: {STRANGERS_PER_NETWORK_MAX} per address, \
-                     {STRANGERS_MAX} in all), and this was the oldest: try again"
+                    "too many connections have not presented the token yet (limits: \
+                     {STRANGERS_PER_NETWORK_MAX} per address, {STRANGERS_MAX} in all), and this was the \
+                     oldest: try again"
                 );
             }
             Refusal::Nonsense => "the client does not speak this protocol",
@@ -66,8 +67,8 @@ impl std::fmt::Display for Refusal {
             Refusal::Full(most) => {
                 return write!(
                     f,
-                    "the server is full: {most} of {most} sessions are open; try again later, or start it with more \
-                     (--sessions)"
+                    "the server is full: {most} of {most} sessions are open; try again later, or start it \
+                     with more (--sessions)"
                 );
             }
             Refusal::NoThread => "the server cannot create a thread: try again later",

@@ -261,7 +261,8 @@ impl Shared {
                 Ok(listener) => listener,
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                     // Ports become free when other trials end.
-                    let why = "all data ports of the server are in use: start it with a larger range (--data-ports), or try again later";
+                    let why = "all data ports of the server are in use: start it with a larger range \
+                        (--data-ports), or try again later";
                     write_message(writer, &Reply::Lost(why.into()))?;
                     continue;
                 }

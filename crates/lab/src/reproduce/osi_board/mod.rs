@@ -382,9 +382,7 @@ fn throughput(two_a: &Figure, two_b: &Figure) -> Vec<Row> {
         Row {
             verdict: Verdict::of(Verdict::Met, margin > 1.0),
             note: Some(
-                "minimum over all TPDU sizes of the loopback rate divided by the line \
-                rate"
-                    .to_owned(),
+                "minimum over all TPDU sizes of the loopback rate divided by the line rate".to_owned(),
             ),
             ..Row::new(
                 "§3 (2)",
@@ -444,9 +442,8 @@ fn times(figure_3: &[Tasks]) -> Vec<Row> {
         Row {
             verdict: Verdict::of(Verdict::Met, factors[2].max(factors[3]) < 0.5 * factors[0].min(factors[1])),
             note: Some(
-                "if the paper means factors, that of session is not reproduced: it processes four times \
-                as many units, at a small cost each. Counts as met if SL's and TL's are below half of the \
-                others"
+                "if the paper means factors, that of session is not reproduced: it processes four times as \
+                many units, at a small cost each. Counts as met if SL's and TL's are below half of the others"
                     .to_owned(),
             ),
             ..Row::new(

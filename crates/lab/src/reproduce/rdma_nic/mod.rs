@@ -184,8 +184,8 @@ fn constants() -> Vec<Constant> {
         name: "segment",
         value: format!("{} B: header 2 words, payload {PAYLOAD_BYTES} B", work::SEGMENT_BYTES),
         origin: "sourced",
-        why: "section 6.2.3: 1472 B at most, and a mask only for a transfer's last word, so that a segment within a transfer \
-              ends with a full word",
+        why: "section 6.2.3: 1472 B at most, and a mask only for a transfer's last word, so that a segment \
+            within a transfer ends with a full word",
     };
     let clocks = CONSTANTS.iter().map(|constant| {
         let (origin, why) = match constant.origin {
@@ -441,10 +441,7 @@ fn throughput(figure: &Figure, all: &[(usize, Steps)]) -> Vec<Row> {
             "§7.2",
             "STag look-ups: sent, received",
             "1, one per segment",
-            format!(
-                "{sent}, \
-            {received}"
-            ),
+            format!("{sent}, {received}"),
         )
     });
     rows
@@ -568,8 +565,7 @@ impl RdmaNic {
             ]);
         }
         table.remark(
-            "waiting words: payload that is read before its memory address is known; the FIFO \
-            must hold it.",
+            "waiting words: payload that is read before its memory address is known; the FIFO must hold it.",
         );
         table
     }

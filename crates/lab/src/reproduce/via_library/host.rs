@@ -182,7 +182,8 @@ pub(super) fn constants(host: &Host) -> Vec<Constant> {
             "sleep",
             us(host.costs.sleep + host.costs.ring),
             "assumed",
-            "CPU time for falling asleep, the interrupt and waking; only its sum with the work shows in Fig. 2",
+            "CPU time for falling asleep, the interrupt and waking; only its sum with the work shows in Fig. \
+             2",
         ),
         constant("wake-up", us(host.costs.wake), "assumed", "from the interrupt until the process runs"),
         constant(

@@ -179,7 +179,8 @@ pub fn make(effort: &Effort, done: &(dyn Fn() + Sync)) -> ViaLibrary {
     rows.extend(adaptive_rows(&adaptive, &table_3, &figure, effort));
     let report = Report {
         paper: "via-library",
-        source: "Murayama, Ochiai, Yamaguchi (Mitsubishi Electric), an improvement of VIA communication functions, 2000",
+        source: "Murayama, Ochiai, Yamaguchi (Mitsubishi Electric), an improvement of VIA communication \
+            functions, 2000",
         today: "kiban's adaptive waiting on the same modelled host",
         rows,
         constants: host::constants(&host),
@@ -419,9 +420,8 @@ fn reason_rows(running: &Cell, host: &Host) -> Vec<Row> {
         Row {
             verdict: Verdict::of(Verdict::Ours, running.lost() > 0),
             note: Some(
-                "counter-test: if running processes were stalled as often, small packets would be lost \
-                with 300 us and 7 MB, which the paper excludes. So a polling process must have kept its \
-                processor"
+                "counter-test: if running processes were stalled as often, small packets would be lost with \
+                300 us and 7 MB, which the paper excludes. So a polling process must have kept its processor"
                     .to_owned(),
             ),
             ..Row::new(
@@ -436,12 +436,11 @@ fn reason_rows(running: &Cell, host: &Host) -> Vec<Row> {
         Row {
             verdict: Verdict::Conflict,
             note: Some(format!(
-                "counted in bytes, at {:.1} MB/s, 7, 10 and 15 MB last {:.0}, {:.0} and {:.0} ms, the \
-                order that the text gives; but then a stall would fill a buffer equally for all three \
-                polling times at 25 KB and more, where all three sleep, \
-                 and the cells of a column could not differ. Counted in descriptors of \
-                 {DESCRIPTOR_BYTES} B the cells differ as published, and stalls of 100 ms would cause \
-                 loss in all nine",
+                "counted in bytes, at {:.1} MB/s, 7, 10 and 15 MB last {:.0}, {:.0} and {:.0} ms, the order \
+                that the text gives; but then a stall would fill a buffer equally for all three polling \
+                times at 25 KB and more, where all three sleep, and the cells of a column could not differ. \
+                Counted in descriptors of {DESCRIPTOR_BYTES} B the cells differ as published, and stalls of \
+                100 ms would cause loss in all nine",
                 in_bytes.1,
                 bytes_ms(*in_bytes.0.start()),
                 bytes_ms(10.0),
@@ -591,9 +590,8 @@ fn adaptive_rows(adaptive: &[Cell], table_3: &[Cell], figure: &Figure, effort: &
         Row {
             verdict: Verdict::of(Verdict::Ours, delivery.lost() + reception.lost() == 0),
             note: Some(format!(
-                "all sizes, 7 MB, the same stalls; if the receive queue is empty, reliable delivery \
-                waits (`dry_patience`, 100 ms). The sender is stopped instead, for at most {held:.1} % of \
-                the time"
+                "all sizes, 7 MB, the same stalls; if the receive queue is empty, reliable delivery waits \
+                (`dry_patience`, 100 ms). The sender is stopped instead, for at most {held:.1} % of the time"
             )),
             ..Row::new(
                 "Adaptive",

@@ -176,9 +176,7 @@ fn distances() -> Vec<Row> {
             here: format!("{here:.2}"),
             verdict: Verdict::of(Verdict::Fitted, here.round() == f64::from(ping_ms)),
             note: Some(
-                "no distance is published; assumed is the length of fibre that gives this ping \
-                time"
-                    .into(),
+                "no distance is published; assumed is the length of fibre that gives this ping time".into(),
             ),
             ..Row::published(
                 "table 1",
@@ -276,7 +274,11 @@ fn region(old: &Map, modern: &Map) -> Vec<Row> {
                 "not slow here: {}",
                 if missed.is_empty() { "none".to_owned() } else { missed.join("; ") }
             )),
-            ..Row::published("§3.2", "cells under 10 Mbit/s: buffers 2000 .. 9000, messages 2000 .. 4500", format!("{all}"))
+            ..Row::published(
+                "§3.2",
+                "cells under 10 Mbit/s: buffers 2000 .. 9000, messages 2000 .. 4500",
+                format!("{all}"),
+            )
         },
         Row {
             here: span(rates),
@@ -294,19 +296,23 @@ fn region(old: &Map, modern: &Map) -> Vec<Row> {
             today: Some(format!("{} of {all_usual}", count(modern, outside, |mbps| mbps > USUAL_MBPS).0)),
             verdict: Verdict::of(Verdict::Fitted, usual == all_usual),
             note: Some(format!(
-                "here {} Mbit/s: the costs of the hosts were chosen for this result. Today TCP \
-                acknowledges every second segment, and such a buffer holds at most two: writer and reader \
-                alternate",
+                "here {} Mbit/s: the costs of the hosts were chosen for this result. Today TCP acknowledges \
+                every second segment, and such a buffer holds at most two: writer and reader alternate",
                 span(range(old, outside, any))
             )),
-            ..Row::published("§3.2", "cells over 40 Mbit/s: buffers from 10,000, messages from 1000", "usually")
+            ..Row::published(
+                "§3.2",
+                "cells over 40 Mbit/s: buffers from 10,000, messages from 1000",
+                "usually",
+            )
         },
         Row {
             here: span(range(old, long, any)),
             today: today_of(&long),
             verdict: Verdict::Conflict,
             note: Some(
-                "§3.3 and figure 8: slow up to the MTU (9180). §3.2: slow up to 4500, half of it. Figure 7: 33.9 with 4600"
+                "§3.3 and figure 8: slow up to the MTU (9180). §3.2: slow up to 4500, half of it. Figure 7: \
+                 33.9 with 4600"
                     .into(),
             ),
             ..Row::published("§3.2, §3.3", "buffers up to 8000, messages 5000 .. 6000, Mbit/s", "<10, or ~40")
@@ -315,7 +321,9 @@ fn region(old: &Map, modern: &Map) -> Vec<Row> {
             here: span(range(old, short, any)),
             today: today_of(&short),
             verdict: Verdict::Conflict,
-            note: Some("§3.3 and figure 8: slow up to the MTU, without a lower end. §3.2: slow from 2000 on".into()),
+            note: Some(
+                "§3.3 and figure 8: slow up to the MTU, without a lower end. §3.2: slow from 2000 on".into(),
+            ),
             ..Row::published("§3.2, §3.3", "buffers up to 8000, messages 100 .. 1500, Mbit/s", "<10, or ~40")
         },
         Row {
@@ -413,8 +421,7 @@ fn sequences(
             here: format!("{:.2}, {:.1}", label.mbps, fast.mbps),
             verdict: Verdict::Conflict,
             note: Some(
-                "the label says 4500, which the text calls slow; the text says 4600, and 4550 + 50 are \
-                4600"
+                "the label says 4500, which the text calls slow; the text says 4600, and 4550 + 50 are 4600"
                     .into(),
             ),
             ..Row::published("figure 7", "fast: message 4500 as labelled, 4600 by the text, Mbit/s", "33.9")
@@ -466,8 +473,7 @@ fn constants() -> Vec<Constant> {
             "line",
             "155.52 Mbit/s".into(),
             "sourced",
-            "§3.1: point to point through one switch; the 67.815 Mbit/s of table 3 belong to another \
-            network",
+            "§3.1: point to point through one switch; the 67.815 Mbit/s of table 3 belong to another network",
         ),
         constant(
             "minimum window",

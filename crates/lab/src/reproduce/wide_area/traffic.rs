@@ -221,9 +221,8 @@ fn rates_of_kinds(series: &Outcome) -> Vec<Row> {
             here: format!("{line:.2}"),
             verdict: Verdict::of(Verdict::Fitted, (line * 10.0).round() == published::MPEG2 * 10.0),
             note: Some(format!(
-                "5.88 x 94/88 x 53/47; it would be {} with RS(128, 124), {} in a transport stream, {} \
-                with RS(94, 88) and a transport stream: the paper mentions interleaving and cells, but no \
-                code",
+                "5.88 x 94/88 x 53/47; it would be {} with RS(128, 124), {} in a transport stream, {} with \
+                RS(94, 88) and a transport stream: the paper mentions interleaving and cells, but no code",
                 ways[0], ways[1], ways[2]
             )),
             ..Row::published("§4.3", "MPEG-2, 5.5 and 0.38 Mbit/s over AAL1, Mbit/s on the line", "7.1")
@@ -238,9 +237,7 @@ fn rates_of_kinds(series: &Outcome) -> Vec<Row> {
             here: span(pictures),
             verdict: Verdict::of(Verdict::Fitted, met),
             note: Some(
-                "one picture 2.1 .. 5.5, four in one 0.4 .. 1.7: scenes are drawn from these \
-                ranges"
-                    .into(),
+                "one picture 2.1 .. 5.5, four in one 0.4 .. 1.7: scenes are drawn from these ranges".into(),
             ),
             ..Row::published("figure 10", "Motion-JPEG, Mbit/s", span(published::PICTURES))
         },
