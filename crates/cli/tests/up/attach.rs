@@ -34,7 +34,7 @@ async fn echoes(stream: &mut Stream, words: &[u8]) {
 }
 
 /// Runs a test of clients on a runtime whose threads stay in the namespace.
-fn story(told: impl Future<Output = ()>) {
+fn run_in_namespace(told: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async { tokio::time::timeout(Duration::from_secs(120), told).await }).expect("in time");
 }
@@ -65,7 +65,7 @@ fn streams_connect_client_and_kernel_both_ways_and_the_board_to_itself() {
         stream.write_all(&all).expect("it listens");
         all == sent
     });
-    story(async {
+    run_in_namespace(async {
         let lab = attached(&dir).await;
         let stream = lab.connect(at("10.9.0.1", 5000)).await.expect("somebody listens");
         assert_eq!(stream.local_addr().ip().to_string(), BOARD);
@@ -213,7 +213,7 @@ fn a_killed_or_corrupting_client_affects_no_other() {
     let dir = TestDir::new("killed");
     let board = dir.up(&format!("{PORT}{ECHO}{ATTACH}"));
     let kernel = TcpListener::bind("10.9.0.1:5000").expect("a socket");
-    story(async {
+    run_in_namespace(async {
         let lab = attached(&dir).await;
         let mut mine = lab.connect(at(BOARD, 7)).await.expect("it is there");
         // A client with work in its rings, in a process of its own.
@@ -328,7 +328,7 @@ fn opening_too_many_streams_returns_an_error() {
     let dir = TestDir::new("attach-bounds");
     let board = dir.up(&format!("{PORT}{ECHO}{ATTACH}sessions = 8\n"));
     let door = dir.0.join("kiban/lab.streams");
-    story(async {
+    run_in_namespace(async {
         let ask = |streams| Attachment::attach_at(&door, Settings { streams, ..Settings::default() });
         let much = ask(9).await.expect_err("there are eight");
         assert_eq!(much.to_string(), "too many streams: 9 requested, 8 free: raise `sessions`");

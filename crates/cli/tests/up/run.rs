@@ -235,7 +235,7 @@ fn assert_iperf(output: &Output, more: &[&str]) {
 }
 
 /// Checks names, options, waiting and shutdown from Python.
-const STORY: &str = r#"
+const CHECKS: &str = r#"
 import asyncio, errno, os, select, socket, sys, threading
 
 far = ("10.9.0.1", 5000)
@@ -534,7 +534,7 @@ fn python_sockets_behave_like_the_systems() {
     let mut far = Command::new("python3");
     far.args(["-c", FAR]);
     let _far = Server::begin(far, || text(&run("ss", &["-Hltn", "sport", "=", ":5000"])).contains(":5000"));
-    let mut story = on_board(&dir, &["python3", "-c", STORY]);
+    let mut story = on_board(&dir, &["python3", "-c", CHECKS]);
     story.env("PEER", PEER);
     let output = told(story);
     assert_eq!(text(&output), "all is well\n", "{}", dir.log());

@@ -26,9 +26,9 @@ fn joined(name: &str, own: u8, other: u8) -> String {
 }
 
 /// Runs this test in another process, which finds the boards of this directory; `role` selects its part.
-fn in_a_process_of_its_own(story: &str, dir: &TestDir, role: &str) {
+fn in_a_process_of_its_own(test: &str, dir: &TestDir, role: &str) {
     let mut child = Command::new(std::env::current_exe().expect("a test is a program"));
-    child.args([&format!("vi::{story}"), "--exact", "--nocapture", "--test-threads=1"]);
+    child.args([&format!("vi::{test}"), "--exact", "--nocapture", "--test-threads=1"]);
     let output = child.env("KIBAN_TEST_ROLE", role).env("XDG_RUNTIME_DIR", &dir.0).output();
     let output = output.expect("a test can be started");
     let told = text(&output);
@@ -36,17 +36,17 @@ fn in_a_process_of_its_own(story: &str, dir: &TestDir, role: &str) {
 }
 
 /// Runs a test over two boards.
-fn over_two_boards(story: &str, tell: impl FnOnce(u32)) {
+fn over_two_boards(test: &str, tell: impl FnOnce(u32)) {
     if let Ok(role) = std::env::var("KIBAN_TEST_ROLE") {
         return tell(role.parse().expect("the process of a board"));
     }
     if !enter() {
         return;
     }
-    let dir = TestDir::new(story.split('_').next().expect("a word"));
+    let dir = TestDir::new(test.split('_').next().expect("a word"));
     let _far = dir.up(&joined("far", 2, 1));
     let near = dir.up(&joined("near", 1, 2));
-    in_a_process_of_its_own(story, &dir, &near.child.id().to_string());
+    in_a_process_of_its_own(test, &dir, &near.child.id().to_string());
 }
 
 /// A VI with its memory.
@@ -146,8 +146,8 @@ fn exchange(ends: [&End; 2], lengths: &[u32]) {
 
 #[test]
 fn vi_works_between_two_boards_and_sleeps_when_idle() {
-    let story = "vi_works_between_two_boards_and_sleeps_when_idle";
-    over_two_boards(story, |_| {
+    let test = "vi_works_between_two_boards_and_sleeps_when_idle";
+    over_two_boards(test, |_| {
         let [near, far] = ["board:near@10.1.0.1", "board:far@10.1.0.2"].map(open);
         assert_eq!(near.address().to_string(), "board@10.1.0.1:4808");
         let longest = near.packet_bytes() as u32 - 32;
@@ -216,8 +216,8 @@ fn vi_works_between_two_boards_and_sleeps_when_idle() {
 
 #[test]
 fn nics_that_connect_simultaneously_share_one_path() {
-    let story = "nics_that_connect_simultaneously_share_one_path";
-    over_two_boards(story, |_| {
+    let test = "nics_that_connect_simultaneously_share_one_path";
+    over_two_boards(test, |_| {
         for port in 5000..5008 {
             let nics =
                 [open(&format!("board:near@10.1.0.1:{port}")), open(&format!("board:far@10.1.0.2:{port}"))];
@@ -257,8 +257,8 @@ fn nics_that_connect_simultaneously_share_one_path() {
 
 #[test]
 fn waiting_on_a_killed_board_returns_an_error() {
-    let story = "waiting_on_a_killed_board_returns_an_error";
-    over_two_boards(story, |board| {
+    let test = "waiting_on_a_killed_board_returns_an_error";
+    over_two_boards(test, |board| {
         let [near, far] = ["board:near@10.1.0.1", "board:far@10.1.0.2"].map(open);
         let [server, client] = [end(&near, Reliability::Delivery), end(&far, Reliability::Delivery)];
         join(&server, &client);
@@ -320,9 +320,9 @@ fn measures(dir: &TestDir, what: &[&str]) {
 }
 
 /// Returns whether an unauthenticated connection is closed: no more data comes.
-fn is_closed(stranger: &mut TcpStream) -> bool {
-    stranger.set_read_timeout(Some(LONG)).expect("a socket");
-    match stranger.read(&mut [0; 64]) {
+fn is_closed(client: &mut TcpStream) -> bool {
+    client.set_read_timeout(Some(LONG)).expect("a socket");
+    match client.read(&mut [0; 64]) {
         Ok(count) => count == 0,
         Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
     }
@@ -356,9 +356,9 @@ fn an_unknown_client_is_disconnected_and_affects_no_other() {
         [&decent[..], &[0xff; 4]].concat(),
         [&decent[..], &40u32.to_be_bytes(), &[7; 40]].concat(),
     ] {
-        let mut stranger = call();
-        stranger.write_all(&words).expect("it is taken");
-        assert!(is_closed(&mut stranger), "{words:?}");
+        let mut client = call();
+        client.write_all(&words).expect("it is taken");
+        assert!(is_closed(&mut client), "{words:?}");
     }
     // A client that disconnects in the middle of a message.
     call().write_all(&decent[..20]).expect("it is taken");

@@ -13,7 +13,7 @@
 //!           client sent to that port, so the port is the server's. Until then at most [`COOKIE_TRIES_MAX`]
 //!           short datagrams are sent to it.
 //! Bounds    a request has at most [`FLOWS_MAX`] flows, [`CIRCUITS_MAX`] circuits and [`BULK_MAX`]
-//!           connections, and a line of the server at most [`TOLD_BYTES_MAX`].
+//!           connections, and a line of the server at most [`SERVER_LINE_BYTES_MAX`].
 
 use super::super::plan::{Fec, Kind};
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ pub(super) const BULK_MAX: usize = 16;
 /// peer is gone.
 pub(super) const SAMPLE_MILLIS: std::ops::RangeInclusive<u64> = 100..=5000;
 /// The longest line that a client accepts.
-pub(super) const TOLD_BYTES_MAX: u64 = 1 << 20;
+pub(super) const SERVER_LINE_BYTES_MAX: u64 = 1 << 20;
 
 /// How many times a cookie is sent, because any may be lost.
 pub(super) const COOKIE_TRIES_MAX: usize = 25;

@@ -146,13 +146,14 @@ pub fn run(
         ))
     };
     write_message(writer, &Request::Mix(Box::new(chosen.request.clone()))).map_err(lost)?;
-    let (port, streams, nonce) = match read_message_until(reader, TOLD_BYTES_MAX, TIMEOUT).map_err(lost)? {
-        ServerMessage::Ready { datagrams, streams, nonce } => (datagrams, streams, nonce),
-        ServerMessage::Impossible(why) => return Err(Failure::Impossible(plain(&why))),
-        ServerMessage::Heard(_) | ServerMessage::Sample(_) | ServerMessage::Total(_) => {
-            return Err(Failure::Lost("unexpected reply from the server".into()));
-        }
-    };
+    let (port, streams, nonce) =
+        match read_message_until(reader, SERVER_LINE_BYTES_MAX, TIMEOUT).map_err(lost)? {
+            ServerMessage::Ready { datagrams, streams, nonce } => (datagrams, streams, nonce),
+            ServerMessage::Impossible(why) => return Err(Failure::Impossible(plain(&why))),
+            ServerMessage::Heard(_) | ServerMessage::Sample(_) | ServerMessage::Total(_) => {
+                return Err(Failure::Lost("unexpected reply from the server".into()));
+            }
+        };
     let nonce = octets(&nonce).ok_or_else(|| Failure::Lost("the server sent an invalid nonce".into()))?;
     let here = |error: io::Error| Failure::Lost(format!("a socket of this host failed: {error}"));
     let socket = open(SocketAddr::new(peer.ip(), port)).map_err(here)?;
@@ -253,7 +254,7 @@ fn prove(socket: &UdpSocket, nonce: &[u8; NONCE_OCTETS], reader: &mut Lines) -> 
         if reader.buffer().is_empty() && !readable(reader.get_ref(), COOKIE_TIME).map_err(lost)? {
             continue;
         }
-        match read_message_until(reader, TOLD_BYTES_MAX, TIMEOUT).map_err(lost)? {
+        match read_message_until(reader, SERVER_LINE_BYTES_MAX, TIMEOUT).map_err(lost)? {
             ServerMessage::Heard(said) if said == hex(&cookie) => return Ok(()),
             _ => {
                 return Err(Failure::Lost(
@@ -280,7 +281,7 @@ fn open(peer: SocketAddr) -> io::Result<UdpSocket> {
 /// Passes on the server's messages until the last one, or until the server is gone.
 fn listen(reader: &mut Lines, sender: SyncSender<io::Result<ServerMessage>>) {
     loop {
-        let message = read_message_until(reader, TOLD_BYTES_MAX, TIMEOUT);
+        let message = read_message_until(reader, SERVER_LINE_BYTES_MAX, TIMEOUT);
         let is_last = !matches!(message, Ok(ServerMessage::Sample(_) | ServerMessage::Heard(_)));
         if sender.send(message).is_err() || is_last {
             return;

@@ -1,6 +1,6 @@
 //! Events of a server, for its log, and reasons for refusals.
 
-use super::limits::{STRANGER_TIME, STRANGERS_MAX, STRANGERS_PER_NETWORK_MAX};
+use super::limits::{UNAUTHENTICATED_MAX, UNAUTHENTICATED_PER_NETWORK_MAX, UNAUTHENTICATED_TIMEOUT};
 use std::net::IpAddr;
 
 /// An event for the log.
@@ -50,14 +50,14 @@ impl std::fmt::Display for Refusal {
         let text = match self {
             Refusal::NotAllowed => "the address is not allowed",
             Refusal::Silent => {
-                let seconds = STRANGER_TIME.as_secs();
+                let seconds = UNAUTHENTICATED_TIMEOUT.as_secs();
                 return write!(f, "no token was received within {seconds} s");
             }
             Refusal::Displaced => {
                 return write!(
                     f,
                     "too many connections have not presented the token yet (limits: \
-                     {STRANGERS_PER_NETWORK_MAX} per address, {STRANGERS_MAX} in all), and this was the \
+                     {UNAUTHENTICATED_PER_NETWORK_MAX} per address, {UNAUTHENTICATED_MAX} in all), and this was the \
                      oldest: try again"
                 );
             }

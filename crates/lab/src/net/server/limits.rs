@@ -5,10 +5,10 @@ use std::time::Duration;
 
 /// The most unauthenticated connections at a time, and how many of them may come from one IPv4 address or
 /// IPv6 /64.
-pub(crate) const STRANGERS_MAX: usize = 64;
-pub(super) const STRANGERS_PER_NETWORK_MAX: usize = 8;
+pub(crate) const UNAUTHENTICATED_MAX: usize = 64;
+pub(super) const UNAUTHENTICATED_PER_NETWORK_MAX: usize = 8;
 /// How long a client may take to present the token.
-pub(super) const STRANGER_TIME: Duration = Duration::from_secs(5);
+pub(super) const UNAUTHENTICATED_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The limits of a server.
 #[derive(Clone, Debug)]

@@ -15,7 +15,7 @@
 
 use super::data_ports::{CALLERS, DataPorts};
 use super::event::{Event, Refusal};
-use super::limits::{Limits, STRANGER_TIME, STRANGERS_MAX, STRANGERS_PER_NETWORK_MAX};
+use super::limits::{Limits, UNAUTHENTICATED_MAX, UNAUTHENTICATED_PER_NETWORK_MAX, UNAUTHENTICATED_TIMEOUT};
 use super::refusal_log::RefusalLog;
 use super::unproven::{Bounds, HandshakeError, Handshakes, Length, Step};
 use crate::mix::real::Room;
@@ -128,11 +128,11 @@ impl Server {
     pub fn run(&self) -> io::Result<()> {
         let shared = &self.shared;
         let bounds = Bounds {
-            connections_max: STRANGERS_MAX,
-            per_network_max: STRANGERS_PER_NETWORK_MAX,
-            time: STRANGER_TIME,
+            connections_max: UNAUTHENTICATED_MAX,
+            per_network_max: UNAUTHENTICATED_PER_NETWORK_MAX,
+            time: UNAUTHENTICATED_TIMEOUT,
         };
-        let mut strangers = Handshakes::new(bounds, Length::Line(HELLO_BYTES_MAX as usize));
+        let mut handshakes = Handshakes::new(bounds, Length::Line(HELLO_BYTES_MAX as usize));
         let mut ration = RefusalLog::default();
         while !shared.ends.load(Ordering::Acquire) {
             let mut refused = Vec::new();
@@ -142,7 +142,7 @@ impl Server {
                 refused.extend((!admits).then_some((address, Refusal::NotAllowed)));
                 admits
             };
-            for step in strangers.turn(&self.listener, || shared.clock.now(), LOOK, admits)? {
+            for step in handshakes.turn(&self.listener, || shared.clock.now(), LOOK, admits)? {
                 let (stream, address, why) = match step {
                     Step::Said(stream, address, said) => match self.admit(stream, address, &said) {
                         Ok(()) => continue,

@@ -116,9 +116,9 @@ fn silent_connections_take_no_session_slot_from_one_address_or_many() {
     let server = Running::start(Limits::default());
     let addresses: [fn(usize) -> [u8; 4]; 3] =
         [|_| [127, 0, 0, 1], |_| [127, 0, 0, 2], |number| [127, 0, 1, (number % 20) as u8 + 1]];
-    let mut strangers = Vec::new();
+    let mut connections = Vec::new();
     for address in addresses {
-        strangers.extend((0..FLOOD).map(|number| call(server.at, address(number))));
+        connections.extend((0..FLOOD).map(|number| call(server.at, address(number))));
         // All unauthenticated connections stay open while a client presents the token.
         let client = server.client().map(drop);
         assert!(client.is_ok(), "{:?}", client.err());
@@ -129,10 +129,10 @@ fn silent_connections_take_no_session_slot_from_one_address_or_many() {
 fn a_refused_client_receives_the_reason() {
     let server = Running::start(Limits { sessions: 1, ..Limits::default() });
     let _session = server.session();
-    let mut strangers: Vec<_> = (0..9).map(|_| call(server.at, [127, 0, 0, 3])).collect();
-    let silent = strangers.pop().expect("nine");
-    let said = rest(strangers.remove(0));
-    assert!(said.contains("Refused") && said.contains("8 of an address, 64 in all"), "{said}");
+    let mut connections: Vec<_> = (0..9).map(|_| call(server.at, [127, 0, 0, 3])).collect();
+    let silent = connections.pop().expect("nine");
+    let said = rest(connections.remove(0));
+    assert!(said.contains("Refused") && said.contains("8 per address, 64 in all"), "{said}");
     let said = rest(silent);
     assert!(said.contains("no token was received within 5 s"), "{said}");
     // A client with the token receives the reason and the remedy.
@@ -148,10 +148,10 @@ fn a_refused_client_receives_the_reason() {
 fn a_flood_of_refusals_gives_few_log_lines() {
     let server = Running::start(Limits::default());
     for number in 0..FLOOD {
-        let mut stranger = call(server.at, [127, 0, 2, (number % 40) as u8 + 1]);
+        let mut connection = call(server.at, [127, 0, 2, (number % 40) as u8 + 1]);
         // The connection may have been closed before everything was sent.
-        let _ = stranger.write_all(b"GET / HTTP/1.1\r\n\r\n");
-        assert!(rest(stranger).contains("does not speak this protocol"));
+        let _ = connection.write_all(b"GET / HTTP/1.1\r\n\r\n");
+        assert!(rest(connection).contains("does not speak this protocol"));
     }
     let client = server.client().expect("the token is right");
     let is_session = |event: &Event| matches!(event, Event::Began(_));
