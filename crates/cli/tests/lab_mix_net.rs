@@ -226,7 +226,10 @@ fn impossible_mixes_are_refused_before_anything_is_sent() {
         assert!(output.status.code() == Some(1) && told.contains(words), "'{words}': {output:?}");
         assert!(output.stdout.is_empty());
     };
-    says(mix(None, &folder, &plan, &server.at, &[]), "grants 2000 milliseconds in a trial, not 5000");
+    says(
+        mix(None, &folder, &plan, &server.at, &[]),
+        "too many milliseconds in a trial: 5000, the server allows 2000",
+    );
     let mut command = kiban(None);
     command.args(["lab", "mix", &plan, "--to", &server.at, "--token-file", &folder.path("token")]);
     says(command, "choose the site of this host with --from (here, there, yonder)");

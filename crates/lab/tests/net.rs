@@ -122,9 +122,14 @@ fn a_trial_beyond_a_limit_is_refused_and_the_session_continues() {
     let buffer = |bytes| Settings { receive_bytes: Some(bytes), ..Settings::default() };
     let second = Duration::from_secs(1);
     for (settings, work, length, words) in [
-        (buffer(10_001), reply(1), second, "10000 bytes in a socket buffer, not 10001"),
-        (buffer(10_000), reply(5_001), second, "5000 bytes in a message"),
-        (buffer(10_000), reply(1), 3 * second, "2000 milliseconds in a trial"),
+        (
+            buffer(10_001),
+            reply(1),
+            second,
+            "too many bytes in a socket buffer: 10001, the server allows 10000",
+        ),
+        (buffer(10_000), reply(5_001), second, "too many bytes in a message: 5001, the server allows 5000"),
+        (buffer(10_000), reply(1), 3 * second, "too many milliseconds in a trial"),
         (buffer(10_000), reply(0), second, "at least 1 byte"),
         (Settings { congestion: Some("tahiti".into()), ..buffer(1000) }, reply(1), second, "'tahiti'"),
     ] {
