@@ -220,8 +220,10 @@ fn stream(trial: &mut Trial, bytes: usize, write_bytes: usize) -> f64 {
 const ANSWERS: usize = 3;
 
 fn associations(bench: &mut Bench, runtime: &Runtime) {
-    let alone =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("events can be had");
+    let alone = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("event polling is available");
     let there = runtime.block_on(async { answer_associations() });
     let here = alone.block_on(async { answer_associations() });
     let one = |address: SocketAddr| {

@@ -271,7 +271,7 @@ fn bare_stream(trial: &mut Trial, cpu: usize) -> f64 {
 }
 
 pub(crate) fn run(options: &Options) {
-    let cpus = allowed_cpus().expect("a thread may ask for its own CPUs");
+    let cpus = allowed_cpus().expect("a thread can query its CPUs");
     let [one, other, ..] = cpus[..] else {
         println!("vi: needs two CPUs, {} allowed: skipped", cpus.len());
         return;

@@ -33,13 +33,13 @@ struct TestDir(PathBuf);
 impl TestDir {
     fn new(test: &str) -> TestDir {
         let path = std::env::temp_dir().join(format!("kiban-atm-{test}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("there is room for files of a while");
+        std::fs::create_dir_all(&path).expect("there is disk space");
         TestDir(path)
     }
 
     fn write(&self, name: &str, text: &str) -> String {
         let path = self.0.join(name);
-        std::fs::write(&path, text).expect("there is room for files of a while");
+        std::fs::write(&path, text).expect("there is disk space");
         path.display().to_string()
     }
 
@@ -119,7 +119,7 @@ impl Running {
     /// Stops it and returns its exit status.
     fn stop(&mut self) -> Option<i32> {
         self.signal("-TERM");
-        self.child.wait().expect("it is our child").code()
+        self.child.wait().expect("it is a child of this process").code()
     }
 }
 
@@ -227,7 +227,7 @@ fn a_board_and_the_ping_command_ping_each_other() {
     let [sent, received] = ["sent", "received"].map(|key| last["summary"][key].as_u64().expect("a number"));
     // One may have been in flight.
     assert!(received <= sent && sent <= received + 1, "{last}");
-    assert_eq!(child.wait().expect("it is our child").code(), Some(0));
+    assert_eq!(child.wait().expect("it is a child of this process").code(), Some(0));
     for (arguments, says) in [
         (
             vec!["0.102", "--board", "lab", "--port", "atm"],
@@ -608,7 +608,7 @@ fn kernels_with_tap_devices_reach_each_other_over_a_circuit_in_every_encapsulati
         assert!(output.status.success(), "{more:?}: {}", text(&output));
         line.clear();
         told.read_line(&mut line).expect("text");
-        assert!(server.wait().expect("it is our child").success());
+        assert!(server.wait().expect("it is a child of this process").success());
         let summed = Command::new("sha256sum").arg(&file).output().expect("coreutils");
         assert_eq!(line.trim(), &text(&summed)[..64], "{more:?}");
     }

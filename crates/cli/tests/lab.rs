@@ -28,7 +28,7 @@ fn json(text: &str) -> Value {
 fn folder(name: &str, plan: &str) -> (PathBuf, String) {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("lab").join(name);
     let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).expect("it can be made");
+    fs::create_dir_all(&folder).expect("it can be created");
     let path = folder.join("plan.toml");
     fs::write(&path, plan).expect("it can be written");
     (folder, text(&path))
@@ -161,7 +161,7 @@ fn a_full_disk_is_reported_and_records_are_kept() {
         cp -r "$2/out" "$4"
     "#;
     let (small, kept) = (place.join("small"), place.join("kept"));
-    fs::create_dir(&small).expect("it can be made");
+    fs::create_dir(&small).expect("it can be created");
     let unshare = |script: &str| {
         let mut command = Command::new("unshare");
         command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script, "sh", KIBAN]);

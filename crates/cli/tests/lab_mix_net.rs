@@ -17,7 +17,7 @@ fn plan(folder: &Folder, seconds: f64, paths: &str, flows: &str) -> String {
     let sites: String =
         ["here", "there", "yonder"].map(|name| format!("[[site]]\nname = \"{name}\"\n")).concat();
     let text = format!("title = \"a story\"\nseconds = {seconds}\nsample_ms = 500\n{sites}{paths}{flows}");
-    std::fs::write(folder.0.join("plan.toml"), text).expect("there is room for some files");
+    std::fs::write(folder.0.join("plan.toml"), text).expect("there is disk space");
     folder.path("plan.toml")
 }
 

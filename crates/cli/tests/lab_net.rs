@@ -375,8 +375,8 @@ fn the_hint_for_the_other_host_contains_the_port() {
         .expect("it was built");
     let said = std::io::BufReader::new(server.stderr.take().expect("a pipe"));
     let lines: Vec<String> = said.lines().take(2).map_while(Result::ok).collect();
-    server.kill().expect("it is our child");
-    server.wait().expect("it is our child");
+    server.kill().expect("it is a child of this process");
+    server.wait().expect("it is a child of this process");
     let [at, hint] = &lines[..] else { panic!("{lines:?}") };
     let port = at.strip_prefix("listening on 127.0.0.1:").and_then(|rest| rest.split(';').next());
     let port = port.unwrap_or_else(|| panic!("{at}"));

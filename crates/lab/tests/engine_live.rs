@@ -23,7 +23,7 @@ fn a_run_is_watched_from_nothing_to_its_end() {
     assert_eq!((view.question, view.done, view.trials, view.per_second), ("toy", 0, 6, None));
     assert_eq!((view.pictures.len(), view.latest.len(), view.left), (0, 0, None));
 
-    sweep(&toy, &run, None, &Options::default(), &|_| ()).expect("the folder takes it");
+    sweep(&toy, &run, None, &Options::default(), &|_| ()).expect("the directory accepts the file");
     // Half of a line that is being written.
     let mut file =
         OpenOptions::new().append(true).open(dir.path().join("records.jsonl")).expect("it is there");

@@ -24,7 +24,7 @@ fn a_single_cell_equals_that_of_the_map() {
     let mut slow = 0;
     for (buffer, message, cell) in map.iter() {
         let parameters = format!("message_bytes = {message}\nbuffer_bytes = {buffer}\nmilliseconds = 300");
-        let metrics = question.trial(&point(question, &parameters), 1).expect("it can be made");
+        let metrics = question.trial(&point(question, &parameters), 1).expect("it can be created");
         assert_eq!(metrics.figures["mbps"], cell.mbps, "{buffer} {message}");
         assert_eq!(metrics.figures["waits_per_second"], cell.waits_per_second, "{buffer} {message}");
         slow += usize::from(cell.mbps < 10.0);
@@ -39,7 +39,7 @@ fn board_sessions_equal_those_of_the_figure() {
     let question = question("atm-board");
     let asked =
         point(question, "sessions = 4\nwindow_kib = 16\nsettle_milliseconds = 300\nmilliseconds = 200");
-    let metrics = question.trial(&asked, 1).expect("it can be made");
+    let metrics = question.trial(&asked, 1).expect("it can be created");
     assert_eq!((metrics.figures["mbps"], metrics.figures["moving"]), (flow.mbps, flow.active_streams as f64));
     assert_eq!([metrics.figures["busy_sender"], metrics.figures["busy_receiver"]], flow.busy);
     assert!(flow.mbps > 100.0 && flow.active_streams == 4, "{flow:?}");
@@ -82,7 +82,7 @@ fn a_valid_point_can_be_run() {
             );
             let asked = point(question, &parameters);
             assert_eq!(question.validate(&asked), Ok(()));
-            let metrics = question.trial(&asked, 1).expect("it was judged possible");
+            let metrics = question.trial(&asked, 1).expect("the point is valid");
             assert!(metrics.figures["mbps"] >= 0.0, "{parameters}");
         }
     }

@@ -11,7 +11,7 @@ fn made(toy: &Toy, plan: &str) -> TempDir {
     let dir = tempdir().expect("a folder");
     let run = toy.open(dir.path(), plan, Shard::ALL);
     let options = Options { retries_max: 0, ..Options::default() };
-    sweep(toy, &run, None, &options, &|_| {}).expect("it can be made");
+    sweep(toy, &run, None, &options, &|_| {}).expect("it can be created");
     dir
 }
 

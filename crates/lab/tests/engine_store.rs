@@ -29,7 +29,7 @@ fn lines(dir: &Path) -> Vec<String> {
 fn a_resumed_run_repeats_nothing() {
     let dir = tempdir().expect("a folder");
     let toy = Toy::new(Time::Virtual);
-    let first = run(&toy, dir.path(), None, Shard::ALL).expect("it can be made");
+    let first = run(&toy, dir.path(), None, Shard::ALL).expect("it can be created");
     assert_eq!((first.trials, first.made, first.found), (10, 10, 0));
     assert_eq!((lines(dir.path()).len(), toy.asked()), (10, 10));
     // Seven lines remain, as if the process had been killed.
@@ -57,7 +57,7 @@ fn a_broken_line_is_reported_and_its_trial_repeated() {
     ] {
         let dir = tempdir().expect("a folder");
         let toy = Toy::new(Time::Virtual);
-        run(&toy, dir.path(), None, Shard::ALL).expect("it can be made");
+        run(&toy, dir.path(), None, Shard::ALL).expect("it can be created");
         let mut all = lines(dir.path());
         all[place] = break_it(&all[place]);
         // The last line has no line end, as if the process was killed while it wrote.
@@ -78,7 +78,7 @@ fn a_broken_line_is_reported_and_its_trial_repeated() {
 fn garbage_lines_are_counted_and_a_device_is_refused() {
     let dir = tempdir().expect("a folder");
     let toy = Toy::new(Time::Virtual);
-    run(&toy, dir.path(), None, Shard::ALL).expect("it can be made");
+    run(&toy, dir.path(), None, Shard::ALL).expect("it can be created");
     let path = dir.path().join("records.jsonl");
     let text = fs::read_to_string(&path).expect("there are records") + &"x\n".repeat(50_000);
     fs::write(&path, text).expect("it can be broken");
@@ -97,7 +97,7 @@ fn garbage_lines_are_counted_and_a_device_is_refused() {
 fn a_record_of_another_plan_does_not_count() {
     let dir = tempdir().expect("a folder");
     let toy = Toy::new(Time::Virtual);
-    run(&toy, dir.path(), None, Shard::ALL).expect("it can be made");
+    run(&toy, dir.path(), None, Shard::ALL).expect("it can be created");
     // Two files that were concatenated.
     let fewer = toy.manifest(&PLAN.replace("to = 10", "to = 8"), Shard::ALL);
     let records = Records::read(dir.path(), &fewer).expect("it can be read");
@@ -109,7 +109,7 @@ fn a_record_of_another_plan_does_not_count() {
 fn another_plan_version_or_shard_is_refused_and_nothing_is_changed() {
     let dir = tempdir().expect("a folder");
     let toy = Toy::new(Time::Virtual);
-    run(&toy, dir.path(), None, Shard::ALL).expect("it can be made");
+    run(&toy, dir.path(), None, Shard::ALL).expect("it can be created");
     let before = lines(dir.path());
     let other = toy.manifest(&PLAN.replace("to = 10", "to = 11"), Shard::ALL);
     let mut newer: Manifest = toy.manifest(PLAN, Shard::ALL);
@@ -125,7 +125,8 @@ fn another_plan_version_or_shard_is_refused_and_nothing_is_changed() {
     }
     assert_eq!(lines(dir.path()), before);
     fs::remove_file(dir.path().join("run.json")).expect("it is there");
-    let error = Run::open(dir.path(), toy.manifest(PLAN, Shard::ALL)).expect_err("whose records are they?");
+    let error = Run::open(dir.path(), toy.manifest(PLAN, Shard::ALL))
+        .expect_err("records without a manifest are refused");
     assert!(error.to_string().contains("records but no run.json"), "{error}");
     fs::write(dir.path().join("run.json"), "{}").expect("it can be written");
     let error = Run::open(dir.path(), toy.manifest(PLAN, Shard::ALL)).expect_err("it says nothing");
@@ -169,12 +170,13 @@ fn a_forked_child_does_not_keep_the_folder_locked() {
 fn records_of_another_build_are_detected() {
     let (dir, cache) = (tempdir().expect("a folder"), tempdir().expect("a folder"));
     let cache = Cache::new(cache.path());
-    run(&Toy::new(Time::Virtual), dir.path(), Some(&cache), Shard::ALL).expect("it can be made");
+    run(&Toy::new(Time::Virtual), dir.path(), Some(&cache), Shard::ALL).expect("it can be created");
     let other = Toy { build: 1e-9, ..Toy::new(Time::Virtual) };
     let error = run(&other, dir.path(), None, Shard::ALL).expect_err("its figures differ");
     assert!(error.to_string().contains("are of another build; use another folder"), "{error}");
     let fresh = tempdir().expect("a folder");
-    let error = run(&other, fresh.path(), Some(&cache), Shard::ALL).expect_err("so do those of the cache");
+    let error =
+        run(&other, fresh.path(), Some(&cache), Shard::ALL).expect_err("the cached figures differ, too");
     assert!(error.to_string().contains("and another cache"), "{error}");
 }
 
@@ -184,12 +186,12 @@ fn cached_trials_are_not_repeated() {
         (tempdir().expect("a folder"), tempdir().expect("a folder"), tempdir().expect("a folder"));
     let cache = Cache::new(&cache_dir.path().join("deep/down"));
     let toy = Toy::new(Time::Virtual);
-    run(&toy, one.path(), Some(&cache), Shard::ALL).expect("it can be made");
+    run(&toy, one.path(), Some(&cache), Shard::ALL).expect("it can be created");
     let toy = Toy::new(Time::Virtual);
     // Another plan, which shares six points.
     let plan = PLAN.replace("from = 1, to = 10", "from = 5, to = 12");
     let other = toy.open(two.path(), &plan, Shard::ALL);
-    let outcome = sweep(&toy, &other, Some(&cache), &Options::default(), &|_| {}).expect("it can be made");
+    let outcome = sweep(&toy, &other, Some(&cache), &Options::default(), &|_| {}).expect("it can be created");
     assert_eq!((outcome.cached, outcome.made), (6, 2));
     // Two that were missing, and one to check that the build is the same.
     assert_eq!(toy.asked(), 2 + 1);
@@ -213,7 +215,7 @@ fn real_time_trials_do_not_use_the_cache() {
     let redos = Options { retries_max: 0, ..Options::default() };
     for dir in [&one, &two] {
         let run = toy.open(dir.path(), PLAN, Shard::ALL);
-        let outcome = sweep(&toy, &run, Some(&cache), &redos, &|_| {}).expect("it can be made");
+        let outcome = sweep(&toy, &run, Some(&cache), &redos, &|_| {}).expect("it can be created");
         assert_eq!((outcome.made, outcome.cached), (10, 0));
     }
     assert_eq!(fs::read_dir(cache_dir.path()).expect("a folder").count(), 0);
@@ -228,7 +230,7 @@ fn any_number_of_merged_shards_gives_the_same_bytes() {
         let mut dirs = Vec::new();
         for number in 1..=count {
             let dir = place.path().join(format!("{number}-of-{count}"));
-            run(&toy, &dir, None, Shard::new(number, count).expect("it is one")).expect("it can be made");
+            run(&toy, &dir, None, Shard::new(number, count).expect("it is one")).expect("it can be created");
             dirs.push(dir);
         }
         // In any order of directories.
@@ -254,15 +256,15 @@ fn any_number_of_merged_shards_gives_the_same_bytes() {
 fn a_merge_reports_missing_trials_and_refuses_conflicting_records() {
     let place = tempdir().expect("a folder");
     let (toy, dir) = (Toy::new(Time::Virtual), |name: &str| place.path().join(name));
-    run(&toy, &dir("1"), None, Shard::new(1, 2).expect("it is one")).expect("it can be made");
+    run(&toy, &dir("1"), None, Shard::new(1, 2).expect("it is one")).expect("it can be created");
     let merged = merge(&dir("out"), &[dir("1")]).expect("it fits");
     assert_eq!((merged.trials, merged.records), (10, 5));
     // Later records are added.
-    run(&toy, &dir("2"), None, Shard::new(2, 2).expect("it is one")).expect("it can be made");
+    run(&toy, &dir("2"), None, Shard::new(2, 2).expect("it is one")).expect("it can be created");
     assert_eq!(merge(&dir("out"), &[dir("2")]).expect("it fits").records, 10);
 
     let other = Toy { build: 1.0, ..Toy::new(Time::Virtual) };
-    run(&other, &dir("other"), None, Shard::ALL).expect("it can be made");
+    run(&other, &dir("other"), None, Shard::ALL).expect("it can be created");
     let error = merge(&dir("out"), &[dir("1"), dir("other")]).expect_err("virtual time is exact");
     assert!(error.to_string().contains("different builds"), "{error}");
     let plan = toy.open(&dir("plan"), &PLAN.replace("to = 10", "to = 9"), Shard::ALL);
@@ -281,7 +283,7 @@ fn the_first_of_duplicate_real_time_records_counts() {
         .map(|build| {
             let dir = place.path().join(build.to_string());
             let toy = Toy { build, ..Toy::new(Time::Real) };
-            sweep(&toy, &toy.open(&dir, PLAN, Shard::ALL), None, &quick, &|_| {}).expect("it can be made");
+            sweep(&toy, &toy.open(&dir, PLAN, Shard::ALL), None, &quick, &|_| {}).expect("it can be created");
             dir
         })
         .into();

@@ -262,7 +262,7 @@ fn a_client_sends_no_payload_before_the_port_returned_its_cookie() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
         let at = listener.local_addr().expect("bound");
         let serving = std::thread::spawn(move || {
-            let (mut writer, _) = listener.accept().expect("it calls");
+            let (mut writer, _) = listener.accept().expect("it connects");
             let mut reader = BufReader::new(writer.try_clone().expect("a file"));
             let _: Hello = read_message(&mut reader, LINE_BYTES_MAX).expect("a hello");
             let welcome = Welcome {
@@ -285,11 +285,12 @@ fn a_client_sends_no_payload_before_the_port_returned_its_cookie() {
             let _ = reader.read_to_end(&mut Vec::new());
         });
         let token = Token::random().expect("random bytes");
-        let mut client = Client::connect("127.0.0.1", at.port(), &token).expect("it is let in");
+        let mut client =
+            Client::connect("127.0.0.1", at.port(), &token).expect("the server accepts the client");
         let plan = Plan::read(PLAN).expect("a plan");
         let done = run_over(&plan, "here", &mut client, &mut |_| (), &|| false).map(drop);
         drop(client);
-        serving.join().expect("it has served");
+        serving.join().expect("the server thread succeeds");
         let mut room = [0; 2000];
         let octets: Vec<usize> = std::iter::from_fn(|| victim.recv(&mut room).ok()).collect();
         assert!(octets.len() <= 25 && octets.iter().all(|octets| *octets <= 24), "{octets:?}");

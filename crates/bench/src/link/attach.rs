@@ -48,7 +48,7 @@ fn place() -> PathBuf {
 }
 
 fn services(door: &Path) -> Services {
-    let mut services = Services::new().expect("files may be opened");
+    let mut services = Services::new().expect("files can be opened");
     let plan = |name: &str, listen, kind| ServicePlan {
         name: name.into(),
         listen,
@@ -79,9 +79,11 @@ fn with_board<T: Send>(
         pin_thread(cpus[0]).map_err(|error| error.to_string())?;
         let clock = Clock::new();
         let door = place();
-        let mut driver =
-            Driver::new(Board::new(&config(device), random::key().expect("the system lends a key")), clock)
-                .map_err(|error| error.to_string())?;
+        let mut driver = Driver::new(
+            Board::new(&config(device), random::key().expect("the system has random numbers")),
+            clock,
+        )
+        .map_err(|error| error.to_string())?;
         driver.attach_packets(0, Box::new(link));
         driver.add_fd_program(Box::new(services(&door)));
         let own = own.map(|own| driver.add(Box::new(own)));

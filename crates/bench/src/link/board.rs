@@ -128,9 +128,11 @@ pub(super) fn run(
     length: Duration,
     over: impl Fn() -> bool,
 ) -> Taken {
-    let mut driver =
-        Driver::new(Board::new(&config(device), random::key().expect("the system lends a key")), clock)
-            .expect("files may be opened");
+    let mut driver = Driver::new(
+        Board::new(&config(device), random::key().expect("the system has random numbers")),
+        clock,
+    )
+    .expect("files can be opened");
     driver.attach_packets(0, Box::new(link));
     let number = driver.add(Box::new(Application::new(direction, clock, length)));
     let mut waiting = driver.waiting(Wait::Poll);

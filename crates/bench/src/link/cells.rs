@@ -45,7 +45,7 @@ pub(super) fn run(packed: bool, lines: u64, cpu: usize, length: Duration) -> f64
         }
         Ok(each[0].min(each[1]))
     });
-    done.expect("it worked a moment ago")
+    done.expect("it worked before")
 }
 
 fn turn_until(drivers: &mut [Driver; 2], clock: Clock, until: Instant) {
@@ -81,9 +81,10 @@ fn driver(side: usize, packed: bool, lines: u64, clock: Clock) -> Driver {
         ports: vec![PortConfig::Atm(port)],
         ..BoardConfig::default()
     };
-    let mut driver = Driver::new(Board::new(&config, random::key().expect("the system lends a key")), clock)
-        .expect("files may be opened");
-    driver.attach(0, address.open().expect("the loopback takes sockets"));
+    let mut driver =
+        Driver::new(Board::new(&config, random::key().expect("the system has random numbers")), clock)
+            .expect("files can be opened");
+    driver.attach(0, address.open().expect("the loopback accepts sockets"));
     // One board connects, and both send.
     driver.add(Box::new(match side {
         0 => Flood::to(SocketAddr::new(peer, SINK), 1),

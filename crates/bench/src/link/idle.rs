@@ -56,13 +56,13 @@ impl Program for Echo {
 
 /// Returns how many files this process may open.
 pub(super) fn files_max() -> usize {
-    let limits = std::fs::read_to_string("/proc/self/limits").expect("Linux says");
+    let limits = std::fs::read_to_string("/proc/self/limits").expect("/proc is mounted");
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).expect("it has this one");
     line.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(usize::MAX)
 }
 
 fn resident_bytes() -> usize {
-    let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux says");
+    let pages = std::fs::read_to_string("/proc/self/statm").expect("/proc is mounted");
     let pages: usize = pages.split(' ').nth(1).and_then(|word| word.parse().ok()).expect("a number of pages");
     pages * 4096
 }
@@ -75,10 +75,10 @@ pub(super) fn run() -> f64 {
         let clock = Clock::new();
         let before = resident_bytes();
         let mut driver = Driver::new(
-            Board::new(&board::config(device), random::key().expect("the system lends a key")),
+            Board::new(&board::config(device), random::key().expect("the system has random numbers")),
             clock,
         )
-        .expect("files may be opened");
+        .expect("files can be opened");
         driver.attach_packets(0, Box::new(link));
         driver.add(Box::new(Echo { buffer: vec![0; 4096] }));
         let (all_there, seen) = (AtomicBool::new(false), AtomicBool::new(false));

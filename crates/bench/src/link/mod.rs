@@ -47,7 +47,7 @@ enum Who {
 pub(crate) fn run(options: &Options) {
     let mut bench = Bench::new("link", options.clone());
     bench.options_mut().foreign_cores_max = 0.5;
-    let cpus = allowed_cpus().expect("a thread may ask for its own CPUs");
+    let cpus = allowed_cpus().expect("a thread can query its CPUs");
     if let Err(error) = in_a_namespace(|| Ok(())) {
         println!("link: skipped: {error}");
         return;

@@ -108,8 +108,8 @@ pub(super) fn over_wire<N: Send, F: Send>(
                 near()
             })
         });
-        let near = near.join().expect("the near end succeeds").expect("namespaces can be had");
-        (near, far.join().expect("the far end succeeds").expect("namespaces can be had"))
+        let near = near.join().expect("the near end succeeds").expect("namespaces can be created");
+        (near, far.join().expect("the far end succeeds").expect("namespaces can be created"))
     })
 }
 

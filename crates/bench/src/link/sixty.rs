@@ -109,7 +109,7 @@ fn receive(listener: &TcpListener, length: Duration, clock: Clock) -> std::io::R
 fn board(clock: Clock, over: &AtomicBool) {
     let address: Address = "packet:lab0".parse().expect("an address");
     let mac = address.mac().expect("it is there").expect("it has one");
-    let link = address.open().expect("raw frames may be had");
+    let link = address.open().expect("raw sockets are permitted");
     let mut on = LinkConfig::new(mac);
     on.addresses.push((IpAddr::from(Wire::NEAR), Wire::net()));
     on.mtu_bytes = MTU_BYTES;
@@ -124,8 +124,9 @@ fn board(clock: Clock, over: &AtomicBool) {
         ports: vec![PortConfig::Ethernet(port)],
         ..BoardConfig::default()
     };
-    let mut driver = Driver::new(Board::new(&config, random::key().expect("the system lends a key")), clock)
-        .expect("files may be opened");
+    let mut driver =
+        Driver::new(Board::new(&config, random::key().expect("the system has random numbers")), clock)
+            .expect("files can be opened");
     driver.attach(0, link);
     driver.add(Box::new(Flood::to(SocketAddr::from((Wire::FAR, SINK)), SESSIONS)));
     let mut waiting = driver.waiting(Wait::Adaptive);

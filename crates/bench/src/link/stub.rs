@@ -107,7 +107,7 @@ pub(super) fn run(
     length: Duration,
     over: impl Fn() -> bool,
 ) -> Taken {
-    let file = link.file().expect("a device is a file").try_clone_to_owned().expect("files may be opened");
+    let file = link.file().expect("a device is a file").try_clone_to_owned().expect("files can be opened");
     let mut stub = Stub {
         device: File::from(file),
         whole: device.whole,

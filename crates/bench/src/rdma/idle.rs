@@ -43,7 +43,7 @@ pub(super) fn run(bench: &mut Bench) {
 
 /// Returns the resident bytes of this process.
 fn resident() -> usize {
-    let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux says");
+    let pages = std::fs::read_to_string("/proc/self/statm").expect("/proc is mounted");
     let pages: usize = pages.split_whitespace().nth(1).and_then(|word| word.parse().ok()).expect("a number");
     pages * 4096
 }

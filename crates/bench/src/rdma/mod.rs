@@ -37,7 +37,7 @@ use kiban_lab::{Bench, Options, Target, Trial, Unit};
 use kiban_os::clock::{allowed_cpus, pin_thread};
 
 pub(crate) fn run(options: &Options) {
-    let cpus = allowed_cpus().expect("a thread may ask for its own CPUs");
+    let cpus = allowed_cpus().expect("a thread can query its CPUs");
     let [one, other, ..] = cpus[..] else {
         println!("rdma: needs two CPUs, {} allowed: skipped", cpus.len());
         return;

@@ -42,7 +42,7 @@ impl End {
 
     /// Waits for a send to complete.
     fn sent_one(&self) -> u64 {
-        let done = self.sent.wait(PATIENCE).expect("work is done");
+        let done = self.sent.wait(PATIENCE).expect("a completion");
         assert_eq!(done.status, Status::Success);
         done.id
     }
@@ -69,7 +69,7 @@ pub(super) fn serve(crc: bool, wait: Wait) {
     let options = Connect { private_data: place, ..options(crc) };
     let _connection = request.accept(&end.qp, &options).expect("it waits");
     loop {
-        let done = end.received.wait(PATIENCE).expect("something comes");
+        let done = end.received.wait(PATIENCE).expect("a message arrives");
         if done.status != Status::Success {
             return;
         }

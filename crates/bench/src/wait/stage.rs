@@ -172,7 +172,7 @@ struct Queue {
 /// time it took.
 pub(super) fn until_quiet(patience: &mut Duration) {
     const LOOK: Duration = Duration::from_millis(40);
-    let (bell, sleeper) = (Bell::new(), EventSleeper::new().expect("an eventfd may be opened"));
+    let (bell, sleeper) = (Bell::new(), EventSleeper::new().expect("an eventfd can be opened"));
     while *patience >= LOOK {
         let before = Others::read();
         bell.arm();
@@ -188,7 +188,7 @@ pub(super) fn until_quiet(patience: &mut Duration) {
 pub(super) fn run(waiting: &mut Waiting, gaps: &[u64], warm: usize, cpus: [usize; 2]) -> Cell {
     let queue = Queue {
         bell: Bell::new(),
-        sleeper: EventSleeper::new().expect("an eventfd may be opened"),
+        sleeper: EventSleeper::new().expect("an eventfd can be opened"),
         sent: AtomicU64::new(0),
         moments: gaps.iter().map(|_| AtomicU64::new(0)).collect(),
         ready: Barrier::new(2),

@@ -22,25 +22,25 @@ pub(crate) struct Log(Arc<(Mutex<Vec<Value>>, Condvar)>);
 
 impl Log {
     fn push(&self, line: Value) {
-        self.0.0.lock().expect("nobody panics").push(line);
+        self.0.0.lock().expect("no thread panics").push(line);
         self.0.1.notify_all();
     }
 
     /// Returns all lines so far.
     pub(crate) fn lines(&self) -> Vec<Value> {
-        self.0.0.lock().expect("nobody panics").clone()
+        self.0.0.lock().expect("no thread panics").clone()
     }
 
     /// Waits for the first line that satisfies `wanted`, and returns its fields.
     pub(crate) fn wait(&self, what: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
-        let lines = self.0.0.lock().expect("nobody panics");
+        let lines = self.0.0.lock().expect("no thread panics");
         let find =
             |lines: &[Value]| lines.iter().map(|line| &line["fields"]).find(|line| is_wanted(line)).cloned();
         let (lines, _) = self
             .0
             .1
             .wait_timeout_while(lines, PATIENCE, |lines| find(lines).is_none())
-            .expect("nobody panics");
+            .expect("no thread panics");
         find(&lines).unwrap_or_else(|| panic!("no line says {what}: {lines:#?}"))
     }
 
@@ -48,8 +48,8 @@ impl Log {
     pub(crate) fn wait_count(&self, message: &str, count: usize) {
         let is_one = |line: &&Value| line["fields"]["message"] == message;
         let few = |lines: &mut Vec<Value>| lines.iter().filter(is_one).count() < count;
-        let lines = self.0.0.lock().expect("nobody panics");
-        let (mut lines, _) = self.0.1.wait_timeout_while(lines, PATIENCE, few).expect("nobody panics");
+        let lines = self.0.0.lock().expect("no thread panics");
+        let (mut lines, _) = self.0.1.wait_timeout_while(lines, PATIENCE, few).expect("no thread panics");
         assert!(!few(&mut lines), "not {count} lines say {message}: {lines:#?}");
     }
 
@@ -194,13 +194,13 @@ impl TestDir {
         let mut told = String::new();
         for line in BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok) {
             if line.contains("serving FTAM") {
-                child.kill().expect("it is our child");
-                child.wait().expect("it is our child");
+                child.kill().expect("it is a child of this process");
+                child.wait().expect("it is a child of this process");
                 panic!("it serves: {before:?} {arguments:?}");
             }
             told.push_str(&line);
         }
-        let status = child.wait().expect("it is our child");
+        let status = child.wait().expect("it is a child of this process");
         assert_eq!(status.code(), Some(1), "{arguments:?}: {told}");
         told
     }
@@ -290,7 +290,7 @@ impl Relay {
                 let client = client.expect("accepted");
                 // A client that connects while the server is away is disconnected.
                 let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else {
-                    shared.held.lock().expect("nobody panics").2 += 1;
+                    shared.held.lock().expect("no thread panics").2 += 1;
                     shared.bell.notify_all();
                     continue;
                 };
@@ -316,21 +316,21 @@ impl Relay {
 
     /// Waits until a connection is held.
     pub(crate) fn wait_held(&self) {
-        let held = self.state.held.lock().expect("nobody panics");
+        let held = self.state.held.lock().expect("no thread panics");
         let waited = self.state.bell.wait_timeout_while(held, PATIENCE, |held| held.0 == 0);
-        assert!(waited.expect("nobody panics").0.0 > 0, "so many bytes never came");
+        assert!(waited.expect("no thread panics").0.0 > 0, "so many bytes never came");
     }
 
     /// Waits until a client has connected while the server was away.
     pub(crate) fn wait_turned_away(&self) {
-        let held = self.state.held.lock().expect("nobody panics");
+        let held = self.state.held.lock().expect("no thread panics");
         let waited = self.state.bell.wait_timeout_while(held, PATIENCE, |held| held.2 == 0);
-        assert!(waited.expect("nobody panics").0.2 > 0, "nobody came");
+        assert!(waited.expect("no thread panics").0.2 > 0, "nobody came");
     }
 
     /// Passes the bytes that were held.
     pub(crate) fn go_on(&self) {
-        self.state.held.lock().expect("nobody panics").1 = true;
+        self.state.held.lock().expect("no thread panics").1 = true;
         self.state.bell.notify_all();
     }
 }
@@ -346,10 +346,10 @@ fn pass(mut from: TcpStream, mut to: TcpStream, upwards: bool, fate: Fate, state
         if rest == 0 {
             match fate {
                 Fate::Hold { .. } => {
-                    let mut held = state.held.lock().expect("nobody panics");
+                    let mut held = state.held.lock().expect("no thread panics");
                     held.0 += 1;
                     state.bell.notify_all();
-                    drop(state.bell.wait_while(held, |held| !held.1).expect("nobody panics"));
+                    drop(state.bell.wait_while(held, |held| !held.1).expect("no thread panics"));
                     rest = u64::MAX;
                 }
                 _ => break,

@@ -529,8 +529,10 @@ fn a_thousand_associations_at_once_take_little_memory() {
         timeout: Duration::from_secs(60),
         timing: false,
     };
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("events can be had");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("event polling is available");
     runtime.block_on(async {
         let mut clients = Vec::with_capacity(ASSOCIATIONS);
         for _ in 0..ASSOCIATIONS {

@@ -14,8 +14,8 @@ impl Folder {
     pub(crate) fn new(name: &str) -> Folder {
         let folder = std::env::temp_dir().join(format!("kiban-lab-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir_all(&folder).expect("there is room for some files");
-        std::fs::write(folder.join("token"), TOKEN).expect("there is room for some files");
+        std::fs::create_dir_all(&folder).expect("there is disk space");
+        std::fs::write(folder.join("token"), TOKEN).expect("there is disk space");
         Folder(folder)
     }
 

@@ -65,7 +65,7 @@ fn a_kernel_session_survives_a_killed_board() {
     near_board.until("the peer is known", |status| status["circuits"][0]["peer"] == "10.1.0.2");
     let listener = far.run(|| TcpListener::bind("10.1.0.2:9").expect("the kernel has the address"));
     let server = std::thread::spawn(move || {
-        let mut stream = listener.accept().expect("somebody comes").0;
+        let mut stream = listener.accept().expect("a client connects").0;
         std::io::copy(&mut stream.try_clone().expect("a second handle"), &mut stream).expect("to its end")
     });
     let mut session = connect("10.1.0.2:9");

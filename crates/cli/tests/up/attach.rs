@@ -15,7 +15,9 @@ const ATTACH: &str = "[[service]]\nkind = \"attach\"\n";
 const BOARD: &str = "10.9.0.2";
 
 async fn attached(dir: &TestDir) -> Attachment {
-    Attachment::attach_at(&dir.0.join("kiban/lab.streams"), Settings::default()).await.expect("it takes us")
+    Attachment::attach_at(&dir.0.join("kiban/lab.streams"), Settings::default())
+        .await
+        .expect("it accepts the client")
 }
 
 fn at(host: &str, port: u16) -> SocketAddr {
@@ -27,7 +29,7 @@ fn noise(length: usize, seed: u32) -> Vec<u8> {
 }
 
 async fn echoes(stream: &mut Stream, words: &[u8]) {
-    stream.write_all(words).await.expect("it takes it");
+    stream.write_all(words).await.expect("the peer reads it");
     let mut heard = vec![0; words.len()];
     stream.read_exact(&mut heard).await.expect("it sends it back");
     assert!(heard == words);
@@ -58,7 +60,7 @@ fn streams_connect_client_and_kernel_both_ways_and_the_board_to_itself() {
     let sent = bytes.clone();
     // The kernel's end echoes everything.
     let far = std::thread::spawn(move || {
-        let (mut stream, peer) = kernel.accept().expect("it calls");
+        let (mut stream, peer) = kernel.accept().expect("it connects");
         assert_eq!(peer.ip().to_string(), BOARD);
         let mut all = Vec::new();
         stream.read_to_end(&mut all).expect("a FIN comes");
@@ -67,11 +69,11 @@ fn streams_connect_client_and_kernel_both_ways_and_the_board_to_itself() {
     });
     run_in_namespace(async {
         let lab = attached(&dir).await;
-        let stream = lab.connect(at("10.9.0.1", 5000)).await.expect("somebody listens");
+        let stream = lab.connect(at("10.9.0.1", 5000)).await.expect("there is a listener");
         assert_eq!(stream.local_addr().ip().to_string(), BOARD);
         let (mut from, mut to) = tokio::io::split(stream);
-        to.write_all(&bytes).await.expect("it takes it");
-        to.shutdown().await.expect("it takes it");
+        to.write_all(&bytes).await.expect("the peer reads it");
+        to.shutdown().await.expect("the peer reads it");
         let mut back = Vec::new();
         from.read_to_end(&mut back).await.expect("it comes back");
         assert!(back == bytes);
@@ -90,7 +92,7 @@ fn streams_connect_client_and_kernel_both_ways_and_the_board_to_itself() {
                 std::thread::spawn(move || {
                     let mut stream = TcpStream::connect((BOARD, 6000)).expect("it listens");
                     let words = noise(10_000 + number, number as u32);
-                    stream.write_all(&words).expect("it takes it");
+                    stream.write_all(&words).expect("the peer reads it");
                     stream.shutdown(std::net::Shutdown::Write).expect("a socket");
                     let mut heard = Vec::new();
                     stream.read_to_end(&mut heard).expect("it answers");
@@ -99,7 +101,7 @@ fn streams_connect_client_and_kernel_both_ways_and_the_board_to_itself() {
             })
             .collect();
         for _ in 0..40 {
-            let (mut stream, peer) = listener.accept().await.expect("it calls");
+            let (mut stream, peer) = listener.accept().await.expect("it connects");
             assert_eq!(peer.ip().to_string(), "10.9.0.1");
             let mut words = Vec::new();
             stream.read_to_end(&mut words).await.expect("a FIN comes");
@@ -108,12 +110,12 @@ fn streams_connect_client_and_kernel_both_ways_and_the_board_to_itself() {
         assert!(callers.into_iter().all(|caller| caller.join().expect("no panic")));
         drop(listener);
         // Requests that cannot succeed.
-        let refused = lab.connect(at("10.9.0.1", 5999)).await.expect_err("nobody listens");
+        let refused = lab.connect(at("10.9.0.1", 5999)).await.expect_err("there is no listener");
         assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
         let lost = lab.connect(at("192.0.2.1", 80)).await.expect_err("no way");
         assert_eq!(lost.kind(), std::io::ErrorKind::NetworkUnreachable);
         let clock = kiban_os::Clock::new();
-        let absent = lab.connect(at("10.9.0.77", 80)).await.expect_err("nobody answers for it");
+        let absent = lab.connect(at("10.9.0.77", 80)).await.expect_err("no host has this address");
         assert_eq!(absent.kind(), std::io::ErrorKind::HostUnreachable);
         assert!(clock.now() < kiban_base::Instant::from_nanos(10_000_000_000), "{:?}", clock.now());
     });
@@ -156,10 +158,10 @@ fn a_nonblocking_driver_uses_streams_with_a_file_and_a_bell() {
     let dir = TestDir::new("driver");
     let mut up = dir.up(&format!("{PORT}{ECHO}{ATTACH}"));
     let settings = Settings { streams: 32, room_bytes: 64 << 10, ..Settings::default() };
-    let board =
-        nonblocking::Board::attach_at(&dir.0.join("kiban/lab.streams"), settings).expect("it takes us");
+    let board = nonblocking::Board::attach_at(&dir.0.join("kiban/lab.streams"), settings)
+        .expect("it accepts the client");
     let mut stream = board.connect(None, at(BOARD, 7)).expect("there is a slot");
-    until(&board, None, || stream.is_connected().expect("somebody listens").then_some(()));
+    until(&board, None, || stream.is_connected().expect("there is a listener").then_some(()));
     assert_eq!(stream.local_addr().expect("it is connected").ip().to_string(), BOARD);
     // Far more than the pipes hold, in both directions at once, as far as each accepts.
     let words = noise(4 << 20, 3);
@@ -167,7 +169,7 @@ fn a_nonblocking_driver_uses_streams_with_a_file_and_a_bell() {
     until(&board, Some(&stream), || {
         // After the end, writes fail.
         let rest = &words[sent..];
-        let written = if rest.is_empty() { 0 } else { stream.write(rest.into()).expect("it takes it") };
+        let written = if rest.is_empty() { 0 } else { stream.write(rest.into()).expect("the peer reads it") };
         sent += written;
         if written > 0 && sent == words.len() {
             stream.finish();
@@ -198,7 +200,7 @@ fn a_nonblocking_driver_uses_streams_with_a_file_and_a_bell() {
     assert_eq!(why.kind(), std::io::ErrorKind::ConnectionRefused);
     // When the board goes, its streams end.
     let mut stream = board.connect(None, at(BOARD, 7)).expect("there is a slot");
-    until(&board, None, || stream.is_connected().expect("somebody listens").then_some(()));
+    until(&board, None, || stream.is_connected().expect("there is a listener").then_some(()));
     up.signal("-KILL");
     up.wait();
     until(&board, Some(&stream), || stream.read(1, |_| {}).is_err().then_some(()));
@@ -223,13 +225,13 @@ fn a_killed_or_corrupting_client_affects_no_other() {
             .stdout(Stdio::null())
             .spawn()
             .expect("the program was built");
-        let (mut far, _) = kernel.accept().expect("it calls");
+        let (mut far, _) = kernel.accept().expect("it connects");
         let mut input = other.stdin.take().expect("piped");
         input.write_all(&noise(50_000, 3)).expect("it reads");
         let mut first = vec![0; 50_000];
         far.read_exact(&mut first).expect("it comes");
-        other.kill().expect("it is our child");
-        other.wait().expect("it is our child");
+        other.kill().expect("it is a child of this process");
+        other.wait().expect("it is a child of this process");
         assert_eq!(far.read(&mut first).expect("a FIN, as of any process that ends"), 0);
         drop(far);
         echoes(&mut mine, &noise(300_000, 4)).await;
@@ -260,7 +262,7 @@ fn scribble(dir: &TestDir) {
     let mut half =
         PendingChannel::connect_at(&dir.0.join("kiban/lab.streams"), &hello, bytes).expect("a door");
     let channel = loop {
-        match half.complete(bytes..=bytes).expect("it takes us") {
+        match half.complete(bytes..=bytes).expect("it accepts the client") {
             Some(channel) => break channel,
             None => std::thread::yield_now(),
         }
@@ -305,7 +307,7 @@ fn a_pipeline_sends_bytes_to_the_board_and_back() {
     let mut line = String::new();
     BufReader::new(listens.stderr.take().expect("it is piped")).read_line(&mut line).expect("it says where");
     let local = line.trim_end().strip_prefix("kiban: listening on ").expect("it says where");
-    TcpStream::connect(local).expect("it listens").write_all(b"whoever").expect("it takes it");
+    TcpStream::connect(local).expect("it listens").write_all(b"whoever").expect("the peer reads it");
     let output = listens.wait_with_output().expect("it ends");
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &b"whoever"[..]));
     let refused = dir.kiban(&["connect", "10.9.0.1:5999"]);
@@ -332,12 +334,12 @@ fn opening_too_many_streams_returns_an_error() {
         let ask = |streams| Attachment::attach_at(&door, Settings { streams, ..Settings::default() });
         let much = ask(9).await.expect_err("there are eight");
         assert_eq!(much.to_string(), "too many streams: 9 requested, 8 free: raise `sessions`");
-        let seven = ask(7).await.expect("it takes us");
+        let seven = ask(7).await.expect("it accepts the client");
         // One slot is enough for a pipeline; then all are taken.
         let output = dir.kiban(&["connect", &format!("{BOARD}:7")]);
         assert_eq!((output.status.code(), text(&output).as_str()), (Some(0), ""));
         board.until("its stream has gone", |status| status["services"][1]["sessions"] == 0);
-        let eighth = ask(1).await.expect("it takes us");
+        let eighth = ask(1).await.expect("it accepts the client");
         let output = dir.kiban(&["connect", &format!("{BOARD}:7")]);
         let told = "kiban: board lab: too many streams: 1 requested, 0 free: raise `sessions`\n";
         assert_eq!((output.status.code(), text(&output).as_str()), (Some(1), told));

@@ -23,7 +23,7 @@ fn ended((mut child, mut said): (Child, BufReader<ChildStderr>)) -> (String, boo
     let mut told = String::new();
     child.stdout.take().expect("a pipe").read_to_string(&mut told).expect("text");
     said.read_to_string(&mut told).expect("text");
-    (told, child.wait().expect("it is our child").success())
+    (told, child.wait().expect("it is a child of this process").success())
 }
 
 fn signal(name: &str, child: &Child) {
@@ -114,8 +114,8 @@ fn a_capture_ends_when_its_command_is_interrupted_or_killed() {
     }
     let (mut child, _) = begin(&dir, &["lan", "killed.pcap"]);
     echo(&mut session, b"a rare word");
-    child.kill().expect("it is our child");
-    child.wait().expect("it is our child");
+    child.kill().expect("it is a child of this process");
+    child.wait().expect("it is a child of this process");
     let clock = kiban_os::Clock::new();
     while !dir.log().contains("killed.pcap\" packets=") {
         assert!(clock.now().as_secs_f64() < LONG.as_secs_f64(), "{}", dir.log());
@@ -145,7 +145,7 @@ fn a_file_name_cannot_forge_log_lines() {
     // Through the control socket, as any program of the user can.
     let question = serde_json::json!({ "verb": "capture", "port": "lan", "file": file });
     let mut control = UnixStream::connect(dir.0.join("kiban/lab.sock")).expect("it listens");
-    writeln!(control, "{question}").expect("it takes it");
+    writeln!(control, "{question}").expect("the peer reads it");
     let mut answers = BufReader::new(control.try_clone().expect("a socket"));
     let mut line = String::new();
     answers.read_line(&mut line).expect("it answers");

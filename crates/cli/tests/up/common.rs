@@ -37,13 +37,13 @@ pub(crate) struct TestDir(pub(crate) PathBuf);
 impl TestDir {
     pub(crate) fn new(test: &str) -> TestDir {
         let path = std::env::temp_dir().join(format!("kiban-up-{test}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("there is room for files of a while");
+        std::fs::create_dir_all(&path).expect("there is disk space");
         TestDir(path)
     }
 
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.0.join(name);
-        std::fs::write(&path, text).expect("there is room for files of a while");
+        std::fs::write(&path, text).expect("there is disk space");
         path
     }
 
@@ -142,14 +142,14 @@ impl Board<'_> {
             let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
             stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
         };
-        while !std::fs::read_dir(&path).expect("it is our child").flatten().all(is_stopped) {
+        while !std::fs::read_dir(&path).expect("it is a child of this process").flatten().all(is_stopped) {
             std::thread::yield_now();
         }
     }
 
     /// Waits for its end and returns the exit status.
     pub(crate) fn wait(&mut self) -> Option<i32> {
-        self.child.wait().expect("it is our child").code()
+        self.child.wait().expect("it is a child of this process").code()
     }
 }
 
@@ -173,7 +173,7 @@ pub(crate) fn connect(address: &str) -> TcpStream {
 
 /// Sends a text, and reads as many bytes back.
 pub(crate) fn echo(stream: &mut TcpStream, text: &[u8]) {
-    stream.write_all(text).expect("it takes it");
+    stream.write_all(text).expect("the peer reads it");
     let mut heard = vec![0; text.len()];
     stream.read_exact(&mut heard).expect("it sends it back");
     assert_eq!(heard, text);

@@ -164,7 +164,7 @@ fn garbage_on_every_link_is_counted_and_the_board_continues() {
         .spawn()
         .expect("python3 is there");
     tun.stdin.take().expect("piped").write_all(&packets).expect("it reads");
-    assert!(tun.wait().expect("it is our child").success());
+    assert!(tun.wait().expect("it is a child of this process").success());
     let cell = [0, 0, 6, 0x42, 0];
     for (place, port) in [(2, 7001), (3, 7002), (4, 7003), (5, 7004)] {
         let peer = UdpSocket::bind(("127.0.0.1", port + 100)).expect("a port");
@@ -365,7 +365,7 @@ fn iperf3_passes_a_forward_in_both_directions() {
 /// The reply to a metrics request.
 fn figures(address: &str) -> String {
     let mut stream = connect(address);
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: lab\r\n\r\n").expect("it takes it");
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: lab\r\n\r\n").expect("the peer reads it");
     let mut told = String::new();
     stream.read_to_string(&mut told).expect("text");
     assert!(told.starts_with("HTTP/1.1 200 "), "{told}");
@@ -443,6 +443,6 @@ fn silent_clients_do_not_keep_others_out() {
     let clock = kiban_os::Clock::new();
     let mut silent = std::os::unix::net::UnixStream::connect(&socket).expect("it listens");
     silent.set_read_timeout(Some(LONG)).expect("a socket");
-    assert_eq!(silent.read(&mut [0; 1]).expect("it is hung up on"), 0);
+    assert_eq!(silent.read(&mut [0; 1]).expect("it is disconnected"), 0);
     assert!(clock.now().as_secs_f64() < 20.0);
 }

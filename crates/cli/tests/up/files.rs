@@ -229,13 +229,13 @@ fn honest(dir: &TestDir) {
                 match Attachment::attach_at(&door, Settings::default()).await {
                     Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
                     Err(error) if error.to_string().contains("too many clients") => {}
-                    attached => break attached.expect("it takes us"),
+                    attached => break attached.expect("it accepts the client"),
                 }
                 tokio::task::yield_now().await;
             };
             let mut stream =
                 lab.connect("10.9.0.2:7".parse().expect("an address")).await.expect("it is there");
-            stream.write_all(b"through rings").await.expect("it takes it");
+            stream.write_all(b"through rings").await.expect("the peer reads it");
             let mut heard = [0; 13];
             stream.read_exact(&mut heard).await.expect("it sends it back");
             assert_eq!(&heard, b"through rings");
@@ -284,7 +284,7 @@ fn a_hanging_close_blocks_neither_the_control_socket_nor_shutdown() {
 fn unanswered(name: &str, begin: fn(&TestDir, Command) -> std::process::Child) {
     let dir = TestDir::new(name);
     let mut board = dir.up_by(&format!("{PORT}{ECHO}{DOORS}"), |command| begin(&dir, command));
-    std::fs::create_dir(dir.0.join("fuse")).expect("there is room for files of a while");
+    std::fs::create_dir(dir.0.join("fuse")).expect("there is disk space");
     let mut command = Command::new("unshare");
     command.args(["--mount", "--"]).arg(std::env::current_exe().expect("a path"));
     let mut attacker = Attacker::start_by(&dir, command);
@@ -300,7 +300,7 @@ fn unanswered(name: &str, begin: fn(&TestDir, Command) -> std::process::Child) {
     assert!(output.status.success(), "{}", text(&output));
     // Readable when all of its threads have exited.
     let pid = rustix::process::Pid::from_child(&board.child);
-    let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).expect("it is our child");
+    let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).expect("it is a child of this process");
     let patience = rustix::event::Timespec { tv_sec: LONG.as_secs() as i64, tv_nsec: 0 };
     let ended = rustix::event::poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&patience));
     assert_eq!(ended, Ok(1), "the board cannot end: {}", dir.log());
@@ -379,7 +379,7 @@ fn endless_reloads_leave_few_log_lines() {
     let mut answers = BufReader::new(socket.try_clone().expect("a socket"));
     let mut ask = |count: usize, words: &str| {
         for _ in 0..count {
-            (&socket).write_all(b"{\"verb\":\"reload\"}\n").expect("it takes it");
+            (&socket).write_all(b"{\"verb\":\"reload\"}\n").expect("the peer reads it");
             let mut answer = String::new();
             answers.read_line(&mut answer).expect("it answers");
             assert!(answer.contains(words), "{answer}");
@@ -408,7 +408,7 @@ fn call(dir: &TestDir, name: &str, kind: SocketType) -> OwnedFd {
 /// Sends bytes to a board's socket, and waits until the board closes the connection.
 fn offend(dir: &TestDir, name: &str, kind: SocketType, bytes: &[u8]) {
     let socket = call(dir, name, kind);
-    rustix::net::send(&socket, bytes, SendFlags::NOSIGNAL).expect("it takes it");
+    rustix::net::send(&socket, bytes, SendFlags::NOSIGNAL).expect("the peer reads it");
     let mut room = vec![0; 1 << 16];
     while rustix::net::recv(&socket, &mut room, rustix::net::RecvFlags::empty())
         .is_ok_and(|(count, _)| count > 0)

@@ -91,8 +91,8 @@ impl Theirs {
 
     fn end(&mut self) {
         if let Some(mut impostor) = self.impostor.take() {
-            impostor.kill().expect("it is our child");
-            impostor.wait().expect("it is our child");
+            impostor.kill().expect("it is a child of this process");
+            impostor.wait().expect("it is a child of this process");
         }
     }
 
@@ -267,7 +267,7 @@ fn socket_paths_longer_than_an_address_work_with_every_command() {
     let child = dir.command(&["up", &config.display().to_string()]).stderr(log).spawn();
     let mut board = Killed(child.expect("it was built"));
     while !dir.log().contains("ready") {
-        assert!(board.0.try_wait().expect("it is our child").is_none(), "{}", dir.log());
+        assert!(board.0.try_wait().expect("it is a child of this process").is_none(), "{}", dir.log());
         std::thread::yield_now();
     }
     let good = |arguments: &[&str]| {
@@ -282,11 +282,11 @@ fn socket_paths_longer_than_an_address_work_with_every_command() {
     let listener = TcpListener::bind("10.9.0.1:7").expect("it is this host's");
     let accepts = std::thread::spawn(move || listener.accept().map(drop));
     good(&["connect", "10.9.0.1:7"]);
-    accepts.join().expect("no panic").expect("somebody came");
+    accepts.join().expect("no panic").expect("a client connected");
     let script = "import socket; s = socket.create_connection(('10.9.0.2', 7)); print(s.getpeername(), s.getsockname())";
     assert_eq!(good(&["run", "python3", "-c", script]).matches("10.9.0.2").count(), 2, "over the board");
     good(&["down"]);
-    assert_eq!(board.0.wait().expect("it is our child").code(), Some(0), "{}", dir.log());
+    assert_eq!(board.0.wait().expect("it is a child of this process").code(), Some(0), "{}", dir.log());
     dir.0 = short;
 }
 

@@ -45,7 +45,7 @@ fn takes(files: usize) -> (u16, std::thread::JoinHandle<Vec<[u8; 32]>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
     let port = listener.local_addr().expect("bound").port();
     let take = move || {
-        let stream = listener.accept().expect("somebody comes").0;
+        let stream = listener.accept().expect("a client connects").0;
         stream.set_read_timeout(Some(LONG)).expect("a socket");
         let mut stream = BufReader::with_capacity(1 << 20, stream);
         let mut bytes = None;
@@ -84,7 +84,7 @@ fn fetched(name: &str) -> [u8; 32] {
         .spawn()
         .expect("curl is there: apt-get install curl, or run make test");
     let hash = digest_of(curl.stdout.as_mut().expect("piped"));
-    assert!(curl.wait().expect("it is our child").success(), "{name}");
+    assert!(curl.wait().expect("it is a child of this process").success(), "{name}");
     hash
 }
 
@@ -188,7 +188,7 @@ fn a_thousand_concurrent_connections_echo_their_own_data() {
         let words =
             |number: usize| format!("{number} says it for the {round}. time. ").repeat(1 + number % 40);
         for (number, stream) in crowd.iter_mut().enumerate() {
-            stream.write_all(words(number).as_bytes()).expect("it takes it");
+            stream.write_all(words(number).as_bytes()).expect("the peer reads it");
         }
         for (number, stream) in crowd.iter_mut().enumerate() {
             let mut heard = vec![0; words(number).len()];

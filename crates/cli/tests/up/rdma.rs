@@ -69,7 +69,7 @@ fn join(one: &Side, two: &Side, listener: &Listener) -> Pair {
         let accepting = scope.spawn(|| listener.request(LONG)?.accept(&to, &options));
         (from.connect(listener.address(), &options, LONG), accepting.join().expect("no panic"))
     });
-    (from, to, connected.expect("somebody listens"), accepted.expect("it waits"))
+    (from, to, connected.expect("there is a listener"), accepted.expect("it waits"))
 }
 
 fn noise(length: usize, seed: u32) -> Vec<u8> {
@@ -150,8 +150,8 @@ fn rdma_works_between_two_boards_over_atm_with_few_or_many_queue_pairs() {
     from.post_send(Wr::send_inline(8, b"adieu")).expect("room");
     connected.disconnect();
     assert_eq!((two.done().id, heard.to_vec(0, 5), one.done().id), (9, b"adieu".to_vec(), 8));
-    accepted.wait_disconnected(LONG).expect("it hears of the end");
-    connected.wait_disconnected(LONG).expect("so does who began it");
+    accepted.wait_disconnected(LONG).expect("it is disconnected");
+    connected.wait_disconnected(LONG).expect("the initiator is disconnected, too");
     drop((from, to, connected, accepted));
     moves(&one, &two, &pairs, 10_000);
     // No thread spins while nothing arrives.
@@ -171,7 +171,7 @@ fn rdma_works_between_two_boards_over_atm_with_few_or_many_queue_pairs() {
         assert_eq!(qp.state(), QpState::Error);
     }
     let told = |error: Error| assert!(error.to_string().contains("the board has gone"), "{error}");
-    told(own.request(LONG).map(|_| ()).expect_err("nobody can call"));
+    told(own.request(LONG).map(|_| ()).expect_err("no client can connect"));
     let options = Connect::default();
     told(one.qp().connect(at("10.1.0.2", 7471).into(), &options, LONG).map(|_| ()).expect_err("no way"));
     told(one.context.listen(at("10.1.0.1", 7).into(), &options).map(|_| ()).expect_err("no way"));
@@ -197,7 +197,7 @@ fn rdma_works_with_the_kernels_tcp_and_impossible_set_ups_are_reported() {
     }
     // Requests that cannot succeed.
     let refused =
-        board.qp().connect(at("10.9.0.1", 5999).into(), &options, LONG).expect_err("nobody listens");
+        board.qp().connect(at("10.9.0.1", 5999).into(), &options, LONG).expect_err("there is no listener");
     assert!(matches!(refused, Error::Connect(ConnectError::Unreachable)), "{refused}");
     let lost = board.qp().connect(at("192.0.2.1", 5999).into(), &options, LONG).expect_err("no way");
     assert!(matches!(lost, Error::Connect(ConnectError::Unreachable)), "{lost}");
@@ -243,8 +243,8 @@ fn measurements_run_over_a_board_in_one_process_and_from_another() {
         let (is_well, words) = told(&dir, arguments);
         assert!(is_well, "{words}");
     }
-    server.kill().expect("it is our child");
-    server.wait().expect("it is our child");
+    server.kill().expect("it is a child of this process");
+    server.wait().expect("it is a child of this process");
     let (is_well, words) = told(&dir, &["rdma", "pingpong", "--over", "board:moon"]);
     assert!(!is_well && words.contains("no board moon is running; these are: lab"), "{words}");
 }

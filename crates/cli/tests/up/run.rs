@@ -47,7 +47,10 @@ impl Server {
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it is installed");
         let mut server = Server(child);
         while !answers() {
-            assert!(server.0.try_wait().expect("it is our child").is_none(), "{command:?} has ended");
+            assert!(
+                server.0.try_wait().expect("it is a child of this process").is_none(),
+                "{command:?} has ended"
+            );
             std::thread::yield_now();
         }
         server
@@ -164,9 +167,9 @@ fn traffic_for_a_stopped_board_takes_no_other_route() {
     said.read_to_string(&mut rest).expect("it is text");
     child.stderr.take().expect("it is piped").read_to_string(&mut errors).expect("it is text");
     assert_eq!(rest, "ENETDOWN\nENETDOWN\n", "{errors}");
-    assert!(child.wait().expect("it is our child").success());
+    assert!(child.wait().expect("it is a child of this process").success());
     assert_eq!(errors.matches("the board of this program does not run").count(), 1, "{errors}");
-    assert_eq!(listener.accept().expect_err("nobody came").kind(), ErrorKind::WouldBlock);
+    assert_eq!(listener.accept().expect_err("no client connected").kind(), ErrorKind::WouldBlock);
     // The socket left by a killed board is not used.
     let refused = told(on_board(&dir, &["true"]));
     assert_eq!(refused.status.code(), Some(1), "{}", text(&refused));

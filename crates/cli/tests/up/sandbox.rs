@@ -290,7 +290,7 @@ fn normal_operation_triggers_no_seccomp_refusal() {
     assert_eq!(text(&run("curl", &["-sSf", "http://127.0.0.1:8080/page"])), "found");
     let mut attached = dir.command(&["connect", "10.9.0.2:7"]);
     let mut attached = attached.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it was built");
-    attached.stdin.take().expect("a pipe").write_all(b"attached").expect("it takes it");
+    attached.stdin.take().expect("a pipe").write_all(b"attached").expect("the peer reads it");
     let output = attached.wait_with_output().expect("it ends");
     assert_eq!(output.stdout, b"attached", "{}", dir.log());
     let output = dir.kiban(&["capture", "lan", "lan.pcap", "--seconds", "100ms"]);
@@ -326,7 +326,7 @@ fn captures_are_written_where_allowed_and_refused_elsewhere_with_a_reason() {
     let folder = std::path::PathBuf::from(format!("/run/kiban-records-{}", std::process::id()));
     let other = std::path::PathBuf::from(format!("/run/kiban-others-{}", std::process::id()));
     for folder in [&folder, &other] {
-        std::fs::create_dir(folder).expect("root may");
+        std::fs::create_dir(folder).expect("root has the right");
     }
     let dir = TestDir::new("sandbox-records");
     let board = dir.up(&format!("{PORT}{ECHO}[sandbox]\nwrite = \"{}\"\n", folder.display()));
@@ -336,7 +336,7 @@ fn captures_are_written_where_allowed_and_refused_elsewhere_with_a_reason() {
     };
     let (there, elsewhere) = (record(&folder), record(&other));
     for folder in [&folder, &other] {
-        std::fs::remove_dir_all(folder).expect("root may");
+        std::fs::remove_dir_all(folder).expect("root has the right");
     }
     assert!(there.status.success(), "{}", text(&there));
     let told = text(&elsewhere);
@@ -359,15 +359,15 @@ fn a_reload_that_cannot_open_a_file_names_the_sandbox_as_the_reason() {
     let dir = TestDir::new("sandbox-denied");
     // Not in a directory for temporary files, where existing files can be opened.
     let outside = std::path::PathBuf::from(format!("/run/kiban-outside-{}", std::process::id()));
-    std::fs::create_dir(&outside).expect("root may");
+    std::fs::create_dir(&outside).expect("root has the right");
     let config = format!("name = \"lab\"\n{UDP}");
     let board = dir.up(&config);
     let file = dir.0.join("board.toml");
-    std::fs::write(outside.join("board.toml"), &config).expect("root may");
+    std::fs::write(outside.join("board.toml"), &config).expect("root has the right");
     std::fs::remove_file(&file).expect("it is ours");
     std::os::unix::fs::symlink(outside.join("board.toml"), &file).expect("room");
     let linked = text(&dir.kiban(&["reload"]));
-    std::fs::remove_dir_all(&outside).expect("root may");
+    std::fs::remove_dir_all(&outside).expect("root has the right");
     std::fs::remove_file(&file).expect("it is ours");
     dir.write("board.toml", &config);
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("it is ours");
@@ -391,12 +391,12 @@ fn a_root_whose_symlink_changed_is_reloaded_or_refused() {
     // Not below the directory of the configuration, all of which is readable.
     let base = std::path::PathBuf::from(format!("/run/kiban-roots-{}", std::process::id()));
     for folder in ["one", "two", "three"] {
-        std::fs::create_dir_all(base.join(folder)).expect("root may");
-        std::fs::write(base.join(folder).join("page"), folder).expect("root may");
+        std::fs::create_dir_all(base.join(folder)).expect("root has the right");
+        std::fs::write(base.join(folder).join("page"), folder).expect("root has the right");
     }
     let link = |to: &str| {
         let _ = std::fs::remove_file(base.join("www"));
-        std::os::unix::fs::symlink(to, base.join("www")).expect("root may");
+        std::os::unix::fs::symlink(to, base.join("www")).expect("root has the right");
     };
     let page = || text(&run("curl", &["-sSf", "http://10.9.0.2/page"]));
     let reload = || text(&dir.kiban(&["reload"]));
@@ -414,12 +414,12 @@ fn a_root_whose_symlink_changed_is_reloaded_or_refused() {
     let outside = reload();
     said.push(page());
     // Another directory with the same name.
-    std::fs::rename(base.join("two"), base.join("old")).expect("root may");
-    std::fs::create_dir(base.join("two")).expect("root may");
+    std::fs::rename(base.join("two"), base.join("old")).expect("root has the right");
+    std::fs::create_dir(base.join("two")).expect("root has the right");
     link("two");
     let replaced = reload();
     said.push(page());
-    std::fs::remove_dir_all(&base).expect("root may");
+    std::fs::remove_dir_all(&base).expect("root has the right");
     let (kept, changed) = ("services: 2 kept, 0 new, 0 closed\n", "services: 1 kept, 1 new, 1 closed\n");
     assert_eq!(said, ["one", kept, changed, "two", "two", "two"]);
     assert!(outside.contains("www is outside the directories that kiban kept open"), "{outside}");

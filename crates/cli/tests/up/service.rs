@@ -335,15 +335,15 @@ fn bytes_and_half_closes_are_forwarded_in_both_directions() {
     for (address, listener) in [("10.9.0.2:80", &kernel), ("127.0.0.1:8080", &far)] {
         std::thread::scope(|scope| {
             let server = scope.spawn(|| {
-                let (mut stream, _) = listener.accept().expect("somebody comes");
+                let (mut stream, _) = listener.accept().expect("a client connects");
                 let mut heard = Vec::new();
                 stream.read_to_end(&mut heard).expect("all of it");
                 // The other half is still open.
-                stream.write_all(&heard[..heard.len() / 2]).expect("it takes it");
+                stream.write_all(&heard[..heard.len() / 2]).expect("the peer reads it");
                 heard
             });
             let mut client = connect(address);
-            client.write_all(&bytes).expect("it takes it");
+            client.write_all(&bytes).expect("the peer reads it");
             client.shutdown(Shutdown::Write).expect("a socket");
             let mut heard = Vec::new();
             client.read_to_end(&mut heard).expect("all of it");

@@ -97,7 +97,7 @@ impl End {
     }
 
     fn received(&self) -> Completion {
-        self.nic.receive_wait(self.vi, LONG).expect("something comes")
+        self.nic.receive_wait(self.vi, LONG).expect("a message arrives")
     }
 
     fn sent(&self) -> Completion {
@@ -114,11 +114,11 @@ fn join(server: &End, client: &End) {
     server.nic.listen(b"port").expect("room");
     std::thread::scope(|threads| {
         threads.spawn(|| {
-            let request = server.nic.connect_wait(b"port", LONG).expect("somebody asks");
+            let request = server.nic.connect_wait(b"port", LONG).expect("a request arrives");
             assert_eq!(request.from.host, client.nic.address(), "who calls is known by where it is called");
             server.nic.accept(&request, server.vi).expect("the ends are alike");
         });
-        client.nic.connect(client.vi, b"mine", &server.address(b"port"), LONG).expect("somebody waits");
+        client.nic.connect(client.vi, b"mine", &server.address(b"port"), LONG).expect("the receiver waits");
     });
 }
 
@@ -286,8 +286,8 @@ fn waiting_on_a_killed_board_returns_an_error() {
         assert_eq!(far.event_wait(Duration::from_millis(300)), Err(Failure::Timeout), "the far board runs");
         let busy = Duration::from_nanos(process_cpu_nanos() - before);
         assert!(busy < Duration::from_millis(150), "a NIC without a board took {busy:?}");
-        let none =
-            Nic::open(&"board:near@10.1.0.1".parse::<Device>().expect("a device")).expect_err("it is dead");
+        let none = Nic::open(&"board:near@10.1.0.1".parse::<Device>().expect("a device"))
+            .expect_err("the process is dead");
         assert!(none.to_string().contains("no board near takes clients"), "{none}");
     });
 }

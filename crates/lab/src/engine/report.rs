@@ -108,7 +108,7 @@ impl Report {
         let Summary { question, version, .. } = &self.summary;
         let time = if self.manifest.exact { "virtual time, exact" } else { "real time" };
         let mut text = format!("# {question}\n\nkiban {version}, {time}, {} trials.\n", self.records);
-        let mut add = |line: String| writeln!(text, "{line}").expect("a string takes all");
+        let mut add = |line: String| writeln!(text, "{line}").expect("writing to a string succeeds");
         for environment in &self.summary.environments {
             add(format!("\nMade on: {environment}"));
         }

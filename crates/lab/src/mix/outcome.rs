@@ -252,7 +252,7 @@ impl Outcome {
                     part(sample.variation_us_p50),
                     part(sample.variation_us_p99)
                 )
-                .expect("a string takes all");
+                .expect("writing to a string succeeds");
             }
         }
         text

@@ -274,7 +274,7 @@ mod tests {
             millis: 500,
         };
         let mut line = Vec::new();
-        write_message(&mut line, &ask).expect("memory takes all");
+        write_message(&mut line, &ask).expect("writing to memory succeeds");
         assert_eq!(read_message::<Request>(&mut line.as_slice(), LINE_BYTES_MAX).expect("as written"), ask);
         for (bytes, bytes_max, expected) in [
             (&b""[..], 100, io::ErrorKind::UnexpectedEof),

@@ -84,7 +84,7 @@ impl Identifiers {
         let base = if slug.is_empty() { "part".to_owned() } else { slug };
         let numbered = (2..).map(|number| format!("{base}-{number}"));
         let id = std::iter::once(base.clone()).chain(numbered).find(|id| !self.ids.contains(id));
-        let id = id.expect("numbers do not end");
+        let id = id.expect("there are unused numbers");
         self.ids.insert(id.clone());
         id
     }

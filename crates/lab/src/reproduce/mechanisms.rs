@@ -333,7 +333,7 @@ fn copy_body(pdu: &mut Pdu, pool: &mut PagePool) {
     if pdu.body_len() == 0 {
         return;
     }
-    let mut page: Page = pool.take().expect("no more pages are out than a window holds");
+    let mut page: Page = pool.take().expect("a window limits the pages in use");
     let slices: Vec<_> =
         pdu.drain_body().map(|slice| page.append(slice.bytes()).expect("a page holds a payload")).collect();
     for slice in slices {

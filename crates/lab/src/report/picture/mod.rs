@@ -90,7 +90,7 @@ struct Canvas(String);
 
 impl Canvas {
     fn add(&mut self, line: impl AsRef<str>) {
-        writeln!(self.0, "{}", line.as_ref()).expect("a string takes all");
+        writeln!(self.0, "{}", line.as_ref()).expect("writing to a string succeeds");
     }
 
     /// Adds text at a position; `class` may contain several classes.
