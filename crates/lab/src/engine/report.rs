@@ -61,7 +61,7 @@ impl Report {
     /// Writes the files into a folder; returns their paths, the page first.
     ///
     /// # Errors
-    /// Where they cannot be written.
+    /// Returns [`StoreError::Write`] if a file cannot be written.
     pub fn write(&self, dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
         std::fs::create_dir_all(dir).map_err(|error| StoreError::Write(dir.to_owned(), error))?;
         let page = (dir.join("report.md"), self.markdown().into_bytes());

@@ -155,7 +155,7 @@ pub fn sweep(
 /// Like [`sweep`], with the given meter and clock.
 ///
 /// # Errors
-/// As [`sweep`].
+/// See [`sweep`].
 pub fn sweep_with(
     question: &dyn Question,
     run: &Run,

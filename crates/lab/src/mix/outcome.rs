@@ -332,7 +332,7 @@ impl Real {
     }
 }
 
-/// For people.
+/// Formats the outcome as tables.
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let title = match &self.real {

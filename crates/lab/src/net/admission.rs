@@ -31,7 +31,7 @@ impl Token {
     /// Reads a token from the first line of a text.
     ///
     /// # Errors
-    /// It is too short; the message says what to do.
+    /// Returns a message with the remedy if the token is too short.
     pub fn of_text(text: &str) -> Result<Token, String> {
         let token = text.lines().next().unwrap_or_default().trim();
         if token.len() < TOKEN_BYTES_MIN {
@@ -79,7 +79,7 @@ pub fn may_connect(allowed: &[IpNet], address: IpAddr) -> bool {
 /// Parses a network or a single address.
 ///
 /// # Errors
-/// It is neither.
+/// Returns a message if the text is neither.
 pub fn network(text: &str) -> Result<IpNet, String> {
     let net = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
     net.map(|net| match net {

@@ -84,7 +84,7 @@ const WARM_UP: usize = 5;
 /// Measures round-trip times.
 ///
 /// # Errors
-/// [`Failure`]: the cause.
+/// Returns [`Failure`] with the cause.
 pub fn measure(session: &Session, ask: &DelayRequest, progress: &dyn Fn()) -> Result<Delays, Failure> {
     let clock = session.clock();
     let (welcome, _) = session.path()?;

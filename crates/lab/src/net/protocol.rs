@@ -146,7 +146,7 @@ pub struct Outcome {
 /// Writes a message as one line.
 ///
 /// # Errors
-/// Those of the writer.
+/// Returns the errors of the writer.
 pub fn write_message(writer: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
     let mut text = serde_json::to_vec(line)?;
     text.push(b'\n');
@@ -193,7 +193,7 @@ pub type Lines = BufReader<DeadlineReader>;
 /// Reads a line that must be complete within `length`.
 ///
 /// # Errors
-/// As [`read_message`]; `TimedOut` or `WouldBlock` if the message is not complete in time.
+/// See [`read_message`]; also `TimedOut` or `WouldBlock` if the message is not complete in time.
 pub fn read_message_until<T: DeserializeOwned>(
     reader: &mut Lines,
     bytes_max: u64,

@@ -66,7 +66,7 @@ impl Session {
     /// Calls `act` with the client, connecting first if necessary, and drops a client that was lost.
     ///
     /// # Errors
-    /// Those of `act`, or of [`Client::connect`].
+    /// Returns the errors of `act`, or of [`Client::connect`].
     pub fn with<R>(&self, act: impl FnOnce(&mut Client, &Path) -> Result<R, Failure>) -> Result<R, Failure> {
         let mut open = lock(&self.open);
         // Taken out of `self`: a client whose exchange panicked is not reused.

@@ -88,7 +88,7 @@ impl Sweep {
     /// Measures missing points, diagnoses them, and proves the remedies.
     ///
     /// # Errors
-    /// [`SweepError`].
+    /// See [`SweepError`].
     pub fn run(&self, grid: &Grid, hear: Hear<'_>) -> Result<Report, SweepError> {
         self.session.path()?;
         let run = self.open(self.dir.clone(), grid.plan(self.session.host()))?;

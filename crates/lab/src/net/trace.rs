@@ -38,7 +38,7 @@ pub struct Case {
     pub unit: String,
     /// Whether it is slow.
     pub is_slow: bool,
-    /// Why, if it is.
+    /// Why it is slow; `None` if it is not.
     pub explanation: Option<Explanation>,
     /// The packets that are shown.
     pub segments: Vec<Segment>,
@@ -195,7 +195,7 @@ impl Trace {
     /// Traces a case, and then what makes it fast if it is slow, or what makes it slow, if that is known.
     ///
     /// # Errors
-    /// As [`Case::of`].
+    /// See [`Case::of`].
     pub fn of(session: &Session, setup: &Setup) -> Result<Trace, Failure> {
         let (welcome, _) = session.path()?;
         let (mut first, evidence) = Case::of(session, "asked", setup)?;

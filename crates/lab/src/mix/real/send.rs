@@ -129,7 +129,7 @@ struct Near {
 /// Sends the flows of a site of a plan to a server; calls `done` with the progress, 0 to 1.
 ///
 /// # Errors
-/// It cannot start. Later errors are part of the outcome ([`Real::ended_early`]).
+/// Returns an error if the mix cannot start. Later errors are part of the outcome ([`Real::ended_early`]).
 pub fn run(
     plan: &Plan,
     from: &str,

@@ -62,7 +62,7 @@ pub(super) struct Head {
 /// Writes a datagram of cells, whose `at` are their due times; [`stamp`] sets the sending time.
 ///
 /// # Panics
-/// If there are no cells, or more than [`CELLS_MAX`].
+/// Panics if there are no cells, or more than [`CELLS_MAX`].
 pub(super) fn write(head: &Head, cells: &[TimedCell]) -> Vec<u8> {
     assert!((1..=CELLS_MAX).contains(&cells.len()), "a datagram holds 1 to CELLS_MAX cells");
     let first = cells[0].at;

@@ -83,7 +83,7 @@ impl Server {
     /// Starts listening. `on_event` is called for each event.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Returns errors of the operating system.
     pub fn bind(
         address: SocketAddr,
         token: Token,
@@ -110,7 +110,7 @@ impl Server {
     /// Returns the address on which it listens.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Returns errors of the operating system.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -124,7 +124,7 @@ impl Server {
     /// Serves until it is stopped.
     ///
     /// # Errors
-    /// Those of the system, for the listener.
+    /// Returns errors of the operating system for the listener.
     pub fn run(&self) -> io::Result<()> {
         let shared = &self.shared;
         let bounds = Bounds {

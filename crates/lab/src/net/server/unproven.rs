@@ -149,7 +149,7 @@ impl Handshakes {
     /// what has arrived.
     ///
     /// # Errors
-    /// Those of the system, while waiting.
+    /// Returns errors of the operating system while waiting.
     pub(crate) fn turn(
         &mut self,
         listener: &TcpListener,

@@ -26,7 +26,7 @@ const READ_BYTES: usize = 256 << 10;
 /// Runs one trial. If `captured`, it is captured, and the packets are returned.
 ///
 /// # Errors
-/// [`Failure`]: the cause.
+/// Returns [`Failure`] with the cause.
 pub fn run(
     client: &mut Client,
     path: &Path,
@@ -78,7 +78,7 @@ pub fn run(
 /// Runs one trial from the server to the client.
 ///
 /// # Errors
-/// [`Failure`]: the cause.
+/// Returns [`Failure`] with the cause.
 pub fn run_back(
     client: &mut Client,
     path: &Path,

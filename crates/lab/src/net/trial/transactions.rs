@@ -79,7 +79,7 @@ pub(in crate::net) fn info(stream: &TcpStream) -> Result<TcpInfo, Failure> {
 /// Runs one trial. If `captured`, all of it is captured, and the packets are returned.
 ///
 /// # Errors
-/// [`Failure`]: the cause.
+/// Returns [`Failure`] with the cause.
 pub fn run(
     client: &mut Client,
     path: &Path,
