@@ -1,15 +1,15 @@
 /*
- * vi_pingpong: two programs throw a message back and forth through VIs.
+ * vi_pingpong: two programs send a message back and forth through VIs.
  *
  *     cc -std=c99 -O2 -o vi_pingpong vi_pingpong.c -lvipl       (docs/vipl.md says where header and library are)
  *
  *     ./vi_pingpong server shm:table              ./vi_pingpong client shm table
  *     ./vi_pingpong server udp:127.0.0.1:7400     ./vi_pingpong client udp 127.0.0.1:7400
  *
- * The server tells where it waits; the client is told that place. Options, after these, of the client:
- * [BYTES [ROUNDS [WAITING]]], 8 bytes, 100000 rounds, adaptive. WAITING is poll, interrupt, adaptive, or for how many
- * microseconds to poll before sleeping; the server has it as its third argument. The client prints the mean time of a
- * round trip, and how it waited.
+ * The server prints its address, which is the client's argument. Further arguments of the client are
+ * [BYTES [ROUNDS [WAITING]]]; the defaults are 8 bytes, 100000 rounds, adaptive. WAITING is poll, interrupt, adaptive, or a
+ * number of microseconds to poll before sleeping; it is the third argument of the server. The client prints the mean
+ * round-trip time and how it waited.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
@@ -22,7 +22,7 @@
 
 #define BYTES_MAX 65536
 
-/* What both sides need: one block of memory with a descriptor and a buffer for each direction. */
+/* The state of a side: one block of memory with a descriptor and a buffer for each direction. */
 struct side {
     VIP_NIC_HANDLE nic;
     VIP_NIC_ATTRIBUTES limits;
@@ -33,7 +33,7 @@ struct side {
     char *receive_data[2], *send_data;
 };
 
-/* An address with room for the longest. */
+/* An address, with space for the longest one. */
 union address {
     VIP_NET_ADDRESS net;
     unsigned char room[256];
@@ -103,7 +103,7 @@ static void open_side(struct side *side, const char *device) {
     vi_attributes.Ptag = side->tag;
     must(VipCreateVi(side->nic, &vi_attributes, NULL, NULL, &side->vi), "VipCreateVi");
 
-    /* Receives are posted before the connection is there: the first message may come at once. */
+    /* Receives are posted before the connection is established: the first message may arrive immediately. */
     fill(side, side->receive[0], side->receive_data[0], BYTES_MAX);
     fill(side, side->receive[1], side->receive_data[1], BYTES_MAX);
     must(VipPostRecv(side->vi, side->receive[0], side->memory), "VipPostRecv");
@@ -121,13 +121,13 @@ static void set_policy(const struct side *side, const char *policy) {
         must(VipSetViWait(side->vi, VIP_WAIT_HYBRID, strtoul(policy, NULL, 10)), "VipSetViWait");
 }
 
-/* Receives one message, posts the descriptor again; returns its length, or -1 when the other side has gone. */
+/* Receives one message, posts the descriptor again; returns the length, or -1 if the peer has disconnected. */
 static long take(const struct side *side) {
     VIP_DESCRIPTOR *descriptor;
     VIP_RETURN code = VipRecvWait(side->vi, VIP_INFINITE, &descriptor);
     long bytes;
     if (code == VIP_DESCRIPTOR_ERROR)
-        return -1; /* Status says why: flushed, most likely */
+        return -1; /* the status gives the reason, most likely flushed */
     must(code, "VipRecvWait");
     bytes = (long)descriptor->CS.Length;
     fill(side, descriptor, (char *)descriptor->DS[0].Local.Data.Address, BYTES_MAX);
@@ -158,7 +158,7 @@ static void serve(struct side *side) {
     must(VipDisconnect(side->vi), "VipDisconnect");
 }
 
-/* A name becomes a host address; with a discriminator it is the address of an endpoint. The server may not wait yet. */
+/* A name becomes a host address; with a discriminator it is the address of an endpoint. The server may not listen yet. */
 static void find(struct side *side, char *name) {
     union address host, local, remote;
     VIP_VI_ATTRIBUTES attributes;
@@ -180,7 +180,7 @@ static void play(struct side *side, VIP_UINT32 bytes, long rounds) {
     double start;
     long i;
 
-    for (i = 0; i < rounds / 10 + 1; i++) { /* warm up, so that an adaptive wait has seen something */
+    for (i = 0; i < rounds / 10 + 1; i++) { /* warm up, so that adaptive waiting has some history */
         give(side, bytes);
         take(side);
     }
@@ -188,14 +188,14 @@ static void play(struct side *side, VIP_UINT32 bytes, long rounds) {
     for (i = 0; i < rounds; i++) {
         give(side, bytes);
         if (take(side) != (long)bytes) {
-            fprintf(stderr, "vi_pingpong: the ball came back changed, or not at all\n");
+            fprintf(stderr, "vi_pingpong: the echo differs or is missing\n");
             exit(1);
         }
     }
-    printf("%ld rounds of %lu bytes: %.3f us each\n", rounds, (unsigned long)bytes,
+    printf("%ld round trips of %lu bytes: %.3f us each\n", rounds, (unsigned long)bytes,
            (seconds() - start) * 1e6 / (double)rounds);
     must(VipQueryViWait(side->vi, VIP_TRUE, &report), "VipQueryViWait");
-    printf("waited %lu times: %lu times polling was enough, %lu times it slept\n", (unsigned long)report.Waits,
+    printf("waits: %lu, satisfied by polling: %lu, slept: %lu\n", (unsigned long)report.Waits,
            (unsigned long)report.SpinHits, (unsigned long)report.Blocks);
     must(VipDisconnect(side->vi), "VipDisconnect");
 }
@@ -214,7 +214,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     if (bytes > BYTES_MAX || rounds < 1) {
-        fprintf(stderr, "vi_pingpong: up to %d bytes, at least one round\n", BYTES_MAX);
+        fprintf(stderr, "vi_pingpong: use at most %d bytes and at least one round\n", BYTES_MAX);
         return 2;
     }
 
@@ -227,7 +227,7 @@ int main(int argc, char **argv) {
         play(&side, (VIP_UINT32)bytes, rounds);
     }
     must(VipCloseNic(side.nic), "VipCloseNic");
-    /* With the NIC the registration has gone; the block begins with the first descriptor. */
+    /* Closing the NIC ended the registration; the block starts at the first descriptor. */
     free(side.receive[0]);
     return 0;
 }

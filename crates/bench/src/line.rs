@@ -1,17 +1,17 @@
 //! TCP against the limit of the line, in virtual time.
 //!
-//! Claim     what paper \[1\] measured (figures 6 and 7), without losses in the boards: with a window of 48
-//!           KB or more, one session reaches 99.8 % of what remains after cell and packet headers (the paper:
-//!           133.4 of 134.58 Mbit/s at 256 KB); up to sixty sessions together reach 99 % of it, each at least
-//!           nine tenths of its share.
+//! Claim     the results of paper \[1\] (figures 6 and 7), without losses in the boards: with a window of 48
+//!           KB or more, one session reaches 99.8 % of what cell and packet headers leave (the paper: 133.4
+//!           of 134.58 Mbit/s at 256 KB); up to sixty sessions together reach 99 % of it, each at least nine
+//!           tenths of its share.
 //! Limit     149.76 Mbit/s × 8192 / (172 × 53): [`crate::worlds::LIMIT_MBIT_PER_SECOND`].
-//! Set-up    two boards, a switch, 100 m of line each (figure 5); payloads of 8192 bytes, 8 MB of memory each
-//!           way.
+//! Set-up    two boards, a switch, 100 m of line each (figure 5); payloads of 8192 bytes, 8 MB of memory in
+//!           each direction.
 //! Counted   payload bytes read by the receiving program. One session: from its first byte to its last. Many:
 //!           over an interval in which all are active: from when the last session has received its first half
 //!           megabyte (or twice its window) until the first session has received everything.
-//! Exact     virtual time has no noise: a run is made once, and the same seed gives the same figures
-//!           anywhere.
+//! Exact     virtual time has no noise: each run is made once, and the same seed gives the same results on
+//!           any machine.
 
 use crate::worlds::{LIMIT_MBIT_PER_SECOND, Transfer};
 use kiban_base::Instant;
@@ -22,7 +22,7 @@ use kiban_sim::Plan;
 const ONE_WINDOWS_KIB: [u32; 8] = [8, 16, 24, 32, 48, 64, 128, 256];
 const MANY_WINDOWS_KIB: [u32; 4] = [16, 24, 48, 256];
 const MANY_SESSIONS: [usize; 6] = [2, 5, 10, 15, 30, 60];
-/// From this window on one session has a target.
+/// From this window on, one session has a target.
 const ONE_TARGET_FROM_KIB: u32 = 48;
 const ONE_TARGET_PERCENT: f64 = 99.8;
 const MANY_TARGET_PERCENT: f64 = 99.0;
@@ -37,12 +37,12 @@ fn percent(mbit_per_second: f64) -> f64 {
     mbit_per_second / LIMIT_MBIT_PER_SECOND * 100.0
 }
 
-/// Runs one session in each direction that `sessions` names, alone or against each other. Returns percent of
-/// the limit, by direction.
+/// Runs one session in each direction that `sessions` names, alone or both at once. Returns percent of the
+/// limit, by direction.
 fn one(window_kib: u32, sessions: [usize; 2], bytes: u64) -> [Option<f64>; 2] {
     let mut transfer = Transfer::new(&Plan::with_window(window_kib << 10), sessions, bytes);
     let tallies = transfer.tallies.clone();
-    // By direction: the first bytes and their time, the time of the last ones.
+    // By direction: the first bytes and their time, and the time of the last bytes.
     let mut marks: [Option<(u64, Instant, Instant)>; 2] = [None; 2];
     transfer.run(&mut |world| {
         for (tally, mark) in tallies.iter().zip(&mut marks) {
@@ -57,10 +57,10 @@ fn one(window_kib: u32, sessions: [usize; 2], bytes: u64) -> [Option<f64>; 2] {
     marks.map(|mark| mark.map(|(first, from, to)| percent(mbit_per_second(bytes - first, from, to))))
 }
 
-/// The throughput of many sessions while all were active.
+/// The throughput of many sessions while all are active.
 struct Together {
     percent: f64,
-    /// The least and the greatest part of a session, 1 being its share.
+    /// The smallest and the largest share of a session; 1 is an equal share.
     least: f64,
     greatest: f64,
     seconds: f64,
@@ -87,7 +87,7 @@ fn together(window_kib: u32, sessions: usize, bytes: u64) -> Together {
     let (Some((from, before)), Some((to, after))) = (begin, end) else {
         panic!("{sessions} sessions at {window_kib} KB were never all active");
     };
-    assert!(from < to, "{sessions} sessions at {window_kib} KB: one finished before another had begun");
+    assert!(from < to, "{sessions} sessions at {window_kib} KB: one finished before another started");
     let moved: Vec<u64> = after.iter().zip(&before).map(|(after, before)| after - before).collect();
     let total: u64 = moved.iter().sum();
     let share = total as f64 / sessions as f64;
@@ -151,7 +151,7 @@ pub(crate) fn run(options: &Options) {
     .number_column("least share")
     .number_column("greatest")
     .number_column("over s")
-    .number_column("sent again")
+    .number_column("retransmits")
     .number_column("starved")
     .text_column("99 %, 0.9");
     for window_kib in MANY_WINDOWS_KIB {

@@ -1,7 +1,7 @@
-//! The benchmarks: kiban's performance claims, each measured beside something that a reader knows.
+//! The benchmarks: kiban's performance claims, each measured beside something that readers know.
 //!
-//! Each family has a file that says what is compared and why that is fair. Tables, targets and records are
-//! the laboratory's ([`kiban_lab`]); results of a world in virtual time are exact and need no repeats.
+//! The file of each family says what is compared and why that is fair. Tables, targets and records are those
+//! of the laboratory ([`kiban_lab`]); results in virtual time are exact and need no repeats.
 #![forbid(unsafe_code)]
 
 mod line;
@@ -52,22 +52,22 @@ const FAMILIES: [Family; 11] = [
     Family { name: "wait", about: "ways to wait, from polling to adaptive, in real time", run: wait::run },
 ];
 
-/// Measures kiban against its targets. Records go to target/bench, or to KIBAN_BENCH_DIR.
+/// Measure kiban against its targets. Records are written to target/bench, or to KIBAN_BENCH_DIR.
 #[derive(Parser)]
 struct Arguments {
-    /// Benchmarks to run; all when none is named.
+    /// Benchmarks to run [default: all].
     #[arg(value_name = "NAME", value_parser = FAMILIES.map(|family| family.name))]
     names: Vec<String>,
-    /// Lists the benchmarks and stops.
+    /// List the benchmarks and exit.
     #[arg(long)]
     list: bool,
-    /// Only show that the benchmarks work, in less than a minute (also: KIBAN_BENCH_QUICK=1).
+    /// Only check that the benchmarks work, in less than a minute (also: KIBAN_BENCH_QUICK=1).
     #[arg(long)]
     quick: bool,
 }
 
 fn main() -> ExitCode {
-    // The other end of a benchmark between processes.
+    // The process may be the other end of a benchmark between processes.
     if std::env::var_os(rdma::ROLE).is_some() {
         rdma::serve();
         return ExitCode::SUCCESS;
@@ -86,6 +86,6 @@ fn main() -> ExitCode {
             (family.run)(&options);
         }
     }
-    // A missed target is printed and recorded; it is no failure of the program.
+    // A missed target is printed and recorded; it is not a failure of the program.
     ExitCode::SUCCESS
 }

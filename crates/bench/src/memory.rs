@@ -1,33 +1,33 @@
-//! Packet memory against a cyclic ring of clusters and against the allocator.
+//! Packet memory against a cyclic ring of clusters and against the global allocator.
 //!
-//! Claim     pages that are shared by reference, cut at will and brought home by anybody cost no more than
-//!           twice what paper \[1\]'s clusters cost, which can do none of that.
+//! Claim     pages that are shared by reference, can be cut anywhere and are freed by any holder cost at most
+//!           twice as much as paper \[1\]'s clusters, which have none of these features.
 //! Ring      [`Ring`]: clusters prepared in advance, each a pointer to a header and several to content pages,
-//!           handed out in a circle and freed whole. A cluster that is still in use when its turn comes is
-//!           refused.
+//!           taken in cyclic order and freed as a whole. A cluster that is still in use when its turn comes
+//!           is not taken.
 //! Vec       a header and the pages of the same sizes from the global allocator, given back each time.
-//! Rounds    this many are taken, then all are returned, like a burst: the ring and the pools stay in the
-//!           cache equally.
-//! Fair      where payload is appended it is 64 bytes per page, so that memory is measured and not copying;
-//!           pools and ring compute the checksum while they copy, as paper \[1\]'s board did, `Vec` only
-//!           copies. Each side also counts and checks what it hands out.
+//! Rounds    a burst is taken, then all of it is released: the ring and the pools stay in the cache equally.
+//! Fair      appended payload is only 64 bytes per page, so that memory is measured and not copying; pools
+//!           and ring compute the checksum while they copy, as paper \[1\]'s board did, `Vec` only copies.
+//!           Each side also counts and checks what it takes.
 
 use kiban_base::{Page, PagePool, Pdu, PduPool, Slice, Sum, copy_and_sum};
 use kiban_lab::{Bench, Options, Target, Trial, Unit};
 use std::hint::black_box;
 
 const PAGE_BYTES: usize = 4096;
-/// How many are taken before they are returned: a burst.
+/// The number taken before they are released: a burst.
 const BURST: usize = 32;
-/// Things that there are.
+/// The capacity of ring and pools.
 const CAPACITY: usize = 256;
-/// Pages of a cluster: what a payload of 8192 bytes takes.
+/// Pages of a cluster, for a payload of 8192 bytes.
 const CLUSTER_PAGES: usize = 2;
 const HEADER_BYTES: usize = 128;
 /// A short payload, so that the row measures memory and not copying.
 const SHORT_BYTES: usize = 64;
 
-/// Paper \[1\], figure 3, done plainly: header memory, content memory, and clusters that point into both.
+/// Paper \[1\], figure 3, as a simple implementation: header memory, content memory, and clusters that point
+/// into both.
 struct Ring {
     headers: Vec<[u8; HEADER_BYTES]>,
     content: Vec<[u8; PAGE_BYTES]>,
@@ -41,7 +41,7 @@ struct Cluster {
     out: bool,
 }
 
-/// A content page and what of it is valid.
+/// A content page and the length of its valid part.
 #[derive(Clone, Copy)]
 struct Extent {
     page: u32,
@@ -68,7 +68,7 @@ impl Ring {
         }
     }
 
-    /// Returns the next cluster of the circle, unless it is still in use.
+    /// Returns the next cluster in cyclic order, or `None` if it is still in use.
     fn take(&mut self) -> Option<usize> {
         let index = self.next;
         let cluster = &mut self.clusters[index];
@@ -82,7 +82,7 @@ impl Ring {
         Some(index)
     }
 
-    /// Copies `bytes` behind what a page of a cluster holds, and forms their sum on the way.
+    /// Appends `bytes` to a page of a cluster, and computes their checksum at the same time.
     fn append(&mut self, cluster: usize, page: usize, bytes: &[u8]) -> Sum {
         let extent = &mut self.clusters[cluster].pages[page];
         let from = (extent.offset + extent.length) as usize;
@@ -95,7 +95,7 @@ impl Ring {
     }
 }
 
-/// Nanoseconds for one of the things that `burst` does [`BURST`] of.
+/// Returns nanoseconds per item; `burst` handles [`BURST`] of them.
 fn each(trial: &mut Trial, mut burst: impl FnMut()) -> f64 {
     let bursts = 64;
     let span = trial.measure(|| {
@@ -161,7 +161,7 @@ fn kiban_frames(trial: &mut Trial, payload: &[u8]) -> f64 {
     figure
 }
 
-/// Pages alone: taken, filled with a short payload, and brought home by their last slice.
+/// Pages alone: taken, filled with a short payload, and released by their last slice.
 fn kiban_pages(trial: &mut Trial, payload: &[u8]) -> f64 {
     let mut pool = PagePool::new(CAPACITY, PAGE_BYTES);
     let mut out: Vec<Slice> = Vec::with_capacity(BURST);
@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ring_goes_round_and_refuses_what_is_out() {
+    fn the_ring_wraps_and_refuses_pages_in_use() {
         let mut ring = Ring::new(3);
         assert_eq!([ring.take(), ring.take(), ring.take(), ring.take()], [Some(0), Some(1), Some(2), None]);
         ring.release(1);

@@ -1,18 +1,18 @@
-//! FTAM over TCP sockets, beside what the sockets themselves can do.
+//! FTAM over TCP sockets, compared with the sockets alone.
 //!
-//! Claim     a file goes through seven layers at the speed of copying, and an association is established at
-//!           once.
-//! Sides     a put and a get of a file of FTAM-3, from a directory in memory to another, beside a bare stream
-//!           of as many bytes in writes of the data element's size; associations of ACSE, beside a bare
-//!           connection with as many questions.
+//! Claim     a file passes seven layers at the speed of copying, and an association is established
+//!           immediately.
+//! Sides     put and get of an FTAM-3 file between two directories in memory, beside a bare stream of the
+//!           same length in writes of the data element's size; ACSE associations, beside a bare connection
+//!           with the same number of round trips.
 //! Fair      both ends of both sides are threads of this process, one each. The bare stream's bytes come from
-//!           memory and are dropped; FTAM reads them from a file and writes them to another. A transfer is
+//!           memory and are discarded; FTAM reads them from a file and writes them to another. A transfer is
 //!           measured from the request to its confirmation, including opening, closing and the rename; the
 //!           bare reader confirms with a byte.
-//! Policy    data must have reached the disk before a put is confirmed (`fsync` at the end): in memory that
-//!           costs little.
-//! Target    a figure, or 0.6 of the bare stream, whichever is lower on the day: what the stream does is
-//!           measured first.
+//! Policy    data must reach the disk before a put is confirmed (`fsync` at the end): in memory that costs
+//!           little.
+//! Target    a fixed rate, or 0.6 of the bare stream, whichever is lower on the day; the stream is measured
+//!           first.
 
 use kiban_ftam::client::{Client, ClientConfig};
 use kiban_ftam::disk::Settings;
@@ -35,9 +35,9 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// The directory of the files: in memory, if the system has one.
+/// The parent of the directories: in memory, if the system has such a file system.
 const MEMORY: &str = "/dev/shm";
-/// Page-aligned memory is copied faster, on some processors much faster: the bare stream has it, too.
+/// Page-aligned memory is copied faster, on some processors much faster, so the bare stream has it, too.
 const PAGE_BYTES: usize = 4096;
 const NAME: &str = "file";
 const USER: &str = "eve";
@@ -59,43 +59,42 @@ pub(crate) fn run(options: &Options) {
     bench.options_mut().foreign_cores_max = 0.5;
     let bytes = if options.quick { 16 << 20 } else { 1 << 30 };
     let runtime = thread_of_its_own();
-    let place = Place::new(bytes);
+    let dir = TestDir::new(bytes);
     for row in ROWS {
-        transfers(&mut bench, &runtime, &place, bytes, &row);
+        transfers(&mut bench, &runtime, &dir, bytes, &row);
     }
     associations(&mut bench, &runtime);
     bench.finish();
 }
 
-/// Returns a runtime on a thread that does nothing else.
+/// Returns a runtime with one thread of its own.
 fn thread_of_its_own() -> Runtime {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder.worker_threads(1).enable_all().build().expect("threads can be had")
+    builder.worker_threads(1).enable_all().build().expect("the system has threads to spare")
 }
 
 /// Two directories: the filestore's, and the initiator's with the file.
-struct Place(PathBuf);
+struct TestDir(PathBuf);
 
-impl Place {
-    fn new(bytes: usize) -> Place {
+impl TestDir {
+    fn new(bytes: usize) -> TestDir {
         let memory = std::path::Path::new(MEMORY);
         let above = if memory.is_dir() { memory.into() } else { std::env::temp_dir() };
-        let place = Place(above.join(format!("kiban-bench-osi-{}", std::process::id())));
+        let dir = TestDir(above.join(format!("kiban-bench-osi-{}", std::process::id())));
         for directory in ["root", "here"] {
-            std::fs::create_dir_all(place.0.join(directory)).expect("a directory can be made");
+            std::fs::create_dir_all(dir.0.join(directory)).expect("a directory can be made");
         }
-        std::fs::write(place.0.join("here").join(NAME), crate::noise::noise(7, bytes))
+        std::fs::write(dir.0.join("here").join(NAME), crate::noise::noise(7, bytes))
             .expect("there is room for the file");
-        write_password(&place.0.join("users"), USER, PASSWORD.as_bytes())
-            .expect("a users file can be written");
-        let text = std::fs::read_to_string(place.0.join("users")).expect("it was written");
+        write_password(&dir.0.join("users"), USER, PASSWORD.as_bytes()).expect("a users file can be written");
+        let text = std::fs::read_to_string(dir.0.join("users")).expect("it was written");
         let (before, _) = text.split_once("rights").expect("a user has rights");
-        std::fs::write(place.0.join("users"), format!("{before}rights = \"all\"\n"))
+        std::fs::write(dir.0.join("users"), format!("{before}rights = \"all\"\n"))
             .expect("it can be written");
-        place
+        dir
     }
 
-    /// Serves the filestore for as long as the runtime runs: where.
+    /// Serves the filestore for as long as the runtime runs; returns its address.
     fn serve(&self, runtime: &Runtime, row: &Row) -> SocketAddr {
         let mut config = ServiceConfig::new(self.0.join("root"));
         config.responder.fdata_bytes = row.fdata_bytes;
@@ -136,13 +135,13 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-fn transfers(bench: &mut Bench, runtime: &Runtime, place: &Place, bytes: usize, row: &Row) {
+fn transfers(bench: &mut Bench, runtime: &Runtime, dir: &TestDir, bytes: usize, row: &Row) {
     let about = format!("F-DATA {}, TPDU {}", row.fdata_bytes, row.tpdu_bytes);
     let raw = |trial: &mut Trial| stream(trial, bytes, row.fdata_bytes) / 1e9;
     let alone = bench.single(
@@ -153,8 +152,8 @@ fn transfers(bench: &mut Bench, runtime: &Runtime, place: &Place, bytes: usize, 
     );
     let of_raw = (0.6 * alone.sides[0].figures.median * 1e3).round() / 1e3;
     let target = Target::at_least(row.gbytes_per_second.min(of_raw));
-    let address = place.serve(runtime, row);
-    let client = std::cell::RefCell::new(place.connect(runtime, address, row));
+    let address = dir.serve(runtime, row);
+    let client = std::cell::RefCell::new(dir.connect(runtime, address, row));
     let local = |name: &str| Path::read(name).expect("a name");
     let document = Document::UnstructuredBinary(BinaryParameters::NONE);
     let jobs = [
@@ -168,7 +167,7 @@ fn transfers(bench: &mut Bench, runtime: &Runtime, place: &Place, bytes: usize, 
             ("FTAM", |trial: &mut Trial| {
                 let span = trial.measure_once(|| {
                     let done = runtime.block_on(client.borrow_mut().run(job.clone(), None));
-                    done.expect("the transfer ends well");
+                    done.expect("the transfer succeeds");
                     bytes as f64
                 });
                 span.per_second() / 1e9
@@ -179,7 +178,7 @@ fn transfers(bench: &mut Bench, runtime: &Runtime, place: &Place, bytes: usize, 
     }
     let client = client.into_inner();
     runtime.block_on(client.close());
-    let (there, back) = (place.0.join("root").join(NAME), place.0.join("here").join("back"));
+    let (there, back) = (dir.0.join("root").join(NAME), dir.0.join("here").join("back"));
     assert!(std::fs::read(&there).expect("it was put") == std::fs::read(&back).expect("it was fetched"));
     for file in [there, back] {
         std::fs::remove_file(file).expect("it can be removed");
@@ -217,12 +216,14 @@ fn stream(trial: &mut Trial, bytes: usize, write_bytes: usize) -> f64 {
     span.per_second()
 }
 
-/// Replies in an association: CC, ACCEPT, DISCONNECT.
+/// The messages of an association from the responder: CC, ACCEPT, DISCONNECT.
 const ANSWERS: usize = 3;
 
 fn associations(bench: &mut Bench, runtime: &Runtime) {
-    let alone =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("events can be had");
+    let alone = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("event polling is available");
     let there = runtime.block_on(async { answer_associations() });
     let here = alone.block_on(async { answer_associations() });
     let one = |address: SocketAddr| {
@@ -280,7 +281,7 @@ fn associations(bench: &mut Bench, runtime: &Runtime) {
 const APPLICATION: Oid = Oid::of("2.999.7.1");
 const VALUES: Oid = Oid::of("1.0.8571.2.4");
 
-/// Grants associations and their ends, in a task: where.
+/// Accepts associations and their releases in a task; returns the address.
 fn answer_associations() -> SocketAddr {
     let loopback = (Ipv4Addr::LOCALHOST, 0).into();
     let listener = Listener::bind(loopback, StackConfig::default(), None, PATIENCE).expect("a port is free");
@@ -302,7 +303,7 @@ fn answer_associations() -> SocketAddr {
     address
 }
 
-/// Answers bytes with bytes, in a thread: where.
+/// Answers bytes with bytes, in a thread; returns the address.
 fn answer_bytes() -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
     let address = listener.local_addr().expect("it is bound");

@@ -1,12 +1,13 @@
-//! AAL5 segmentation and reassembly with every check that the standard asks for.
+//! AAL5 segmentation and reassembly with every check that the standard requires.
 //!
-//! Claim     one core carries cells faster than any line of their time: 12 Gbit/s of frames, where an OC-12c
+//! Claim     one core processes cells faster than any line of the time: 12 Gbit/s of frames, where an OC-12c
 //!           has 0.6.
 //! Work      frames of 8240 bytes (paper \[1\]: 8192 bytes of payload behind LLC/SNAP, IP and TCP headers)
-//!           are cut into 172 cells, with CRC-32 and a header error control each, interleaved cell by cell
-//!           over the circuits; the train is put together again: HEC, circuit, Internet sum, CRC-32, length.
-//! Counted   bytes of frames, once, for both ways together, by the CPU time of one thread.
-//! Checked   outside the sample: every frame of a burst comes out byte for byte, with the sum of its bytes.
+//!           are segmented into 172 cells with CRC-32 and header error control, interleaved cell by cell over
+//!           the circuits; then the cells are reassembled: HEC, circuit, Internet checksum, CRC-32, length.
+//! Counted   bytes of frames, once for both steps together, per CPU time of one thread.
+//! Checked   outside the sample: every frame of a burst arrives byte for byte, with the checksum of its
+//!           bytes.
 
 use kiban_atm::wire::atm::{Interface, Vc};
 use kiban_atm::{
@@ -71,7 +72,7 @@ impl Ports {
         }
     }
 
-    /// Sends a burst through both ports; the frames that come out are in `arrivals`.
+    /// Sends a burst through both ports; `arrivals` receives the reassembled frames.
     fn burst(&mut self) {
         let Ports { memory, rng, copies, down, up, circuits, now, content, train, arrivals } = self;
         for number in 0..BURST {

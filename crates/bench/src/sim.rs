@@ -1,10 +1,10 @@
-//! Virtual time against real time.
+//! Speed of the simulator: virtual time against real time.
 //!
-//! Claim     one direction of an OC-3c line, exact to the cell, with the boards that we ship at both ends and
-//!           a switch between, runs at least 30 times faster than the line itself on one core.
-//! Work      paper \[1\]'s set-up (figure 5): payloads of 8192 bytes, windows of 256 KB, memory of 8 MB each
-//!           way; one session, or sixty that share the line.
-//! Counted   virtual seconds by seconds of CPU time, from the first SYN to the last FIN. Building the world
+//! Claim     one direction of an OC-3c line, exact to the cell, with kiban's boards at both ends and a switch
+//!           between them, runs at least 30 times faster than the line itself on one core.
+//! Work      paper \[1\]'s set-up (figure 5): payloads of 8192 bytes, windows of 256 KB, memory of 8 MB in
+//!           each direction; one session, or sixty that share the line.
+//! Counted   virtual seconds per second of CPU time, from the first SYN to the last FIN. Building the world
 //!           is not counted, comparing every received byte is.
 
 use crate::worlds::{LIMIT_MBIT_PER_SECOND, Transfer};
@@ -14,7 +14,7 @@ use kiban_sim::Plan;
 const WINDOW_BYTES: u32 = 256 << 10;
 
 fn sample(trial: &mut Trial, sessions: usize) -> f64 {
-    // About the span of a sample at the targeted rate.
+    // About the duration of a sample at the target rate.
     let virtual_seconds = trial.span_nanos() as f64 * 1e-9 * 40.0;
     let bytes = virtual_seconds * LIMIT_MBIT_PER_SECOND * 1e6 / 8.0;
     let bytes_each = (bytes / sessions as f64) as u64;

@@ -1,14 +1,14 @@
 //! Copying with the Internet checksum against plain copying.
 //!
-//! Claim     the sum is formed while bytes move (paper \[1\]: during the DMA), so it must cost little more
-//!           than moving.
+//! Claim     the checksum is computed while bytes are copied (paper \[1\]: during the DMA), so it must cost
+//!           little more than copying.
 //! Sides     [`copy_and_sum`] and `copy_from_slice` (the C library's memcpy), over the same buffers.
-//! Fair      source and target begin on a page boundary for both; blocks follow one another through a working
-//!           set, half source, half target; a sample is hundreds of milliseconds, so every block has been
-//!           touched many times.
-//! Sets      256 KiB lies in a second-level cache, 8 MiB only in the third: there memory hides more of the
-//!           adding.
-//! Left out  main memory: a transfer of packets never reaches it if its pages go round quickly.
+//! Fair      source and target begin on a page boundary for both; consecutive blocks cover a working set,
+//!           half source, half target; a sample is hundreds of milliseconds, so every block has been touched
+//!           many times.
+//! Sets      256 KiB fits in a second-level cache, 8 MiB only in the third, where memory latency hides more
+//!           of the additions.
+//! Left out  main memory: packets never reach it if their pages are reused quickly.
 
 use kiban_base::copy_and_sum;
 use kiban_lab::{Bench, Options, Target, Trial, Unit};
@@ -43,7 +43,7 @@ impl Half {
     }
 }
 
-/// Moves the whole source to the target, block by block, until the sample is over: GB/s.
+/// Copies the whole source to the target, block by block, until the sample is over; returns GB/s.
 fn sample(
     trial: &mut Trial,
     halves: &RefCell<[Half; 2]>,

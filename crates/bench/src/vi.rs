@@ -1,15 +1,15 @@
-//! VI through shared memory: two NICs, a core each, both polling.
+//! VI through shared memory: two NICs on a core each, both polling.
 //!
-//! Claim     a message between two processes costs little more than the cache lines it moves: no system call,
-//!           one copy into the shared ring and one out of it.
+//! Claim     a message between two processes costs little more than the cache lines that it moves: no system
+//!           call, one copy into the shared ring and one out of it.
 //! Sides     a round trip of 8 bytes beside one over a bare ring of cache lines; a stream of 64 KiB messages
 //!           beside `memcpy` of 64 KiB blocks on one core, and a bare ring that is filled and emptied by
 //!           `memcpy` beside the same.
 //! Fair      the peer is a thread with a NIC of its own: everything between the NICs passes through the
 //!           memfd, as between processes. Both sides poll, pinned to different CPUs. Round trips use reliable
-//!           delivery, like the paper's cLAN; the stream uses reliable reception, which holds the sender
-//!           while the receiver is off its core. While others are measured the peer sleeps.
-//! Working   the stream's buffers: 16 of 64 KiB on each side, used in turn; `memcpy` uses as many,
+//!           delivery, like the paper's cLAN; the stream uses reliable reception, which stops the sender
+//!           while the receiver is off its core. The peer sleeps while other cases are measured.
+//! Buffers   of the stream: 16 of 64 KiB on each side, used in rotation; `memcpy` uses the same number,
 //!           page-aligned.
 
 use kiban_base::ring::{Consumer, Producer, Shape};
@@ -26,7 +26,7 @@ const BLOCK_BYTES: usize = 64 << 10;
 const BLOCKS: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What the peer does.
+/// The task of the peer.
 const ECHO: u8 = 0;
 const SINK: u8 = 1;
 /// It sleeps until a message arrives.
@@ -73,7 +73,8 @@ impl End {
             .expect("connected");
     }
 
-    /// Polls for a message: its block. None: the connection is over; an error: it is time to sleep.
+    /// Polls for a message and returns its block; `None` if the connection is closed, an error if it is time
+    /// to sleep.
     #[inline]
     fn receive(&self, mode: &AtomicU8) -> Result<Option<usize>, ()> {
         loop {
@@ -91,7 +92,7 @@ impl End {
     fn sent_one(&self) -> usize {
         let done = self.nic.send_done(self.vi).expect("the VI is there");
         if done.is_some_and(|done| !done.status.is_ok()) {
-            panic!("the connection is lost: {:?}", self.nic.event());
+            panic!("the connection was lost: {:?}", self.nic.event());
         }
         usize::from(done.is_some())
     }
@@ -129,7 +130,7 @@ fn peer(name: String, reliability: Reliability, mode: &AtomicU8) {
     }
 }
 
-/// Measures round trips: nanoseconds each.
+/// Measures round trips; returns nanoseconds per round trip.
 fn ping_pong(trial: &mut Trial, end: &End, mode: &AtomicU8) -> f64 {
     const TURNS: usize = 1000;
     mode.store(ECHO, Ordering::Relaxed);
@@ -137,8 +138,8 @@ fn ping_pong(trial: &mut Trial, end: &End, mode: &AtomicU8) -> f64 {
         for number in 0..TURNS {
             end.post_receive(number);
             end.post_send(number, 8);
-            end.receive(mode).expect("nobody sleeps").expect("connected");
-            assert_eq!(end.sent_one(), 1, "what was answered has arrived");
+            end.receive(mode).expect("polling does not sleep").expect("connected");
+            assert_eq!(end.sent_one(), 1, "the echo shows that the message arrived");
         }
         TURNS as f64
     });
@@ -146,7 +147,7 @@ fn ping_pong(trial: &mut Trial, end: &End, mode: &AtomicU8) -> f64 {
     span.nanos_each()
 }
 
-/// Streams messages one way: GB/s.
+/// Streams messages in one direction; returns GB/s.
 fn stream(trial: &mut Trial, end: &End, mode: &AtomicU8) -> f64 {
     const MESSAGES: usize = 256;
     mode.store(SINK, Ordering::Relaxed);
@@ -186,7 +187,7 @@ fn copy(trial: &mut Trial) -> f64 {
     span.per_second() / 1e9
 }
 
-/// Two threads and two rings.
+/// A pair of threads connected by two rings.
 struct Bare {
     out: Producer,
     into: Consumer,
@@ -202,7 +203,7 @@ fn bare_pair(slots: usize, payload_bytes: usize) -> (Bare, Bare) {
 impl Bare {
     fn take(&mut self, end: Option<&AtomicBool>, see: &mut dyn FnMut(SharedBytes<'_>)) -> bool {
         loop {
-            if let Some(entry) = self.into.peek().expect("a decent producer") {
+            if let Some(entry) = self.into.peek().expect("the producer keeps the rules") {
                 see(entry);
                 self.into.release();
                 return true;
@@ -215,7 +216,7 @@ impl Bare {
     }
 
     fn put(&mut self, bytes: &[u8]) {
-        while !self.out.push(bytes).expect("a decent consumer") {
+        while !self.out.push(bytes).expect("the consumer keeps the rules") {
             std::hint::spin_loop();
         }
     }
@@ -270,7 +271,7 @@ fn bare_stream(trial: &mut Trial, cpu: usize) -> f64 {
 }
 
 pub(crate) fn run(options: &Options) {
-    let cpus = allowed_cpus().expect("a thread may ask for its own CPUs");
+    let cpus = allowed_cpus().expect("a thread can query its CPUs");
     let [one, other, ..] = cpus[..] else {
         println!("vi: needs two CPUs, {} allowed: skipped", cpus.len());
         return;

@@ -6,8 +6,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The limit that cells, AAL5 and headers leave to payloads of 8192 bytes on an OC-3c line, Mbit/s: 172 cells
-/// each (paper \[1\], table 2, has 134.581).
+/// The limit that cells, AAL5 and headers leave for payloads of 8192 bytes on an OC-3c line, Mbit/s: 172
+/// cells each (paper \[1\], table 2, has 134.581).
 pub(crate) const LIMIT_MBIT_PER_SECOND: f64 = 149.76 * 8192.0 / (172.0 * 53.0);
 
 const PATTERN_BYTES: usize = 64 << 10;
@@ -23,11 +23,11 @@ pub(crate) struct Transfer {
 }
 
 impl Transfer {
-    /// `sessions` in each direction (from board 0, from board 1), each with `bytes_each`; every byte that
-    /// arrives is compared.
+    /// Creates `sessions` in each direction (from board 0, from board 1) that transfer `bytes_each`; every
+    /// byte that arrives is compared.
     pub(crate) fn new(plan: &Plan, sessions: [usize; 2], bytes_each: u64) -> Transfer {
         let mut pair = Pair::new(plan);
-        // Twice, so that a run of up to its length can be read from anywhere in it.
+        // The pattern is repeated, so that a run of up to its length can be read from any position.
         let pattern: Rc<[u8]> = crate::noise::noise(1, PATTERN_BYTES).repeat(2).into();
         let tallies = [0, 1].map(|from| {
             let tally: Tally = Rc::new(RefCell::new(vec![0; sessions[from]]));
@@ -55,7 +55,7 @@ impl Transfer {
             let (pattern, tally) = (pattern.clone(), tally.clone());
             Box::new(move |at, bytes| {
                 let start = at as usize % PATTERN_BYTES;
-                assert!(pattern[start..start + bytes.len()] == *bytes, "bytes arrive intact");
+                assert!(pattern[start..start + bytes.len()] == *bytes, "the bytes arrive intact");
                 tally.borrow_mut()[session] = at + bytes.len() as u64;
             })
         };
@@ -65,9 +65,9 @@ impl Transfer {
             .run_program(pair.boards[from], Box::new(Sender::new(Pair::socket(1 - from, port), streams)));
     }
 
-    /// Runs until every session is done; `look` is called after each event.
+    /// Runs until every session has finished; `look` is called after each event.
     pub(crate) fn run(&mut self, look: &mut dyn FnMut(&World)) {
         let until = self.pair.world.now() + Duration::from_secs(3600);
-        assert!(self.pair.world.run_with(until, look), "every session comes to its end");
+        assert!(self.pair.world.run_with(until, look), "every session finishes");
     }
 }

@@ -30,9 +30,11 @@ impl BoardName {
 
 /// Show the status of a running board: ports, circuits, services, sessions, memory.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban status                                    if only one board is running\n  kiban status lab --json | jq .ports[0].rates\n  watch -n1 kiban status                          or: kiban top\n\nExit status: 0; 1 if no such board is running, or if a link is down."
-)]
+#[command(after_help = "Examples:\
+        \n  kiban status                                    if only one board is running\
+        \n  kiban status lab --json | jq .ports[0].rates\
+        \n  watch -n1 kiban status                          or: kiban top\
+        \n\nExit status: 0; 1 if no such board is running, or if a link is down.")]
 pub(crate) struct Show {
     #[command(flatten)]
     which: BoardName,
@@ -75,9 +77,9 @@ impl Reload {
 /// Services stop listening, and sessions have `drain` (10 s) to finish; a second `kiban down` stops the
 /// board at once. The command waits until the board has stopped.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban down && kiban up board.toml\n  kiban down lab --no-wait      sessions may still be open"
-)]
+#[command(after_help = "Examples:\
+        \n  kiban down && kiban up board.toml\
+        \n  kiban down lab --no-wait      sessions may still be open")]
 pub(crate) struct Down {
     #[command(flatten)]
     which: BoardName,
@@ -105,9 +107,11 @@ impl Down {
 /// directories for temporary files ($TMPDIR or /tmp, /var/tmp), in that of its control socket, in those of
 /// `record=`, and in those that `write` of `[sandbox]` names (docs/operations.md).
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban capture lan /tmp/lan.pcap                 until ctrl-c\n  kiban capture lan /tmp/lan.pcap --seconds 5m --board lab\n  kiban capture lan /tmp/lan.pcap --packets 100 && wireshark /tmp/lan.pcap\n\nExit status: 0 if the file is complete, 1 otherwise."
-)]
+#[command(after_help = "Examples:\
+        \n  kiban capture lan /tmp/lan.pcap                 until ctrl-c\
+        \n  kiban capture lan /tmp/lan.pcap --seconds 5m --board lab\
+        \n  kiban capture lan /tmp/lan.pcap --packets 100 && wireshark /tmp/lan.pcap\
+        \n\nExit status: 0 if the file is complete, 1 otherwise.")]
 pub(crate) struct Capture {
     /// Name of the port.
     port: String,
@@ -151,7 +155,7 @@ impl Capture {
         let question = Question::Capture { port: self.port.clone(), file, seconds, packets: self.packets };
         let begun = |end: CaptureEnd| {
             let has_ended = AtomicBool::new(false);
-            let told = move |wish| {
+            let on_signal = move |wish| {
                 if wish == SignalRequest::Stop {
                     end.end();
                     // A second ctrl-c exits at once, in case the board does not respond.
@@ -160,7 +164,7 @@ impl Capture {
                     }
                 }
             };
-            signals::hear(told).map_err(|error| error.to_string())?;
+            signals::hear(on_signal).map_err(|error| error.to_string())?;
             eprintln!("capturing port {} into {}; press ctrl-c to stop", self.port, self.file.display());
             Ok(())
         };
@@ -359,7 +363,7 @@ mod tests {
     use kiban_service::status::Port;
 
     #[test]
-    fn a_long_address_stands_below_the_table_and_rows_stay_rows() {
+    fn a_long_address_is_printed_below_the_table_and_rows_stay_rows() {
         let long = "udp-cells:[2001:db8:1234:5678:9abc:def0:1234:5678]:7000-[2001:db8:1234:5678:9abc:def0:1234:1]:7000";
         let port = |name: &str, link: &str| Port {
             name: name.into(),
@@ -380,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn times_of_a_capture_are_words_or_seconds() {
+    fn capture_durations_have_units_or_are_seconds() {
         for (word, milliseconds) in
             [("10", 10_000), ("0.5", 500), ("2s", 2000), ("5m", 300_000), ("500ms", 500)]
         {

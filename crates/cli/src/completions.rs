@@ -6,9 +6,9 @@ use std::process::ExitCode;
 
 /// Print a shell completion script.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban completions bash > /etc/bash_completion.d/kiban\n  kiban completions fish > ~/.config/fish/completions/kiban.fish"
-)]
+#[command(after_help = "Examples:\
+        \n  kiban completions bash > /etc/bash_completion.d/kiban\
+        \n  kiban completions fish > ~/.config/fish/completions/kiban.fish")]
 pub(crate) struct Completions {
     /// The shell.
     shell: Shell,

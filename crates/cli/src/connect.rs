@@ -16,9 +16,11 @@ use tokio::sync::mpsc;
 /// same user, with a service of kind "attach" in its configuration. Bytes are copied in both directions
 /// until both ends have closed.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban connect 10.9.0.1:7\n  printf 'GET / HTTP/1.0\\r\\n\\r\\n' | kiban connect 10.9.0.1:80\n  kiban connect --listen 10.9.0.2:5000 > file     and, on another host:  nc 10.9.0.2 5000 < file\n\nExit status: 0 if both ends closed the connection in order, 1 otherwise."
-)]
+#[command(after_help = "Examples:\
+        \n  kiban connect 10.9.0.1:7\
+        \n  printf 'GET / HTTP/1.0\\r\\n\\r\\n' | kiban connect 10.9.0.1:80\
+        \n  kiban connect --listen 10.9.0.2:5000 > file     and, on another host:  nc 10.9.0.2 5000 < file\
+        \n\nExit status: 0 if both ends closed the connection in order, 1 otherwise.")]
 pub(crate) struct Connect {
     /// Where to connect, or where to listen: HOST:PORT.
     address: String,

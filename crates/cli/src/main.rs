@@ -12,6 +12,7 @@ mod man;
 mod messages;
 mod osi;
 mod output;
+mod peer;
 mod rdma;
 mod reproduce;
 mod run;
@@ -21,7 +22,6 @@ mod tour;
 mod up;
 mod verbs;
 mod vi;
-mod way;
 mod xot;
 
 use clap::{CommandFactory, Parser, Subcommand};

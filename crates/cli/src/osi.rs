@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::messages::bar;
-use crate::way::{Host, PeerArgs, cannot_listen, password, runtime};
+use crate::peer::{Host, PeerArgs, cannot_listen, password, runtime};
 
 /// Maximum size of an echoed value, in bytes.
 const VALUE_BYTES_MAX: i64 = 8 << 20;
@@ -28,9 +28,12 @@ const VALUE_BYTES_MAX: i64 = 8 << 20;
 /// FTAM, MMS (IEC 61850), ICCP, CMIP, X.400 and X.500 run over these layers: transport class 0 over TCP
 /// (RFC 1006), session, presentation and ACSE.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban osi probe plc.example.net               what the system at port 102 supports, layer by layer\n  kiban osi probe 192.0.2.7:1102 --json         the same, for scripts\n  kiban osi echo --listen 0.0.0.0:1102          answer associations until ctrl-c\n  kiban osi echo 192.0.2.7:1102 --bytes 1000    measure round trips to it\n\nExit status: 0, 1 if the peer does not speak OSI, 2 for invalid arguments."
-)]
+#[command(after_help = "Examples:\
+        \n  kiban osi probe plc.example.net               what the system at port 102 supports, layer by layer\
+        \n  kiban osi probe 192.0.2.7:1102 --json         the same, for scripts\
+        \n  kiban osi echo --listen 0.0.0.0:1102          answer associations until ctrl-c\
+        \n  kiban osi echo 192.0.2.7:1102 --bytes 1000    measure round trips to it\
+        \n\nExit status: 0, 1 if the peer does not speak OSI, 2 for invalid arguments.")]
 pub(crate) struct Osi {
     #[command(subcommand)]
     what: What,
@@ -46,7 +49,12 @@ enum What {
 #[derive(Args)]
 #[command(
     group = clap::ArgGroup::new("end").required(true).args(["host", "listen"]),
-    after_help = "Examples:\n  kiban osi echo --listen 0.0.0.0:1102\n  kiban osi echo --listen [::]:3782 --tls --tls-cert cert.pem --tls-key key.pem\n  kiban osi echo 192.0.2.7:1102 --count 1000 --bytes 4096\n  kiban osi echo 192.0.2.7:3782 --tls --tls-ca cert.pem --json\n\nExit status: 0, 1 if the association failed, 2 for invalid arguments."
+    after_help = "Examples:\
+        \n  kiban osi echo --listen 0.0.0.0:1102\
+        \n  kiban osi echo --listen [::]:3782 --tls --tls-cert cert.pem --tls-key key.pem\
+        \n  kiban osi echo 192.0.2.7:1102 --count 1000 --bytes 4096\
+        \n  kiban osi echo 192.0.2.7:3782 --tls --tls-ca cert.pem --json\
+        \n\nExit status: 0, 1 if the association failed, 2 for invalid arguments."
 )]
 struct Echo {
     /// The server [default port: 102].
@@ -71,7 +79,7 @@ struct Echo {
     #[arg(long, value_name = "OID")]
     syntax: Option<Oid>,
     #[command(flatten)]
-    way: PeerArgs,
+    peer: PeerArgs,
     /// Timeout for an answer, in seconds.
     #[arg(long, default_value_t = 5, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
@@ -88,15 +96,18 @@ struct Echo {
 /// Every test uses its own connection. An accepted association is aborted at once; nothing is read or
 /// written. A system that counts connections or failures will see about thirty of them.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban osi probe plc.example.net\n  kiban osi probe 192.0.2.7 --tsel 0x0001 --ssel 0x0001 --psel 0x00000001\n  kiban osi probe 192.0.2.7:3782 --tls --tls-ca ca.pem --json\n  KIBAN_FTAM_PASSWORD=secret kiban osi probe 192.0.2.7 --user collector\n\nExit status: 0 if the peer speaks RFC 1006, 1 if it does not, 2 for invalid arguments."
-)]
+#[command(after_help = "Examples:\
+        \n  kiban osi probe plc.example.net\
+        \n  kiban osi probe 192.0.2.7 --tsel 0x0001 --ssel 0x0001 --psel 0x00000001\
+        \n  kiban osi probe 192.0.2.7:3782 --tls --tls-ca ca.pem --json\
+        \n  KIBAN_FTAM_PASSWORD=secret kiban osi probe 192.0.2.7 --user collector\
+        \n\nExit status: 0 if the peer speaks RFC 1006, 1 if it does not, 2 for invalid arguments.")]
 struct Probe {
     /// The peer [default port: 102].
     #[arg(value_name = "HOST[:PORT]")]
     host: Host,
     #[command(flatten)]
-    way: PeerArgs,
+    peer: PeerArgs,
     /// Probe FTAM as this user. The password is read from KIBAN_FTAM_PASSWORD or a file, or prompted for.
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
@@ -125,7 +136,7 @@ impl Osi {
 
 impl Echo {
     fn serve(self, address: SocketAddr) -> Result<ExitCode, String> {
-        let tls = self.way.acceptor()?;
+        let tls = self.peer.acceptor()?;
         runtime(true)?.block_on(async {
             let timeout = Duration::from_secs(self.timeout);
             let listener = Listener::bind(address, Default::default(), tls, timeout)
@@ -135,9 +146,9 @@ impl Echo {
             if !quiet {
                 eprintln!("listening on {at}; press ctrl-c to stop");
             }
-            echo::serve(listener, self.associations as usize, move |told| {
+            echo::serve(listener, self.associations as usize, move |report| {
                 if !quiet {
-                    eprintln!("{}", line(&told));
+                    eprintln!("{}", line(&report));
                 }
             })
             .await;
@@ -150,9 +161,9 @@ impl Echo {
         let port = host.port.unwrap_or(PORT);
         let syntax = self.syntax.unwrap_or(echo::OCTET_STRINGS);
         let parameters = Parameters {
-            called: self.way.called(),
+            called: self.peer.called(),
             timeout: Duration::from_secs(self.timeout),
-            tls: self.way.tls(&host.name)?,
+            tls: self.peer.tls(&host.name)?,
             ..Parameters::new(self.application.unwrap_or(echo::APPLICATION), &[syntax])
         };
         let to = format!("{}:{port}", host.name);
@@ -200,8 +211,8 @@ fn table(title: String, result: &PingPong) -> Table {
 }
 
 /// Formats the end of an association as a line.
-fn line(told: &EchoReport) -> String {
-    let EchoReport { peer, application, values, bytes, failure } = told;
+fn line(report: &EchoReport) -> String {
+    let EchoReport { peer, application, values, bytes, failure } = report;
     let what = match application {
         Some(application) => format!("application {application}, {values} values, {bytes} bytes echoed"),
         None => "no association".into(),
@@ -218,8 +229,8 @@ impl Probe {
         let target = Target {
             host: self.host.name.clone(),
             port,
-            tls: self.way.tls(&self.host.name)?,
-            called: self.way.called(),
+            tls: self.peer.tls(&self.host.name)?,
+            called: self.peer.called(),
             caller: self.caller()?,
             timeout: Duration::from_secs(self.timeout),
         };

@@ -19,9 +19,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// MPA) on the operating system's TCP, on the TCP of a running board, or on EFE over UDP or Ethernet.
 /// Without a SERVER both ends run in this process, with one NIC each.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban rdma pingpong                            round trips of messages, over this host's TCP\n  kiban rdma pingpong --read --wait poll         one-sided reads; both ends poll\n  kiban rdma stream --write --bytes 4096,65536 --json\n                                                 throughput, for scripts\n  kiban rdma stream --write --over efe:127.0.0.1\n                                                 the same without TCP\n\nTwo hosts, over TCP:\n  kiban rdma serve 192.0.2.1:7471                on one of them\n  kiban rdma stream 192.0.2.1:7471 --read        on the other\n\nOver the TCP of a running board, which has a service of kind \"attach\":\n  kiban rdma pingpong --over board:lab           both ends here, on one board\n  kiban rdma serve 10.9.0.2:7471 --over board:lab\n  kiban rdma pingpong 10.9.0.1:7471 --over board:lab\n                                                 a server elsewhere, over any TCP\n\nTwo hosts, over EFE in UDP; each end names its own address:\n  kiban rdma serve 192.0.2.1:7471 --over efe:192.0.2.1\n  kiban rdma pingpong 192.0.2.1:7471 --over efe:192.0.2.2\n\nOver EFE in Ethernet frames (as root, or with CAP_NET_RAW):\n  kiban rdma serve 0.0.0.0:7471 --over efe-raw:eth0\n  kiban rdma pingpong 02:00:00:00:00:01/7471 --over efe-raw:eth0\n\nExit status: 0, 1 if the measurement failed, 2 for invalid arguments."
-)]
+#[command(after_help = "Examples:\
+        \n  kiban rdma pingpong                            round trips of messages, over this host's TCP\
+        \n  kiban rdma pingpong --read --wait poll         one-sided reads; both ends poll\
+        \n  kiban rdma stream --write --bytes 4096,65536 --json\
+        \n                                                 throughput, for scripts\
+        \n  kiban rdma stream --write --over efe:127.0.0.1\
+        \n                                                 the same without TCP\
+        \n\nTwo hosts, over TCP:\
+        \n  kiban rdma serve 192.0.2.1:7471                on one of them\
+        \n  kiban rdma stream 192.0.2.1:7471 --read        on the other\
+        \n\nOver the TCP of a running board, which has a service of kind \"attach\":\
+        \n  kiban rdma pingpong --over board:lab           both ends here, on one board\
+        \n  kiban rdma serve 10.9.0.2:7471 --over board:lab\
+        \n  kiban rdma pingpong 10.9.0.1:7471 --over board:lab\
+        \n                                                 a server elsewhere, over any TCP\
+        \n\nTwo hosts, over EFE in UDP; each end names its own address:\
+        \n  kiban rdma serve 192.0.2.1:7471 --over efe:192.0.2.1\
+        \n  kiban rdma pingpong 192.0.2.1:7471 --over efe:192.0.2.2\
+        \n\nOver EFE in Ethernet frames (as root, or with CAP_NET_RAW):\
+        \n  kiban rdma serve 0.0.0.0:7471 --over efe-raw:eth0\
+        \n  kiban rdma pingpong 02:00:00:00:00:01/7471 --over efe-raw:eth0\
+        \n\nExit status: 0, 1 if the measurement failed, 2 for invalid arguments.")]
 pub(crate) struct Rdma {
     #[command(subcommand)]
     what: What,

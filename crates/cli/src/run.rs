@@ -25,9 +25,15 @@ const SOCKETS_VARIABLE: &str = "KIBAN_SOCKETS";
 /// numbers, poll, epoll, threads and child processes work as usual. The board must run as the same user,
 /// with a service of kind "sockets" in its configuration.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban run -- curl http://10.9.0.1/\n  kiban run -- iperf3 -c 10.9.0.1\n  kiban run --board lab -- python3 -m http.server --bind 10.9.0.2 8000\n  eval \"$(kiban run --env)\"                          for all programs of this shell\n\nVariables:\n  KIBAN_SOCKETS=PATH          the board's socket, as printed by --env\n  KIBAN_VERBS_LIB=FOLDER      the directory of kiban's libraries, if not that of this program\n\nExit status: that of the program; 126 or 127 if it cannot be started, 1 if no board offers sockets, 2 for invalid arguments."
-)]
+#[command(after_help = "Examples:\
+        \n  kiban run -- curl http://10.9.0.1/\
+        \n  kiban run -- iperf3 -c 10.9.0.1\
+        \n  kiban run --board lab -- python3 -m http.server --bind 10.9.0.2 8000\
+        \n  eval \"$(kiban run --env)\"                          for all programs of this shell\
+        \n\nVariables:\
+        \n  KIBAN_SOCKETS=PATH          the board's socket, as printed by --env\
+        \n  KIBAN_VERBS_LIB=FOLDER      the directory of kiban's libraries, if not that of this program\
+        \n\nExit status: that of the program; 126 or 127 if it cannot be started, 1 if no board offers sockets, 2 for invalid arguments.")]
 pub(crate) struct Run {
     /// Name of the board; needed only if several are running.
     #[arg(long)]

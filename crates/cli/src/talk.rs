@@ -15,9 +15,14 @@ const SCRIPTS: &str = "talks";
 /// docs/talks.md describes the grammar; the scripts are in the folder talks. Both are in kiban's source
 /// tree; elsewhere, name a path.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban talk                                   every script under talks\n  kiban talk talks/nagle                       the scripts of one topic\n  kiban talk talks/zero-window/probe.talk --trace\n                                               the whole conversation, as a script\n  kiban talk new.talk --pcap /tmp/new.pcap     a capture for Wireshark\n  kiban talk --json | jq '.talks[] | select(.outcome == \"failed\")'\n\nExit status: 0 if no script failed, 1 otherwise, 2 for invalid arguments."
-)]
+#[command(after_help = "Examples:\
+        \n  kiban talk                                   every script under talks\
+        \n  kiban talk talks/nagle                       the scripts of one topic\
+        \n  kiban talk talks/zero-window/probe.talk --trace\
+        \n                                               the whole conversation, as a script\
+        \n  kiban talk new.talk --pcap /tmp/new.pcap     a capture for Wireshark\
+        \n  kiban talk --json | jq '.talks[] | select(.outcome == \"failed\")'\
+        \n\nExit status: 0 if no script failed, 1 otherwise, 2 for invalid arguments.")]
 pub(crate) struct Talk {
     /// Scripts, and directories that are searched for *.talk.
     #[arg(default_value = SCRIPTS)]
@@ -38,8 +43,8 @@ impl Talk {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
         if self.paths == [Path::new(SCRIPTS)] && !self.paths[0].exists() {
             return Err(format!(
-                "there is no directory {SCRIPTS} here: the scripts are in kiban's source tree; run kiban there, or name files \
-                 or directories with *.talk"
+                "there is no directory {SCRIPTS} here: the scripts are in kiban's source tree; run kiban \
+                 there, or name files or directories with *.talk"
             ));
         }
         let files = kiban_talk::find(&self.paths)?;
@@ -59,7 +64,7 @@ impl Talk {
                 }
                 (Ok(_), Some(Report { failure: Some(failure), .. })) => ("failed", failure.to_string()),
                 (Ok(_), _) => ("passed", String::new()),
-                (Err(mistake), _) => ("failed", mistake.clone()),
+                (Err(error), _) => ("failed", error.clone()),
             };
             match outcome {
                 "skipped" => skipped += 1,
@@ -112,7 +117,8 @@ fn write_capture(path: &Path, file: &Path, many: bool, capture: &[u8]) -> Result
     let target = if many || path.is_dir() {
         if path.is_file() {
             return Err(format!(
-                "{} is a file, and the captures of several scripts need a directory: name a directory, or one script",
+                "{} is a file, and the captures of several scripts need a directory: name a directory, or \
+                 one script",
                 path.display()
             ));
         }

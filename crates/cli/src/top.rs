@@ -49,13 +49,13 @@ fn show(
     caller: &mut ControlClient,
     mut status: Status,
 ) -> Result<(), String> {
-    let trouble = |error: std::io::Error| format!("cannot use the terminal: {error}");
+    let terminal_error = |error: std::io::Error| format!("cannot use the terminal: {error}");
     let mut history = VecDeque::new();
     loop {
         note(&mut history, &status);
-        terminal.draw(|frame| draw(frame, &status, &history)).map_err(trouble)?;
-        if event::poll(PAUSE).map_err(trouble)? {
-            let Event::Key(key) = event::read().map_err(trouble)? else { continue };
+        terminal.draw(|frame| draw(frame, &status, &history)).map_err(terminal_error)?;
+        if event::poll(PAUSE).map_err(terminal_error)? {
+            let Event::Key(key) = event::read().map_err(terminal_error)? else { continue };
             let leaves = match key.code {
                 KeyCode::Char('q') | KeyCode::Esc => true,
                 KeyCode::Char('c') => key.modifiers.contains(KeyModifiers::CONTROL),
@@ -96,7 +96,7 @@ mod tests {
     use ratatui::backend::TestBackend;
 
     #[test]
-    fn the_screen_has_the_rate_and_the_ports() {
+    fn the_screen_shows_the_rate_and_the_ports() {
         let rates = Rates { bits_in: 3e6, bits_out: 4.5e6, ..Rates::default() };
         let port = Port { name: "lan".into(), state: "up".into(), rates, ..Port::default() };
         let status = Status { name: "lab".into(), ports: vec![port], ..Status::default() };
@@ -109,6 +109,6 @@ mod tests {
             assert!(screen.contains(words), "{words}:\n{screen}");
         }
         let mut small = Terminal::new(TestBackend::new(1, 1)).expect("it is memory");
-        small.draw(|frame| draw(frame, &status, &history)).expect("however small it is");
+        small.draw(|frame| draw(frame, &status, &history)).expect("any size is valid");
     }
 }

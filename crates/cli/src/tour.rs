@@ -14,9 +14,13 @@ use std::process::ExitCode;
 /// EFE; then by FTAM through all seven OSI layers, over X.25 at 2 Mbit/s, over the board's own TCP and in
 /// internal loopback. SHA-256 verifies every copy. Nothing leaves this machine.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban tour                         a generated file of 64 MiB\n  kiban tour holiday.jpg             your own file\n  kiban tour --json | jq '.rows[0]'  for scripts\n  kiban tour --pcap /tmp/tour        captures for Wireshark\n\n  dd if=/dev/urandom bs=1M count=8 | kiban tour /dev/stdin\n\nExit status: 0 if every file arrived intact, 1 otherwise, 2 for invalid arguments."
-)]
+#[command(after_help = "Examples:\
+        \n  kiban tour                         a generated file of 64 MiB\
+        \n  kiban tour holiday.jpg             your own file\
+        \n  kiban tour --json | jq '.rows[0]'  for scripts\
+        \n  kiban tour --pcap /tmp/tour        captures for Wireshark\
+        \n\n  dd if=/dev/urandom bs=1M count=8 | kiban tour /dev/stdin\
+        \n\nExit status: 0 if every file arrived intact, 1 otherwise, 2 for invalid arguments.")]
 pub(crate) struct Tour {
     /// The file to transfer [default: a generated one of 64 MiB].
     file: Option<PathBuf>,

@@ -14,9 +14,23 @@ use std::process::ExitCode;
 /// `kiban down`; sessions then have `drain = "10s"` to finish. SIGHUP and `kiban reload` read the file
 /// again. docs/operations.md documents every key, a systemd unit and the Prometheus metrics.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban up board.toml\n  kiban up --check board.toml      check the file and exit\n  kiban status                     from another terminal\n\nA minimal file: an echo server at 10.9.0.2, which this host reaches through a TAP device:\n\n  [[port]]\n  name = \"lan\"\n  link = \"tap:kiban0\"\n  address = \"10.9.0.2/24\"\n  host_address = \"10.9.0.1/24\"\n\n  [[service]]\n  kind = \"echo\"\n  listen = \"10.9.0.2:7\"\n\nVariables:\n  KIBAN_LOG          log level: warn, info, debug\n  XDG_RUNTIME_DIR    directory of the control socket; if unset, /run/kiban for root, else /tmp/kiban-UID\n\nExit status: 0 if the board was stopped, 1 if it could not start."
-)]
+#[command(after_help = "Examples:\
+        \n  kiban up board.toml\
+        \n  kiban up --check board.toml      check the file and exit\
+        \n  kiban status                     from another terminal\
+        \n\nA minimal file: an echo server at 10.9.0.2, which this host reaches through a TAP device:\
+        \n\n  [[port]]\
+        \n  name = \"lan\"\
+        \n  link = \"tap:kiban0\"\
+        \n  address = \"10.9.0.2/24\"\
+        \n  host_address = \"10.9.0.1/24\"\
+        \n\n  [[service]]\
+        \n  kind = \"echo\"\
+        \n  listen = \"10.9.0.2:7\"\
+        \n\nVariables:\
+        \n  KIBAN_LOG          log level: warn, info, debug\
+        \n  XDG_RUNTIME_DIR    directory of the control socket; if unset, /run/kiban for root, else /tmp/kiban-UID\
+        \n\nExit status: 0 if the board was stopped, 1 if it could not start.")]
 pub(crate) struct Up {
     /// The configuration file (TOML).
     file: PathBuf,
@@ -40,7 +54,8 @@ impl Up {
         if boards().contains(&plan.name) {
             let name = &plan.name;
             return Err(format!(
-                "a board {name} is already running: stop it with kiban down {name}, or give this one another `name`"
+                "a board {name} is already running: stop it with kiban down {name}, or give this one another \
+                 `name`"
             ));
         }
         crate::log::begin(plan.log_json);
@@ -67,7 +82,8 @@ impl Up {
 /// Warns about a configuration that is valid but probably wrong.
 fn warn(plan: &Plan) {
     if let Some(service) = plan.unreachable_service() {
-        let what = "all addresses of the board belong to this host, so its programs cannot connect anywhere; remove `host`";
+        let what = "all addresses of the board belong to this host, so its programs cannot connect anywhere; \
+            remove `host`";
         tracing::warn!(service, "{what}");
     }
 }

@@ -31,9 +31,18 @@ const TRANSPORT: &str = "KIBAN_TRANSPORT";
 /// software NIC for every address of this host. No privileges, kernel modules or changes to the program
 /// are needed.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban verbs -- ibv_devinfo\n  kiban verbs -- rping -s -a 127.0.0.1 &\n  kiban verbs -- rping -c -a 127.0.0.1 -C 10\n  kiban verbs --transport iwarp -- fi_info -p verbs    as an iWARP NIC\n  eval \"$(kiban verbs --env)\"                          for all programs of this shell\n  kiban verbs -- env LD_PRELOAD=librspreload.so iperf3 -s    sockets over RDMA\n\nVariables:\n  KIBAN_TRANSPORT=ib|iwarp    the same as --transport, which takes precedence\n  KIBAN_SHARED_MEMORY=0       use TCP between processes of one host, too\n  KIBAN_VERBS_LIB=FOLDER      the directory of kiban's libraries, if not that of this program\n\nExit status: that of the program; 126 or 127 if it cannot be started, 1 if kiban's libraries are missing, 2 for invalid arguments."
-)]
+#[command(after_help = "Examples:\
+        \n  kiban verbs -- ibv_devinfo\
+        \n  kiban verbs -- rping -s -a 127.0.0.1 &\
+        \n  kiban verbs -- rping -c -a 127.0.0.1 -C 10\
+        \n  kiban verbs --transport iwarp -- fi_info -p verbs    as an iWARP NIC\
+        \n  eval \"$(kiban verbs --env)\"                          for all programs of this shell\
+        \n  kiban verbs -- env LD_PRELOAD=librspreload.so iperf3 -s    sockets over RDMA\
+        \n\nVariables:\
+        \n  KIBAN_TRANSPORT=ib|iwarp    the same as --transport, which takes precedence\
+        \n  KIBAN_SHARED_MEMORY=0       use TCP between processes of one host, too\
+        \n  KIBAN_VERBS_LIB=FOLDER      the directory of kiban's libraries, if not that of this program\
+        \n\nExit status: that of the program; 126 or 127 if it cannot be started, 1 if kiban's libraries are missing, 2 for invalid arguments.")]
 pub(crate) struct Verbs {
     /// Print the environment as shell commands instead of running a program.
     #[arg(long, conflicts_with = "program")]

@@ -18,9 +18,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// shared memory, UDP, or the TCP of a running board (`kiban up` with a service of kind "attach"). Without
 /// a HOST both ends run in this process, with one NIC each, connected as two processes would be.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban vi pingpong                              round trips through shared memory\n  kiban vi pingpong --wait poll                  both ends poll: shortest round trip, two busy cores\n  kiban vi stream --bytes 65536 --json           throughput, for scripts\n\nTwo processes of one host:\n  kiban vi serve --device shm:lab &\n  kiban vi pingpong shm:lab\n\nTwo hosts:\n  kiban vi serve --device udp:192.0.2.1          on one of them\n  kiban vi stream udp:192.0.2.1 --level reception  on the other\n\nTwo boards, the one here called lab:\n  kiban vi serve --device board:lab@10.9.0.2     beside one of them\n  kiban vi pingpong board@10.9.0.2               beside the other\n\nExit status: 0, 1 if the measurement failed, 2 for invalid arguments."
-)]
+#[command(after_help = "Examples:\
+        \n  kiban vi pingpong                              round trips through shared memory\
+        \n  kiban vi pingpong --wait poll                  both ends poll: shortest round trip, two busy cores\
+        \n  kiban vi stream --bytes 65536 --json           throughput, for scripts\
+        \n\nTwo processes of one host:\
+        \n  kiban vi serve --device shm:lab &\
+        \n  kiban vi pingpong shm:lab\
+        \n\nTwo hosts:\
+        \n  kiban vi serve --device udp:192.0.2.1          on one of them\
+        \n  kiban vi stream udp:192.0.2.1 --level reception  on the other\
+        \n\nTwo boards, the one here called lab:\
+        \n  kiban vi serve --device board:lab@10.9.0.2     beside one of them\
+        \n  kiban vi pingpong board@10.9.0.2               beside the other\
+        \n\nExit status: 0, 1 if the measurement failed, 2 for invalid arguments.")]
 pub(crate) struct Vi {
     #[command(subcommand)]
     what: What,

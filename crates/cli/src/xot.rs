@@ -1,6 +1,6 @@
 //! `kiban xot`: relays OSI between X.25 over TCP (XOT, RFC 1613) and TPKT (RFC 1006).
 
-use crate::way::{Host, cannot_listen, octets, runtime};
+use crate::peer::{Host, cannot_listen, octets, runtime};
 use clap::{Args, ValueEnum};
 use kiban_ftam::osi::relay::{Called, CircuitEvent, Event, Relay, Route, Settings};
 use kiban_ftam::osi::socket;
@@ -18,9 +18,15 @@ use std::time::Duration;
 /// each other: calls on the X.25 side use XOT (RFC 1613), which routers and X.25 cards with TCP speak, and
 /// connections on the TCP side use TPKTs (RFC 1006).
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban xot --route '45678901=192.0.2.7'        forward calls to 45678901 to a system on TCP\n  kiban xot --route '4567*=192.0.2.7:1102' --route '*=192.0.2.8'\n  kiban xot --route 'nsap:4700*=[2001:db8::7]:102' --json\n  kiban xot --place 0.0.0.0:1102=router.example.net/45678901\n                                                call 45678901 through a router for each TCP connection\n  kiban xot --route '*=192.0.2.7' --place 127.0.0.1:1102=192.0.2.1/4567 --packet-bytes 256 --window 2\n                                                both directions\n\nExit status: 1 if it cannot listen, 2 for invalid arguments."
-)]
+#[command(after_help = "Examples:\
+        \n  kiban xot --route '45678901=192.0.2.7'        forward calls to 45678901 to a system on TCP\
+        \n  kiban xot --route '4567*=192.0.2.7:1102' --route '*=192.0.2.8'\
+        \n  kiban xot --route 'nsap:4700*=[2001:db8::7]:102' --json\
+        \n  kiban xot --place 0.0.0.0:1102=router.example.net/45678901\
+        \n                                                call 45678901 through a router for each TCP connection\
+        \n  kiban xot --route '*=192.0.2.7' --place 127.0.0.1:1102=192.0.2.1/4567 --packet-bytes 256 --window 2\
+        \n                                                both directions\
+        \n\nExit status: 1 if it cannot listen, 2 for invalid arguments.")]
 pub(crate) struct Xot {
     /// Accept calls whose called address matches PATTERN, and forward them to HOST. PATTERN is *, an X.121
     /// address, nsap:HEX (either may end with *), or user-data:HEX, a prefix of the call user data. The first

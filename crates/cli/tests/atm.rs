@@ -1,5 +1,5 @@
-//! `kiban atm` as an operator runs it: pings, a switch, bridges; on the loopback, in network namespaces of
-//! the tests' own.
+//! `kiban atm` as an operator runs it: pings, a switch and bridges, over the loopback interface, in network
+//! namespaces of the tests.
 
 use kiban_atm::TimedCell;
 use kiban_atm::wire::atm::{Header, Interface, Vc};
@@ -13,10 +13,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 const KIBAN: &str = env!("CARGO_BIN_EXE_kiban");
-/// Longer than anything here takes.
+/// A timeout longer than any step of these tests takes.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Returns whether the test has a network namespace of its own; prints why not.
+/// Returns whether the test runs in its own network namespace; if not, prints why.
 fn enter() -> bool {
     match enter_new_namespace() {
         Ok(()) => true,
@@ -27,19 +27,19 @@ fn enter() -> bool {
     }
 }
 
-/// A folder for one test: configurations, control sockets.
-struct Place(PathBuf);
+/// A directory for one test: configurations, control sockets.
+struct TestDir(PathBuf);
 
-impl Place {
-    fn new(test: &str) -> Place {
+impl TestDir {
+    fn new(test: &str) -> TestDir {
         let path = std::env::temp_dir().join(format!("kiban-atm-{test}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("there is room for files of a while");
-        Place(path)
+        std::fs::create_dir_all(&path).expect("there is disk space");
+        TestDir(path)
     }
 
     fn write(&self, name: &str, text: &str) -> String {
         let path = self.0.join(name);
-        std::fs::write(&path, text).expect("there is room for files of a while");
+        std::fs::write(&path, text).expect("there is disk space");
         path.display().to_string()
     }
 
@@ -53,7 +53,7 @@ impl Place {
         self.command(arguments).output().expect("the program was built")
     }
 
-    /// Runs it in a namespace (none: the test's), until it says that it is ready.
+    /// Runs the program in a namespace (`None`: the test's own) until it reports that it is ready.
     fn start(&self, namespace: Option<&str>, arguments: &[&str]) -> Running {
         let mut command = match namespace {
             None => self.command(arguments),
@@ -77,15 +77,15 @@ impl Place {
             assert!(log.read_line(&mut line).expect("text") > 0, "{arguments:?}: {all}");
             all += &line;
         }
-        // The rest is not needed, but must be read so that the writer does not block.
+        // Read the rest, so that the writer does not block.
         std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
         Running { child, out }
     }
 }
 
-impl Drop for Place {
+impl Drop for TestDir {
     fn drop(&mut self) {
-        // The directory is not needed any more.
+        // Errors are ignored: a leftover directory does no harm.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -102,30 +102,30 @@ impl Running {
         );
     }
 
-    /// The next line that it prints, as JSON.
+    /// Returns the next line of its output, as JSON.
     fn line(&mut self) -> Value {
         let mut line = String::new();
         assert!(self.out.read_line(&mut line).expect("text") > 0, "it has ended");
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
     }
 
-    /// Returns everything else that it prints until it ends.
+    /// Returns the rest of its output.
     fn rest(&mut self) -> String {
         let mut text = String::new();
         self.out.read_to_string(&mut text).expect("text");
         text
     }
 
-    /// Stops it: its exit status.
+    /// Stops it and returns its exit status.
     fn stop(&mut self) -> Option<i32> {
         self.signal("-TERM");
-        self.child.wait().expect("it is our child").code()
+        self.child.wait().expect("it is a child of this process").code()
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended in order.
+        // It may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -153,13 +153,13 @@ const BOARD: &str = "name = \"lab\"\n[[port]]\nname = \"atm\"\nlink = \"udp-cell
 const LINK: &str = "udp-cells:127.0.0.1:7000-127.0.0.1:7001";
 
 #[test]
-fn boards_answer_pings_of_their_circuits_and_paths_and_of_nothing_else() {
+fn boards_answer_pings_on_their_circuits_and_paths_only() {
     if !enter() {
         return;
     }
-    let place = Place::new("answers");
-    let config = place.write("board.toml", BOARD);
-    let _board = place.start(None, &["up", &config]);
+    let dir = TestDir::new("answers");
+    let config = dir.write("board.toml", BOARD);
+    let _board = dir.start(None, &["up", &config]);
     for (circuit, more) in [
         ("0.100", None),
         ("0.100", Some("--segment")),
@@ -170,7 +170,7 @@ fn boards_answer_pings_of_their_circuits_and_paths_and_of_nothing_else() {
         let mut arguments =
             vec!["atm", "ping", LINK, circuit, "--count", "3", "--interval", "20ms", "--json"];
         arguments.extend(more);
-        let output = place.kiban(&arguments);
+        let output = dir.kiban(&arguments);
         let told = lines(&output);
         assert_eq!((output.status.code(), told.len()), (Some(0), 4), "{circuit}: {}", text(&output));
         for (number, line) in told[..3].iter().enumerate() {
@@ -186,7 +186,7 @@ fn boards_answer_pings_of_their_circuits_and_paths_and_of_nothing_else() {
         assert!(least <= mean && mean <= most, "{summary}");
     }
     for circuit in ["0.101", "1"] {
-        let output = place.kiban(&["atm", "ping", LINK, circuit, "-c", "2", "-i", "10ms", "-t", "100ms"]);
+        let output = dir.kiban(&["atm", "ping", LINK, circuit, "-c", "2", "-i", "10ms", "-t", "100ms"]);
         assert_eq!(output.status.code(), Some(1), "{}", text(&output));
         assert!(
             text(&output).ends_with(&format!("{circuit}: 2 sent, 0 received, 100 % lost\n")),
@@ -197,14 +197,14 @@ fn boards_answer_pings_of_their_circuits_and_paths_and_of_nothing_else() {
 }
 
 #[test]
-fn a_board_pings_who_pings_it() {
+fn a_board_and_the_ping_command_ping_each_other() {
     if !enter() {
         return;
     }
-    let place = Place::new("both");
-    let config = place.write("board.toml", BOARD);
-    let _board = place.start(None, &["up", &config]);
-    let mut child = place.command(&["atm", "ping", LINK, "0.100", "-i", "20ms", "--json"]);
+    let dir = TestDir::new("both");
+    let config = dir.write("board.toml", BOARD);
+    let _board = dir.start(None, &["up", &config]);
+    let mut child = dir.command(&["atm", "ping", LINK, "0.100", "-i", "20ms", "--json"]);
     let mut child = child.stdout(Stdio::piped()).spawn().expect("the program was built");
     let mut out = BufReader::new(child.stdout.take().expect("piped"));
     let mut line = String::new();
@@ -214,7 +214,7 @@ fn a_board_pings_who_pings_it() {
         let mut arguments =
             vec!["atm", "ping", "0.100", "--board", "lab", "--port", "atm", "-c", "3", "-i", "5ms", "--json"];
         arguments.extend(more);
-        let output = place.kiban(&arguments);
+        let output = dir.kiban(&arguments);
         let told = lines(&output);
         assert_eq!((output.status.code(), told.len()), (Some(0), 4), "{}", text(&output));
         assert_eq!(told[3]["summary"]["received"].as_u64(), Some(3), "{}", text(&output));
@@ -227,7 +227,7 @@ fn a_board_pings_who_pings_it() {
     let [sent, received] = ["sent", "received"].map(|key| last["summary"][key].as_u64().expect("a number"));
     // One may have been in flight.
     assert!(received <= sent && sent <= received + 1, "{last}");
-    assert_eq!(child.wait().expect("it is our child").code(), Some(0));
+    assert_eq!(child.wait().expect("it is a child of this process").code(), Some(0));
     for (arguments, says) in [
         (
             vec!["0.102", "--board", "lab", "--port", "atm"],
@@ -240,12 +240,12 @@ fn a_board_pings_who_pings_it() {
         (vec![LINK, "300"], "use up to 255, or --nni"),
         (vec![LINK, "a.b"], "neither a circuit nor a path"),
     ] {
-        let output = place.kiban(&[&["atm", "ping", "-c", "1"], &arguments[..]].concat());
+        let output = dir.kiban(&[&["atm", "ping", "-c", "1"], &arguments[..]].concat());
         assert!(output.status.code() == Some(1) && text(&output).contains(says), "{}", text(&output));
     }
 }
 
-/// A board whose circuits the kernel of a namespace uses by way of a TUN device.
+/// A board whose circuits the kernel of a namespace uses through a TUN device.
 fn host_board(name: &str, own: u16, peer: u16, address: u8, vcs: &[&str]) -> String {
     let mut text = format!(
         "name = \"{name}\"\n[[port]]\nname = \"atm\"\nlink = \"udp-cells:127.0.0.1:{own}-127.0.0.1:{peer}\"\n\
@@ -256,40 +256,40 @@ fn host_board(name: &str, own: u16, peer: u16, address: u8, vcs: &[&str]) -> Str
 }
 
 #[test]
-fn ip_goes_through_a_switch_between_three_boards_each_in_both_directions() {
+fn ip_crosses_a_switch_between_three_boards_in_both_directions() {
     if !enter() {
         return;
     }
-    let place = Place::new("switch");
+    let dir = TestDir::new("switch");
     let plan = "[[link]]\nname = \"a\"\nlink = \"udp-cells:127.0.0.1:7000-127.0.0.1:7001\"\nsegment_end = true\n\
         [[link]]\nname = \"b\"\nlink = \"udp-cells:127.0.0.1:7002-127.0.0.1:7003\"\n\
         [[link]]\nname = \"c\"\nlink = \"udp-cells:127.0.0.1:7004-127.0.0.1:7005,packed\"\n\
         [[route]]\nfrom = \"a:0.100\"\nto = \"b:1.200\"\n[[route]]\nfrom = \"a:0.101\"\nto = \"c:0.300\"\npcr = 50000\ncdvt = \"1s\"\n\
         [[route]]\nfrom = \"b:7\"\nto = \"c:9\"\n";
-    let plan = place.write("switch.toml", plan);
-    let mut switch = place.start(None, &["atm", "switch", &plan, "--json"]);
+    let plan = dir.write("switch.toml", plan);
+    let mut switch = dir.start(None, &["atm", "switch", &plan, "--json"]);
     let boards = [
         host_board("one", 7001, 7000, 1, &["0.100", "0.101"]),
         host_board("two", 7003, 7002, 2, &["1.200", "7.70"]),
         host_board("three", 7005, 7004, 3, &["0.300", "9.70"]),
     ];
-    // One network: who is at the other end of which circuit is asked by InATMARP.
+    // One network: InATMARP discovers the peer of each circuit.
     let mut running = Vec::new();
     for (number, board) in boards.iter().enumerate() {
-        let config = place.write(&format!("board{number}.toml"), board);
-        running.push(place.start(None, &["up", &config]));
+        let config = dir.write(&format!("board{number}.toml"), board);
+        running.push(dir.start(None, &["up", &config]));
     }
-    // All three addresses are this kernel's: the boards themselves are asked, which ping by cells, and then
-    // by each other's services.
+    // All three addresses belong to this kernel, so ping from the boards themselves: first with cells, then
+    // through each other's services.
     for (board, circuit) in
         [("one", "0.100"), ("one", "0.101"), ("two", "7.70"), ("three", "9.70"), ("three", "0.300")]
     {
         let output =
-            place.kiban(&["atm", "ping", circuit, "--board", board, "--port", "atm", "-c", "2", "-i", "1ms"]);
+            dir.kiban(&["atm", "ping", circuit, "--board", board, "--port", "atm", "-c", "2", "-i", "1ms"]);
         assert!(output.status.success(), "{board} {circuit}: {}", text(&output));
     }
-    // The first segment of a ends at the switch: what is on the other side is not asked.
-    let output = place.kiban(&[
+    // The first segment ends at the switch, so nothing beyond it answers.
+    let output = dir.kiban(&[
         "atm",
         "ping",
         "0.100",
@@ -327,11 +327,11 @@ fn cell(vc: Vc, number: u8) -> [u8; 53] {
 }
 
 #[test]
-fn a_switch_polices_tags_shapes_and_counts_what_it_does_not_know() {
+fn a_switch_polices_tags_shapes_and_counts_unknown_circuits() {
     if !enter() {
         return;
     }
-    let place = Place::new("police");
+    let dir = TestDir::new("police");
     let words = ["a=udp-cells:127.0.0.1:7000-127.0.0.1:7001", "b=udp-cells:127.0.0.1:7002-127.0.0.1:7003"];
     let routes = [
         "a:0.100=b:0.200,pcr=1,cdvt=1ms,one-way",
@@ -342,12 +342,13 @@ fn a_switch_polices_tags_shapes_and_counts_what_it_does_not_know() {
     let mut arguments = vec!["atm", "switch", "--json"];
     words.iter().for_each(|word| arguments.extend(["--link", word]));
     routes.iter().for_each(|word| arguments.extend(["--route", word]));
-    let mut switch = place.start(None, &arguments);
+    let mut switch = dir.start(None, &arguments);
     let near = UdpSocket::bind("127.0.0.1:7001").expect("a port");
     let far = UdpSocket::bind("127.0.0.1:7003").expect("a port");
     far.set_read_timeout(Some(LONG)).expect("a timeout");
     let clock = kiban_os::Clock::new();
-    // Twenty cells of each, and one that nobody knows; the contracts allow one a second, or a hundred.
+    // Twenty cells of each circuit, and one of an unknown circuit; the contracts allow one per second, or a
+    // hundred.
     for number in 0..20 {
         for vci in [100, 101, 102, 103, 104] {
             near.send_to(&cell(Vc::new(0, vci), number), "127.0.0.1:7000").expect("sent");
@@ -355,7 +356,7 @@ fn a_switch_polices_tags_shapes_and_counts_what_it_does_not_know() {
     }
     let mut came = std::collections::BTreeMap::<u16, Vec<(bool, u8)>>::new();
     let mut bytes = [0; 64];
-    // The shaped ones are the last.
+    // The shaped cells arrive last.
     while came.get(&202).map_or(0, Vec::len) < 20 {
         let count = far.recv(&mut bytes).expect("a cell");
         let cell = TimedCell::from_bytes(Instant::ZERO, bytes[..count].try_into().expect("53 bytes"));
@@ -369,7 +370,7 @@ fn a_switch_polices_tags_shapes_and_counts_what_it_does_not_know() {
     let status = switch.line();
     let route = |place: usize, key: &str| status["routes"][place][key].as_u64().expect("a number");
     let (passed, tagged) = (came[&200].len() as u64, came[&201].iter().filter(|cell| cell.0).count() as u64);
-    // A test that is held up for seconds lets more than the first conform.
+    // If the test is delayed by seconds, more cells than the first conform.
     assert_eq!((route(0, "cells_in"), route(0, "cells_policed")), (20, 20 - passed), "{status}");
     assert!((1..15).contains(&passed) && came[&200][0] == (false, 0), "{came:?}");
     assert_eq!((came[&201].len(), route(1, "cells_tagged")), (20, tagged), "{status}");
@@ -377,7 +378,7 @@ fn a_switch_polices_tags_shapes_and_counts_what_it_does_not_know() {
     assert_eq!((route(2, "cells_queued"), came[&202].len()), (20, 20));
     assert_eq!(came[&203], (0..20).map(|number| (false, number)).collect::<Vec<_>>());
     assert_eq!(status["links"][0]["unknown"].as_u64(), Some(20), "{status}");
-    // The one that leads back: cells come out in the other direction, under the other name.
+    // The reverse route: cells leave in the other direction with the other VPI and VCI.
     near.set_read_timeout(Some(LONG)).expect("a timeout");
     far.send_to(&cell(Vc::new(0, 203), 7), "127.0.0.1:7002").expect("sent");
     let count = near.recv(&mut bytes).expect("a cell");
@@ -386,20 +387,20 @@ fn a_switch_polices_tags_shapes_and_counts_what_it_does_not_know() {
 }
 
 #[test]
-fn a_switch_counts_cells_whose_headers_are_wrong_where_they_came_in() {
+fn a_switch_counts_header_errors_at_the_incoming_link() {
     if !enter() {
         return;
     }
-    let place = Place::new("hec");
+    let dir = TestDir::new("hec");
     let words = ["a=udp-cells:127.0.0.1:7000-127.0.0.1:7001", "b=udp-cells:127.0.0.1:7002-127.0.0.1:7003"];
     let arguments =
         ["atm", "switch", "--json", "--link", words[0], "--link", words[1], "--route", "a:0.100=b:0.200"];
-    let mut switch = place.start(None, &arguments);
+    let mut switch = dir.start(None, &arguments);
     let near = UdpSocket::bind("127.0.0.1:7001").expect("a port");
     let far = UdpSocket::bind("127.0.0.1:7003").expect("a port");
     far.set_read_timeout(Some(LONG)).expect("a timeout");
-    // Five that are past mending, one that is whole, one with one wrong bit, which is put right, and one that
-    // is whole.
+    // Five cells with errors that cannot be corrected, a valid one, one with a single wrong bit, which is
+    // corrected, and a valid one.
     for wrong in [0b11, 0b11, 0b11, 0b11, 0b11, 0, 0b1, 0] {
         let mut cell = cell(Vc::new(0, 100), 7);
         cell[4] ^= wrong;
@@ -417,9 +418,9 @@ fn a_switch_counts_cells_whose_headers_are_wrong_where_they_came_in() {
     assert_eq!([of(1, "hec_bad"), of(1, "hec_corrected")], [Some(0), Some(0)], "{status}");
     assert_eq!(status["counters"]["cells_hec_bad"].as_u64(), Some(5), "{status}");
     assert_eq!(switch.stop(), Some(0));
-    // The table has them as well.
+    // The table shows them as well.
     let arguments = ["atm", "switch", "--link", words[0], "--link", words[1], "--route", "a:0.100=b:0.200"];
-    let mut switch = place.start(None, &arguments);
+    let mut switch = dir.start(None, &arguments);
     let mut wrong = cell(Vc::new(0, 100), 7);
     wrong[4] ^= 0b11;
     near.send_to(&wrong, "127.0.0.1:7000").expect("sent");
@@ -435,16 +436,16 @@ fn a_switch_counts_cells_whose_headers_are_wrong_where_they_came_in() {
             .map(str::to_owned)
             .collect()
     };
-    let place = words("link ").iter().rev().position(|head| head == "HEC").expect("a column");
-    assert_eq!(words("a ").iter().rev().nth(place).map(String::as_str), Some("1"), "{table}");
+    let column = words("link ").iter().rev().position(|head| head == "HEC").expect("a column");
+    assert_eq!(words("a ").iter().rev().nth(column).map(String::as_str), Some("1"), "{table}");
 }
 
 #[test]
-fn a_lost_link_of_a_switch_is_opened_again() {
+fn a_switch_reopens_a_lost_link() {
     if !enter() {
         return;
     }
-    let place = Place::new("again");
+    let dir = TestDir::new("again");
     let arguments = [
         "atm",
         "switch",
@@ -456,7 +457,7 @@ fn a_lost_link_of_a_switch_is_opened_again() {
         "--route",
         "a:0.100=b:0.200",
     ];
-    let mut switch = place.start(None, &arguments);
+    let mut switch = dir.start(None, &arguments);
     let near = UdpSocket::bind("127.0.0.1:7001").expect("a port");
     let clock = kiban_os::Clock::new();
     for losses in 1..3 {
@@ -467,7 +468,7 @@ fn a_lost_link_of_a_switch_is_opened_again() {
             assert!(clock.now().as_secs_f64() < LONG.as_secs_f64(), "nobody listens again");
         };
         far.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout");
-        // A cell that comes before the caller was taken is lost, as on a line.
+        // A cell that arrives before the client is accepted is lost, as on a line.
         let mut bytes = [0; 57];
         loop {
             near.send_to(&cell(Vc::new(0, 100), losses), "127.0.0.1:7000").expect("sent");
@@ -490,8 +491,8 @@ fn a_lost_link_of_a_switch_is_opened_again() {
 }
 
 #[test]
-fn mistakes_of_a_switch_say_what_would_be_right() {
-    let place = Place::new("mistakes");
+fn switch_configuration_errors_say_what_to_write() {
+    let dir = TestDir::new("mistakes");
     let a = "a=udp-cells:127.0.0.1:7000-127.0.0.1:7001";
     let b = "b=udp-cells:127.0.0.1:7002-127.0.0.1:7003";
     for (words, says) in [
@@ -518,19 +519,19 @@ fn mistakes_of_a_switch_say_what_would_be_right() {
         ),
         (vec!["--link", a, "--link", a], "duplicate link name `a`"),
     ] {
-        let output = place.kiban(&[&["atm", "switch", "--check"], &words[..]].concat());
+        let output = dir.kiban(&[&["atm", "switch", "--check"], &words[..]].concat());
         assert!(
             output.status.code() == Some(1) && text(&output).contains(says),
             "{words:?}: {}",
             text(&output)
         );
     }
-    let file = place.write("s.toml", "[[link]]\nname = \"a\"\nlink = \"tun:t\"\n");
-    let output = place.kiban(&["atm", "switch", "--check", &file]);
+    let file = dir.write("s.toml", "[[link]]\nname = \"a\"\nlink = \"tun:t\"\n");
+    let output = dir.kiban(&["atm", "switch", "--check", &file]);
     assert!(text(&output).contains("s.toml: line 3: link: the link carries packets"), "{}", text(&output));
 }
 
-/// Two namespaces with a wire between them, on which cells cross.
+/// Two namespaces joined by a wire that carries cells.
 struct Network([String; 2]);
 
 impl Network {
@@ -566,12 +567,12 @@ impl Drop for Network {
 fn kernels_with_tap_devices_reach_each_other_over_a_circuit_in_every_encapsulation() {
     let Some(network) = Network::new() else { return };
     let [near, far] = &network.0;
-    let place = Place::new("bridge");
+    let dir = TestDir::new("bridge");
     let bytes: Vec<u8> = (0..2_000_000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
-    let file = place.0.join("file");
+    let file = dir.0.join("file");
     std::fs::write(&file, &bytes).expect("room");
     for more in [&[][..], &["--fcs"], &["--vc-mux"], &["--vc-mux", "--fcs"], &["--pcr", "100000"]] {
-        let record = place.0.join(format!("cells{}.pcap", more.concat()));
+        let record = dir.0.join(format!("cells{}.pcap", more.concat()));
         let cells = [
             format!("udp-cells:10.77.31.1:7000-10.77.31.2:7000,record={}", record.display()),
             "udp-cells:10.77.31.2:7000-10.77.31.1:7000".to_owned(),
@@ -579,7 +580,7 @@ fn kernels_with_tap_devices_reach_each_other_over_a_circuit_in_every_encapsulati
         let _bridges = [(near, 0, "10.5.0.1/24"), (far, 1, "10.5.0.2/24")].map(|(side, end, address)| {
             let (frames, cells) = (format!("tap:tap{end}"), cells[end].as_str());
             let arguments = ["atm", "bridge", &frames, cells, "0.100", "--host-address", address];
-            place.start(Some(side), &[&arguments[..], more].concat())
+            dir.start(Some(side), &[&arguments[..], more].concat())
         });
         let output = Command::new("ip")
             .args([
@@ -589,7 +590,7 @@ fn kernels_with_tap_devices_reach_each_other_over_a_circuit_in_every_encapsulati
             .output()
             .expect("iputils-ping");
         assert!(output.status.success(), "{more:?}: {}", text(&output));
-        // TCP, with the kernels' own checksums: they verify what the other has sent.
+        // TCP with the kernels' own checksums: each kernel verifies what the other sends.
         let script = format!("exec 3<>/dev/tcp/10.5.0.2/7007 && cat {} >&3 && exec 3>&-", file.display());
         let listen = "import socket,sys,hashlib\ns=socket.create_server(('10.5.0.2',7007))\nprint('ready',flush=True)\n\
             c,_=s.accept()\nh=hashlib.sha256()\nwhile True:\n b=c.recv(65536)\n if not b: break\n h.update(b)\nprint(h.hexdigest())\n";
@@ -607,13 +608,13 @@ fn kernels_with_tap_devices_reach_each_other_over_a_circuit_in_every_encapsulati
         assert!(output.status.success(), "{more:?}: {}", text(&output));
         line.clear();
         told.read_line(&mut line).expect("text");
-        assert!(server.wait().expect("it is our child").success());
+        assert!(server.wait().expect("it is a child of this process").success());
         let summed = Command::new("sha256sum").arg(&file).output().expect("coreutils");
         assert_eq!(line.trim(), &text(&summed)[..64], "{more:?}");
     }
-    // Wireshark agrees on lengths, CRCs and headers.
+    // Wireshark confirms lengths, CRCs and headers.
     for (name, with_fcs) in [("cells.pcap", false), ("cells--fcs.pcap", true)] {
-        let record = place.0.join(name);
+        let record = dir.0.join(name);
         let output = Command::new("tshark")
             .args(["-r", &record.display().to_string(), "-o", "erf.aal5_type:llc multiplexed", "-Y", "icmp"])
             .args([
@@ -644,15 +645,15 @@ fn kernels_with_tap_devices_reach_each_other_over_a_circuit_in_every_encapsulati
 }
 
 #[test]
-fn a_bridge_that_was_made_of_words_has_no_configuration_to_read_again() {
+fn a_bridge_from_the_command_line_cannot_reload_a_configuration() {
     if !enter() {
         return;
     }
-    let place = Place::new("words");
+    let dir = TestDir::new("words");
     let [frames, cells] =
         ["udp-frames:127.0.0.1:7002-127.0.0.1:7003", "udp-cells:127.0.0.1:7000-127.0.0.1:7001"];
-    let _bridge = place.start(None, &["atm", "bridge", frames, cells, "0.100", "--name", "words"]);
-    let output = place.kiban(&["reload", "words"]);
+    let _bridge = dir.start(None, &["atm", "bridge", frames, cells, "0.100", "--name", "words"]);
+    let output = dir.kiban(&["reload", "words"]);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(
         text(&output),
@@ -660,21 +661,21 @@ fn a_bridge_that_was_made_of_words_has_no_configuration_to_read_again() {
          stop it (kiban down words) and start it again\n"
     );
     let status: Value =
-        serde_json::from_slice(&place.kiban(&["status", "words", "--json"]).stdout).expect("JSON");
+        serde_json::from_slice(&dir.kiban(&["status", "words", "--json"]).stdout).expect("JSON");
     assert_eq!(status["config"], "(command line)");
 }
 
 #[test]
-fn a_bridge_learns_who_is_behind_which_of_its_circuits() {
+fn a_bridge_learns_which_circuit_leads_to_each_address() {
     if !enter() {
         return;
     }
-    let place = Place::new("learn");
+    let dir = TestDir::new("learn");
     let hub = "name = \"hub\"\n[[port]]\nname = \"a\"\nlink = \"udp-cells:127.0.0.1:7000-127.0.0.1:7001\"\n[[port.pvc]]\nvc = \"0.100\"\n\
         [[port.pvc]]\nvc = \"0.101\"\n[[bridge]]\nname = \"lan\"\nlink = \"udp-frames:127.0.0.1:7002-127.0.0.1:7003\"\n\
         circuits = [\"a:0.100\", \"a:0.101\"]\n";
-    let config = place.write("hub.toml", hub);
-    let _hub = place.start(None, &["up", &config]);
+    let config = dir.write("hub.toml", hub);
+    let _hub = dir.start(None, &["up", &config]);
     let line = UdpSocket::bind("127.0.0.1:7001").expect("a port");
     let lan = UdpSocket::bind("127.0.0.1:7003").expect("a port");
     for socket in [&line, &lan] {
@@ -707,7 +708,8 @@ fn a_bridge_learns_who_is_behind_which_of_its_circuits() {
         }
     };
     let mut room = [0; 2000];
-    // For somebody unknown: to all others. The link gets it with its padding, circuits as it is.
+    // A frame to an unknown address is flooded. It reaches the link with its padding, and the circuits
+    // unchanged.
     let short = frame(mac(9), mac(1), b"who");
     send(100, &short);
     let mut padded = short.clone();
@@ -719,7 +721,7 @@ fn a_bridge_learns_who_is_behind_which_of_its_circuits() {
     let answer = frame(mac(1), mac(2), &[7; 100]);
     send(101, &answer);
     assert_eq!(next(), (100, answer));
-    // From the link to each of the two, and between them.
+    // From the link to each of the two circuits, and between them.
     for (last, vci) in [(1, 100), (2, 101)] {
         let long = frame(mac(last), mac(3), &[last; 1500]);
         lan.send_to(&long, "127.0.0.1:7002").expect("sent");
@@ -729,11 +731,11 @@ fn a_bridge_learns_who_is_behind_which_of_its_circuits() {
     send(100, &back);
     let count = lan.recv(&mut room).expect("a frame");
     assert_eq!(room[..count], back);
-    let status = lines_of(&place.kiban(&["status", "hub", "--json"]));
+    let status = lines_of(&dir.kiban(&["status", "hub", "--json"]));
     let bridge = &status["ports"][1]["counters"]["bridge"];
     assert_eq!((bridge["frames_in"].as_u64(), bridge["flooded"].as_u64()), (Some(5), Some(1)), "{status}");
     assert_eq!(bridge["forwarded"].as_u64(), Some(4), "{status}");
-    // A frame with its FCS is taken, and one whose FCS is wrong is not.
+    // A frame with a valid FCS is forwarded, one with a wrong FCS is dropped.
     let with_fcs = |frame: &[u8], harm: u8| {
         let mut crc = kiban_base::crc::Crc32Ethernet::new();
         crc.update(frame);
@@ -749,7 +751,7 @@ fn a_bridge_learns_who_is_behind_which_of_its_circuits() {
     with_fcs(&good, 0);
     let count = lan.recv(&mut room).expect("a frame");
     assert_eq!(room[..count], good);
-    let status = lines_of(&place.kiban(&["status", "hub", "--json"]));
+    let status = lines_of(&dir.kiban(&["status", "hub", "--json"]));
     assert_eq!(status["ports"][0]["counters"]["port"]["fcs_errors"].as_u64(), Some(1), "{status}");
 }
 

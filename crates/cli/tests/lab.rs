@@ -1,4 +1,4 @@
-//! `kiban lab` as a user runs it: killed and gone on with, in shards, on a full disk, as jobs of others.
+//! `kiban lab` as a user runs it: killed and resumed, in shards, on a full disk, under job systems.
 
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -28,7 +28,7 @@ fn json(text: &str) -> Value {
 fn folder(name: &str, plan: &str) -> (PathBuf, String) {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("lab").join(name);
     let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).expect("it can be made");
+    fs::create_dir_all(&folder).expect("it can be created");
     let path = folder.join("plan.toml");
     fs::write(&path, plan).expect("it can be written");
     (folder, text(&path))
@@ -46,12 +46,12 @@ fn lines(dir: &Path) -> usize {
     records(dir).iter().filter(|byte| **byte == b'\n').count()
 }
 
-/// Sixty cells of some milliseconds each.
+/// Sixty cells that take some milliseconds each.
 const MAP: &str = "question = \"wide-area-atm\"\n[parameters]\nmilliseconds = 200\n\
                    message_bytes = { from = 500, to = 6000, step = 500 }\nbuffer_bytes = [2000, 4000, 8000, 12000, 16000]\n";
 const CELLS: usize = 60;
 
-/// Starts a run and kills it as soon as it has made some more; how many lines there are then.
+/// Starts a run, kills it after a few more records, and returns how many lines there are.
 fn kill(arguments: &[&str], dir: &Path, more: usize) -> usize {
     let before = lines(dir);
     let mut child = Command::new(KIBAN)
@@ -99,7 +99,7 @@ fn a_run_that_is_killed_loses_nothing_and_repeats_nothing() {
 }
 
 #[test]
-fn shards_merge_into_the_same_bytes_however_many_one_of_them_killed() {
+fn any_number_of_shards_merges_into_the_same_bytes_even_if_one_was_killed() {
     let (place, plan) = folder("shards", MAP);
     let mut results = BTreeSet::new();
     for count in [1, 2, 7] {
@@ -122,14 +122,14 @@ fn shards_merge_into_the_same_bytes_however_many_one_of_them_killed() {
         results.insert((records(Path::new(&merged)), good(&["summary", &merged])));
     }
     assert_eq!(results.len(), 1);
-    // A part alone is incomplete, and the error says so.
+    // A single part is incomplete, and the error says so.
     let part = kiban(&["merge", &text(&place.join("part")), &text(&place.join("3-of-7"))]);
     assert_eq!(part.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&part.stdout).contains("of 60 trials have a record"), "{part:?}");
 }
 
 #[test]
-fn a_cut_line_is_named_by_its_number() {
+fn a_truncated_line_is_reported_by_its_number() {
     let (place, plan) = folder("cut", MAP);
     let out = text(&place.join("out"));
     good(&["run", &plan, "--out", &out]);
@@ -148,9 +148,9 @@ fn a_cut_line_is_named_by_its_number() {
     );
 }
 
-/// In a mount namespace with a file system of 16 KiB.
+/// Runs in a mount namespace with a file system of 16 KiB.
 #[test]
-fn a_full_disk_is_named_and_keeps_what_is_there() {
+fn a_full_disk_is_reported_and_records_are_kept() {
     let (place, plan) = folder("full", MAP);
     let script = r#"
         set -eu
@@ -161,7 +161,7 @@ fn a_full_disk_is_named_and_keeps_what_is_there() {
         cp -r "$2/out" "$4"
     "#;
     let (small, kept) = (place.join("small"), place.join("kept"));
-    fs::create_dir(&small).expect("it can be made");
+    fs::create_dir(&small).expect("it can be created");
     let unshare = |script: &str| {
         let mut command = Command::new("unshare");
         command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script, "sh", KIBAN]);
@@ -184,7 +184,7 @@ fn a_full_disk_is_named_and_keeps_what_is_there() {
 }
 
 #[test]
-fn many_trials_are_not_begun_unasked() {
+fn many_trials_need_confirmation() {
     let plan = "question = \"wide-area-atm\"\n[parameters]\nmilliseconds = 1\n\
                 message_bytes = { from = 1, to = 50000, step = 1 }\nbuffer_bytes = [2000, 4000, 8000]\n";
     let (place, plan) = folder("many", plan);
@@ -194,10 +194,10 @@ fn many_trials_are_not_begun_unasked() {
     let words = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(words.contains("150000 trials") && words.contains("use --yes"), "{words}");
     assert!(!place.join("out").exists());
-    // A part that is small enough needs no word.
+    // A part that is small enough needs no confirmation.
     good(&["run", &plan, "--out", &out, "--shard", "7/75000"]);
     assert_eq!(lines(Path::new(&out)), 2);
-    // On a terminal a person is asked.
+    // On a terminal the command asks for confirmation.
     for (answer, expected) in [("n\n", "cancelled"), ("\n", "cancelled")] {
         let command = format!("{KIBAN} lab run {plan} --out {out}-asked");
         let mut child = Command::new("script")
@@ -215,7 +215,7 @@ fn many_trials_are_not_begun_unasked() {
 }
 
 #[test]
-fn a_mistake_in_a_plan_is_named_with_its_line_before_anything_runs() {
+fn a_plan_error_is_reported_with_its_line_before_anything_runs() {
     for (plan, expected) in [
         (
             "question = \"wide-area-atm\"\n[parameters]\nmesage_bytes = 5\n",
@@ -306,7 +306,7 @@ fn a_question_prints_a_plan_that_runs_and_is_reported() {
         assert_eq!(output.status.code(), Some(1));
         assert!(String::from_utf8_lossy(&output.stderr).contains(expected), "{axes}: {output:?}");
     }
-    // Another folder takes all of it from the cache.
+    // A run in another directory takes all records from the cache.
     let outcome =
         json(&good(&["run", &plan, "--out", &text(&place.join("two")), "--cache", &cache, "--json"]));
     assert_eq!((&outcome["cached"], &outcome["made"]), (&Value::from(4), &Value::from(0)));
@@ -329,8 +329,8 @@ fn script(place: &Path, scheduler: &str, plan: &str, out: &Path) -> PathBuf {
 }
 
 #[test]
-fn gnu_parallel_makes_the_shards_and_they_are_merged() {
-    // A name that must be quoted in a shell.
+fn gnu_parallel_runs_the_shards_and_merges_them() {
+    // A name that must be quoted for the shell.
     let (place, plan) = folder("parallel it's here", MAP);
     let there = Command::new("parallel").arg("--version").output();
     if !there.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("GNU parallel")) {
@@ -347,7 +347,7 @@ fn gnu_parallel_makes_the_shards_and_they_are_merged() {
 }
 
 #[test]
-fn a_job_array_of_slurm_makes_a_shard_a_job() {
+fn a_slurm_job_array_runs_one_shard_per_job() {
     let (place, plan) = folder("slurm", MAP);
     let out = place.join("out");
     let path = script(&place, "slurm", &plan, &out);
@@ -366,15 +366,16 @@ fn a_job_array_of_slurm_makes_a_shard_a_job() {
     assert_eq!(lines(Path::new(&merged)), CELLS);
 }
 
-/// With an `hq` that behaves like `hq submit --array`: runs the command once for each number, which is in
+/// Uses a fake `hq` that behaves like `hq submit --array`: it runs the command once per number, which is in
 /// HQ_TASK_ID.
 #[test]
-fn a_task_array_of_hyperqueue_submits_itself_and_merges() {
+fn a_hyperqueue_task_array_submits_itself_and_merges() {
     let (place, plan) = folder("hyperqueue", MAP);
     let stand_in = "#!/bin/sh\nset -eu\n[ \"$1 $2 $3\" = 'submit --array 1-3' ]\nwhile [ \"$1\" != -- ]; do shift; done\n\
                     shift\nfor HQ_TASK_ID in 1 2 3; do export HQ_TASK_ID; \"$@\"; done\n";
     fs::write(place.join("hq.sh"), stand_in).expect("it can be written");
-    // By another process: no child that this one forks holds the file open for writing (ETXTBSY).
+    // Written by another process: otherwise a child that this process forks may hold the file open for
+    // writing (ETXTBSY).
     let mut install = Command::new("install");
     let copied = install.args(["-m", "755"]).args([place.join("hq.sh"), place.join("hq")]).status();
     assert!(copied.is_ok_and(|status| status.success()), "it can be written");
@@ -386,7 +387,7 @@ fn a_task_array_of_hyperqueue_submits_itself_and_merges() {
 }
 
 #[test]
-fn an_indexed_job_of_kubernetes_has_the_plan_and_an_index_a_shard() {
+fn an_indexed_kubernetes_job_contains_the_plan_and_one_index_per_shard() {
     let (_, plan) = folder("kubernetes", MAP);
     let words =
         good(&["script", "kubernetes", &plan, "--shards", "3", "--image", "registry.example/kiban:1"]);
@@ -401,7 +402,7 @@ fn an_indexed_job_of_kubernetes_has_the_plan_and_an_index_a_shard() {
     ] {
         assert!(words.lines().any(|one| one == line), "{line}\n{words}");
     }
-    // Its command, with the index that Kubernetes gives, from 0.
+    // Runs its command with an index as Kubernetes sets it, from 0.
     let command = words.lines().find_map(|line| line.trim().strip_prefix("command: "));
     let command: Vec<String> =
         serde_json::from_str(command.expect("there is one")).expect("a list, as in JSON");

@@ -21,7 +21,7 @@ fn folder(name: &str) -> PathBuf {
 }
 
 #[test]
-fn a_plan_is_run_and_told_as_table_object_series_and_pictures() {
+fn a_plan_is_reported_as_table_json_csv_and_pictures() {
     let folder = folder("mix");
     let output = mix(&[LECTURE, "--seconds", "1", "--json", "--svg", folder.to_str().expect("a plain name")]);
     assert!(output.status.success(), "{output:?}");
@@ -33,12 +33,12 @@ fn a_plan_is_run_and_told_as_table_object_series_and_pictures() {
     let table = mix(&[LECTURE, "--seconds", "1"]).stdout;
     assert!(String::from_utf8_lossy(&table).contains("mpeg2[1]"));
     let series = mix(&[LECTURE, "--seconds", "2", "--csv", "--seed", "3"]).stdout;
-    // A head, and two seconds of each flow.
+    // A heading, and two seconds of each flow.
     assert_eq!(String::from_utf8_lossy(&series).lines().count(), 1 + 2 * 19);
 }
 
 #[test]
-fn a_mistake_in_a_plan_is_told_with_file_and_line() {
+fn a_plan_error_is_reported_with_file_and_line() {
     let folder = folder("mix-mistake");
     std::fs::create_dir_all(&folder).expect("a folder");
     let path = folder.join("plan.toml");

@@ -1,10 +1,10 @@
-//! `kiban lab mix --to` as two users run it: over loopback, and between two network namespaces with a token
-//! bucket between.
+//! `kiban lab mix --to` as two users run it: over the loopback interface, and between two network namespaces
+//! with a token bucket on the wire.
 //!
-//! Goal      traffic that fits is carried completely; the rest is reported as lost and late; each path is
-//!           policed by its own contract; when a peer dies, only what it had not reported is lost.
-//! Skipped   what needs namespaces, without the right to make them (CAP_SYS_ADMIN, CAP_NET_ADMIN) or without
-//!           tbf.
+//! Goal      traffic within the rate is carried completely; the excess is reported as lost and late; each
+//!           path is policed by its own contract; if a peer dies, only unreported data is missing.
+//! Skipped   the tests in namespaces, without the right to create them (CAP_SYS_ADMIN, CAP_NET_ADMIN) or
+//!           without tbf.
 
 mod two_hosts;
 
@@ -17,7 +17,7 @@ fn plan(folder: &Folder, seconds: f64, paths: &str, flows: &str) -> String {
     let sites: String =
         ["here", "there", "yonder"].map(|name| format!("[[site]]\nname = \"{name}\"\n")).concat();
     let text = format!("title = \"a story\"\nseconds = {seconds}\nsample_ms = 500\n{sites}{paths}{flows}");
-    std::fs::write(folder.0.join("plan.toml"), text).expect("there is room for some files");
+    std::fs::write(folder.0.join("plan.toml"), text).expect("there is disk space");
     folder.path("plan.toml")
 }
 
@@ -29,7 +29,7 @@ fn flow(name: &str, kind: &str, to: &str, more: &str) -> String {
     format!("[[flow]]\nname = \"{name}\"\nkind = \"{kind}\"\nfrom = \"here\"\nto = \"{to}\"\n{more}")
 }
 
-/// Two hosts with a token bucket at the near end. None without the right to make them.
+/// Two hosts with a token bucket at the near end; `None` without the right to create them.
 fn network(letter: char, rate: &str) -> Option<Network> {
     let network = Network::new(letter, 1500)?;
     if !Network::bucket(&network.near, rate) {
@@ -66,7 +66,7 @@ fn figure(value: &Value, name: &str) -> f64 {
 }
 
 #[test]
-fn every_kind_of_flow_goes_over_loopback_as_it_does_over_the_virtual_network() {
+fn every_kind_of_flow_crosses_loopback_as_it_crosses_the_virtual_network() {
     let folder = Folder::new("kinds");
     let paths = path("here", "there", 100.0, 1e6, "") + &path("there", "here", 100.0, 1e6, "");
     let flows = flow("mpeg2", "mpeg2", "there", "fec = \"short\"\nclock_ppm = 40\n")
@@ -93,7 +93,7 @@ fn every_kind_of_flow_goes_over_loopback_as_it_does_over_the_virtual_network() {
         assert!(figure(one, "variation_us_p99") >= figure(one, "variation_us_p50"));
     }
     let bulk = named(&real, "bulk");
-    // A pace is kept to from above; how near, is the machine's affair.
+    // The sender never exceeds its pace; how near it comes depends on the machine.
     assert!((1.0..21.0).contains(&figure(bulk, "goodput_mbps")), "{bulk:#}");
     assert!(bulk["variation_us_p99"].is_f64() && bulk["round_us_p50"].is_f64(), "{bulk:#}");
     let told = &real["real"];
@@ -102,11 +102,11 @@ fn every_kind_of_flow_goes_over_loopback_as_it_does_over_the_virtual_network() {
     let table =
         mix(None, &folder, &plan, &server.at, &["--seconds", "1"]).output().expect("the program was built");
     let table = String::from_utf8_lossy(&table.stdout).into_owned();
-    assert!(table.contains("A real network: ") && table.contains("The sender was late by"), "{table}");
+    assert!(table.contains("A real network: ") && table.contains("Datagrams were sent late by"), "{table}");
 }
 
 #[test]
-fn a_mix_that_fits_loses_nothing_and_one_beyond_the_rate_is_told_as_lost_and_late() {
+fn a_mix_within_the_rate_loses_nothing_and_one_above_it_shows_loss_and_delay() {
     let Some(network) = network('r', "20mbit") else { return };
     let folder = Folder::new("rate");
     let server =
@@ -124,8 +124,8 @@ fn a_mix_that_fits_loses_nothing_and_one_beyond_the_rate_is_told_as_lost_and_lat
         if mbps < 20.0 {
             assert_eq!((lost, &named(&made, "audio")["units_lost"]), (0.0, &0.into()), "{made:#}");
         } else {
-            // 40 Mbit/s of the user are 50 of datagrams: of 20 no more than the bucket's part arrives,
-            // whatever the machine does.
+            // 40 Mbit/s of user data are 50 of datagrams: through a bucket of 20 Mbit/s at most its share
+            // arrives, on any machine.
             assert!(lost > 0.4 * cells, "{made:#}");
             assert!(figure(cbr, "carried_mbps") < 20.0, "{made:#}");
             let samples: Vec<f64> = cbr["samples"]
@@ -137,19 +137,19 @@ fn a_mix_that_fits_loses_nothing_and_one_beyond_the_rate_is_told_as_lost_and_lat
             assert!(samples.iter().filter(|lost| **lost > 0.0).count() >= 4, "{samples:?}");
         }
     }
-    // A queue of 50 ms is full of it.
+    // A queue of 50 ms stays full.
     assert!(variations[1] > 20_000.0 && variations[1] > 2.0 * variations[0], "{variations:?}");
 }
 
 #[test]
-fn a_contract_is_judged_of_each_path_and_costs_the_flow_that_breaks_it() {
+fn each_path_is_policed_and_only_the_nonconforming_flow_loses_cells() {
     let Some(network) = network('p', "100mbit") else { return };
     let folder = Folder::new("contract");
     let server = Server::start(Some(&network.far), &folder, &format!("{FAR}:0"), &[]);
     let flows = flow("keeps", "constant", "there", "mbps = 4\n")
         + &flow("breaks", "constant", "yonder", "mbps = 4\n");
-    // 4 Mbit/s of the user are 4.51 of cells. A tolerance of half a second is beyond what a loaded machine
-    // does to delays.
+    // 4 Mbit/s of user data are 4.51 of cells. The tolerance of half a second exceeds the delays of a loaded
+    // machine.
     for (more, is_lost) in [("", true), ("tag = true\n", false), ("shape = true\n", false)] {
         let paths = path("here", "there", 6.0, 500_000.0, "") + &path("here", "yonder", 2.0, 500_000.0, more);
         let plan = plan(&folder, 4.0, &paths, &flows);
@@ -157,12 +157,12 @@ fn a_contract_is_judged_of_each_path_and_costs_the_flow_that_breaks_it() {
         let (keeps, breaks) = (named(&made, "keeps"), named(&made, "breaks"));
         assert_eq!((&keeps["cells_lost"], &keeps["cells_policed"]), (&0.into(), &0.into()), "{made:#}");
         let (cells, policed) = (figure(breaks, "cells"), figure(breaks, "cells_policed"));
-        // Cells that a shaped path cannot send in time find its queue full.
+        // Cells that a shaped path cannot send in time are dropped at its full queue.
         let full = figure(&made["network"], "cells_dropped_full");
         assert_eq!(figure(breaks, "cells_lost"), policed + full, "{made:#}");
         assert_eq!(full > 0.0, more.starts_with("shape"), "{made:#}");
         if is_lost {
-            // 2 of 4.51 pass, and what the tolerance lets by once: half a second of them.
+            // 2 of 4.51 Mbit/s conform, and once half a second of cells within the tolerance.
             let passes = (2.0 * 4.0 + 2.0 * 0.5) * 1e6 / 424.0;
             assert!((cells - policed - passes).abs() < 0.05 * cells, "{cells} {policed} {passes}");
         } else {
@@ -183,7 +183,7 @@ fn datagrams_sent() -> u64 {
 }
 
 #[test]
-fn a_peer_that_dies_leaves_what_it_had_told() {
+fn the_outcome_of_a_dead_peer_covers_its_last_report() {
     let folder = Folder::new("death");
     let plan = plan(
         &folder,
@@ -196,7 +196,7 @@ fn a_peer_that_dies_leaves_what_it_had_told() {
     let mut command = mix(None, &folder, &plan, &server.at, &["--json"]);
     let mut client =
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program was built");
-    // Until it has sent for a while: about two cells are in a datagram of this rate, of 2660 a second.
+    // Wait until it has sent for a while: at this rate, of 2660 cells per second, a datagram holds about two.
     let clock = kiban_os::Clock::new();
     while datagrams_sent() < before + 1500 {
         assert!(clock.now().as_secs_f64() < 50.0, "it sends");
@@ -215,7 +215,7 @@ fn a_peer_that_dies_leaves_what_it_had_told() {
 }
 
 #[test]
-fn what_cannot_be_run_is_told_before_anything_is_sent() {
+fn impossible_mixes_are_refused_before_anything_is_sent() {
     let folder = Folder::new("impossible");
     let paths = path("here", "there", 100.0, 1e6, "");
     let plan = plan(&folder, 5.0, &paths, &flow("cbr", "constant", "there", "mbps = 1\n"));
@@ -226,7 +226,10 @@ fn what_cannot_be_run_is_told_before_anything_is_sent() {
         assert!(output.status.code() == Some(1) && told.contains(words), "'{words}': {output:?}");
         assert!(output.stdout.is_empty());
     };
-    says(mix(None, &folder, &plan, &server.at, &[]), "grants 2000 milliseconds in a trial, not 5000");
+    says(
+        mix(None, &folder, &plan, &server.at, &[]),
+        "too many milliseconds in a trial: 5000, the server allows 2000",
+    );
     let mut command = kiban(None);
     command.args(["lab", "mix", &plan, "--to", &server.at, "--token-file", &folder.path("token")]);
     says(command, "choose the site of this host with --from (here, there, yonder)");
@@ -244,5 +247,5 @@ fn what_cannot_be_run_is_told_before_anything_is_sent() {
     ]);
     says(command, "no flow of the plan leaves 'there'");
     std::fs::write(folder.0.join("token"), "quite another token").expect("there is room");
-    says(mix(None, &folder, &plan, &server.at, &[]), "the token is not this server's");
+    says(mix(None, &folder, &plan, &server.at, &[]), "wrong token");
 }

@@ -2,9 +2,9 @@
 //! network namespaces.
 //!
 //! Goal      write, write, read has a slow region there; the sweep finds it, names the cause in every slow
-//!           cell, and what it recommends removes it.
-//! Network   a veth pair with an MTU, and a token bucket of 135 Mbit/s in each direction, made and removed
-//!           here. Without the right to make it (CAP_SYS_ADMIN, CAP_NET_ADMIN) those stories are skipped.
+//!           cell, and its remedy removes it.
+//! Network   a veth pair with an MTU, and a token bucket of 135 Mbit/s in each direction, created and removed
+//!           here. Without the right to create it (CAP_SYS_ADMIN, CAP_NET_ADMIN) the tests are skipped.
 
 mod two_hosts;
 
@@ -54,7 +54,7 @@ fn cells(map: &Value) -> Vec<(u64, u64, Value)> {
     cells
 }
 
-/// Sweeps write, write, read; looks at every cell, and at what was recommended.
+/// Sweeps write, write, read, and checks every cell and every remedy.
 fn the_region_is_found(
     network: &Network,
     folder: &Folder,
@@ -87,7 +87,7 @@ fn the_region_is_found(
     assert!(right + 1 >= cells.len(), "the boundary is where it was predicted: {report:#}");
 
     let advice = report["advice"].as_array().expect("a list");
-    for words in ["TCP_NODELAY", "header and body at once"] {
+    for words in ["TCP_NODELAY", "header and body with one call"] {
         let proof =
             advice.iter().find(|proof| proof["advice"].as_str().is_some_and(|text| text.contains(words)));
         let proof = proof.unwrap_or_else(|| panic!("{words} is advised: {report:#}"));
@@ -98,7 +98,7 @@ fn the_region_is_found(
     let picture = std::fs::read_to_string(Path::new(&svg).join("map-1.svg")).expect("it was drawn");
     assert_eq!(picture.matches("<rect").count(), 1 + cells.len());
 
-    // Commands that read runs can read this one, without a session.
+    // Commands that only read runs can read this one, without a session.
     let page = Path::new(&out).join("page.html");
     let axes = ["--axes", "message_bytes,buffer_bytes", "--html", page.to_str().expect("a plain path")];
     let output = reader(&["report", &out], &axes);
@@ -109,18 +109,18 @@ fn the_region_is_found(
         "{shown}"
     );
     let page = std::fs::read_to_string(page).expect("it was written");
-    // Of each metric a map; in each the cause where the pointer is.
+    // One map per metric, each with the cause in its tooltips.
     let causes = page.matches("slow: Nagle&#39;s algorithm against delayed acknowledgements\n").count();
     let maps = page.matches("<figure ").count();
     assert_eq!((maps, causes), (5, 5 * slow.len()), "{} slow cells", slow.len());
-    assert!(page.contains("Why cells are slow") && page.contains("set TCP_NODELAY on the side that writes"));
+    assert!(page.contains("Why cells are slow") && page.contains("set TCP_NODELAY on the sender"));
     let proved = advice.iter().filter(|proof| proof["removed"] == true).count();
     assert_eq!(page.matches(">PROVED</span>").count(), proved);
     let summary = json(&reader(&["summary", &out, "--json"], &[]));
     assert_eq!(summary["rows"].as_array().map(Vec::len), Some(cells.len()));
 }
 
-/// Runs a command that reads a directory, and needs no token.
+/// Runs a command that only reads a directory, and needs no token.
 fn reader(verb: &[&str], more: &[&str]) -> Output {
     let mut command = kiban(None);
     command.arg("lab").args(verb).args(more).env_remove("KIBAN_LAB_TOKEN");
@@ -177,7 +177,7 @@ fn with_usual_packets_the_slow_region_is_found_explained_and_removed() {
 }
 
 #[test]
-fn a_peer_that_dies_loses_nothing_and_the_rest_is_measured_later() {
+fn a_dead_peer_loses_no_records_and_the_sweep_resumes_later() {
     let folder = Folder::new("death");
     let out = folder.path("records");
     let arguments = |at: &str| -> Vec<String> {
@@ -192,13 +192,13 @@ fn a_peer_that_dies_loses_nothing_and_the_rest_is_measured_later() {
     let at = server.at.clone();
     let sweep = kiban(None).arg("lab").args(arguments(&at)).stdout(Stdio::piped()).spawn();
     let sweep = sweep.expect("the program was built");
-    // Until some points are kept; for how long is the machine's affair.
+    // Until some points are recorded; how long that takes depends on the machine.
     let clock = Clock::new();
     while lines() < 2 {
         assert!(clock.now().as_secs_f64() < 60.0, "points are kept as they are measured");
         pace(Duration::from_millis(5));
     }
-    // It is watched from outside meanwhile.
+    // Meanwhile another process watches it.
     let seen = json(&reader(&["live", &out, "--json"], &[]));
     assert_eq!((&seen["question"], &seen["trials"]), (&"network".into(), &8.into()));
     assert!(seen["done"].as_u64() >= Some(2), "{seen}");
@@ -236,7 +236,7 @@ fn short(server: &Server, folder: &Folder, out: &str, more: &[&str]) -> Output {
 }
 
 #[test]
-fn a_line_that_was_cut_off_is_named_and_its_point_measured_again() {
+fn a_truncated_record_is_reported_and_its_point_measured_again() {
     let folder = Folder::new("cut");
     let out = folder.path("records");
     let server = Server::start(None, &folder, "127.0.0.1:0", &[]);
@@ -249,12 +249,12 @@ fn a_line_that_was_cut_off_is_named_and_its_point_measured_again() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("skipped: line 8: truncated"), "{output:?}");
     let report = json(&output);
     assert_eq!((&report["resumed"], &report["broken"][0]), (&7.into(), &"line 8: truncated".into()));
-    // Seven, the broken one, and the one that was made for it.
+    // Seven, the broken one, and its replacement.
     assert_eq!(std::fs::read_to_string(&path).expect("there are records").lines().count(), 9);
 }
 
 #[test]
-fn a_folder_of_an_earlier_version_or_of_another_sweep_is_refused_with_what_to_do() {
+fn a_directory_of_another_version_or_sweep_is_refused_with_a_remedy() {
     let folder = Folder::new("former");
     let server = Server::start(None, &folder, "127.0.0.1:0", &[]);
     let former = folder.path("former");
@@ -275,16 +275,16 @@ fn a_folder_of_an_earlier_version_or_of_another_sweep_is_refused_with_what_to_do
     let other = short(&server, &folder, &out, &["--mss", "1000"]);
     says(&other, &["belongs to another plan: the parameter mss_bytes differs", "(--out)"]);
     assert!(!String::from_utf8_lossy(&other.stderr).contains("--cache"), "nothing of real time is shared");
-    // A plan alone cannot ask: it takes a session.
+    // A plan alone cannot run this question: it needs a session.
     let plan = folder.path("plan.toml");
     std::fs::write(&plan, "question = \"network\"\nparameters.host = \"192.0.2.1\"\n")
         .expect("there is room");
     says(&reader(&["run", &plan], &[]), &["network is run by 'kiban lab sweep HOST'"]);
 }
 
-/// In a mount namespace with a file system of 16 KiB.
+/// Runs in a mount namespace with a file system of 16 KiB.
 #[test]
-fn a_full_disk_is_told_and_what_was_measured_stays() {
+fn a_full_disk_is_reported_and_measurements_are_kept() {
     let folder = Folder::new("full");
     let server = Server::start(None, &folder, "127.0.0.1:0", &[]);
     let (small, kept) = (folder.path("small"), folder.path("kept"));
@@ -321,7 +321,7 @@ fn a_full_disk_is_told_and_what_was_measured_stays() {
 }
 
 #[test]
-fn strangers_are_told_what_is_wrong_and_measure_nothing() {
+fn unauthorised_clients_get_the_reason_and_measure_nothing() {
     let folder = Folder::new("strangers");
     let other = Folder::new("other");
     std::fs::write(other.0.join("token"), "quite another token").expect("there is room");
@@ -331,7 +331,7 @@ fn strangers_are_told_what_is_wrong_and_measure_nothing() {
         assert!(!told.contains(TOKEN) && output.stdout.is_empty(), "{output:?}");
     };
     let server = Server::start(None, &folder, "127.0.0.1:0", &[]);
-    says(&lab(None, &other, &["delay", &server.at]), "the token is not this server's");
+    says(&lab(None, &other, &["delay", &server.at]), "wrong token");
     let elsewhere = Server::start(None, &folder, "127.0.0.1:0", &["--allow", "192.0.2.0/24"]);
     says(&lab(None, &folder, &["delay", &elsewhere.at]), "--allow");
     says(&lab(None, &folder, &["delay", "127.0.0.1:1"]), "is `kiban lab serve` running there?");
@@ -341,7 +341,7 @@ fn strangers_are_told_what_is_wrong_and_measure_nothing() {
 }
 
 #[test]
-fn round_trips_are_shown_with_their_percentiles_and_what_distance_explains() {
+fn round_trips_are_shown_with_percentiles_and_propagation_delay() {
     let folder = Folder::new("delay");
     let server = Server::start(None, &folder, "127.0.0.1:0", &[]);
     let arguments =
@@ -357,7 +357,7 @@ fn round_trips_are_shown_with_their_percentiles_and_what_distance_explains() {
             .map(|name| row[*name].as_f64().expect("a figure"))
             .collect();
         assert!(figures[0] > 0.0 && figures.is_sorted(), "{row}");
-        // 2.1 km there and back; 16 bits a byte at 1000 Mbit/s.
+        // 2.1 km in both directions; 16 bits per byte at 1000 Mbit/s.
         let bytes = row["bytes"].as_f64().expect("a count");
         assert!((row["distance_us"].as_f64().expect("said") - 20.0).abs() < 1e-9, "{row}");
         assert!((row["sending_us"].as_f64().expect("said") - bytes * 0.016).abs() < 1e-9, "{row}");
@@ -366,7 +366,7 @@ fn round_trips_are_shown_with_their_percentiles_and_what_distance_explains() {
 }
 
 #[test]
-fn the_hint_for_the_other_end_has_the_port() {
+fn the_hint_for_the_other_host_contains_the_port() {
     use std::io::BufRead as _;
     let mut server = std::process::Command::new(env!("CARGO_BIN_EXE_kiban"))
         .args(["lab", "serve", "--listen", "127.0.0.1:0"])
@@ -375,8 +375,8 @@ fn the_hint_for_the_other_end_has_the_port() {
         .expect("it was built");
     let said = std::io::BufReader::new(server.stderr.take().expect("a pipe"));
     let lines: Vec<String> = said.lines().take(2).map_while(Result::ok).collect();
-    server.kill().expect("it is our child");
-    server.wait().expect("it is our child");
+    server.kill().expect("it is a child of this process");
+    server.wait().expect("it is a child of this process");
     let [at, hint] = &lines[..] else { panic!("{lines:?}") };
     let port = at.strip_prefix("listening on 127.0.0.1:").and_then(|rest| rest.split(';').next());
     let port = port.unwrap_or_else(|| panic!("{at}"));

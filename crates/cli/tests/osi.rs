@@ -42,7 +42,7 @@ impl Drop for Server {
 }
 
 #[test]
-fn echoes_are_measured_and_each_association_is_a_line() {
+fn echoes_are_measured_and_each_association_is_logged() {
     let mut server = Server::start();
     let at = server.1.clone();
     let output = kiban(&["osi", "echo", &at, "--quiet", "--count", "20", "--bytes", "70000"]);
@@ -58,7 +58,7 @@ fn echoes_are_measured_and_each_association_is_a_line() {
 }
 
 #[test]
-fn a_probe_says_what_a_peer_supports_and_ends_with_0() {
+fn a_probe_lists_what_a_peer_supports_and_exits_with_0() {
     let server = Server::start();
     let output = kiban(&["osi", "probe", &server.1]);
     let text = String::from_utf8_lossy(&output.stdout);
@@ -71,14 +71,14 @@ fn a_probe_says_what_a_peer_supports_and_ends_with_0() {
 }
 
 #[test]
-fn who_does_not_speak_it_is_told_of_and_the_end_is_1() {
+fn a_peer_without_osi_is_reported_with_exit_status_1() {
     let output = kiban(&["osi", "probe", "127.0.0.1:1"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stdout).contains("refused"), "{output:?}");
 }
 
 #[test]
-fn what_transport_refuses_for_is_told() {
+fn the_reason_of_a_transport_refusal_is_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let at = listener.local_addr().expect("it is bound");
     // DR: the address is unknown, and text.
@@ -106,7 +106,7 @@ fn what_transport_refuses_for_is_told() {
 }
 
 #[test]
-fn mistakes_are_told_with_a_remedy() {
+fn usage_errors_name_a_remedy() {
     for (arguments, code, words) in [
         (&["osi", "echo"][..], 2, "--listen"),
         (&["osi", "echo", "127.0.0.1:1"], 1, "refused"),

@@ -64,7 +64,7 @@ fn a_server_of_another_process_is_measured_by_its_address() {
 }
 
 #[test]
-fn mistakes_are_told_with_a_remedy() {
+fn usage_errors_name_a_remedy() {
     for (arguments, words) in [
         (&["rdma", "pingpong", "127.0.0.1:1"][..], "connection refused"),
         (&["rdma", "pingpong", "--over", "pigeons"], "say tcp, tcp:ADDRESS"),

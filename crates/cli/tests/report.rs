@@ -1,7 +1,8 @@
-//! `kiban reproduce all` as a reader meets it: tables in the terminal, a page in the browser.
+//! `kiban reproduce all` as a reader sees it: tables in the terminal, a page in the browser.
 //!
-//! Once      the papers are made once, short and exact; tables and page are looked at from several sides.
-//! Browser   headless Chromium, if it is there (`make test` sees to it), driven by `report/browse.mjs`.
+//! Once      the papers are reproduced once, short and exact; the tests check tables and page from several
+//!           sides.
+//! Browser   headless Chromium, if it is installed (`make test` installs it), driven by `report/browse.mjs`.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -37,7 +38,7 @@ fn page() -> String {
 /// Virtual-time results are exact, so the whole text is recorded and compared. `KIBAN_KEEP_SNAPSHOTS=1`
 /// records it.
 #[test]
-fn the_tables_are_those_that_were_kept() {
+fn the_tables_equal_the_snapshot() {
     let text = String::from_utf8_lossy(&made().output.stdout).into_owned();
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots/all.txt");
     if std::env::var_os("KIBAN_KEEP_SNAPSHOTS").is_some() {
@@ -64,7 +65,7 @@ fn every_weakness_is_gone() {
 }
 
 #[test]
-fn the_page_is_whole_and_has_nothing_that_was_measured() {
+fn the_page_is_complete_and_contains_no_measurements() {
     let page = page();
     for (what, count) in [("<!DOCTYPE html>", 1), ("</html>", 1), ("<script>", 1), ("<style>", 1)] {
         assert_eq!(page.matches(what).count(), count, "{what}");
@@ -76,10 +77,10 @@ fn the_page_is_whole_and_has_nothing_that_was_measured() {
     assert!(page.len() < 2 << 20, "{} bytes", page.len());
 }
 
-/// The two pictures of the README are what the program makes. With `KIBAN_KEEP_SNAPSHOTS=1` (`make pictures`)
-/// they are renewed.
+/// The two pictures of the README must equal the program's output. `KIBAN_KEEP_SNAPSHOTS=1` (`make pictures`)
+/// renews them.
 #[test]
-fn the_readmes_pictures_are_what_the_program_makes() {
+fn the_pictures_of_the_readme_are_up_to_date() {
     let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/images");
     let readme = std::fs::read_to_string(images.join("../../README.md")).expect("there is a README");
     for name in ["wide-area-atm-map.svg", "rdma-nic-figure-10.svg"] {
@@ -121,7 +122,7 @@ fn browsed(page: &Path, name: &str) -> Option<Value> {
     Some(serde_json::from_slice(&output.stdout).expect("one JSON object"))
 }
 
-/// Checks what holds for every page.
+/// Checks what every page must satisfy.
 fn is_sound(found: &Value) {
     let requests = found["requests"].as_array().expect("requests");
     let outside =
@@ -164,7 +165,7 @@ fn is_sound(found: &Value) {
 }
 
 #[test]
-fn a_browser_finds_everything_and_asks_nobody() {
+fn a_browser_shows_the_page_without_network_requests() {
     let Some(found) = browsed(&made().page, "report-browser") else { return };
     is_sound(&found);
     // Curves, maps and bars.

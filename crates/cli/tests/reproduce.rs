@@ -48,7 +48,7 @@ fn a_mechanism_is_compared_modelled_and_measured() {
 }
 
 #[test]
-fn maps_are_rows_cells_and_pictures() {
+fn maps_are_printed_as_rows_cells_and_pictures() {
     let folder = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("maps");
     let _ = std::fs::remove_dir_all(&folder);
     let svg = folder.to_str().expect("a plain name");
@@ -149,7 +149,7 @@ fn polling_and_interrupts_are_measured_on_this_machine() {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn usage_errors_are_reported() {
     for (arguments, word) in [
         (&["reproduce", "atm-board", "--without", "magic"][..], "magic"),
         (&["reproduce", "atm-bored"], "atm-bored"),

@@ -18,14 +18,14 @@ fn talk(name: &str, text: &str) -> String {
 const KEPT: &str = "# A story.\nestablished mss 1460\n0ms <- seq 1:11 ack 1\n+40ms -> ack 11\n";
 
 #[test]
-fn a_talk_that_is_kept_passes() {
+fn a_satisfied_script_passes() {
     let output = kiban(&["talk", &talk("kept.talk", KEPT)]);
     assert!(output.status.success(), "{output:?}");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "1 scripts: 1 passed, 0 skipped, 0 failed\n");
 }
 
 #[test]
-fn a_talk_that_is_not_kept_fails_with_the_line() {
+fn a_violated_script_fails_with_the_line() {
     let file = talk("broken.talk", &KEPT.replace("ack 11", "ack 12"));
     let output = kiban(&["talk", &file]);
     assert_eq!(output.status.code(), Some(1));
@@ -35,7 +35,7 @@ fn a_talk_that_is_not_kept_fails_with_the_line() {
 }
 
 #[test]
-fn a_mistake_is_a_failure_with_a_hint() {
+fn a_syntax_error_fails_with_a_hint() {
     let output = kiban(&["talk", &talk("mistake.talk", "# A story.\nestablised mss 1460\n")]);
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8_lossy(&output.stdout);
@@ -43,7 +43,7 @@ fn a_mistake_is_a_failure_with_a_hint() {
 }
 
 #[test]
-fn json_and_captures_hold_the_conversation() {
+fn json_and_captures_contain_the_conversation() {
     let file = talk("json.talk", KEPT);
     let capture = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("json.pcap");
     let output = kiban(&["talk", "--json", "--pcap", capture.to_str().unwrap(), &file]);
@@ -65,7 +65,7 @@ fn json_and_captures_hold_the_conversation() {
 }
 
 #[test]
-fn a_trace_is_a_talk_though_the_story_failed() {
+fn the_trace_of_a_failed_script_is_a_valid_script() {
     let file = talk("failing.talk", &KEPT.replace("ack 11", "ack 12"));
     let output = kiban(&["talk", "--trace", &file]);
     assert_eq!(output.status.code(), Some(1));
@@ -77,7 +77,7 @@ fn a_trace_is_a_talk_though_the_story_failed() {
 }
 
 #[test]
-fn captures_of_several_talks_do_not_go_into_a_file() {
+fn captures_of_several_scripts_need_a_directory() {
     let files = [talk("one.talk", KEPT), talk("two.talk", KEPT)];
     let there = talk("there.pcap", "not a folder");
     let output = kiban(&["talk", "--pcap", &there, &files[0], &files[1]]);
@@ -88,7 +88,7 @@ fn captures_of_several_talks_do_not_go_into_a_file() {
 }
 
 #[test]
-fn without_the_source_tree_one_is_told_where_stories_are() {
+fn without_the_source_tree_the_error_says_where_scripts_are() {
     let output = kiban(&["talk"]);
     assert_eq!(output.status.code(), Some(1));
     let told = String::from_utf8_lossy(&output.stderr);

@@ -23,7 +23,7 @@ fn rows(output: &Output) -> Vec<Value> {
 }
 
 #[test]
-fn a_file_of_ones_own_arrives_whole_both_ways() {
+fn a_given_file_is_transferred_intact_in_both_directions() {
     let file = folder("own").join("file");
     std::fs::write(&file, b"a small file\n".repeat(10_000)).unwrap();
     let output = kiban(&["tour", "--json", file.to_str().unwrap()]);
@@ -36,7 +36,7 @@ fn a_file_of_ones_own_arrives_whole_both_ways() {
     for row in &rows {
         assert_eq!(row["sha256_equal"], true);
         assert_eq!(row["bytes"], 130_000);
-        // The rate of a bare stream just before is no limit for later rows.
+        // The rate of a bare stream measured just before does not limit later rows.
         assert!(row["clock"] == "real" || row["limit_percent"].as_f64().unwrap() < 100.0);
     }
     // sha256sum of the same bytes, by another program.
@@ -46,7 +46,7 @@ fn a_file_of_ones_own_arrives_whole_both_ways() {
 }
 
 #[test]
-fn the_table_is_for_people() {
+fn the_table_is_readable() {
     let output = kiban(&["tour", "--quiet"]);
     assert!(output.status.success());
     let text = String::from_utf8_lossy(&output.stdout);
@@ -87,7 +87,7 @@ fn tshark(capture: &std::path::Path, arguments: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn wireshark_finds_every_checksum_right_and_nothing_malformed() {
+fn wireshark_finds_correct_checksums_and_nothing_malformed() {
     let folder = folder("pcap");
     let file = folder.join("file");
     std::fs::write(&file, (0..400_000u32).map(|n| (n * 7 / 3) as u8).collect::<Vec<_>>()).unwrap();
@@ -139,13 +139,13 @@ fn a_capture_that_cannot_be_written_is_an_error_with_its_name() {
 }
 
 #[test]
-fn a_file_that_says_it_is_empty_and_is_not_is_read() {
+fn a_file_with_contents_but_size_zero_is_read() {
     let output = kiban(&["tour", "--json", "/proc/self/status"]);
     assert!(rows(&output).iter().all(|row| row["bytes"].as_u64() > Some(100)), "{output:?}");
 }
 
 #[test]
-fn completions_and_manual_pages_are_made() {
+fn completions_and_manual_pages_are_generated() {
     for shell in ["bash", "zsh", "fish"] {
         let script = kiban(&["completions", shell]);
         assert!(String::from_utf8_lossy(&script.stdout).contains("tour"), "{shell}");

@@ -1,9 +1,9 @@
-//! What README promises: three lines make `ib_write_bw` run where there are no privileges at all.
+//! The promise of the README: three lines run `ib_write_bw` without any privileges.
 //!
-//! Goal      the user nobody, in a new user namespace and a new network namespace, where nothing is
+//! Goal      the user nobody runs it in a new user namespace and a new network namespace, where nothing is
 //!           configured except the loopback interface.
-//! Needs     perftest, iproute2, util-linux; a system on which users may make namespaces (Ubuntu 24.04 has to
-//!           be told: `sysctl kernel.apparmor_restrict_unprivileged_userns=0`).
+//! Needs     perftest, iproute2, util-linux; a system on which users may create namespaces (Ubuntu 24.04
+//!           needs `sysctl kernel.apparmor_restrict_unprivileged_userns=0`).
 
 #[path = "../../verbs/tests/common/libraries.rs"]
 mod libraries;
@@ -14,7 +14,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Both ends, when the first listens (its port's row in /proc/net/tcp is in state 0A).
+/// Starts both ends; the second when the first listens (its port in /proc/net/tcp is in state 0A).
 const SCRIPT: &str = r#"
 set -eu
 ip link set lo up
@@ -24,7 +24,7 @@ until grep -q "$(printf ':%04X 0*:0000 0A' 18515)" /proc/net/tcp /proc/net/tcp6;
 wait $server
 "#;
 
-/// As `make install` puts it, in a place that everybody can read.
+/// Installs it as `make install` does, where every user can read it.
 struct Installed(PathBuf);
 
 impl Installed {
@@ -38,7 +38,8 @@ impl Installed {
             ("lib/kiban", libraries.join("libkiban_paths.so"), "libkiban_paths.so"),
         ] {
             let folder = root.join(folder);
-            // By another process: no child that this one forks holds the file open for writing (ETXTBSY).
+            // Written by another process: otherwise a child that this process forks may hold the file open
+            // for writing (ETXTBSY).
             let mut install = Command::new("install");
             let copied = install.args(["-D", "-m", "755"]).arg(from).arg(folder.join(name)).status();
             assert!(copied.is_ok_and(|status| status.success()), "there is room for files of a while");
@@ -52,13 +53,13 @@ impl Installed {
 
 impl Drop for Installed {
     fn drop(&mut self) {
-        // The directory is not needed any more.
+        // Errors are ignored: a leftover directory does no harm.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
 #[test]
-fn nobody_runs_ib_write_bw_in_a_fresh_network_namespace() {
+fn user_nobody_runs_ib_write_bw_in_a_new_network_namespace() {
     let installed = Installed::new();
     let is_root = output(Command::new("id").arg("-u")).stdout == b"0\n";
     for options in ["-R", ""] {
@@ -74,7 +75,7 @@ fn nobody_runs_ib_write_bw_in_a_fresh_network_namespace() {
         let told = [output.stdout, output.stderr].concat();
         let told = String::from_utf8_lossy(&told);
         assert!(output.status.success(), "'{options}': {}\n{told}", output.status);
-        // Bytes, iterations, MB/s at most and on average, of each end.
+        // Bytes, iterations, peak and average MB/s, of each end.
         let rows = told.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
         let rows: Vec<_> = rows.filter(|row| row.len() == 5 && row[..2] == ["65536", "200"]).collect();
         let figures = rows.iter().flat_map(|row| &row[2..]).map(|word| word.parse::<f64>().unwrap_or(0.0));

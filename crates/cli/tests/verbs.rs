@@ -7,8 +7,8 @@ use std::process::{Command, Output};
 const LIBRARIES: [&str; 2] = ["libibverbs.so.1", "librdmacm.so.1"];
 const PATHS: &str = "libkiban_paths.so";
 
-/// Files of the libraries' names: nothing here loads them. The one that is preloaded is a library, with
-/// nothing in it.
+/// Creates files with the libraries' names, which are never loaded. The preloaded one is a valid, empty
+/// library.
 fn fill(folder: &Path) {
     for library in LIBRARIES {
         std::fs::write(folder.join(library), "").expect("the target folder can be written");
@@ -44,7 +44,7 @@ fn told(output: &Output) -> String {
 }
 
 #[test]
-fn a_program_is_run_with_the_libraries_and_its_own_arguments() {
+fn a_program_runs_with_the_libraries_and_its_own_arguments() {
     let folder = folder("verbs run");
     let place = folder.display();
     let show =
@@ -65,7 +65,7 @@ fn a_program_is_run_with_the_libraries_and_its_own_arguments() {
 }
 
 #[test]
-fn the_environment_is_printed_for_sh() {
+fn the_environment_is_printed_as_sh_commands() {
     let folder = folder("it's a $PLACE");
     let output = kiban(Some(&folder), &["--env", "--transport", "ib"]);
     assert!(output.status.success(), "{}", told(&output));
@@ -84,7 +84,7 @@ fn the_environment_is_printed_for_sh() {
 }
 
 #[test]
-fn mistakes_are_told_with_a_remedy() {
+fn usage_errors_name_a_remedy() {
     let good = folder("verbs good");
     let half = folder("verbs half");
     std::fs::remove_file(half.join(LIBRARIES[1])).expect("it is there");
@@ -106,15 +106,16 @@ fn mistakes_are_told_with_a_remedy() {
     }
 }
 
-/// As installed: bin/kiban and lib/kiban; and as built: the folder `verbs` beside the program, which comes
-/// first.
+/// As installed: bin/kiban and lib/kiban; and as built: the directory `verbs` beside the program, which is
+/// tried first.
 #[test]
 fn the_libraries_are_found_where_they_are_installed_or_built() {
     let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("verbs installed");
     let _ = std::fs::remove_dir_all(&root);
     std::fs::create_dir_all(root.join("bin")).expect("the target folder can be written");
     let program = root.join("bin/kiban");
-    // By another process: no child that this one forks holds the file open for writing (ETXTBSY).
+    // Written by another process: otherwise a child that this process forks may hold the file open for
+    // writing (ETXTBSY).
     let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_kiban")).arg(&program).status();
     assert!(copied.is_ok_and(|status| status.success()), "there is room");
     let run = || {
@@ -136,8 +137,8 @@ fn the_libraries_are_found_where_they_are_installed_or_built() {
     }
 }
 
-/// Asks for a device that is not there, for files, and counts what of the dynamic linker's is called
-/// meanwhile, which takes its locks.
+/// Opens a missing device and some files, and counts the calls into the dynamic linker meanwhile, which take
+/// its locks.
 const ASKS: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -171,7 +172,7 @@ int main(void)
 }
 "#;
 
-/// access() and stat() may be called by handlers of signals (POSIX.1-2017 2.4.3); dlsym() may not.
+/// Signal handlers may call access() and stat() (POSIX.1-2017 2.4.3), but not dlsym().
 #[test]
 fn the_preloaded_paths_stay_async_signal_safe() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("verbs-paths");
@@ -185,7 +186,7 @@ fn the_preloaded_paths_stay_async_signal_safe() {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../verbs/preload/paths.c");
     compile(&["-shared", "-O2", "-fPIC", "-fvisibility=hidden", source, "-o", PATHS, "-ldl"]);
     let base = if cfg!(target_arch = "x86_64") { "-DBASE=\"GLIBC_2.2.5\"" } else { "-DBASE=\"GLIBC_2.17\"" };
-    // Of the functions that it stands before, none is a macro or inlined here.
+    // None of the interposed functions is a macro or inlined here.
     compile(&["-O1", "-rdynamic", base, "asks.c", "-o", "asks", "-ldl"]);
     let mut asks = Command::new(folder.join("asks"));
     let output = asks.env("LD_PRELOAD", folder.join(PATHS)).output().expect("it was just made");

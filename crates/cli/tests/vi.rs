@@ -38,7 +38,7 @@ fn a_server_of_another_process_is_measured_by_name() {
         .spawn()
         .expect("the program was built");
     let _server = Server(child);
-    // It answers as soon as it has started.
+    // It is ready as soon as it has started.
     let mut tries = 0;
     let output = loop {
         let output = kiban(&["vi", "stream", &name, "--quiet", "--count", "80", "--json"]);
@@ -52,7 +52,7 @@ fn a_server_of_another_process_is_measured_by_name() {
 }
 
 #[test]
-fn mistakes_are_told_with_a_remedy() {
+fn usage_errors_name_a_remedy() {
     for (arguments, words) in [
         (&["vi", "pingpong", "shm:nobody-here-at-all"][..], "start the other side first"),
         (&["vi", "serve", "--device", "loopback"], "give shm:NAME, udp:ADDRESS or board:NAME@ADDRESS"),

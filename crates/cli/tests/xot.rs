@@ -1,4 +1,4 @@
-//! `kiban xot` as a user runs it: two of them and both ends of an association, five processes in all.
+//! `kiban xot` as a user runs it: two relays and both ends of an association, five processes in all.
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
@@ -55,7 +55,7 @@ impl Drop for Server {
 }
 
 #[test]
-fn an_echo_crosses_x25_and_both_relays_say_so() {
+fn an_echo_crosses_x25_and_both_relays_log_it() {
     let echo = Server::start(&["osi", "echo", "--listen", "127.0.0.1:0"]);
     let route = format!("4567*={}", echo.at);
     let mut from_xot = Server::start(&["xot", "--listen", "127.0.0.1:0", "--route", &route]);
@@ -78,7 +78,7 @@ fn an_echo_crosses_x25_and_both_relays_say_so() {
 }
 
 #[test]
-fn a_router_that_is_not_there_is_told_of() {
+fn an_unreachable_router_is_reported() {
     let mut relay = Server::start(&["xot", "--place", "127.0.0.1:0=127.0.0.1:1/45"]);
     let mut socket = std::net::TcpStream::connect(&relay.at).expect("it listens");
     assert_eq!(socket.read(&mut [0; 1]).unwrap_or(0), 0);
@@ -87,7 +87,7 @@ fn a_router_that_is_not_there_is_told_of() {
 }
 
 #[test]
-fn mistakes_are_told_with_a_remedy() {
+fn usage_errors_name_a_remedy() {
     for (arguments, code, words) in [
         (&["xot"][..], 2, "--route"),
         (&["xot", "--route", "45"], 2, "PATTERN=HOST"),

@@ -172,7 +172,7 @@ impl Target {
         matches!(self, Self::RatioAtLeast(_) | Self::RatioAtMost(_))
     }
 
-    fn judge(self, first: f64, ratio: Option<f64>) -> Option<Verdict> {
+    fn verdict(self, first: f64, ratio: Option<f64>) -> Option<Verdict> {
         let met = match self {
             Self::None => return None,
             Self::AtLeast(wanted) => first >= wanted,
@@ -491,7 +491,7 @@ impl Bench {
             .map(|at| Side { name: names[at].to_owned(), figures: summary(&|round| round.figures[at]) })
             .collect();
         let ratio = (names.len() == 2).then(|| summary(&|round| round.figures[0] / round.figures[1]));
-        let verdict = target.judge(sides[0].figures.median, ratio.map(|ratio| ratio.median));
+        let verdict = target.verdict(sides[0].figures.median, ratio.map(|ratio| ratio.median));
         Record {
             format: FORMAT,
             bench: self.name.clone(),
@@ -549,8 +549,8 @@ fn notes(rounds: &[Round], gave_up: bool, options: &Options) -> Vec<String> {
     if gave_up {
         let worst = rounds.iter().filter(|round| round.counts).map(Round::foreign_cores_worst);
         notes.push(format!(
-            "GAVE UP waiting for a quiet machine: {rejected} of {} rounds had more than {limit} cores of foreign \
-             load; the quietest {} rounds count, with up to {:.2} cores of foreign load",
+            "GAVE UP waiting for a quiet machine: {rejected} of {} rounds had more than {limit} cores of \
+             foreign load; the quietest {} rounds count, with up to {:.2} cores of foreign load",
             rounds.len(),
             rounds.iter().filter(|round| round.counts).count(),
             worst.fold(0.0, f64::max),
@@ -659,7 +659,7 @@ mod tests {
     }
 
     #[test]
-    fn sides_take_turns_and_the_ratio_is_paired() {
+    fn sides_alternate_and_the_ratio_is_paired() {
         let log = Rc::default();
         let mut bench = bench(4, 0, &[]);
         let first = figures("A", &[10.0, 20.0, 30.0, 44.0], &log);
@@ -672,7 +672,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disturbed_round_is_made_again_in_the_same_order() {
+    fn a_disturbed_round_is_repeated_in_the_same_order() {
         let log = Rc::default();
         // Round 1 is quiet; round 2 (B A) is disturbed in its second sample; then it is quiet.
         let mut bench = bench(2, 5, &[0.0, 0.0, 0.0, 1.0, 0.1, 0.2]);
@@ -688,7 +688,7 @@ mod tests {
     }
 
     #[test]
-    fn giving_up_takes_the_quietest_rounds_and_says_so() {
+    fn giving_up_uses_the_quietest_rounds_and_reports_it() {
         let log = Rc::default();
         let mut bench = bench(2, 3, &[2.0, 1.0, 1.5, 0.0, 2.0]);
         let sample = figures("A", &[5.0, 1.0, 100.0, 7.0], &log);
@@ -706,7 +706,7 @@ mod tests {
     }
 
     #[test]
-    fn without_accounts_figures_count_and_the_blindness_is_noted() {
+    fn without_cpu_times_results_count_and_a_note_says_so() {
         struct Blind;
         impl Meter for Blind {
             fn read(&mut self) -> Option<Reading> {
@@ -730,7 +730,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_judge_medians() {
+    fn targets_apply_to_medians() {
         for (target, first, ratio, expected) in [
             (Target::None, 1.0, Some(1.0), None),
             (Target::at_least(2.0), 2.0, None, Some(Verdict::Met)),
@@ -739,13 +739,13 @@ mod tests {
             (Target::ratio_at_least(1.5), 0.0, Some(1.4), Some(Verdict::Missed)),
             (Target::ratio_at_most(1.5), 9.0, Some(1.4), Some(Verdict::Met)),
         ] {
-            assert_eq!(target.judge(first, ratio), expected, "{target:?} {first} {ratio:?}");
+            assert_eq!(target.verdict(first, ratio), expected, "{target:?} {first} {ratio:?}");
         }
     }
 
     #[test]
     #[should_panic(expected = "the sample 'A' of 'nothing' must return a positive figure")]
-    fn a_figure_that_is_no_number_is_a_mistake_of_the_benchmark() {
+    fn a_result_that_is_not_a_number_panics() {
         let sample = ("A", |_: &mut Trial| f64::NAN);
         bench(1, 0, &[]).single("nothing", Unit::PerSecond, sample, Target::None);
     }
@@ -784,7 +784,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_appended_and_a_failure_to_keep_them_is_told() {
+    fn records_are_appended_and_write_errors_are_reported() {
         let dir = std::env::temp_dir().join(format!("kiban-lab-{}", std::process::id()));
         let log = Rc::default();
         let mut run = bench(1, 0, &[]);
@@ -808,7 +808,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_puts_the_verdict_beside_the_figure_it_judges() {
+    fn the_table_shows_the_verdict_beside_its_result() {
         let log = Rc::default();
         let mut bench = bench(1, 0, &[]);
         let (first, second) = (figures("kiban", &[12.5], &log), figures("smoltcp", &[5.0], &log));

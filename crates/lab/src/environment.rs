@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_names_what_makes_a_figure_worthless() {
+    fn the_line_names_what_invalidates_results() {
         let environment = Environment {
             cpu: Some("A Fast CPU".to_owned()),
             arch: "x86_64".to_owned(),

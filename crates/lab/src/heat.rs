@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turned_map_has_the_same_cells() {
+    fn a_transposed_map_has_the_same_cells() {
         let turned = sheet().transposed();
         assert_eq!((turned.rows.len(), turned.columns.len()), (3, 2));
         assert_eq!(turned.cells[2], [None, Some(80.0)]);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_figures_have_one_shade_and_no_figures_are_no_fault() {
+    fn equal_values_share_one_shade_and_an_empty_map_is_valid() {
         let shades = Shades::over([3.0, 3.0].into_iter(), "ms");
         assert_eq!((shades.shade(3.0), shades.digits), ('█', 3));
         assert_eq!(min_max(std::iter::empty()), (0.0, 1.0));

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn table_2_of_paper_1_and_its_neighbours() {
+    fn limits_match_table_2_of_paper_1() {
         assert_eq!(OC3C_LINE_BITS_PER_SECOND, 155_520_000);
         assert_eq!(OC3C_BITS_PER_SECOND, OC3C_LINE_BITS_PER_SECOND / 270 * 260);
         assert!((oc3c_cell_payload_mbps() - 135.631_698).abs() < 1e-6);

@@ -165,7 +165,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn busy_time_is_everything_but_idle_and_waiting() {
+    fn busy_time_excludes_idle_and_iowait() {
         for (stat, expected) in [
             ("cpu  10 20 30 4000 500 6 7 8 9 10\ncpu0 1 1 1 1\n", Some(10 + 20 + 30 + 6 + 7 + 8)),
             ("cpu  1 2 3 4\n", Some(6)),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_we_did_ourselves_is_not_foreign() {
+    fn own_cpu_time_is_not_foreign() {
         let start = Reading { wall_nanos: 0, busy_nanos: 1_000 * MS, own_nanos: 500 * MS };
         let reading = |busy: u64, own: u64| Reading {
             wall_nanos: 300 * MS,
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_read_past_a_name_with_brackets() {
+    fn a_process_name_with_parentheses_is_parsed() {
         let stat = "42 (a) (b c) S 7 42 42 0 -1 4194304 100 0 0 0 11 12 13 14 20 0 1 0 100 0 0";
         let expected = Process { pid: 42, parent: 7, own_ticks: 23, waited_ticks: 27 };
         assert_eq!(Process::parse(stat), Some(expected));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn all_descendants_are_ours_and_a_circle_ends() {
+    fn all_descendants_count_as_own_and_a_cycle_ends() {
         let process = |pid, parent, own_ticks, waited_ticks| Process { pid, parent, own_ticks, waited_ticks };
         let list = [
             process(1, 0, 1_000, 1_000),
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn the_accounts_of_this_machine_can_be_read_and_rise() {
+    fn the_cpu_times_of_this_machine_can_be_read_and_increase() {
         let mut meter = ProcMeter::new(Clock::new());
         let first = meter.read().expect("Linux has /proc");
         let second = meter.read().expect("Linux has /proc");

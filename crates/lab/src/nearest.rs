@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_is_guessed_and_nonsense_is_not() {
+    fn a_typo_gets_a_suggestion_and_nonsense_does_not() {
         let known = ["message_bytes", "buffer_bytes"];
         for (word, expected) in [
             ("mesage_bytes", "did you mean 'message_bytes'?"),

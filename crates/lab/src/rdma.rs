@@ -369,7 +369,7 @@ pub fn stream(
     let (end, _connection, peer) = connect(context, server, plan, Role::Counts)?;
     let clock = Clock::new();
     let (cpu, begun) = (process_cpu_nanos(), clock.now());
-    let (mut posted, mut over, mut told) = (0, 0, 0);
+    let (mut posted, mut over, mut reported) = (0, 0, 0);
     let mut list = Vec::with_capacity(end.window);
     while over < plan.count {
         let room = (plan.count - posted).min(end.window as u64 - (posted - over));
@@ -383,8 +383,8 @@ pub fn stream(
             success(completion)?;
             over += 1;
         }
-        if over - told >= 256 {
-            told = over;
+        if over - reported >= 256 {
+            reported = over;
             progress(over);
         }
     }
@@ -425,9 +425,10 @@ mod tests {
                     for (bytes, crc) in [(0, false), (3000, true), (100_000, false)] {
                         let plan = Plan { operation, bytes, count: 300, warm_up: 3, crc };
                         let to = listener.address();
-                        let round = ping_pong(&client, to, &plan, &mut |_| {}).expect("somebody serves");
+                        let round =
+                            ping_pong(&client, to, &plan, &mut |_| {}).expect("the server has started");
                         assert!(round.count == 300 && round.min_us > 0.0 && round.p50_us <= round.max_us);
-                        let stream = stream(&client, to, &plan, &mut |_| {}).expect("somebody serves");
+                        let stream = stream(&client, to, &plan, &mut |_| {}).expect("the server has started");
                         assert_eq!((stream.count, stream.lost), (300, 0), "{operation} over {over}");
                     }
                 }
@@ -437,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn a_greeting_that_is_none_is_refused() {
+    fn invalid_private_data_is_refused() {
         let open = || Context::open(&Lower::Tcp { from: None }).expect("sockets");
         let (server, client) = (open(), open());
         let listener = listen(&server, "127.0.0.1:0".parse().expect("an address")).expect("it listens");

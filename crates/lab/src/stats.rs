@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_is_the_middle_figure() {
+    fn the_median_is_the_middle_value() {
         for (figures, expected) in [
             (&[][..], None),
             (&[3.0], Some(3.0)),

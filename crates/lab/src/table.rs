@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_stand_left_and_numbers_right() {
+    fn text_is_left_aligned_and_numbers_right_aligned() {
         let mut table =
             Table::new("Cells").text_column("circuit").number_column("cells").text_column("state");
         table.row(["1/32", "7", "open"]);
@@ -273,7 +273,7 @@ circuit   cells  state
     }
 
     #[test]
-    fn a_wide_table_is_folded_at_its_widest_words() {
+    fn a_wide_table_wraps_its_widest_text_column() {
         let mut table = Table::new("").text_column("what").number_column("figure").text_column("note");
         let long = "an explanation that goes on and on ".repeat(6);
         table.row([long.trim_end(), "3.14", "short"]);
@@ -285,7 +285,7 @@ circuit   cells  state
     }
 
     #[test]
-    fn a_column_is_not_folded_within_its_words() {
+    fn a_column_is_not_wrapped_within_words() {
         let mut table = Table::new("").text_column("what");
         for head in ["first", "second", "third", "fourth"] {
             table = table.number_column(head);
@@ -297,7 +297,7 @@ circuit   cells  state
     }
 
     #[test]
-    fn notes_are_numbered_once_and_folded() {
+    fn equal_notes_share_a_number_and_are_wrapped() {
         let mut table = Table::new("").text_column("a");
         let mark = table.note("the same");
         assert_eq!(table.note("the same"), mark);

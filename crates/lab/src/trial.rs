@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_span_gives_rates_and_costs() {
+    fn a_span_computes_rates_and_costs() {
         let span = Span { work: 1_000.0, wall_nanos: 2_000, cpu_nanos: 1_000 };
         assert_eq!(span.per_second(), 5e8);
         assert_eq!(span.per_cpu_second(), 1e9);

@@ -176,7 +176,7 @@ fn answer(
     }
     let end = End::new(nic, remote.reliability, remote.transfer_bytes_max)?;
     nic.accept(request, end.vi)?;
-    let (mut count, mut told, mut sends) = (0u64, 0, 0);
+    let (mut count, mut reported, mut sends) = (0u64, 0, 0);
     loop {
         let quiet = Duration::from_millis(100);
         match end.receive(quiet) {
@@ -199,8 +199,8 @@ fn answer(
             }
         }
         // Send a credit; after a pause, report the total.
-        if !echoes && told < count {
-            told = count;
+        if !echoes && reported < count {
+            reported = count;
             end.put_number(sends, count);
             end.send(sends, 8)?;
             sends += 1;
@@ -331,7 +331,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
-    fn both_measurements_come_to_an_end_on_every_device_and_level() {
+    fn both_measurements_complete_on_every_device_and_level() {
         for devices in [["loopback", "loopback"], ["shm:lab", "shm"], ["udp:127.0.0.1:0", "udp:127.0.0.1:0"]]
         {
             let open = |word: &str| {
@@ -351,13 +351,13 @@ mod tests {
                     let round = loop {
                         match ping_pong(&client, &host, &plan, &mut |_| {}) {
                             Err(Failure::Connect(_)) => std::thread::yield_now(),
-                            other => break other.expect("somebody serves"),
+                            other => break other.expect("the server has started"),
                         }
                     };
                     assert!(
                         round.min_us > 0.0 && round.p50_us <= round.p99_us && round.p99_us <= round.max_us
                     );
-                    let stream = stream(&client, &host, &plan, &mut |_| {}).expect("somebody serves");
+                    let stream = stream(&client, &host, &plan, &mut |_| {}).expect("the server has started");
                     assert!(
                         stream.lost == 0 || reliability == Reliability::Unreliable,
                         "{devices:?} {stream:?}"

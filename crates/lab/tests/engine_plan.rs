@@ -27,7 +27,7 @@ fn a_plan_has_a_value_a_list_or_a_range_for_each_parameter() {
     let figures = [0.1, 0.2, 0.3].map(Value::Figure);
     assert_eq!(plan.parameters["down"], figures, "no 0.30000000000000004");
     assert_eq!((plan.points(), plan.trials()), (3 * 3 * 2, 3 * 3 * 2 * 2));
-    // Seeds are faster than the last parameter that varies, which is faster than those before it.
+    // Seeds vary faster than the last varying parameter, which varies faster than the ones before it.
     let places: Vec<String> = (0..5)
         .map(|number| plan.trial(number))
         .map(|trial| format!("{} {}", trial.point, trial.seed))
@@ -69,14 +69,14 @@ fn ranges_end_where_they_say() {
 }
 
 #[test]
-fn what_is_not_said_has_the_default() {
+fn missing_parameters_have_their_defaults() {
     let plan = read("question = \"toy\"\nparameters.word = \"a\"").expect("it is good");
     assert_eq!((plan.seeds.as_slice(), plan.repetitions, plan.trials()), (&[1][..], 1, 1));
     assert_eq!(plan.trial(0).point.to_string(), "across=1 down=0.5 nodelay=false word=a");
 }
 
 #[test]
-fn a_mistake_is_named_with_its_line_and_what_was_meant() {
+fn errors_have_a_line_and_a_suggestion() {
     let begin = "question = \"toy\"\n";
     let with = |lines: &str| format!("{begin}[parameters]\nword = \"a\"\n{lines}");
     for (text, expected) in [
@@ -167,7 +167,7 @@ fn a_mistake_is_named_with_its_line_and_what_was_meant() {
 }
 
 #[test]
-fn all_mistakes_are_named_at_once_in_the_order_of_their_lines() {
+fn all_errors_are_reported_at_once_in_line_order() {
     let text = "quetsion = 1\nquestion = \"toy\"\n[parameters]\nacross = \"a\"\nword = 3\nnodely = true";
     let lines: Vec<String> =
         read(text).expect_err("there are four").iter().map(|line| line[..6].into()).collect();
@@ -175,7 +175,7 @@ fn all_mistakes_are_named_at_once_in_the_order_of_their_lines() {
 }
 
 #[test]
-fn impossible_points_are_named_before_anything_runs() {
+fn impossible_points_are_reported_before_anything_runs() {
     let toy = Toy::new(Time::Virtual);
     let plan = toy.plan("question = \"toy\"\n[parameters]\nword = \"a\"\nacross = [12, 13]\ndown = [1, 2]");
     let what = plan.validate(&toy).expect_err("13 is impossible");
@@ -202,9 +202,9 @@ fn a_difference_is_named() {
     }
 }
 
-/// `kiban lab questions NAME` works for each question, and each keeps the promises of the trait.
+/// `kiban lab questions NAME` works for each question, and each satisfies the contract of the trait.
 #[test]
-fn each_question_can_be_asked_with_its_defaults_or_says_why_not() {
+fn every_question_accepts_its_defaults_or_says_why_not() {
     let mut names = Vec::new();
     for question in questions::all() {
         names.push(question.name());

@@ -1,4 +1,4 @@
-//! Questions of the registry give what the papers' own modules give.
+//! Questions of the registry give the same results as the papers' own modules.
 
 use kiban_lab::engine::{Failure, Plan, Point, Question, Value, questions};
 use kiban_lab::reproduce::atm_board::config_1995;
@@ -17,14 +17,14 @@ fn point(question: &dyn Question, parameters: &str) -> Point {
 }
 
 #[test]
-fn a_cell_is_that_of_the_map() {
+fn a_single_cell_equals_that_of_the_map() {
     let (messages, buffers, interval) = ([4000, 5000], [8000, 12_000], Duration::from_millis(300));
     let map = Map::make("map", "solaris23", &messages, &buffers, interval, &|| {});
     let question = question("wide-area-atm");
     let mut slow = 0;
     for (buffer, message, cell) in map.iter() {
         let parameters = format!("message_bytes = {message}\nbuffer_bytes = {buffer}\nmilliseconds = 300");
-        let metrics = question.trial(&point(question, &parameters), 1).expect("it can be made");
+        let metrics = question.trial(&point(question, &parameters), 1).expect("it can be created");
         assert_eq!(metrics.figures["mbps"], cell.mbps, "{buffer} {message}");
         assert_eq!(metrics.figures["waits_per_second"], cell.waits_per_second, "{buffer} {message}");
         slow += usize::from(cell.mbps < 10.0);
@@ -33,20 +33,20 @@ fn a_cell_is_that_of_the_map() {
 }
 
 #[test]
-fn sessions_on_a_board_are_those_of_the_figure() {
+fn board_sessions_equal_those_of_the_figure() {
     let interval = Interval { settle: Duration::from_millis(300), span: Duration::from_millis(200) };
     let flow = measure(&BOARD_1995.plan(&config_1995(), 16 << 10), 4, interval);
     let question = question("atm-board");
     let asked =
         point(question, "sessions = 4\nwindow_kib = 16\nsettle_milliseconds = 300\nmilliseconds = 200");
-    let metrics = question.trial(&asked, 1).expect("it can be made");
+    let metrics = question.trial(&asked, 1).expect("it can be created");
     assert_eq!((metrics.figures["mbps"], metrics.figures["moving"]), (flow.mbps, flow.active_streams as f64));
     assert_eq!([metrics.figures["busy_sender"], metrics.figures["busy_receiver"]], flow.busy);
     assert!(flow.mbps > 100.0 && flow.active_streams == 4, "{flow:?}");
 }
 
 #[test]
-fn impossible_points_are_refused_with_what_is_possible() {
+fn impossible_points_are_refused_with_the_valid_range() {
     for (name, parameter, value, expected) in [
         ("wide-area-atm", "mtu_bytes", Value::Count(100), "mtu_bytes must be between 576 and 9180"),
         (
@@ -69,9 +69,9 @@ fn impossible_points_are_refused_with_what_is_possible() {
     }
 }
 
-/// Every point that validation accepts can be tried: the corners of the valid range.
+/// Every point that validation accepts can be run: the corners of the valid range.
 #[test]
-fn a_point_that_was_judged_possible_can_be_tried() {
+fn a_valid_point_can_be_run() {
     let question = question("wide-area-atm");
     for profile in ["modern", "bsd43", "solaris23"] {
         for (message, buffer, mtu) in
@@ -82,7 +82,7 @@ fn a_point_that_was_judged_possible_can_be_tried() {
             );
             let asked = point(question, &parameters);
             assert_eq!(question.validate(&asked), Ok(()));
-            let metrics = question.trial(&asked, 1).expect("it was judged possible");
+            let metrics = question.trial(&asked, 1).expect("the point is valid");
             assert!(metrics.figures["mbps"] >= 0.0, "{parameters}");
         }
     }

@@ -11,7 +11,7 @@ fn made(toy: &Toy, plan: &str) -> TempDir {
     let dir = tempdir().expect("a folder");
     let run = toy.open(dir.path(), plan, Shard::ALL);
     let options = Options { retries_max: 0, ..Options::default() };
-    sweep(toy, &run, None, &options, &|_| {}).expect("it can be made");
+    sweep(toy, &run, None, &options, &|_| {}).expect("it can be created");
     dir
 }
 
@@ -25,7 +25,7 @@ fn plan(parameters: &str) -> String {
 }
 
 #[test]
-fn a_point_has_the_median_of_its_seeds_and_where_the_true_one_lies() {
+fn a_point_has_the_median_of_its_seeds_and_a_confidence_interval() {
     let dir = made(&Toy::new(Time::Virtual), &plan("word = \"a\"\nacross = [10, 2]"));
     let report = report(dir.path());
     let summary = &report.summary;
@@ -44,7 +44,7 @@ fn a_point_has_the_median_of_its_seeds_and_where_the_true_one_lies() {
 }
 
 #[test]
-fn two_numbers_that_vary_make_a_map_of_each_metric() {
+fn two_varying_numbers_give_a_map_per_metric() {
     let dir = made(&Toy::new(Time::Virtual), &plan("word = \"a\"\nacross = [1, 2, 10]\ndown = [0.5, 100]"));
     let report = report(dir.path());
     let names: Vec<&str> = report.figures.pictures.iter().map(|picture| picture.name.as_str()).collect();
@@ -58,7 +58,7 @@ fn two_numbers_that_vary_make_a_map_of_each_metric() {
 }
 
 #[test]
-fn words_beside_two_numbers_make_a_map_each() {
+fn varying_words_give_one_map_each() {
     let dir = made(
         &Toy::new(Time::Virtual),
         &plan("word = [\"b\", \"a\"]\nnodelay = [true, false]\nacross = [1, 2]\ndown = [0.5, 1]"),
@@ -72,7 +72,7 @@ fn words_beside_two_numbers_make_a_map_each() {
 }
 
 #[test]
-fn one_number_that_varies_makes_curves() {
+fn one_varying_number_gives_curves() {
     let dir = made(&Toy::new(Time::Virtual), &plan("word = [\"a\", \"b\"]\nacross = [1, 2, 400]"));
     let report = report(dir.path());
     let picture = &report.figures.pictures[0];
@@ -86,7 +86,7 @@ fn one_number_that_varies_makes_curves() {
 }
 
 #[test]
-fn words_alone_make_no_figure_and_one_point_neither() {
+fn words_alone_or_a_single_point_give_no_figure() {
     for parameters in ["word = [\"a\", \"b\"]", "word = \"a\""] {
         let dir = made(&Toy::new(Time::Virtual), &plan(parameters));
         assert!(report(dir.path()).figures.pictures.is_empty(), "{parameters}");
@@ -94,7 +94,7 @@ fn words_alone_make_no_figure_and_one_point_neither() {
 }
 
 #[test]
-fn a_report_can_be_made_again_and_is_the_same() {
+fn a_report_is_reproducible() {
     let dir = made(&Toy::new(Time::Virtual), &plan("word = \"a\"\nacross = [1, 2]\ndown = [1, 2]"));
     let to = dir.path().join("report");
     let files = report(dir.path()).write(&to).expect("it can be written");

@@ -1,4 +1,4 @@
-//! What is kept: after a kill, on a broken line, beside another plan, in a cache.
+//! The stored records: after a kill, with a broken line, in the directory of another plan, in a cache.
 
 mod engine_common;
 
@@ -26,26 +26,26 @@ fn lines(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_run_that_goes_on_repeats_nothing() {
+fn a_resumed_run_repeats_nothing() {
     let dir = tempdir().expect("a folder");
     let toy = Toy::new(Time::Virtual);
-    let first = run(&toy, dir.path(), None, Shard::ALL).expect("it can be made");
+    let first = run(&toy, dir.path(), None, Shard::ALL).expect("it can be created");
     assert_eq!((first.trials, first.made, first.found), (10, 10, 0));
     assert_eq!((lines(dir.path()).len(), toy.asked()), (10, 10));
-    // Seven lines are left, as if the process had been killed.
+    // Seven lines remain, as if the process had been killed.
     let kept = lines(dir.path())[..7].join("\n") + "\n";
     fs::write(dir.path().join("records.jsonl"), &kept).expect("it can be cut");
     let toy = Toy::new(Time::Virtual);
     let second = run(&toy, dir.path(), None, Shard::ALL).expect("it goes on");
     assert_eq!((second.made, second.found), (3, 7));
-    // Three that were missing, and one to see that it is the same build.
+    // Three that were missing, and one to check that the build is the same.
     assert_eq!(toy.asked(), 3 + 1);
     let text = fs::read_to_string(dir.path().join("records.jsonl")).expect("there are records");
     assert!(text.starts_with(&kept) && text.lines().count() == 10);
 }
 
 #[test]
-fn a_broken_line_is_named_and_its_trial_made_again() {
+fn a_broken_line_is_reported_and_its_trial_repeated() {
     for (place, break_it, expected) in [
         (9, (|line| line[..line.len() / 2].to_owned()) as fn(&str) -> String, "truncated"),
         (3, |line| line[..line.len() / 2].to_owned(), "truncated"),
@@ -57,10 +57,10 @@ fn a_broken_line_is_named_and_its_trial_made_again() {
     ] {
         let dir = tempdir().expect("a folder");
         let toy = Toy::new(Time::Virtual);
-        run(&toy, dir.path(), None, Shard::ALL).expect("it can be made");
+        run(&toy, dir.path(), None, Shard::ALL).expect("it can be created");
         let mut all = lines(dir.path());
         all[place] = break_it(&all[place]);
-        // The last line has no end, as a process leaves it that is killed while it writes.
+        // The last line has no line end, as if the process was killed while it wrote.
         fs::write(dir.path().join("records.jsonl"), all.join("\n")).expect("it can be broken");
         let run = toy.open(dir.path(), PLAN, Shard::ALL);
         let broken = &run.found().broken;
@@ -75,10 +75,10 @@ fn a_broken_line_is_named_and_its_trial_made_again() {
 }
 
 #[test]
-fn garbage_is_counted_not_repeated_and_a_device_is_no_file() {
+fn garbage_lines_are_counted_and_a_device_is_refused() {
     let dir = tempdir().expect("a folder");
     let toy = Toy::new(Time::Virtual);
-    run(&toy, dir.path(), None, Shard::ALL).expect("it can be made");
+    run(&toy, dir.path(), None, Shard::ALL).expect("it can be created");
     let path = dir.path().join("records.jsonl");
     let text = fs::read_to_string(&path).expect("there are records") + &"x\n".repeat(50_000);
     fs::write(&path, text).expect("it can be broken");
@@ -86,7 +86,7 @@ fn garbage_is_counted_not_repeated_and_a_device_is_no_file() {
     let records = Records::read(dir.path(), &manifest).expect("it can be read");
     assert_eq!((records.lines.len(), records.broken.len()), (10, 10));
     assert!(records.broken[9].why.ends_with("and 49990 more lines after it"), "{:?}", records.broken[9]);
-    // One that never ends.
+    // A file that never ends.
     fs::remove_file(&path).expect("ours");
     std::os::unix::fs::symlink("/dev/zero", &path).expect("a link");
     let error = Records::read(dir.path(), &manifest).expect_err("no file");
@@ -97,7 +97,7 @@ fn garbage_is_counted_not_repeated_and_a_device_is_no_file() {
 fn a_record_of_another_plan_does_not_count() {
     let dir = tempdir().expect("a folder");
     let toy = Toy::new(Time::Virtual);
-    run(&toy, dir.path(), None, Shard::ALL).expect("it can be made");
+    run(&toy, dir.path(), None, Shard::ALL).expect("it can be created");
     // Two files that were concatenated.
     let fewer = toy.manifest(&PLAN.replace("to = 10", "to = 8"), Shard::ALL);
     let records = Records::read(dir.path(), &fewer).expect("it can be read");
@@ -109,7 +109,7 @@ fn a_record_of_another_plan_does_not_count() {
 fn another_plan_version_or_shard_is_refused_and_nothing_is_changed() {
     let dir = tempdir().expect("a folder");
     let toy = Toy::new(Time::Virtual);
-    run(&toy, dir.path(), None, Shard::ALL).expect("it can be made");
+    run(&toy, dir.path(), None, Shard::ALL).expect("it can be created");
     let before = lines(dir.path());
     let other = toy.manifest(&PLAN.replace("to = 10", "to = 11"), Shard::ALL);
     let mut newer: Manifest = toy.manifest(PLAN, Shard::ALL);
@@ -125,7 +125,8 @@ fn another_plan_version_or_shard_is_refused_and_nothing_is_changed() {
     }
     assert_eq!(lines(dir.path()), before);
     fs::remove_file(dir.path().join("run.json")).expect("it is there");
-    let error = Run::open(dir.path(), toy.manifest(PLAN, Shard::ALL)).expect_err("whose records are they?");
+    let error = Run::open(dir.path(), toy.manifest(PLAN, Shard::ALL))
+        .expect_err("records without a manifest are refused");
     assert!(error.to_string().contains("records but no run.json"), "{error}");
     fs::write(dir.path().join("run.json"), "{}").expect("it can be written");
     let error = Run::open(dir.path(), toy.manifest(PLAN, Shard::ALL)).expect_err("it says nothing");
@@ -144,7 +145,7 @@ fn two_processes_do_not_write_into_one_folder() {
 }
 
 #[test]
-fn a_child_that_sets_out_meanwhile_does_not_keep_the_folder() {
+fn a_forked_child_does_not_keep_the_folder_locked() {
     let dir = tempdir().expect("a folder");
     let toy = Toy::new(Time::Virtual);
     let ended = AtomicBool::new(false);
@@ -166,34 +167,35 @@ fn a_child_that_sets_out_meanwhile_does_not_keep_the_folder() {
 }
 
 #[test]
-fn records_of_another_build_are_noticed() {
+fn records_of_another_build_are_detected() {
     let (dir, cache) = (tempdir().expect("a folder"), tempdir().expect("a folder"));
     let cache = Cache::new(cache.path());
-    run(&Toy::new(Time::Virtual), dir.path(), Some(&cache), Shard::ALL).expect("it can be made");
+    run(&Toy::new(Time::Virtual), dir.path(), Some(&cache), Shard::ALL).expect("it can be created");
     let other = Toy { build: 1e-9, ..Toy::new(Time::Virtual) };
     let error = run(&other, dir.path(), None, Shard::ALL).expect_err("its figures differ");
     assert!(error.to_string().contains("are of another build; use another folder"), "{error}");
     let fresh = tempdir().expect("a folder");
-    let error = run(&other, fresh.path(), Some(&cache), Shard::ALL).expect_err("so do those of the cache");
+    let error =
+        run(&other, fresh.path(), Some(&cache), Shard::ALL).expect_err("the cached figures differ, too");
     assert!(error.to_string().contains("and another cache"), "{error}");
 }
 
 #[test]
-fn what_the_cache_has_is_not_made_again() {
+fn cached_trials_are_not_repeated() {
     let (cache_dir, one, two) =
         (tempdir().expect("a folder"), tempdir().expect("a folder"), tempdir().expect("a folder"));
     let cache = Cache::new(&cache_dir.path().join("deep/down"));
     let toy = Toy::new(Time::Virtual);
-    run(&toy, one.path(), Some(&cache), Shard::ALL).expect("it can be made");
+    run(&toy, one.path(), Some(&cache), Shard::ALL).expect("it can be created");
     let toy = Toy::new(Time::Virtual);
     // Another plan, which shares six points.
     let plan = PLAN.replace("from = 1, to = 10", "from = 5, to = 12");
     let other = toy.open(two.path(), &plan, Shard::ALL);
-    let outcome = sweep(&toy, &other, Some(&cache), &Options::default(), &|_| {}).expect("it can be made");
+    let outcome = sweep(&toy, &other, Some(&cache), &Options::default(), &|_| {}).expect("it can be created");
     assert_eq!((outcome.cached, outcome.made), (6, 2));
-    // Two that were missing, and one to see that it is the same build.
+    // Two that were missing, and one to check that the build is the same.
     assert_eq!(toy.asked(), 2 + 1);
-    // A file that a loss of power cut off is as none.
+    // A file truncated by a power failure counts as missing.
     let key = serde_json::from_str::<Record>(&lines(two.path())[0]).expect("a record").key;
     assert!(cache.get(&key).is_some());
     fs::write(
@@ -205,7 +207,7 @@ fn what_the_cache_has_is_not_made_again() {
 }
 
 #[test]
-fn real_time_takes_nothing_from_a_cache() {
+fn real_time_trials_do_not_use_the_cache() {
     let (cache_dir, one, two) =
         (tempdir().expect("a folder"), tempdir().expect("a folder"), tempdir().expect("a folder"));
     let cache = Cache::new(cache_dir.path());
@@ -213,14 +215,14 @@ fn real_time_takes_nothing_from_a_cache() {
     let redos = Options { retries_max: 0, ..Options::default() };
     for dir in [&one, &two] {
         let run = toy.open(dir.path(), PLAN, Shard::ALL);
-        let outcome = sweep(&toy, &run, Some(&cache), &redos, &|_| {}).expect("it can be made");
+        let outcome = sweep(&toy, &run, Some(&cache), &redos, &|_| {}).expect("it can be created");
         assert_eq!((outcome.made, outcome.cached), (10, 0));
     }
     assert_eq!(fs::read_dir(cache_dir.path()).expect("a folder").count(), 0);
 }
 
 #[test]
-fn merged_shards_are_the_same_bytes_however_many_there_were() {
+fn any_number_of_merged_shards_gives_the_same_bytes() {
     let place = tempdir().expect("a folder");
     let mut results = Vec::new();
     for count in [1, 2, 7] {
@@ -228,7 +230,7 @@ fn merged_shards_are_the_same_bytes_however_many_there_were() {
         let mut dirs = Vec::new();
         for number in 1..=count {
             let dir = place.path().join(format!("{number}-of-{count}"));
-            run(&toy, &dir, None, Shard::new(number, count).expect("it is one")).expect("it can be made");
+            run(&toy, &dir, None, Shard::new(number, count).expect("it is one")).expect("it can be created");
             dirs.push(dir);
         }
         // In any order of directories.
@@ -238,31 +240,31 @@ fn merged_shards_are_the_same_bytes_however_many_there_were() {
         assert_eq!((merged.trials, merged.records, merged.twice), (10, 10, 0));
         let bytes = |name: &str| fs::read(out.join(name)).expect("it is there");
         results.push((bytes("records.jsonl"), bytes("run.json")));
-        // Again, onto itself.
+        // Once more, onto itself.
         merge(&out, &dirs[..1]).expect("they fit");
         assert_eq!(bytes("records.jsonl"), results[0].0);
         assert_eq!(toy.asked(), 10);
     }
     assert!(results.iter().all(|result| *result == results[0]));
-    // It is a run like any other.
+    // The result is a run like any other.
     let toy = Toy::new(Time::Virtual);
     let again = run(&toy, &place.path().join("merged-7"), None, Shard::ALL).expect("it goes on");
     assert_eq!((again.found, again.made), (10, 0));
 }
 
 #[test]
-fn a_merge_names_what_is_missing_and_refuses_what_does_not_fit() {
+fn a_merge_reports_missing_trials_and_refuses_conflicting_records() {
     let place = tempdir().expect("a folder");
     let (toy, dir) = (Toy::new(Time::Virtual), |name: &str| place.path().join(name));
-    run(&toy, &dir("1"), None, Shard::new(1, 2).expect("it is one")).expect("it can be made");
+    run(&toy, &dir("1"), None, Shard::new(1, 2).expect("it is one")).expect("it can be created");
     let merged = merge(&dir("out"), &[dir("1")]).expect("it fits");
     assert_eq!((merged.trials, merged.records), (10, 5));
     // Later records are added.
-    run(&toy, &dir("2"), None, Shard::new(2, 2).expect("it is one")).expect("it can be made");
+    run(&toy, &dir("2"), None, Shard::new(2, 2).expect("it is one")).expect("it can be created");
     assert_eq!(merge(&dir("out"), &[dir("2")]).expect("it fits").records, 10);
 
     let other = Toy { build: 1.0, ..Toy::new(Time::Virtual) };
-    run(&other, &dir("other"), None, Shard::ALL).expect("it can be made");
+    run(&other, &dir("other"), None, Shard::ALL).expect("it can be created");
     let error = merge(&dir("out"), &[dir("1"), dir("other")]).expect_err("virtual time is exact");
     assert!(error.to_string().contains("different builds"), "{error}");
     let plan = toy.open(&dir("plan"), &PLAN.replace("to = 10", "to = 9"), Shard::ALL);
@@ -274,14 +276,14 @@ fn a_merge_names_what_is_missing_and_refuses_what_does_not_fit() {
 }
 
 #[test]
-fn of_real_trials_that_were_made_twice_the_first_counts() {
+fn the_first_of_duplicate_real_time_records_counts() {
     let place = tempdir().expect("a folder");
     let quick = Options { retries_max: 0, ..Options::default() };
     let dirs: Vec<_> = [0.0, 1.0]
         .map(|build| {
             let dir = place.path().join(build.to_string());
             let toy = Toy { build, ..Toy::new(Time::Real) };
-            sweep(&toy, &toy.open(&dir, PLAN, Shard::ALL), None, &quick, &|_| {}).expect("it can be made");
+            sweep(&toy, &toy.open(&dir, PLAN, Shard::ALL), None, &quick, &|_| {}).expect("it can be created");
             dir
         })
         .into();

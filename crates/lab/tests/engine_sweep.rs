@@ -1,4 +1,4 @@
-//! Sweeps: in any order and at once in virtual time, one by one and guarded in real time.
+//! Sweeps: in any order and in parallel in virtual time, one by one and guarded in real time.
 
 mod engine_common;
 
@@ -16,7 +16,7 @@ use tempfile::tempdir;
 
 const PLAN: &str = "question = \"toy\"\n[parameters]\nword = \"a\"\nacross = [1, 2, 3]";
 
-/// A machine on which others use so many cores during one trial after another, each of a second.
+/// A machine on which other processes use this many cores during each trial of one second.
 struct Script {
     wall_seconds: u64,
     busy_nanos: u64,
@@ -59,7 +59,7 @@ fn guarded(toy: &Toy, dir: &Path, plan: &str, cores: &[f64], redos_max: u32) -> 
 }
 
 #[test]
-fn a_disturbed_trial_is_made_again_until_it_is_quiet() {
+fn a_disturbed_trial_is_repeated_until_undisturbed() {
     let dir = tempdir().expect("a folder");
     let toy = Toy::new(Time::Real);
     let outcome = guarded(&toy, dir.path(), PLAN, &[0.1, 0.9, 0.5, 0.2, 0.0], 5);
@@ -70,7 +70,7 @@ fn a_disturbed_trial_is_made_again_until_it_is_quiet() {
 }
 
 #[test]
-fn a_trial_that_is_never_quiet_counts_where_it_was_quietest_and_is_marked() {
+fn a_trial_that_is_always_disturbed_keeps_the_quietest_attempt_and_is_marked() {
     let dir = tempdir().expect("a folder");
     let toy = Toy::new(Time::Real);
     let outcome = guarded(&toy, dir.path(), PLAN, &[0.0, 0.9, 0.5, 0.7, 0.1], 2);
@@ -81,7 +81,7 @@ fn a_trial_that_is_never_quiet_counts_where_it_was_quietest_and_is_marked() {
 }
 
 #[test]
-fn where_the_accounts_cannot_be_read_trials_count_as_they_are() {
+fn without_cpu_times_trials_count_unchecked() {
     let dir = tempdir().expect("a folder");
     let toy = Toy::new(Time::Real);
     let outcome = guarded(&toy, dir.path(), PLAN, &[], 2);
@@ -89,7 +89,7 @@ fn where_the_accounts_cannot_be_read_trials_count_as_they_are() {
 }
 
 #[test]
-fn what_is_lost_is_tried_again_and_then_left_to_the_next_run() {
+fn a_failed_trial_is_retried_and_then_left_to_the_next_run() {
     let dir = tempdir().expect("a folder");
     let toy = Toy { lost: Mutex::new(1), ..Toy::new(Time::Real) };
     let outcome = guarded(&toy, dir.path(), PLAN, &[0.0; 9], 2);
@@ -104,7 +104,7 @@ fn what_is_lost_is_tried_again_and_then_left_to_the_next_run() {
     assert_eq!((outcome.found, outcome.made, outcome.failed), (2, 1, 0));
 }
 
-/// A clock on which nothing happens but pauses.
+/// A clock that advances only during sleeps.
 struct Pauses(Instant);
 
 impl RetryClock for Pauses {
@@ -118,7 +118,7 @@ impl RetryClock for Pauses {
 }
 
 #[test]
-fn a_lost_peer_is_called_for_a_while_and_then_the_sweep_ends_early_and_goes_on_later() {
+fn a_lost_peer_is_retried_before_the_sweep_ends_early_and_can_resume() {
     let dir = tempdir().expect("a folder");
     let patient = |toy: &Toy, seconds| {
         let run = toy.open(dir.path(), PLAN, Shard::ALL);
@@ -132,14 +132,14 @@ fn a_lost_peer_is_called_for_a_while_and_then_the_sweep_ends_early_and_goes_on_l
         });
         (outcome.expect("it can be written"), told.into_inner().expect("no test panics in between"))
     };
-    // At twice a second, a peer that was lost is back at the fifth call: all is well.
+    // At two attempts per second, the lost peer is back at the fifth attempt, in time.
     let toy = Toy { lost: Mutex::new(4), ..Toy::new(Time::Real) };
     toy.lose_after(1);
     let (outcome, told) = patient(&toy, 2);
     assert_eq!((outcome.made, outcome.redone, outcome.failed, &outcome.ended_early), (3, 4, 0, &None));
     assert_eq!(told, [(0, Some(1)), (1, Some(2)), (2, Some(3)), (3, None)]);
 
-    // At the sixth it would be too late: what there is stays, and nothing else is tried.
+    // The sixth attempt would be too late: the records so far stay, and no other trial is started.
     std::fs::remove_file(dir.path().join("records.jsonl")).expect("it is there");
     let toy = Toy { lost: Mutex::new(99), ..Toy::new(Time::Real) };
     toy.lose_after(1);

@@ -1,5 +1,5 @@
-//! Flows of several kinds over a network that polices: virtual figures are exact, so they are kept and
-//! compared.
+//! Flows of several kinds over a policing network: virtual-time results are exact, so they are compared with
+//! snapshots.
 
 mod common;
 
@@ -18,7 +18,7 @@ fn short(lecture: Lecture) -> Lecture {
 }
 
 #[test]
-fn the_plan_beside_the_program_is_the_lecture_and_gives_the_same_figures_again() {
+fn the_shipped_plan_is_the_lecture_and_reproducible() {
     let mut plan = Plan::read(LECTURE).expect("the plan is good");
     plan.seconds = 3.0;
     let first = outcome(&plan);
@@ -33,7 +33,7 @@ fn the_plan_beside_the_program_is_the_lecture_and_gives_the_same_figures_again()
     assert_ne!(first.flow("jpeg"), outcome(&plan).flow("jpeg"), "another seed is another lecture");
 }
 
-/// Everything offered is carried or lost, and no other cell arrives.
+/// Every offered cell is carried or lost, and no other cell arrives.
 #[test]
 fn every_cell_is_accounted_for() {
     for shaping in Shaping::ALL {
@@ -54,14 +54,14 @@ fn a_path_with_room_loses_nothing_if_its_sources_keep_to_its_rate() {
     let mpeg2 = outcome.flow("mpeg2").expect("the lecture has it");
     assert!((mpeg2.offered_mbps - 7.083).abs() < 0.01, "{}", mpeg2.offered_mbps);
     let audio = outcome.flow("audio").expect("the lecture has it");
-    // 640 octets each 20 ms are 14 cells.
+    // 640 octets every 20 ms are 14 cells.
     assert!((audio.offered_mbps - 0.2968).abs() < 0.004, "{}", audio.offered_mbps);
 }
 
-/// A picture that leaves at the rate of the line breaks the path's peak rate by itself, at any load. One that
-/// leaves at that very rate breaks it beside the others.
+/// A picture sent at line rate exceeds the path's peak rate by itself, at any load. One sent at the path's
+/// peak rate exceeds it together with the other flows.
 #[test]
-fn pictures_at_the_rate_of_the_line_are_spoilt_at_any_load_and_shaping_cures_it() {
+fn pictures_at_line_rate_are_damaged_at_any_load_unless_shaped() {
     let loss = |shaping| {
         let outcome = outcome(&short(Lecture { shaping, ..Lecture::PAPER }).plan());
         outcome.flow("jpeg").expect("the lecture has it").unit_loss()
@@ -71,10 +71,10 @@ fn pictures_at_the_rate_of_the_line_are_spoilt_at_any_load_and_shaping_cures_it(
     assert_eq!(losses[2..], [0.0, 0.0]);
 }
 
-/// Beyond the contract's rate no shaping helps: what the edge cannot send it has to keep, and its queue is
+/// Above the contract's rate no shaping helps: the edge has to queue what it cannot send, and its queue is
 /// finite.
 #[test]
-fn beyond_the_contract_something_is_lost_whatever_is_shaped() {
+fn above_the_contract_cells_are_lost_under_any_shaping() {
     for shaping in Shaping::ALL {
         let lecture = Lecture { lectures: 2, policed_mbps: 15.0, shaping, ..Lecture::PAPER };
         let outcome = outcome(&Lecture { seconds: 4.0, ..short(lecture) }.plan());
@@ -84,7 +84,7 @@ fn beyond_the_contract_something_is_lost_whatever_is_shaped() {
 }
 
 #[test]
-fn tagged_cells_arrive_where_nobody_else_wants_the_line() {
+fn tagged_cells_arrive_if_the_line_is_otherwise_idle() {
     let mut plan = short(Lecture { shaping: Shaping::None, ..Lecture::PAPER }).plan();
     plan.pvcs.iter_mut().for_each(|pvc| pvc.tag = true);
     let outcome = outcome(&plan);
@@ -93,8 +93,8 @@ fn tagged_cells_arrive_where_nobody_else_wants_the_line() {
 }
 
 #[test]
-fn check_octets_put_right_what_a_policer_drops_now_and_then() {
-    // MPEG-2 alone, a little above its contract: each 40th cell or so is dropped.
+fn check_octets_correct_occasional_drops_by_a_policer() {
+    // MPEG-2 alone, slightly above its contract: about every 40th cell is dropped.
     let text = |fec: &str| {
         format!(
             "seconds = 3\n[[site]]\nname = \"a\"\n[[site]]\nname = \"b\"\n[[pvc]]\nfrom = \"a\"\nto = \"b\"\nmbps = 7.05\ncdvt_us = 10\n\
@@ -116,21 +116,21 @@ fn check_octets_put_right_what_a_policer_drops_now_and_then() {
 }
 
 #[test]
-fn stamps_tell_the_clock_of_a_constant_rate_and_blocks_are_kept() {
+fn time_stamps_recover_the_clock_and_blocks_are_preserved() {
     let text = "seconds = 2\n[[site]]\nname = \"a\"\n[[site]]\nname = \"b\"\n[[pvc]]\nfrom = \"a\"\nto = \"b\"\nmbps = 10\n\
         [[flow]]\nname = \"e1\"\nkind = \"constant\"\nfrom = \"a\"\nto = \"b\"\nmbps = 2.048\nstamps = true\n\
         [[flow]]\nname = \"blocks\"\nkind = \"constant\"\nfrom = \"a\"\nto = \"b\"\nmbps = 1.536\nblock_octets = 24\n";
     let outcome = outcome(&Plan::read(text).expect("a good plan"));
     let ppm = outcome.flows[0].clock_ppm.expect("stamps came");
-    // Cells leave by a clock of whole bit/s on the line, so that the source itself is that much off.
+    // Cells are sent at a whole number of bit/s on the line, so the source itself is off by that rounding.
     assert!(ppm.abs() < 1.0, "{ppm}");
     assert_eq!(outcome.flows.iter().map(|flow| flow.cells_lost + flow.sequence_losses).sum::<u64>(), 0);
 }
 
-/// Stamps have the network's clock, and the level of a buffer has none: both find the source's, and the
-/// buffer moves by what that takes.
+/// Time stamps refer to the network's clock, and a buffer level has no clock: both recover the source's rate,
+/// and the buffer moves accordingly.
 #[test]
-fn a_source_whose_clock_is_off_is_found_out_by_stamps_and_by_the_buffer() {
+fn a_clock_offset_is_measured_by_time_stamps_and_by_the_buffer() {
     let text = |ppm: f64| {
         format!(
             "seconds = 20\n[[site]]\nname = \"a\"\n[[site]]\nname = \"b\"\n[[pvc]]\nfrom = \"a\"\nto = \"b\"\nmbps = 20\n\
@@ -145,7 +145,8 @@ fn a_source_whose_clock_is_off_is_found_out_by_stamps_and_by_the_buffer() {
         for flow in &outcome.flows {
             let level = flow.recovered_ppm.expect("there was time to settle");
             assert!((level - ppm).abs() < 3.0, "{ppm} {}: {level}", flow.name);
-            // The rule settles in a second: before it has the rate, it is ahead by less than |ppm| microseconds.
+            // The estimate settles within a second: until then the buffer moves by less than |ppm|
+            // microseconds.
             assert!(flow.buffer_below_ms + flow.buffer_above_ms < ppm.abs() * 1e-3 + 0.05, "{flow:?}");
             assert_eq!(flow.slips, 0);
         }
@@ -153,20 +154,20 @@ fn a_source_whose_clock_is_off_is_found_out_by_stamps_and_by_the_buffer() {
 }
 
 #[test]
-fn a_flow_of_tcp_tells_how_evenly_its_blocks_came() {
+fn a_tcp_flow_reports_the_variation_of_its_blocks() {
     let lecture = Lecture { bulk: 1, policed_mbps: 40.0, ..Lecture::PAPER };
     let outcome = outcome(&short(lecture).plan());
     let bulk = outcome.flow("bulk").expect("the lecture has it");
     let (Some(p50), Some(p99)) = (bulk.variation_us_p50, bulk.variation_us_p99) else { panic!("{bulk:?}") };
     assert!(p50 <= p99 && p99 > 0.0, "{p50} {p99}");
-    // A window of 256 KiB is four blocks, and the path's round trip 2.1 ms: a block waits for no longer than
-    // some of these.
+    // A window of 256 KiB is four blocks, and the path's RTT is 2.1 ms: a block waits for a few of these at
+    // most.
     assert!(p99 < 100_000.0, "{p99}");
     assert!(bulk.samples.iter().any(|sample| sample.variation_us_p50.is_some()));
 }
 
 #[test]
-fn tcp_takes_what_is_left_when_it_is_shaped_and_starves_when_it_is_not() {
+fn tcp_uses_the_remaining_rate_if_shaped_and_starves_otherwise() {
     let goodput = |shaping| {
         let lecture = Lecture { shaping, bulk: 1, policed_mbps: 40.0, seconds: 4.0, ..short(Lecture::PAPER) };
         let lecture = Lecture { seconds: 4.0, ..lecture };
@@ -177,7 +178,7 @@ fn tcp_takes_what_is_left_when_it_is_shaped_and_starves_when_it_is_not() {
 }
 
 #[test]
-fn the_question_has_its_figures_and_says_what_is_impossible() {
+fn the_question_reports_its_metrics_and_refuses_impossible_points() {
     let question = Policing;
     let mut point: Point = question
         .parameters()

@@ -1,4 +1,4 @@
-//! A server of measurements and its clients, on loopback: who may, how much, and what comes out.
+//! A measurement server and its clients on the loopback: admission, limits, results.
 
 use kiban_lab::engine::{Failure, Question, questions};
 use kiban_lab::net::admission::{Token, network};
@@ -77,7 +77,7 @@ fn a_wrong_token_is_refused_and_the_right_one_is_not() {
 }
 
 #[test]
-fn an_address_that_is_not_allowed_hears_nothing() {
+fn an_address_that_is_not_allowed_gets_no_reply() {
     let server = Running::start(Limits::default(), "192.0.2.0/24");
     assert!(matches!(server.client().err(), Some(Failure::Lost(why)) if why.contains("--allow")));
     let mut stream = TcpStream::connect(server.at).expect("it listens");
@@ -85,7 +85,7 @@ fn an_address_that_is_not_allowed_hears_nothing() {
 }
 
 #[test]
-fn strangers_who_say_nothing_or_nonsense_keep_nobody_out() {
+fn silent_or_invalid_connections_do_not_keep_clients_out() {
     let server = Running::start(Limits::default(), "127.0.0.0/8");
     let _silent: Vec<_> = (0..10).map(|_| TcpStream::connect(server.at).expect("it listens")).collect();
     for nonsense in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 5000], b"{\"version\":1}\n", b"\n"] {
@@ -100,12 +100,12 @@ fn strangers_who_say_nothing_or_nonsense_keep_nobody_out() {
 }
 
 #[test]
-fn there_are_as_many_sessions_as_are_allowed() {
+fn the_number_of_sessions_is_limited() {
     let server = Running::start(Limits { sessions: 1, ..Limits::default() }, "127.0.0.0/8");
     let first = server.client().expect("the first");
     assert!(matches!(server.client().err(), Some(Failure::Impossible(why)) if why.contains("sessions")));
     drop(first);
-    // The place is free as soon as the server has seen the end.
+    // The slot is free as soon as the server has seen the end.
     let mut calls = 0;
     while server.client().is_err() {
         calls += 1;
@@ -114,7 +114,7 @@ fn there_are_as_many_sessions_as_are_allowed() {
 }
 
 #[test]
-fn a_trial_beyond_a_limit_is_refused_and_the_session_goes_on() {
+fn a_trial_beyond_a_limit_is_refused_and_the_session_continues() {
     let limits = Limits { trial_seconds: 2, buffer_bytes: 10_000, message_bytes: 5_000, ..Limits::default() };
     let server = Running::start(limits, "127.0.0.0/8");
     let mut client = server.client().expect("allowed");
@@ -122,10 +122,15 @@ fn a_trial_beyond_a_limit_is_refused_and_the_session_goes_on() {
     let buffer = |bytes| Settings { receive_bytes: Some(bytes), ..Settings::default() };
     let second = Duration::from_secs(1);
     for (settings, work, length, words) in [
-        (buffer(10_001), reply(1), second, "10000 bytes in a socket buffer, not 10001"),
-        (buffer(10_000), reply(5_001), second, "5000 bytes in a message"),
-        (buffer(10_000), reply(1), 3 * second, "2000 milliseconds in a trial"),
-        (buffer(10_000), reply(0), second, "a byte at least"),
+        (
+            buffer(10_001),
+            reply(1),
+            second,
+            "too many bytes in a socket buffer: 10001, the server allows 10000",
+        ),
+        (buffer(10_000), reply(5_001), second, "too many bytes in a message: 5001, the server allows 5000"),
+        (buffer(10_000), reply(1), 3 * second, "too many milliseconds in a trial"),
+        (buffer(10_000), reply(0), second, "at least 1 byte"),
         (Settings { congestion: Some("tahiti".into()), ..buffer(1000) }, reply(1), second, "'tahiti'"),
     ] {
         match client.begin(&settings, work, length).err() {
@@ -139,7 +144,7 @@ fn a_trial_beyond_a_limit_is_refused_and_the_session_goes_on() {
 }
 
 #[test]
-fn data_connections_have_ports_of_the_range_and_wait_for_one_another() {
+fn data_connections_use_the_port_range_and_wait_for_a_free_port() {
     let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("loopback").port();
     let server = Running::start(Limits { data_ports: port..=port, ..Limits::default() }, "127.0.0.0/8");
     let (mut one, mut other) = (server.client().expect("allowed"), server.client().expect("allowed"));
@@ -147,7 +152,7 @@ fn data_connections_have_ports_of_the_range_and_wait_for_one_another() {
         let work = Work::Reply { message_bytes: 1, reply_bytes: 1 };
         client.begin(&Settings::default(), work, Duration::from_secs(1))
     };
-    // One after the other they all have it, at once only one.
+    // Each session can use the port in turn, but only one at a time.
     for _ in 0..3 {
         let data = begin(&mut one).expect("the port is free");
         assert_eq!(data.stream.peer_addr().expect("connected").port(), port);
@@ -170,13 +175,13 @@ fn a_session_sends_no_more_than_the_rate() {
     let metrics = Network::with(server.session()).trial(&setup.point("127.0.0.1"), 0).expect("measured");
     let evidence: Evidence = serde_json::from_value(metrics.evidence).expect("evidence");
     assert!(evidence.receiver.rate_limited);
-    // 8 Mbit/s, a quarter of a second's worth at once, and what one read brings.
+    // 8 Mbit/s, plus a burst of a quarter of a second and one read.
     assert!(evidence.mbps() < 14.0, "{}", evidence.mbps());
     assert_eq!(explain(&evidence).cause, Cause::ServerLimit);
 }
 
 #[test]
-fn trials_bring_figures_and_the_evidence_of_both_ends() {
+fn trials_return_results_and_evidence_of_both_ends() {
     let server = Running::start(Limits::default(), "127.0.0.0/8");
     let network = Network::with(server.session());
     let metrics =
@@ -199,7 +204,7 @@ fn trials_bring_figures_and_the_evidence_of_both_ends() {
     let names: Vec<_> = network.parameters().iter().map(|parameter| parameter.name).collect();
     let point = setup(Pattern::Stream, 1).point("h");
     assert!(point.0.keys().all(|name| names.contains(&name.as_str())) && names.len() == point.0.len());
-    // The registry has its description, which can be read and not asked.
+    // The registry has its description, which can be read but not run.
     let described = questions::find("network").expect("it is in the registry");
     assert_eq!(described.metrics(), network.metrics());
     assert_eq!(described.validate(&point), Ok(()));
@@ -208,7 +213,7 @@ fn trials_bring_figures_and_the_evidence_of_both_ends() {
 }
 
 #[test]
-fn a_stream_comes_back_with_the_evidence_of_its_sender() {
+fn a_reverse_stream_returns_the_evidence_of_its_sender() {
     let server = Running::start(Limits::default(), "127.0.0.0/8");
     let back = setup(Pattern::StreamBack, 50_000);
     let metrics = Network::with(server.session()).trial(&back.point("127.0.0.1"), 0).expect("measured");
@@ -218,13 +223,13 @@ fn a_stream_comes_back_with_the_evidence_of_its_sender() {
         "{evidence:?}"
     );
     assert!(metrics.figures["mbps"] > 1.0 && metrics.figures["sent_again"] >= 0.0);
-    // The sender is the server: it has sent as many segments as that takes, and the client has none with
-    // data.
+    // The server is the sender: it has sent as many segments as the data needs, and the client has sent none
+    // with data.
     let most = u64::from(evidence.info.snd_mss).max(1) * 64;
     assert!(evidence.segments() >= Some(evidence.receiver.bytes / most), "{evidence:?}");
     assert!(evidence.receiver.info.data_segs_out <= Some(1), "the nonce alone: {evidence:?}");
     assert!((0.15..5.0).contains(&evidence.seconds), "{}", evidence.seconds);
-    // Its limit holds in this direction as well.
+    // The server's limit applies in this direction as well.
     let limits = Limits { bytes_per_second: 1_000_000, ..Limits::default() };
     let server = Running::start(limits, "127.0.0.0/8");
     let back = Setup { seconds: 1.0, message_bytes: 10_000, ..back };
@@ -235,7 +240,7 @@ fn a_stream_comes_back_with_the_evidence_of_its_sender() {
 }
 
 #[test]
-fn a_server_that_ends_is_a_loss_and_the_next_one_is_called() {
+fn a_stopped_server_counts_as_lost_and_the_client_reconnects() {
     let server = Running::start(Limits::default(), "127.0.0.0/8");
     let session = server.session();
     assert!(session.path().is_ok());

@@ -1,4 +1,5 @@
-//! `atm-board` in its short form: virtual figures are exact, so the whole text is kept and compared.
+//! `atm-board` with the short effort: virtual-time results are exact, so the whole text is compared with a
+//! snapshot.
 
 mod common;
 
@@ -11,7 +12,7 @@ use kiban_sim::cost::{BOARD_1995, CostModel, Costs, Mechanism};
 use std::time::Duration;
 
 #[test]
-fn the_report_is_the_one_that_was_kept_and_misses_nothing() {
+fn the_report_equals_the_snapshot_and_misses_nothing() {
     let mut points = 0;
     let report = report(Effort::QUICK, &mut || points += 1);
     assert_eq!(points, Effort::QUICK.points());
@@ -38,7 +39,8 @@ fn every_mechanism_but_scaling_is_worth_something_under_the_model() {
     check("atm-board-mechanisms.txt", &modelled_table(&rows).to_string());
 }
 
-/// One set of constants carries the curves: each of the fitted ones moves the value that it was fitted to.
+/// One set of constants explains all curves: changing a fitted constant changes the value that it was fitted
+/// to.
 #[test]
 fn the_fitted_constants_carry_the_values_that_they_were_fitted_to() {
     let interval = Interval { settle: Duration::from_millis(800), span: Duration::from_millis(400) };

@@ -1,4 +1,4 @@
-//! `osi-board`: virtual figures are exact, so the whole text is kept and compared.
+//! `osi-board`: virtual-time results are exact, so the whole text is compared with a snapshot.
 
 mod common;
 
@@ -8,7 +8,7 @@ use kiban_lab::reproduce::osi_board::measured::{Plan, measure};
 use kiban_lab::reproduce::osi_board::{Effort, make};
 
 #[test]
-fn the_report_is_the_one_that_was_kept() {
+fn the_report_equals_the_snapshot() {
     let mut points = 0;
     let made = make(Effort::FULL, &mut || points += 1);
     assert_eq!(points, Effort::FULL.points());
@@ -21,7 +21,7 @@ fn the_report_is_the_one_that_was_kept() {
 }
 
 #[test]
-fn what_is_quick_says_the_same() {
+fn a_quick_run_has_the_same_results() {
     let (full, quick) = (make(Effort::FULL, &mut || {}), make(Effort::QUICK, &mut || {}));
     let rows = |made: &kiban_lab::reproduce::osi_board::OsiBoard| {
         made.report.rows.iter().map(|row| (row.here.clone(), row.verdict)).collect::<Vec<_>>()

@@ -1,4 +1,4 @@
-//! `rdma-nic`: counted clocks are exact, so the whole text is kept and compared.
+//! `rdma-nic`: clock counts are exact, so the whole text is compared with a snapshot.
 
 mod common;
 
@@ -8,7 +8,7 @@ use kiban_lab::reproduce::rdma_nic::{make, work};
 use kiban_sim::rnic_clocks::{Clocks, RDMA_NIC_2008, mib_per_second};
 
 #[test]
-fn the_report_is_the_one_that_was_kept() {
+fn the_report_equals_the_snapshot() {
     let made = make();
     let missed = made.report.rows.iter().filter(|row| row.verdict == Verdict::Missed);
     let missed: Vec<_> = missed.map(|row| row.what.as_str()).collect();
@@ -17,7 +17,7 @@ fn the_report_is_the_one_that_was_kept() {
     check("rdma-nic.csv", &made.report.figures[0].csv());
 }
 
-/// The pause between segments that are received makes the dip, not the look-ups.
+/// The pause between received segments causes the dip, not the look-ups.
 #[test]
 fn without_the_pause_two_segments_are_as_fast_as_one() {
     let even = Clocks { pause_receiving: 0, ..RDMA_NIC_2008 };
@@ -29,9 +29,9 @@ fn without_the_pause_two_segments_are_as_fast_as_one() {
     assert_eq!(rate(even, 2048), rate(even, 1024));
 }
 
-/// Were its look-ups the sender's, the receiver would be as fast: the paper's reason for the difference.
+/// With the sender's look-ups the receiver would be as fast: the paper's reason for the difference.
 #[test]
-fn look_ups_at_every_segment_are_most_of_what_receiving_loses() {
+fn most_of_the_receiving_loss_is_look_ups_per_segment() {
     let steps = work::writes(65536, 1);
     let [sent, received] =
         [&steps.sending, &steps.receiving].map(|steps| RDMA_NIC_2008.in_sequence(steps).end);

@@ -1,4 +1,4 @@
-//! `via-library`: virtual figures are exact, so the whole text is kept and compared.
+//! `via-library`: virtual-time results are exact, so the whole text is compared with a snapshot.
 
 mod common;
 
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 #[test]
-fn the_report_is_the_one_that_was_kept() {
+fn the_report_equals_the_snapshot() {
     let (effort, points) = (Effort::quick(), AtomicU64::new(0));
     let made = make(&effort, &|| {
         points.fetch_add(1, Ordering::Relaxed);
@@ -23,19 +23,19 @@ fn the_report_is_the_one_that_was_kept() {
     assert_eq!(
         missed,
         [
-            "its packets, 100 us, 10 MB, KB",
-            "its packets, 140 us, 7 MB, KB",
+            "sizes of lost packets, 100 us, 10 MB, KB",
+            "sizes of lost packets, 140 us, 7 MB, KB",
             "loss, polling for less than 100 us, any buffer, %",
-            "processor twice as fast: cells of table 3 that stay"
+            "processor twice as fast: unchanged cells of table 3"
         ]
     );
     check("via-library.txt", &made.to_string());
     check("via-library.csv", &made.report.figures[0].csv());
 }
 
-/// The safety of polling without the rest: every hundredth wake-up is stalled, for about as long as can be.
+/// Only the effect of polling: every hundredth wake-up is stalled, for about the longest possible time.
 #[test]
-fn descriptors_last_for_as_many_gaps_as_there_are_descriptors() {
+fn each_descriptor_covers_one_packet_gap_of_a_stall() {
     let longest = Stall { when: StallTiming::EveryWaking(100), ..STALLS[1] };
     let host = Host { stalls: vec![longest], ..Host::of_2000() };
     let lost = |spin_us: u64, packet_kb: u64| {

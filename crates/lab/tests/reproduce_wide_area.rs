@@ -1,4 +1,4 @@
-//! `wide-area-atm`: virtual figures are exact, so the whole text is kept and compared.
+//! `wide-area-atm`: virtual-time results are exact, so the whole text is compared with a snapshot.
 
 mod common;
 
@@ -18,7 +18,7 @@ fn mbps(tcp: Config, buffer_bytes: u32, message_bytes: usize) -> f64 {
 }
 
 #[test]
-fn the_report_is_the_one_that_was_kept() {
+fn the_report_equals_the_snapshot() {
     // Shorter than the published run, but complete.
     let effort = Effort { long: true, ..Effort::QUICK };
     let cells = AtomicU64::new(0);
@@ -33,11 +33,10 @@ fn the_report_is_the_one_that_was_kept() {
     check("wide-area-atm.csv", &made.csv());
 }
 
-/// Outside of the region today's rules are the slower ones, since writer and reader take turns.
-/// Acknowledgements of every segment that offer the whole window help, and so does a buffer for more than two
-/// segments.
+/// Outside the slow region today's rules are slower, because writer and reader alternate. Acknowledging every
+/// segment with the whole window helps, and so does a buffer for more than two segments.
 #[test]
-fn today_a_buffer_of_two_segments_makes_writer_and_reader_take_turns() {
+fn today_a_buffer_of_two_segments_makes_writer_and_reader_alternate() {
     let today = Config::modern;
     for message in [1000, 4000, 6000] {
         let turns = mbps(today(), 12_000, message);
@@ -48,13 +47,13 @@ fn today_a_buffer_of_two_segments_makes_writer_and_reader_take_turns() {
     }
 }
 
-/// Each rule that makes the collapse is a setting: turned to what is usual today, it lets the writer go on.
+/// Each rule that causes the collapse is a setting: with today's usual value the writer continues.
 #[test]
-fn one_rule_less_and_the_writer_goes_on() {
+fn without_one_rule_the_writer_continues() {
     let old = Config::solaris23;
     let today = Config::modern();
     assert!(mbps(old(), 8000, 4500) < 2.6);
-    // Two messages fill the mark of 9140 bytes from here on.
+    // From here on, two messages reach the low-water mark of 9140 bytes.
     assert!(mbps(old(), 8000, 4569) < 2.6 && mbps(old(), 8000, 4570) > 30.0);
     for cured in [
         Config { delayed_ack: Duration::ZERO, ack_tick: Duration::ZERO, ..old() },

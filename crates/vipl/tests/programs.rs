@@ -205,7 +205,7 @@ fn the_example_plays_ping_pong_between_two_programs() {
         let output = output(start(&program, &["client", device, place, "60000", "200", "100"]));
         let told = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
-        assert!(told.contains("200 rounds of 60000 bytes") && told.contains("waited"), "{told}");
+        assert!(told.contains("200 round trips of 60000 bytes") && told.contains("waits: "), "{told}");
         assert!(serving.wait().expect("it ends").success());
     }
 }

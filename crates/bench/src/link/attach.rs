@@ -1,15 +1,14 @@
-//! A program that is attached to the board through shared memory, in place of the board's own application.
+//! A program attached to the board through shared memory, instead of the board's own application.
 //!
-//! Echo      64 bytes to the board's own echo service and back, one after the other: the program spins for
-//!           its answer, as the board does for work.
+//! Echo      64 bytes to the board's own echo service and back, one message at a time: the program spins
+//!           until the reply arrives, and so does the board.
 //! Transfer  the same kernel peer, board and device as in the other rows; the attached program reads and
-//!           writes. It shares the kernel peer's processor: with whole segments, peer, board and program
-//!           would keep three processors busy, but there are two; with single packets the board's processor
-//!           is the busy one.
-//! Here      the program is a thread; it and the board map the memory each for itself, as two processes do.
+//!           writes. It shares the kernel peer's CPU: with whole segments, peer, board and program would need
+//!           three CPUs, but there are two; with single packets, the board's CPU is the busy one.
+//! Here      the program is a thread; it and the board map the memory separately, as two processes do.
 
 use super::board::{Application, config};
-use super::device::{BEHIND, BUFFER_BYTES, Device, SINK, SOURCE, Taken, Way, in_a_namespace, open};
+use super::device::{BEHIND, BUFFER_BYTES, Device, Direction, SINK, SOURCE, Taken, in_a_namespace, open};
 use super::peer;
 use kiban_base::{Instant, Wait};
 use kiban_board::Board;
@@ -30,9 +29,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 /// The port of the echo service.
 const ECHO: u16 = 7;
 const MESSAGE_BYTES: usize = 64;
-/// Echoes that are not counted.
+/// Echoes before the measurement.
 const WARM_UP: u32 = 1000;
-/// The size of a pipe between board and program: large, so that the two take turns on a processor less often.
+/// The size of a pipe between board and program: large, so that the two switch on a CPU less often.
 const ROOM_BYTES: usize = 4 << 20;
 /// How long board and program poll before they sleep.
 const SPIN: Duration = Duration::from_micros(50);
@@ -49,7 +48,7 @@ fn place() -> PathBuf {
 }
 
 fn services(door: &Path) -> Services {
-    let mut services = Services::new().expect("files may be opened");
+    let mut services = Services::new().expect("files can be opened");
     let plan = |name: &str, listen, kind| ServicePlan {
         name: name.into(),
         listen,
@@ -60,13 +59,14 @@ fn services(door: &Path) -> Services {
     let echo = plan("echo", Endpoint::Board(SocketAddr::from((BEHIND, ECHO))), Kind::Echo);
     let attach = plan("attach", Endpoint::UnixSocket("attach"), Kind::Attach { door: door.to_owned() });
     for plan in [echo, attach] {
-        let service = make(&plan, services.chime()).expect("it can be made");
+        let service = make(&plan, services.chime()).expect("the services can be created");
         services.put(plan, service);
     }
     services
 }
 
-/// Runs a board with its services, and perhaps an application whose bytes are counted, until `work` returns.
+/// Runs a board with its services, and optionally an application whose bytes are counted, until `work`
+/// returns.
 fn with_board<T: Send>(
     device: Device,
     own: Option<Application>,
@@ -79,13 +79,15 @@ fn with_board<T: Send>(
         pin_thread(cpus[0]).map_err(|error| error.to_string())?;
         let clock = Clock::new();
         let door = place();
-        let mut driver =
-            Driver::new(Board::new(&config(device), random::key().expect("the system lends a key")), clock)
-                .map_err(|error| error.to_string())?;
+        let mut driver = Driver::new(
+            Board::new(&config(device), random::key().expect("the system has random numbers")),
+            clock,
+        )
+        .map_err(|error| error.to_string())?;
         driver.attach_packets(0, Box::new(link));
         driver.add_fd_program(Box::new(services(&door)));
         let own = own.map(|own| driver.add(Box::new(own)));
-        // The socket is open after the first turn.
+        // The socket is open after the driver's first turn.
         driver.turn();
         let (waker, over) = (driver.waker(), AtomicBool::new(false));
         let result = std::thread::scope(|scope| {
@@ -98,15 +100,15 @@ fn with_board<T: Send>(
             });
             let mut waiting = driver.waiting(wait);
             driver.run(&mut waiting, Instant::NEVER, |_| over.load(Ordering::Acquire));
-            beside.join().expect("it is content")
+            beside.join().expect("the board's thread succeeds")
         });
         let taken = own.and_then(|number| driver.program::<Application>(number)).map(|own| own.taken);
         Ok((result, taken))
     });
-    done.expect("it worked a moment ago")
+    done.expect("it worked before")
 }
 
-/// Runs a program's runtime on the processor of its thread.
+/// Runs a program's runtime on the CPU of its thread.
 fn attached<T>(door: &Path, work: impl AsyncFnOnce(Attachment) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
@@ -140,49 +142,56 @@ pub(super) fn echo(cpus: [usize; 2], rounds: u32) -> f64 {
 }
 
 /// Runs one connection between the kernel and the board; returns Gbit/s at the receiver.
-pub(super) fn transfer(who: Who, way: Way, device: Device, cpus: [usize; 2], length: Duration) -> f64 {
+pub(super) fn transfer(
+    who: Who,
+    direction: Direction,
+    device: Device,
+    cpus: [usize; 2],
+    length: Duration,
+) -> f64 {
     let clock = Clock::new();
-    let own = (who == Who::Own).then(|| Application::new(way, clock, length));
+    let own = (who == Who::Own).then(|| Application::new(direction, clock, length));
     let ((far, near), own) = with_board(device, own, Wait::Poll, cpus, |door| {
         std::thread::scope(|scope| {
-            // Listens before the kernel calls.
+            // Listen before the kernel connects.
             let (listens, called) = std::sync::mpsc::channel();
             let near = (who == Who::Attached).then(|| {
                 scope.spawn(move || {
-                    attached(door, async |board| near(&board, way, clock, length, listens).await)
+                    attached(door, async |board| near(&board, direction, clock, length, listens).await)
                 })
             });
             if near.is_some() {
                 called.recv().expect("it listens");
             }
             let to = |port| SocketAddr::from((BEHIND, port));
-            let far = match way {
-                Way::Receives => peer::send(&peer::connect(to(SINK)), clock, length),
-                Way::Sends => peer::receive(&peer::connect(to(SOURCE)), clock),
+            let far = match direction {
+                Direction::Receives => peer::send(&peer::connect(to(SINK)), clock, length),
+                Direction::Sends => peer::receive(&peer::connect(to(SOURCE)), clock),
             };
-            (far, near.map(|near| near.join().expect("the program is content")))
+            (far, near.map(|near| near.join().expect("the program succeeds")))
         })
     });
-    let taken = if way == Way::Receives { near.or(own).expect("one of the two receives") } else { far };
+    let taken =
+        if direction == Direction::Receives { near.or(own).expect("one of the two receives") } else { far };
     taken.gbit_per_second()
 }
 
 /// Runs the attached program's side.
 async fn near(
     board: &Attachment,
-    way: Way,
+    direction: Direction,
     clock: Clock,
     length: Duration,
     listens: std::sync::mpsc::Sender<()>,
 ) -> Taken {
-    let port = if way == Way::Receives { SINK } else { SOURCE };
+    let port = if direction == Direction::Receives { SINK } else { SOURCE };
     let listener = board.listen(SocketAddr::from((BEHIND, port))).await.expect("the port is free");
-    listens.send(()).expect("somebody waits");
-    let (mut stream, _) = listener.accept().await.expect("it calls");
+    listens.send(()).expect("the other thread waits");
+    let (mut stream, _) = listener.accept().await.expect("the kernel connects");
     let mut buffer = crate::noise::noise(1, BUFFER_BYTES);
     let mut taken = Taken::default();
     let until = clock.now() + length;
-    if way == Way::Sends {
+    if direction == Direction::Sends {
         while clock.now() < until {
             stream.write_all(&buffer).await.expect("the peer reads");
         }

@@ -1,6 +1,6 @@
 //! A board behind the device, with an application that reads or writes.
 
-use super::device::{BEHIND, BUFFER_BYTES, Device, SINK, SOURCE, Taken, Way};
+use super::device::{BEHIND, BUFFER_BYTES, Device, Direction, SINK, SOURCE, Taken};
 use kiban_base::{Instant, Wait};
 use kiban_board::{
     Board, BoardConfig, Completion, Host, IpPortConfig, MemoryConfig, PortConfig, Program, StreamId,
@@ -15,7 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 pub(super) struct Application {
-    way: Way,
+    direction: Direction,
     clock: Clock,
     length: Duration,
     until: Instant,
@@ -26,9 +26,9 @@ pub(super) struct Application {
 }
 
 impl Application {
-    pub(super) fn new(way: Way, clock: Clock, length: Duration) -> Application {
+    pub(super) fn new(direction: Direction, clock: Clock, length: Duration) -> Application {
         Application {
-            way,
+            direction,
             clock,
             length,
             until: Instant::NEVER,
@@ -40,7 +40,9 @@ impl Application {
     }
 
     fn write(&mut self, host: &mut Host<'_>) {
-        let Some(stream) = self.stream.filter(|_| self.way == Way::Sends && !self.is_done) else { return };
+        let Some(stream) = self.stream.filter(|_| self.direction == Direction::Sends && !self.is_done) else {
+            return;
+        };
         while self.clock.now() < self.until {
             if host.write(stream, &self.buffer).unwrap_or(0) < self.buffer.len() {
                 return;
@@ -53,7 +55,7 @@ impl Application {
 
 impl Program for Application {
     fn start(&mut self, host: &mut Host<'_>, _: Instant) {
-        let port = if self.way == Way::Receives { SINK } else { SOURCE };
+        let port = if self.direction == Direction::Receives { SINK } else { SOURCE };
         host.listen(SocketAddr::from((BEHIND, port))).expect("the port is free");
     }
 
@@ -90,7 +92,8 @@ pub(super) fn config(device: Device) -> BoardConfig {
     let mss = device.mss() as u16;
     BoardConfig {
         memory: MemoryConfig {
-            // A whole segment lies in four or five of them: the system gathers and scatters the less.
+            // A whole segment occupies four or five pages: large pages need less gathering and scattering by
+            // the system.
             page_bytes: 16 << 10,
             transmit_bytes: 16 << 20,
             receive_bytes: 32 << 20,
@@ -119,19 +122,21 @@ pub(super) fn config(device: Device) -> BoardConfig {
 
 pub(super) fn run(
     link: TunLink,
-    way: Way,
+    direction: Direction,
     device: Device,
     clock: Clock,
     length: Duration,
     over: impl Fn() -> bool,
 ) -> Taken {
-    let mut driver =
-        Driver::new(Board::new(&config(device), random::key().expect("the system lends a key")), clock)
-            .expect("files may be opened");
+    let mut driver = Driver::new(
+        Board::new(&config(device), random::key().expect("the system has random numbers")),
+        clock,
+    )
+    .expect("files can be opened");
     driver.attach_packets(0, Box::new(link));
-    let number = driver.add(Box::new(Application::new(way, clock, length)));
+    let number = driver.add(Box::new(Application::new(direction, clock, length)));
     let mut waiting = driver.waiting(Wait::Poll);
-    // The kernel's side ends without ringing.
+    // The kernel's end closes without ringing a bell.
     while !over() {
         let soon = clock.now() + Duration::from_millis(5);
         driver.run(&mut waiting, soon, |_| over());

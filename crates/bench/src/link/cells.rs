@@ -1,10 +1,9 @@
 //! Two boards whose ATM lines are UDP: how many cells per second one core carries in each direction, with
 //! both boards on it.
 //!
-//! Traffic   a TCP stream in each direction, so that every cell has payload and is segmented, carried by the
-//!           system's UDP, reassembled and checked.
-//! Core      both boards take turns in one pinned thread; the system's work for their sockets runs on the
-//!           same core.
+//! Traffic   a TCP stream in each direction, so that every cell carries payload that is segmented, sent
+//!           through the system's UDP, reassembled and checked.
+//! Core      both boards share one pinned thread; the system's work for their sockets runs on the same core.
 //! Line      a multiple of OC-3c's rate, so that the core is the limit, not the line.
 //! Counted   cells that arrived at either board in a window; the direction with fewer counts.
 
@@ -22,7 +21,7 @@ use kiban_tcpip::tcp;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// Cells a second of an OC-3c (I.432: 149.76 Mbit/s of payload in cells of 424 bits).
+/// Cells per second of an OC-3c (I.432: 149.76 Mbit/s of payload in cells of 424 bits).
 pub(super) const OC3C: f64 = 353_208.0;
 
 const OWN: [[u8; 4]; 2] = [[10, 9, 2, 1], [10, 9, 2, 2]];
@@ -34,7 +33,7 @@ pub(super) fn run(packed: bool, lines: u64, cpu: usize, length: Duration) -> f64
         pin_thread(cpu).map_err(|error| error.to_string())?;
         let clock = Clock::new();
         let mut drivers = [driver(0, packed, lines, clock), driver(1, packed, lines, clock)];
-        // Streams have found their rates after a part of the time.
+        // The streams reach their rates after some time.
         turn_until(&mut drivers, clock, clock.now() + length / 2);
         let (before, from) = (arrived(&drivers), clock.now());
         turn_until(&mut drivers, clock, from + length);
@@ -46,7 +45,7 @@ pub(super) fn run(packed: bool, lines: u64, cpu: usize, length: Duration) -> f64
         }
         Ok(each[0].min(each[1]))
     });
-    done.expect("it worked a moment ago")
+    done.expect("it worked before")
 }
 
 fn turn_until(drivers: &mut [Driver; 2], clock: Clock, until: Instant) {
@@ -82,10 +81,11 @@ fn driver(side: usize, packed: bool, lines: u64, clock: Clock) -> Driver {
         ports: vec![PortConfig::Atm(port)],
         ..BoardConfig::default()
     };
-    let mut driver = Driver::new(Board::new(&config, random::key().expect("the system lends a key")), clock)
-        .expect("files may be opened");
-    driver.attach(0, address.open().expect("the loopback takes sockets"));
-    // One opens, and both send.
+    let mut driver =
+        Driver::new(Board::new(&config, random::key().expect("the system has random numbers")), clock)
+            .expect("files can be opened");
+    driver.attach(0, address.open().expect("the loopback accepts sockets"));
+    // One board connects, and both send.
     driver.add(Box::new(match side {
         0 => Flood::to(SocketAddr::new(peer, SINK), 1),
         _ => Flood::at(own),

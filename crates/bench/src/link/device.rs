@@ -1,4 +1,4 @@
-//! The device between the kernel and who is behind it, what crosses it, and how that is counted.
+//! The device between the kernel and the end behind it, the packets that cross it, and how they are counted.
 
 use kiban_base::Instant;
 use kiban_link::frames::tun::{TunLink, TunMode};
@@ -17,7 +17,7 @@ pub(super) const BUFFER_BYTES: usize = 256 << 10;
 
 /// The direction of payload, seen from behind the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Way {
+pub(super) enum Direction {
     Receives,
     Sends,
 }
@@ -36,7 +36,7 @@ impl Device {
     }
 }
 
-/// Bytes and the moments of the first and the last.
+/// The number of bytes, and the times of the first and the last.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Taken {
     pub(super) bytes: u64,

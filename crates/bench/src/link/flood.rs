@@ -26,7 +26,7 @@ impl Flood {
         }
     }
 
-    /// Waits for others.
+    /// Waits for connections of others.
     pub(super) fn at(own: IpAddr) -> Flood {
         Flood { own: Some(own), remote: None, buffer: crate::noise::noise(5, BUFFER_BYTES), received: 0 }
     }
@@ -48,7 +48,7 @@ impl Program for Flood {
         }
         if let Some((remote, streams)) = self.remote {
             for _ in 0..streams {
-                host.open(remote).expect("there is a way");
+                host.open(remote).expect("there is a route");
             }
         }
     }

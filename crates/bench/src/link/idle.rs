@@ -1,9 +1,9 @@
 //! The memory of idle sessions: the growth of this process while a board has [`SESSIONS`] with this host's
 //! kernel.
 //!
-//! Counted   resident memory, from before the board is built until all sessions are there and a hundred of
-//!           them, spread evenly, have echoed. The kernel's ends are the kernel's memory, not the process's;
-//!           of them it has a number each.
+//! Counted   resident memory, from before the board is built until all sessions are open and a hundred of
+//!           them, spread evenly, have echoed. The kernel's ends use the kernel's memory, not the process's,
+//!           except for a descriptor number each.
 
 use super::device::{BEHIND, Device, SINK, in_a_namespace, open};
 use super::{board, peer};
@@ -54,20 +54,20 @@ impl Program for Echo {
     }
 }
 
-/// Files that this process may have open.
+/// Returns how many files this process may open.
 pub(super) fn files_max() -> usize {
-    let limits = std::fs::read_to_string("/proc/self/limits").expect("Linux says");
+    let limits = std::fs::read_to_string("/proc/self/limits").expect("/proc is mounted");
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).expect("it has this one");
     line.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(usize::MAX)
 }
 
 fn resident_bytes() -> usize {
-    let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux says");
+    let pages = std::fs::read_to_string("/proc/self/statm").expect("/proc is mounted");
     let pages: usize = pages.split(' ').nth(1).and_then(|word| word.parse().ok()).expect("a number of pages");
     pages * 4096
 }
 
-/// Returns the megabytes that idle sessions take.
+/// Returns the megabytes that idle sessions use.
 pub(super) fn run() -> f64 {
     let done = in_a_namespace(|| {
         let device = Device { mtu_bytes: 1500, whole: true };
@@ -75,10 +75,10 @@ pub(super) fn run() -> f64 {
         let clock = Clock::new();
         let before = resident_bytes();
         let mut driver = Driver::new(
-            Board::new(&board::config(device), random::key().expect("the system lends a key")),
+            Board::new(&board::config(device), random::key().expect("the system has random numbers")),
             clock,
         )
-        .expect("files may be opened");
+        .expect("files can be opened");
         driver.attach_packets(0, Box::new(link));
         driver.add(Box::new(Echo { buffer: vec![0; 4096] }));
         let (all_there, seen) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -104,11 +104,11 @@ pub(super) fn run() -> f64 {
             }
             let (grown, sessions) = (resident_bytes().saturating_sub(before), driver.view().sessions());
             seen.store(true, Ordering::Release);
-            kernel.join().expect("the kernel's side is content");
+            kernel.join().expect("the kernel's side succeeds");
             assert_eq!(sessions, SESSIONS, "all of them are alive");
             grown
         });
         Ok(grown as f64 / 1e6)
     });
-    done.expect("it worked a moment ago")
+    done.expect("it worked before")
 }

@@ -1,24 +1,23 @@
-//! TCP of a board against this host's kernel, through TUN, beside what the device allows and what two kernels
-//! do.
+//! TCP of a board against this host's kernel, through TUN, compared with the limit of the device and with two
+//! kernels.
 //!
-//! Claim     with whole segments a board receives and sends at 0.6 or more of what a stub does that is no
-//!           TCP, receiving also at
-//!           0.7 of what two kernel endpoints do over a veth; packet by packet at MTU 1500 at 0.75 of the
-//!           stub.
+//! Claim     with whole segments, a board receives and sends at 0.6 or more of the rate of a stub without
+//!           TCP, and receives at 0.7 of the rate of two kernel endpoints over a veth; packet by packet at
+//!           MTU 1500, at 0.75 of the stub.
 //! Stub      ([`stub`]) answers a handshake, then acknowledges everything, or sends what the window allows:
 //!           no timers, no congestion control, no retransmission. It copies payload as an application would,
-//!           and computes or verifies checksums where the device does not. So it shows the cost of the kernel
+//!           and computes or verifies checksums if the device does not. So it shows the cost of the kernel
 //!           boundary.
 //! Fair      the same kernel peer for both, a plain loop of reads or writes of 256 KiB with CUBIC ([`peer`]),
-//!           pinned to one processor; the stub or the board is pinned to the other; both spin. A fresh
-//!           namespace and device for every sample; sides take turns.
+//!           pinned to one CPU; the stub or the board is pinned to the other; both spin. Every sample has a
+//!           new namespace and device; the sides alternate.
 //! Counted   payload bytes at the receiver, from the first to the last.
-//! iperf3    is beside two kernels, if it is installed, since readers know it; above 30 Gbit/s it is its own
-//!           limit.
-//! Attached  a program that uses the board through shared memory ([`attach`]), beside the board's own.
-//! Beside    sixty sessions on a rate-limited link ([`sixty`]), two boards over UDP cells ([`cells`]), idle
+//! iperf3    runs beside two kernels, if it is installed, because readers know it; above 30 Gbit/s it is its
+//!           own limit.
+//! Attached  a program that uses the board through shared memory ([`attach`]), compared with the board's own.
+//! Further   sixty sessions on a rate-limited link ([`sixty`]), two boards over UDP cells ([`cells`]), idle
 //!           sessions ([`idle`]).
-//! Groups    `KIBAN_BENCH_ROWS=whole,packets,kernels,known,attached,sixty,cells,idle` picks some.
+//! Groups    `KIBAN_BENCH_ROWS=whole,packets,kernels,known,attached,sixty,cells,idle` selects some.
 
 mod attach;
 mod board;
@@ -31,7 +30,7 @@ mod sixty;
 mod stub;
 
 use crate::rows::wanted;
-use device::{BEHIND, Device, SINK, SOURCE, Way, in_a_namespace, open};
+use device::{BEHIND, Device, Direction, SINK, SOURCE, in_a_namespace, open};
 use kiban_lab::{Bench, Options, Target, Unit};
 use kiban_os::clock::{Clock, allowed_cpus, pin_thread};
 use sixty::Sender;
@@ -48,7 +47,7 @@ enum Who {
 pub(crate) fn run(options: &Options) {
     let mut bench = Bench::new("link", options.clone());
     bench.options_mut().foreign_cores_max = 0.5;
-    let cpus = allowed_cpus().expect("a thread may ask for its own CPUs");
+    let cpus = allowed_cpus().expect("a thread can query its CPUs");
     if let Err(error) = in_a_namespace(|| Ok(())) {
         println!("link: skipped: {error}");
         return;
@@ -69,12 +68,12 @@ pub(crate) fn run(options: &Options) {
         }
     }
     let device = Device { mtu_bytes: 1500, whole: true };
-    let board = |way| transfer(Who::Board, way, device, cpus, length);
+    let board = |direction| transfer(Who::Board, direction, device, cpus, length);
     if wanted("kernels") {
         bench.compare(
             "MTU 1500, board over TUN receives, two kernels over veth",
             Unit::GbitPerSecond,
-            ("board", |_: &mut _| board(Way::Receives)),
+            ("board", |_: &mut _| board(Direction::Receives)),
             ("kernels", |_: &mut _| peer::over_veth(1500, cpus, length)),
             Target::ratio_at_least(0.7),
         );
@@ -88,14 +87,16 @@ pub(crate) fn run(options: &Options) {
             );
         }
     }
-    // A known comparison: gVisor, 41.7 in and 27.7 out on such a machine, with the same offloads.
+    // A published comparison: gVisor, 41.7 in and 27.7 out on such a machine, with the same offloads.
     if wanted("known") {
-        for (way, verb, figure) in [(Way::Receives, "receives", 41.7), (Way::Sends, "sends", 27.7)] {
+        for (direction, verb, figure) in
+            [(Direction::Receives, "receives", 41.7), (Direction::Sends, "sends", 27.7)]
+        {
             let title = format!("TUN, MTU 1500, whole segments, {verb}, ahead of gVisor's {figure}");
             bench.single(
                 &title,
                 Unit::GbitPerSecond,
-                ("board", |_: &mut _| board(way)),
+                ("board", |_: &mut _| board(direction)),
                 Target::at_least(figure),
             );
         }
@@ -114,7 +115,7 @@ pub(crate) fn run(options: &Options) {
             );
         }
     }
-    // The line limits these, or they are not rates: other processes matter little.
+    // These are limited by the line, or are not rates, so other processes matter little.
     bench.options_mut().foreign_cores_max = cpus.len() as f64;
     if wanted("sixty") {
         sixty_together(&mut bench, cpus, length);
@@ -137,13 +138,13 @@ pub(crate) fn run(options: &Options) {
 fn beside_the_stub(bench: &mut Bench, device: Device, ratio: f64, cpus: [usize; 2], length: Duration) {
     let Device { mtu_bytes, whole } = device;
     let what = if whole { "whole segments" } else { "packets" };
-    for way in [Way::Receives, Way::Sends] {
-        let verb = if way == Way::Receives { "receives" } else { "sends" };
+    for direction in [Direction::Receives, Direction::Sends] {
+        let verb = if direction == Direction::Receives { "receives" } else { "sends" };
         bench.compare(
             &format!("TUN, MTU {mtu_bytes}, {what}, {verb}"),
             Unit::GbitPerSecond,
-            ("board", |_: &mut _| transfer(Who::Board, way, device, cpus, length)),
-            ("stub", |_: &mut _| transfer(Who::Stub, way, device, cpus, length)),
+            ("board", |_: &mut _| transfer(Who::Board, direction, device, cpus, length)),
+            ("stub", |_: &mut _| transfer(Who::Stub, direction, device, cpus, length)),
             Target::ratio_at_least(ratio),
         );
     }
@@ -158,12 +159,14 @@ fn attached(bench: &mut Bench, cpus: [usize; 2], length: Duration, quick: bool) 
     );
     for (whole, what) in [(true, "whole segments"), (false, "packets")] {
         let device = Device { mtu_bytes: 1500, whole };
-        for (way, verb) in [(Way::Receives, "receives"), (Way::Sends, "sends")] {
+        for (direction, verb) in [(Direction::Receives, "receives"), (Direction::Sends, "sends")] {
             bench.compare(
                 &format!("TUN, MTU 1500, {what}, {verb}, attached beside the board's own"),
                 Unit::GbitPerSecond,
-                ("attached", |_: &mut _| attach::transfer(attach::Who::Attached, way, device, cpus, length)),
-                ("own", |_: &mut _| attach::transfer(attach::Who::Own, way, device, cpus, length)),
+                ("attached", |_: &mut _| {
+                    attach::transfer(attach::Who::Attached, direction, device, cpus, length)
+                }),
+                ("own", |_: &mut _| attach::transfer(attach::Who::Own, direction, device, cpus, length)),
                 Target::ratio_at_least(0.9),
             );
         }
@@ -171,7 +174,7 @@ fn attached(bench: &mut Bench, cpus: [usize; 2], length: Duration, quick: bool) 
 }
 
 fn sixty_together(bench: &mut Bench, cpus: [usize; 2], length: Duration) {
-    // Long, so that what a session sends in one turn is a small part of it.
+    // Long, so that what a session sends at a time is a small part of it.
     let length = (length * 5).max(Duration::from_millis(1500));
     bench.compare(
         "sixty sessions send over 1 Gbit/s, the one farthest from the mean",
@@ -190,14 +193,14 @@ fn sixty_together(bench: &mut Bench, cpus: [usize; 2], length: Duration) {
 }
 
 /// Runs one connection between the kernel and the end behind the device; returns Gbit/s at the receiver.
-fn transfer(who: Who, way: Way, device: Device, cpus: [usize; 2], length: Duration) -> f64 {
-    // If other processes kept the receiver off its processor all the time, everything arrived at one time,
-    // and nothing was measured.
-    let mut figures = std::iter::repeat_with(|| transfer_once(who, way, device, cpus, length)).take(3);
+fn transfer(who: Who, direction: Direction, device: Device, cpus: [usize; 2], length: Duration) -> f64 {
+    // If other processes keep the receiver off its CPU all the time, everything arrives at one time and the
+    // rate is infinite.
+    let mut figures = std::iter::repeat_with(|| transfer_once(who, direction, device, cpus, length)).take(3);
     figures.find(|figure| figure.is_finite()).expect("one of three transfers takes time")
 }
 
-fn transfer_once(who: Who, way: Way, device: Device, cpus: [usize; 2], length: Duration) -> f64 {
+fn transfer_once(who: Who, direction: Direction, device: Device, cpus: [usize; 2], length: Duration) -> f64 {
     let done = in_a_namespace(|| {
         let link = open(device).map_err(|error| error.to_string())?;
         pin_thread(cpus[0]).map_err(|error| error.to_string())?;
@@ -206,19 +209,19 @@ fn transfer_once(who: Who, way: Way, device: Device, cpus: [usize; 2], length: D
             let kernel = scope.spawn(|| {
                 pin_thread(cpus[1]).expect("this CPU was allowed");
                 let to = |port| SocketAddr::from((BEHIND, port));
-                match way {
-                    Way::Receives => peer::send(&peer::connect(to(SINK)), clock, length),
-                    Way::Sends => peer::receive(&peer::connect(to(SOURCE)), clock),
+                match direction {
+                    Direction::Receives => peer::send(&peer::connect(to(SINK)), clock, length),
+                    Direction::Sends => peer::receive(&peer::connect(to(SOURCE)), clock),
                 }
             });
             let over = || kernel.is_finished();
             let behind = match who {
-                Who::Stub => stub::run(&link, way, device, clock, length, over),
-                Who::Board => board::run(link, way, device, clock, length, over),
+                Who::Stub => stub::run(&link, direction, device, clock, length, over),
+                Who::Board => board::run(link, direction, device, clock, length, over),
             };
-            let kernel = kernel.join().expect("the kernel's side is content");
-            Ok(if way == Way::Receives { behind } else { kernel }.gbit_per_second())
+            let kernel = kernel.join().expect("the kernel's side succeeds");
+            Ok(if direction == Direction::Receives { behind } else { kernel }.gbit_per_second())
         })
     });
-    done.expect("it worked a moment ago")
+    done.expect("it worked before")
 }

@@ -17,7 +17,7 @@ fn settings() -> Settings {
 }
 
 pub(super) fn connect(to: SocketAddr) -> TcpStream {
-    settings().connect(to, Duration::from_secs(5)).expect("whoever is behind the device listens")
+    settings().connect(to, Duration::from_secs(5)).expect("the end behind the device listens")
 }
 
 /// Writes for `length`, then closes its side and waits for the other end.
@@ -66,7 +66,7 @@ fn tell(program: &str, words: &str) {
     assert!(done.success(), "{program} {words}");
 }
 
-/// Limits what leaves the near end: a token bucket, and a queue that is longer than a packet socket may fill.
+/// Limits what leaves the near end: a token bucket with a queue that is longer than a packet socket may fill.
 pub(super) fn shape(rate: &str) {
     tell("tc", &format!("qdisc add dev lab0 root tbf rate {rate} burst 128kb limit 4mb"));
 }
@@ -93,7 +93,7 @@ pub(super) fn over_wire<N: Send, F: Send>(
         let near = scope.spawn(move || {
             in_a_namespace(move || {
                 let thread = told.recv().map_err(|error| error.to_string())?;
-                // The board has no use for what the kernel would say of IPv6.
+                // Disable IPv6, because the board does not need the kernel's IPv6 traffic.
                 let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
                 tell("ip", "link add lab0 type veth peer name lab1");
                 tell("ip", &format!("link set lab0 mtu {}", wire.mtu_bytes));
@@ -108,8 +108,8 @@ pub(super) fn over_wire<N: Send, F: Send>(
                 near()
             })
         });
-        let near = near.join().expect("the near end is content").expect("namespaces can be had");
-        (near, far.join().expect("the far end is content").expect("namespaces can be had"))
+        let near = near.join().expect("the near end succeeds").expect("namespaces can be created");
+        (near, far.join().expect("the far end succeeds").expect("namespaces can be created"))
     })
 }
 
@@ -144,7 +144,7 @@ pub(super) fn iperf3_over_veth(mtu_bytes: usize, cpus: [usize; 2]) -> f64 {
         command
     };
     let near = || {
-        // Until the other end listens.
+        // Retry until the other end listens.
         let report = std::iter::repeat_with(|| {
             let output = words(format!("-c 10.9.1.2 -C cubic -A {} -t 1 -J", cpus[1])).output();
             let output = output.map_err(|error| error.to_string())?;

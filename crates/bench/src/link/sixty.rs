@@ -1,11 +1,11 @@
-//! Sixty sessions that send together over a rate-limited link: how evenly they share it, and how much of it
-//! they use.
+//! Sixty sessions that send simultaneously over a rate-limited link: how evenly they share it, and how much
+//! of it they use.
 //!
-//! Link      a veth between two namespaces with a token bucket of [`RATE`] on the sender's side: it accepts
-//!           nothing while it is full.
-//! Senders   a board on a packet socket; or this host's own TCP, a thread a session, with cubic.
-//! Counted   payload bytes of each session at the receiver, a thread a session, over one window after all
-//!           have begun.
+//! Link      a veth between two namespaces with a token bucket of [`RATE`] at the sender: it accepts nothing
+//!           while it is full.
+//! Senders   a board on a packet socket; or this host's own TCP with CUBIC, one thread per session.
+//! Counted   payload bytes of each session at the receiver, one thread per session, over one interval after
+//!           all have started.
 
 use super::device::SINK;
 use super::flood::Flood;
@@ -25,10 +25,10 @@ use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// As `tc` writes it.
+/// In the notation of `tc`.
 const RATE: &str = "1gbit";
 const MTU_BYTES: usize = 1500;
-/// As paper \[1\] had them.
+/// The number of sessions in paper \[1\].
 const SESSIONS: usize = 60;
 
 /// The sender.
@@ -43,7 +43,7 @@ pub(super) enum Sender {
 pub(super) struct Shared {
     /// The greatest deviation of a session from the mean, percent.
     pub(super) worst_percent: f64,
-    /// All sessions together.
+    /// The total of all sessions.
     pub(super) mbit_per_second: f64,
 }
 
@@ -109,7 +109,7 @@ fn receive(listener: &TcpListener, length: Duration, clock: Clock) -> std::io::R
 fn board(clock: Clock, over: &AtomicBool) {
     let address: Address = "packet:lab0".parse().expect("an address");
     let mac = address.mac().expect("it is there").expect("it has one");
-    let link = address.open().expect("raw frames may be had");
+    let link = address.open().expect("raw sockets are permitted");
     let mut on = LinkConfig::new(mac);
     on.addresses.push((IpAddr::from(Wire::NEAR), Wire::net()));
     on.mtu_bytes = MTU_BYTES;
@@ -124,8 +124,9 @@ fn board(clock: Clock, over: &AtomicBool) {
         ports: vec![PortConfig::Ethernet(port)],
         ..BoardConfig::default()
     };
-    let mut driver = Driver::new(Board::new(&config, random::key().expect("the system lends a key")), clock)
-        .expect("files may be opened");
+    let mut driver =
+        Driver::new(Board::new(&config, random::key().expect("the system has random numbers")), clock)
+            .expect("files can be opened");
     driver.attach(0, link);
     driver.add(Box::new(Flood::to(SocketAddr::from((Wire::FAR, SINK)), SESSIONS)));
     let mut waiting = driver.waiting(Wait::Adaptive);
@@ -141,7 +142,7 @@ fn kernel(over: &AtomicBool) {
             scope.spawn(|| {
                 let mut socket: TcpStream = peer::connect(SocketAddr::from((Wire::FAR, SINK)));
                 let buffer = vec![5; 64 << 10];
-                // It ends with an error when the receiver has seen enough.
+                // It ends with an error when the receiver closes.
                 while !over.load(Ordering::Acquire) && socket.write_all(&buffer).is_ok() {}
             });
         }

@@ -1,6 +1,6 @@
 //! A stub without TCP: it answers a handshake, then acknowledges, or sends what the window allows.
 
-use super::device::{BUFFER_BYTES, Device, Taken, Way};
+use super::device::{BUFFER_BYTES, Device, Direction, Taken};
 use kiban_base::checksum;
 use kiban_base::numbers::protocol;
 use kiban_base::{Sum, copy_and_sum};
@@ -14,8 +14,8 @@ use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// The window that the stub offers, in bytes; also the most that it has in flight: what the device's queue
-/// holds.
+/// The window that the stub advertises, in bytes, which is also the most that it has in flight: the capacity
+/// of the device's queue.
 const WINDOW_BYTES: u32 = 1 << 20;
 const WINDOW_SHIFT: u8 = 7;
 /// Bytes of the header in front of a packet that may be whole (virtio-net).
@@ -74,7 +74,7 @@ impl Stub {
         network.write(&mut head);
         let pseudo = checksum::pseudo_ipv4(self.ours, self.theirs, protocol::TCP, total - ipv4::HEADER_BYTES);
         let head = &mut head[..ipv4::HEADER_BYTES + tcp_bytes];
-        // As an application's bytes would be: copied once.
+        // Copied once, like an application's data.
         self.packet.resize(payload.len(), 0);
         if self.whole && !payload.is_empty() {
             self.packet.copy_from_slice(payload);
@@ -101,13 +101,13 @@ impl Stub {
 
 pub(super) fn run(
     link: &TunLink,
-    way: Way,
+    direction: Direction,
     device: Device,
     clock: Clock,
     length: Duration,
     over: impl Fn() -> bool,
 ) -> Taken {
-    let file = link.file().expect("a device is a file").try_clone_to_owned().expect("files may be opened");
+    let file = link.file().expect("a device is a file").try_clone_to_owned().expect("files can be opened");
     let mut stub = Stub {
         device: File::from(file),
         whole: device.whole,
@@ -136,7 +136,7 @@ pub(super) fn run(
             let count = match stub.device.read(&mut room) {
                 Ok(count) => count,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) => panic!("the device: {error}"),
+                Err(error) => panic!("reading from the device failed: {error}"),
             };
             let packet = &room[front..count];
             let Ok((network, ip_bytes)) = Ipv4::read(packet) else { continue };
@@ -162,7 +162,7 @@ pub(super) fn run(
             }
             stub.window = u32::from(header.window) << stub.shift;
             stub.acknowledged = header.acknowledgment.0;
-            if way == Way::Sends && until.is_none() {
+            if direction == Direction::Sends && until.is_none() {
                 until = Some(clock.now() + length);
             }
             if header.sequence.0 == stub.next_in && !payload.is_empty() {
@@ -177,7 +177,7 @@ pub(super) fn run(
                         checksum::pseudo_ipv4(network.source, network.target, protocol::TCP, segment.len());
                     let sum = copy_and_sum(place, payload);
                     let whole: Sum = pseudo.plus(checksum::of_header(&segment[..tcp_bytes])).plus(sum);
-                    assert!(whole.is_intact(), "the kernel sums rightly");
+                    assert!(whole.is_intact(), "the kernel's checksums are right");
                 }
                 at += payload.len();
                 taken.take(payload.len(), clock.now());

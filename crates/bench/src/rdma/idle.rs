@@ -1,4 +1,4 @@
-//! The memory of idle queue pairs: resident memory of two processes, with one end each of a thousand
+//! The memory of idle queue pairs: resident memory of two processes that hold the two ends of a thousand
 //! connections.
 
 use super::peer::{Peer, answer, next_word};
@@ -15,7 +15,9 @@ pub(super) fn run(bench: &mut Bench) {
         line.split_whitespace().nth(3)?.parse::<usize>().ok()
     });
     if files_max.is_some_and(|most| most < QUEUE_PAIRS + 64) {
-        println!("rdma: {QUEUE_PAIRS} connections need more open files: say ulimit -n 4096 (row skipped)");
+        println!(
+            "rdma: {QUEUE_PAIRS} connections need more open files: run ulimit -n 4096 first (row skipped)"
+        );
         return;
     }
     // One after another: for memory, it does not matter that other processes use the CPUs.
@@ -41,7 +43,7 @@ pub(super) fn run(bench: &mut Bench) {
 
 /// Returns the resident bytes of this process.
 fn resident() -> usize {
-    let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux says");
+    let pages = std::fs::read_to_string("/proc/self/statm").expect("/proc is mounted");
     let pages: usize = pages.split_whitespace().nth(1).and_then(|word| word.parse().ok()).expect("a number");
     pages * 4096
 }

@@ -1,21 +1,20 @@
-//! The RDMA NIC over TCP sockets, beside what the sockets themselves can do.
+//! The RDMA NIC over TCP sockets, compared with the sockets alone.
 //!
-//! Claim     a write into another process's memory costs hardly more than the bytes do on their socket; a
-//!           short message costs a quarter of a round trip more at most, and many short ones share a system
+//! Claim     a write into another process's memory costs hardly more than sending its bytes over a socket; a
+//!           short message costs at most a quarter of a round trip more, and many short ones share a system
 //!           call.
 //! Sides     RDMA Writes beside a raw stream of the same block size; Sends beside a raw ping-pong; both
 //!           beside libfabric's and UCX's TCP transports where these are installed; the memory that idle
 //!           queue pairs take.
-//! Fair      the other end is a process of its own on another CPU, started by the benchmark from its own
-//!           file. A sample connects, exchanges messages for a while, and then measures; it ends when the
-//!           last byte has been *taken* at the other end: the raw reader confirms each batch with a byte, the
-//!           NIC's peer answers a read. Rings, their alignment, TCP_NODELAY and buffers left to the system
-//!           are the same on both sides.
-//! Wait      what both sides do who wait: `blocking` sleeps (a blocking socket;
-//!           [`kiban_base::Wait::Interrupt`]), `polling` spins (a socket that never blocks;
-//!           [`kiban_base::Wait::Poll`]).
+//! Fair      the other end is another process on another CPU, which the benchmark starts from its own
+//!           executable. A sample connects, exchanges messages for a while, and then measures; it ends when
+//!           the other end has *received* the last byte: the raw reader confirms each batch with a byte, the
+//!           NIC's peer answers a Read. Rings, their alignment, TCP_NODELAY and the system's buffers are the
+//!           same on both sides.
+//! Wait      how both sides wait: `blocking` sleeps (a blocking socket; [`kiban_base::Wait::Interrupt`]),
+//!           `polling` spins (a non-blocking socket; [`kiban_base::Wait::Poll`]).
 //! Guard     the kernel's own work for the loopback may count as foreign: the limit is half a core.
-//! Left out  EFE: its figures are virtual, and are checked by tests.
+//! Left out  EFE: its results are in virtual time, and are checked by tests.
 
 mod idle;
 mod measured;
@@ -38,13 +37,13 @@ use kiban_lab::{Bench, Options, Target, Trial, Unit};
 use kiban_os::clock::{allowed_cpus, pin_thread};
 
 pub(crate) fn run(options: &Options) {
-    let cpus = allowed_cpus().expect("a thread may ask for its own CPUs");
+    let cpus = allowed_cpus().expect("a thread can query its CPUs");
     let [one, other, ..] = cpus[..] else {
         println!("rdma: needs two CPUs, {} allowed: skipped", cpus.len());
         return;
     };
     // A thread of its own, so that no other thread stays pinned; the peer and all threads of the NICs inherit
-    // their CPU.
+    // its CPU.
     std::thread::scope(|threads| {
         let peer = threads.spawn(move || {
             let _ = pin_thread(other);

@@ -1,8 +1,8 @@
 //! Other libraries over TCP: libfabric's `fi_pingpong` and UCX's `ucx_perftest`, where they are installed.
 //!
-//! Both spin on both ends; so does the NIC beside them. Their server is started on the peer's CPU, their
-//! client on ours, a fresh pair for each sample. `fi_pingpong` exchanges messages at every size, so it is
-//! compared with Sends in both directions; `ucx_perftest -t tag_bw` streams one way, so it is compared with
+//! Both spin at both ends; so does the NIC beside them. Their server runs on the peer's CPU, their client on
+//! ours, a new pair for each sample. `fi_pingpong` exchanges messages at every size, so it is compared with
+//! Sends in both directions; `ucx_perftest -t tag_bw` streams in one direction, so it is compared with
 //! Writes.
 
 use super::peer::Peer;
@@ -15,7 +15,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// A run of a program that takes longer, in seconds, hangs.
+/// A program that runs longer than this, in seconds, hangs.
 const HANGS: &str = "60";
 
 pub(super) fn is_installed(program: &str) -> bool {
@@ -28,7 +28,7 @@ pub(super) fn free_port() -> String {
     listener.local_addr().expect("an address").port().to_string()
 }
 
-/// Waits until a port is listened on, with a time limit.
+/// Waits until a port is in use by a listener, with a timeout.
 fn wait_for_listener(port: &str) {
     let wanted = format!(":{:04X}", port.parse::<u16>().unwrap_or(0));
     let clock = Clock::new();
@@ -50,9 +50,9 @@ fn wait_for_listener(port: &str) {
     }
 }
 
-/// How a pair of programs is run: the port on which the server listens, and the environment of both.
+/// How to start a pair of programs: the port on which the server listens, and the environment of both.
 #[derive(Clone, Copy)]
-pub(super) struct Told<'a> {
+pub(super) struct Launch<'a> {
     pub(super) port: &'a str,
     pub(super) environment: &'a [(&'a str, &'a str)],
 }
@@ -65,18 +65,18 @@ const OVER_TCP: [(&str, &str); 4] = [
     ("FI_TCP_IFACE", "lo"),
 ];
 
-fn command(program: &str, arguments: &[&str], told: Told<'_>) -> Command {
+fn command(program: &str, arguments: &[&str], launch: Launch<'_>) -> Command {
     let mut command = Command::new("timeout");
     command.arg(HANGS).arg(program).args(arguments);
-    command.envs(told.environment.iter().copied()).stdin(Stdio::null()).stderr(Stdio::null());
+    command.envs(launch.environment.iter().copied()).stdin(Stdio::null()).stderr(Stdio::null());
     command
 }
 
-/// Runs a server on its CPU and a client on ours: the figure of the client's last line that has one. Anew, if
-/// it fails.
+/// Runs a server on its CPU and a client on ours; returns the number that `figure` finds in the client's last
+/// matching line. Retries if it fails.
 pub(super) fn beside(
     program: &str,
-    told: Told<'_>,
+    launch: Launch<'_>,
     (server, client): (&[&str], &[&str]),
     cpu: usize,
     figure: impl Fn(&[&str]) -> Option<f64>,
@@ -85,12 +85,12 @@ pub(super) fn beside(
         let mut serving = std::thread::scope(|threads| {
             let start = || {
                 let _ = pin_thread(cpu);
-                command(program, server, told).stdout(Stdio::null()).spawn()
+                command(program, server, launch).stdout(Stdio::null()).spawn()
             };
             threads.spawn(start).join().expect("a thread").ok()
         })?;
-        wait_for_listener(told.port);
-        let said = command(program, client, told).output().ok()?;
+        wait_for_listener(launch.port);
+        let said = command(program, client, launch).output().ok()?;
         let text = String::from_utf8_lossy(&said.stdout).into_owned();
         let _ = serving.kill();
         let _ = serving.wait();
@@ -109,7 +109,7 @@ fn libfabric(bytes: usize, turns: usize, cpu: usize) -> Option<f64> {
     let server = [&common[..], &["-B", &port]].concat();
     let client = [&common[..], &["-P", &port, "127.0.0.1"]].concat();
     // bytes #sent #ack total time MB/sec usec/xfer Mxfers/sec
-    beside("fi_pingpong", Told { port: &port, environment: &OVER_TCP }, (&server, &client), cpu, |words| {
+    beside("fi_pingpong", Launch { port: &port, environment: &OVER_TCP }, (&server, &client), cpu, |words| {
         (words.len() == 8).then(|| words[6].parse().ok()).flatten()
     })
 }
@@ -122,7 +122,7 @@ fn ucx(test: &str, bytes: usize, turns: usize, cpu: usize, wanted: usize) -> Opt
     // iterations, 50 %, average and overall latency, average and overall MiB/s, average and overall rate
     beside(
         "ucx_perftest",
-        Told { port: &port, environment: &OVER_TCP },
+        Launch { port: &port, environment: &OVER_TCP },
         (&["-p", &port], &client),
         cpu,
         |words| {
@@ -135,7 +135,7 @@ fn ucx(test: &str, bytes: usize, turns: usize, cpu: usize, wanted: usize) -> Opt
 pub(super) fn run(bench: &mut Bench, peer: &mut Peer, cpu: usize) {
     let short = if bench.options_mut().quick { 20 } else { 1 };
     if !is_installed("fi_pingpong") {
-        println!("rdma: fi_pingpong is not here: apt install libfabric-bin (rows skipped)");
+        println!("rdma: fi_pingpong is not installed: apt install libfabric-bin (rows skipped)");
     } else if libfabric(64, 10, cpu).is_none() {
         println!("rdma: fi_pingpong -p tcp -e msg does not work here (rows skipped)");
     } else {
@@ -146,14 +146,14 @@ pub(super) fn run(bench: &mut Bench, peer: &mut Peer, cpu: usize) {
                 Unit::Microseconds,
                 ("RDMA", |trial: &mut Trial| verbs::ping_pong(trial, &mut peer.borrow_mut(), bytes, POLLING)),
                 ("libfabric tcp", |_: &mut Trial| {
-                    libfabric(bytes, turns / short, cpu).expect("it worked a moment ago")
+                    libfabric(bytes, turns / short, cpu).expect("it worked before")
                 }),
                 Target::ratio_at_most(1.0),
             );
         }
     }
     if !is_installed("ucx_perftest") {
-        println!("rdma: ucx_perftest is not here: apt install ucx-utils (rows skipped)");
+        println!("rdma: ucx_perftest is not installed: apt install ucx-utils (rows skipped)");
         return;
     }
     if ucx("tag_lat", 64, 1000, cpu, 3).is_none() {
@@ -166,7 +166,7 @@ pub(super) fn run(bench: &mut Bench, peer: &mut Peer, cpu: usize) {
         Unit::Microseconds,
         ("RDMA", |trial: &mut Trial| verbs::ping_pong(trial, &mut shared.borrow_mut(), 64, POLLING)),
         ("UCX tcp tag_lat", |_: &mut Trial| {
-            ucx("tag_lat", 64, 20_000 / short, cpu, 3).expect("it worked a moment ago")
+            ucx("tag_lat", 64, 20_000 / short, cpu, 3).expect("it worked before")
         }),
         Target::ratio_at_most(1.0),
     );
@@ -180,7 +180,7 @@ pub(super) fn run(bench: &mut Bench, peer: &mut Peer, cpu: usize) {
             }),
             ("UCX tcp tag_bw", |_: &mut Trial| {
                 let rate = ucx("tag_bw", block_bytes, turns / short, cpu, 5);
-                rate.expect("it worked a moment ago") * f64::from(1 << 20) / 1e9
+                rate.expect("it worked before") * f64::from(1 << 20) / 1e9
             }),
             Target::ratio_at_least(1.0),
         );

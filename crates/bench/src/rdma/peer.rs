@@ -1,7 +1,7 @@
-//! The other end: a process of its own that executes commands, one after another.
+//! The other end: another process that executes commands, one after another.
 //!
-//! Words     a line asks (`raw-sink 65536 blocking`), a line answers with the address to connect to; the work
-//!           is over when the connection is. The process ends with its standard input.
+//! Protocol  a request is a line (`raw-sink 65536 blocking`), the reply is a line with the address to connect
+//!           to; the work ends with the connection. The process exits at the end of its standard input.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -17,7 +17,7 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    /// Starts one on the CPU of this thread.
+    /// Starts a peer on the CPU of this thread.
     pub(super) fn start() -> Peer {
         let own = std::env::current_exe().expect("the program knows its own file");
         let mut process = Command::new(own)
@@ -45,10 +45,10 @@ impl Peer {
         answer.trim().to_owned()
     }
 
-    /// Returns the processor time that its present threads have used, nanoseconds.
+    /// Returns the CPU time that its current threads have used, nanoseconds.
     pub(super) fn cpu_nanos(&self) -> u64 {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.process.id())).expect("it is there");
-        // Time on a processor, time in the queue, turns. A thread may end between the two reads.
+        // CPU time, time in the run queue, time slices. A thread may exit between the two reads.
         let used = |path: std::path::PathBuf| {
             std::fs::read_to_string(path.join("schedstat"))
                 .ok()?
@@ -69,7 +69,7 @@ impl Peer {
 impl Drop for Peer {
     fn drop(&mut self) {
         self.words = None;
-        // It has ended or ends now: an error need not be reported.
+        // It has exited or is exiting: ignore errors.
         let _ = self.process.wait();
     }
 }

@@ -1,14 +1,14 @@
 //! Unmodified programs on the drop-in libraries: perftest, beside iperf3, a raw socket and `memcpy`.
 //!
-//! Claim     a program that was written for RDMA hardware moves bytes through kiban's libraries nearly as
-//!           fast as the sockets below them do; on one host, through shared memory, at a good part of what
-//!           copying takes.
-//! Fair      server and client are processes on a CPU each, a fresh pair for each sample; perftest polls, and
-//!           so does the raw socket beside its latency, and both report the median of as many round trips.
-//!           For iperf3, the receiver's figure counts.
+//! Claim     a program written for RDMA hardware transfers data through kiban's libraries nearly as fast as
+//!           the sockets below them; on one host, through shared memory, at a good part of the speed of
+//!           copying.
+//! Fair      server and client are processes on a CPU each, a new pair for each sample; perftest polls, and
+//!           so does the raw socket beside its latency; both report the median of the same number of round
+//!           trips. For iperf3, the receiver's rate counts.
 //! Needs     `make verbs` (the libraries beside this program), perftest, iperf3.
 
-use super::others::{Told, beside, free_port, is_installed};
+use super::others::{Launch, beside, free_port, is_installed};
 use super::peer::Peer;
 use super::raw;
 use super::setting::{POLLING, size};
@@ -23,7 +23,7 @@ fn libraries() -> Option<PathBuf> {
     folder.join("libibverbs.so.1").is_file().then_some(folder)
 }
 
-/// A run of perftest's: the figure of its row, by its place.
+/// The parameters of a perftest run.
 struct Perftest<'a> {
     libraries: &'a str,
     cpu: usize,
@@ -45,13 +45,13 @@ impl Perftest<'_> {
             ("LD_LIBRARY_PATH", self.libraries),
             ("KIBAN_SHARED_MEMORY", if self.shares { "1" } else { "0" }),
         ];
-        let told = Told { port: &port, environment: &environment };
-        beside(program, told, (&common, &client), self.cpu, |words| {
+        let launch = Launch { port: &port, environment: &environment };
+        beside(program, launch, (&common, &client), self.cpu, |words| {
             (words.len() == numbers && words[0] == bytes).then(|| words[wanted].parse().ok()).flatten()
         })
     }
 
-    /// Bytes a second, in units of 10^9: perftest's MB are 2^20.
+    /// Gigabytes per second (10^9); perftest's MB are 2^20.
     fn bandwidth(&self, program: &str, bytes: usize, turns: usize) -> Option<f64> {
         // bytes, iterations, peak, average, messages
         self.run(program, bytes, turns, (5, 3)).map(|rate| rate * f64::from(1 << 20) / 1e9)
@@ -59,7 +59,7 @@ impl Perftest<'_> {
 
     /// Returns half of the typical round-trip time, microseconds.
     fn latency(&self, program: &str, bytes: usize, turns: usize) -> Option<f64> {
-        // bytes, iterations, least, most, typical, average, deviation, 99 %, 99.9 %
+        // bytes, iterations, minimum, maximum, typical, average, deviation, 99 %, 99.9 %
         self.run(program, bytes, turns, (9, 4))
     }
 }
@@ -69,15 +69,15 @@ fn iperf3(cpu: usize, seconds: &str) -> Option<f64> {
     let port = free_port();
     let server = ["-s", "-1", "-p", &port];
     let client = ["-c", "127.0.0.1", "-p", &port, "-t", seconds, "-f", "m"];
-    let told = Told { port: &port, environment: &[] };
-    beside("iperf3", told, (&server, &client), cpu, |words| {
+    let launch = Launch { port: &port, environment: &[] };
+    beside("iperf3", launch, (&server, &client), cpu, |words| {
         let at = words.iter().position(|&word| word == "Mbits/sec")?;
         let rate: f64 = words.get(at.checked_sub(1)?)?.parse().ok()?;
         (words.last() == Some(&"receiver")).then_some(rate / 8e3)
     })
 }
 
-/// Copies of 1 MiB on one core, in units of 10^9 bytes a second.
+/// Copies 1 MiB repeatedly on one core; returns gigabytes per second (10^9).
 fn copies(trial: &mut Trial) -> f64 {
     const BYTES: usize = 1 << 20;
     let (from, to) = (Region::new(0, BYTES), Region::new(0, BYTES));
@@ -92,12 +92,12 @@ fn copies(trial: &mut Trial) -> f64 {
 
 pub(super) fn run(bench: &mut Bench, peer: &mut Peer, cpu: usize) {
     let Some(folder) = libraries() else {
-        println!("rdma: the drop-in libraries are not beside this program: make verbs (rows skipped)");
+        println!("rdma: the drop-in libraries are not beside this program: run make verbs (rows skipped)");
         return;
     };
     for (program, package) in [("ib_write_bw", "perftest"), ("iperf3", "iperf3")] {
         if !is_installed(program) {
-            println!("rdma: {program} is not here: apt install {package} (rows skipped)");
+            println!("rdma: {program} is not installed: apt install {package} (rows skipped)");
             return;
         }
     }
@@ -110,7 +110,7 @@ pub(super) fn run(bench: &mut Bench, peer: &mut Peer, cpu: usize) {
         println!("rdma: ib_write_bw -R does not work here (rows skipped)");
         return;
     }
-    let works = "it worked a moment ago";
+    let works = "it worked before";
     for (bytes, turns) in [(64 << 10, 60_000), (1 << 20, 4_000)] {
         for (way, perftest, target) in
             [("sockets", &sockets, Target::ratio_at_least(0.85)), ("shared memory", &shared, Target::None)]

@@ -11,7 +11,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 const PAGE_BYTES: usize = 4096;
 
-/// Blocks that begin where a page does, as the NIC's.
+/// Blocks that begin on a page boundary, as the NIC's do.
 struct Ring {
     bytes: Vec<u8>,
     start: usize,
@@ -63,7 +63,7 @@ impl Socket {
                 Err(error) if self.polls && error.kind() == ErrorKind::WouldBlock => std::hint::spin_loop(),
                 // The other end closed while bytes were in flight.
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => return 0,
-                Err(error) => panic!("a read: {error}"),
+                Err(error) => panic!("a read failed: {error}"),
             }
         }
     }
@@ -84,13 +84,13 @@ impl Socket {
             match self.stream.write(bytes) {
                 Ok(written) => bytes = &bytes[written..],
                 Err(error) if self.polls && error.kind() == ErrorKind::WouldBlock => std::hint::spin_loop(),
-                Err(error) => panic!("a write: {error}"),
+                Err(error) => panic!("a write failed: {error}"),
             }
         }
     }
 }
 
-/// Streams blocks one way, in bytes.
+/// Streams blocks in one direction; the result is in bytes.
 pub(super) fn stream(trial: &mut Trial, peer: &mut Peer, block_bytes: usize, wait: (&str, Wait)) -> Measured {
     let address = peer.ask(&format!("raw-sink {block_bytes} {}", wait.0));
     let mut socket = Socket::connect(&address, wait.1);
@@ -118,7 +118,7 @@ pub(super) fn sink(block_bytes: usize, wait: Wait) {
     let (mut at, mut taken) = (0, 0);
     loop {
         let room = &mut ring.bytes()[at..];
-        // Like a reader that wants blocks: up to the end of this one.
+        // Like a reader of blocks: read up to the end of this one.
         let most = block_bytes - at % block_bytes;
         let read = socket.read(&mut room[..most]);
         if read == 0 {
@@ -144,7 +144,7 @@ pub(super) fn ping_pong(trial: &mut Trial, peer: &mut Peer, bytes: usize, wait: 
     trial.measure(|| turns(100)).nanos_each() / 2e3
 }
 
-/// Returns a socket whose peer sends back what it receives, and a block for it.
+/// Returns a socket whose peer echoes what it receives, and a block for it.
 fn echoed(peer: &mut Peer, bytes: usize, wait: (&str, Wait)) -> impl FnMut() + use<> {
     let address = peer.ask(&format!("raw-echo {bytes} {}", wait.0));
     let mut socket = Socket::connect(&address, wait.1);
@@ -155,7 +155,7 @@ fn echoed(peer: &mut Peer, bytes: usize, wait: (&str, Wait)) -> impl FnMut() + u
     }
 }
 
-/// Returns half of the typical round trip, microseconds: the median, as in perftest.
+/// Returns half of the typical round-trip time, microseconds: the median, as in perftest.
 pub(super) fn typical_trip(peer: &mut Peer, bytes: usize, wait: (&str, Wait), turns: usize) -> f64 {
     let mut trip = echoed(peer, bytes, wait);
     let clock = Clock::new();

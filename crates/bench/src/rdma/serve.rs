@@ -1,4 +1,4 @@
-//! The program as a peer: executes commands, one after another.
+//! The program as the peer process: executes commands, one after another.
 
 use super::peer::next_word;
 use super::setting::{BLOCKING, POLLING};
@@ -22,5 +22,5 @@ pub(crate) fn serve() {
 }
 
 fn wait(word: &str) -> Wait {
-    [BLOCKING, POLLING].into_iter().find(|known| known.0 == word).expect("a way to wait").1
+    [BLOCKING, POLLING].into_iter().find(|known| known.0 == word).expect("a wait policy").1
 }

@@ -3,7 +3,7 @@
 use kiban_base::Wait;
 use std::time::Duration;
 
-/// The ring of each side's blocks.
+/// The size of each side's ring of blocks.
 pub(super) const RING_BYTES: usize = 4 << 20;
 /// A reader confirms after this many bytes.
 pub(super) const BATCH_BYTES: usize = 16 << 20;
@@ -13,11 +13,11 @@ pub(super) const WARM: Duration = Duration::from_millis(30);
 /// How long an end waits for the other.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The two ways to wait that are compared.
+/// The two wait policies that are compared.
 pub(super) const BLOCKING: (&str, Wait) = ("blocking", Wait::Interrupt);
 pub(super) const POLLING: (&str, Wait) = ("polling", Wait::Poll);
 
-/// Writes a number of bytes for people.
+/// Formats a number of bytes.
 pub(super) fn size(bytes: usize) -> String {
     match bytes {
         0x10_0000.. => format!("{} MiB", bytes >> 20),

@@ -1,4 +1,4 @@
-//! The NIC's side: Writes one way, Sends to and fro, short Writes gathered.
+//! The NIC's side: Writes in one direction, Sends back and forth, short Writes in batches.
 
 use super::measured::Measured;
 use super::peer::{Peer, answer};
@@ -10,15 +10,15 @@ use kiban_rdma_runtime::{
 };
 use std::net::{Ipv4Addr, SocketAddr};
 
-/// Blocks of the ring that are under way at most; fewer where fewer fit.
+/// The most blocks of the ring in flight; fewer if fewer fit.
 const WINDOW: usize = 16;
-/// Receives that wait at the peer, each for a mebibyte.
+/// Receives posted at the peer, one per mebibyte.
 const RECEIVES: usize = 4;
-/// Short writes per call, and the most in flight.
+/// Short Writes per call, and the most in flight.
 const GATHERED: usize = 64;
 const GATHERED_WINDOW: usize = 512;
 
-/// One end: receives and sends complete apart.
+/// One end: receives and sends have separate completion queues.
 struct End {
     context: Context,
     received: Cq,
@@ -40,9 +40,9 @@ impl End {
         End { context, received, sent, qp, mr }
     }
 
-    /// Waits for a send to be done.
+    /// Waits for a send to complete.
     fn sent_one(&self) -> u64 {
-        let done = self.sent.wait(PATIENCE).expect("work is done");
+        let done = self.sent.wait(PATIENCE).expect("a completion");
         assert_eq!(done.status, Status::Success);
         done.id
     }
@@ -69,7 +69,7 @@ pub(super) fn serve(crc: bool, wait: Wait) {
     let options = Connect { private_data: place, ..options(crc) };
     let _connection = request.accept(&end.qp, &options).expect("it waits");
     loop {
-        let done = end.received.wait(PATIENCE).expect("something comes");
+        let done = end.received.wait(PATIENCE).expect("a message arrives");
         if done.status != Status::Success {
             return;
         }
@@ -79,7 +79,7 @@ pub(super) fn serve(crc: bool, wait: Wait) {
     }
 }
 
-/// Asks the peer for an end to connect to, and connects.
+/// Requests an end from the peer, and connects to it.
 fn connect(peer: &mut Peer, crc: bool, wait: (&str, Wait)) -> (End, Remote, Connection) {
     let address = peer.ask(&format!("verbs {} {}", if crc { "crc" } else { "plain" }, wait.0));
     let end = End::open(wait.1);
@@ -91,7 +91,7 @@ fn connect(peer: &mut Peer, crc: bool, wait: (&str, Wait)) -> (End, Remote, Conn
     (end, remote, connection)
 }
 
-/// A stream of writes.
+/// The state of a stream of Writes.
 #[derive(Clone, Copy)]
 pub(super) struct Stream {
     pub(super) block_bytes: usize,
@@ -99,7 +99,7 @@ pub(super) struct Stream {
     pub(super) wait: (&'static str, Wait),
 }
 
-/// Streams blocks one way, in bytes.
+/// Streams blocks in one direction; the result is in bytes.
 pub(super) fn stream(trial: &mut Trial, peer: &mut Peer, stream: Stream) -> Measured {
     let Stream { block_bytes, crc, wait } = stream;
     let (end, remote, connection) = connect(peer, crc, wait);
@@ -139,13 +139,13 @@ pub(super) fn stream(trial: &mut Trial, peer: &mut Peer, stream: Stream) -> Meas
     measured
 }
 
-/// The peer answers a read when everything written before is in place.
+/// The peer answers a Read after everything written before is in place.
 fn all_taken(end: &End, remote: Remote) {
     end.qp.post_send(Wr::read(2, end.mr.slice(0, 8), remote)).expect("connected");
     while end.sent_one() != 2 {}
 }
 
-/// Sends to and fro: half a round trip in microseconds.
+/// Sends back and forth; returns half a round trip in microseconds.
 pub(super) fn ping_pong(trial: &mut Trial, peer: &mut Peer, bytes: usize, wait: (&str, Wait)) -> f64 {
     let (end, _, connection) = connect(peer, false, wait);
     let (here, there) = (end.mr.slice(0, bytes), end.mr.slice(RING_BYTES / 2, bytes));

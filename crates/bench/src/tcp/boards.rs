@@ -1,4 +1,4 @@
-//! kiban's side: two boards whose IP ports are joined by queues of PDUs.
+//! kiban's side: two boards whose IP ports are connected by queues of PDUs.
 
 use super::joined::{Application, Joined, MSS, MTU_BYTES, Setting, WHOLE_BYTES};
 use kiban_base::{Instant, Pdu, RngKey};
@@ -18,7 +18,7 @@ pub(super) struct Boards {
     wires: [VecDeque<Pdu>; 2],
     sending: Option<StreamId>,
     receiving: Option<StreamId>,
-    /// Whether the sender may write: something was acknowledged, or nothing has been written yet.
+    /// Whether the sender may write: data was acknowledged, or nothing has been written yet.
     writable: bool,
 }
 
@@ -26,49 +26,50 @@ fn address(side: usize) -> IpAddr {
     IpAddr::from([10, 0, 0, 1 + side as u8])
 }
 
-/// How segments cross the cable.
+/// How segments cross the connection.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Way {
+pub(super) enum Segmentation {
     /// Packets of the MTU; TCP makes each of them.
     Frames,
-    /// Packets of the MTU; TCP hands down large segments, the port cuts them, the other port merges.
+    /// Packets of the MTU; TCP passes large segments down, the port cuts them, and the other port merges the
+    /// packets.
     Cut,
     /// Segments of up to 64 KB, whole.
     Whole,
 }
 
-fn config(side: usize, setting: Setting, way: Way) -> BoardConfig {
-    let segment_bytes_max = match way {
-        Way::Frames => MSS,
-        Way::Cut => kiban_base::SLICES_MAX * MSS,
-        Way::Whole => WHOLE_BYTES,
+fn config(side: usize, setting: Setting, segmentation: Segmentation) -> BoardConfig {
+    let segment_bytes_max = match segmentation {
+        Segmentation::Frames => MSS,
+        Segmentation::Cut => kiban_base::SLICES_MAX * MSS,
+        Segmentation::Whole => WHOLE_BYTES,
     };
     let port = IpPortConfig {
         address: address(side),
         prefix: "10.0.0.0/24".parse().expect("a prefix"),
         mtu_bytes: MTU_BYTES,
         packets_max: setting.packets,
-        cuts: way == Way::Cut,
-        merges: way == Way::Cut,
+        cuts: segmentation == Segmentation::Cut,
+        merges: segmentation == Segmentation::Cut,
         believe_sums: false,
     };
     let window_bytes = setting.window_bytes as u32;
     let tcp = tcp::Config {
         mss: MSS as u16,
         segment_bytes_max: segment_bytes_max as u32,
-        segmentation_offload: way == Way::Cut,
+        segmentation_offload: segmentation == Segmentation::Cut,
         receive_buffer_bytes: window_bytes,
         send_buffer_bytes: window_bytes.max(2 * segment_bytes_max as u32),
         timestamps: setting.timestamps,
         ..tcp::Config::default()
     };
-    // One session may use half of the memory. Received data lies in the sender's pages; the receive pool
-    // stays untouched, but the ledger counts the data as pages with one segment each.
+    // One session may use half of the memory. Received data stays in the sender's pages; the receive pool is
+    // not used, but the ledger counts the data as pages with one segment each.
     let memory = MemoryConfig {
         page_bytes: PAGE_BYTES,
         transmit_bytes: (2 * tcp.send_buffer_bytes as usize).next_multiple_of(PAGE_BYTES) + PAGE_BYTES,
         receive_bytes: 2 * setting.window_bytes * PAGE_BYTES / MSS + PAGE_BYTES,
-        // Enough for the window and the queues, and few more: a pool is used in rotation, and a small one
+        // Enough for the window and the queues, and little more: a pool is used in rotation, and a small one
         // stays in the cache.
         pdus: setting.window_bytes / MSS + 2 * setting.packets + 64,
     };
@@ -77,9 +78,10 @@ fn config(side: usize, setting: Setting, way: Way) -> BoardConfig {
 
 impl Boards {
     #[expect(clippy::disallowed_methods, reason = "both boards are in memory, the same in each run")]
-    pub(super) fn new(setting: Setting, way: Way) -> Boards {
-        let boards =
-            [0, 1].map(|side| Board::new(&config(side, setting, way), RngKey::for_simulation(side as u64)));
+    pub(super) fn new(setting: Setting, segmentation: Segmentation) -> Boards {
+        let boards = [0, 1].map(|side| {
+            Board::new(&config(side, setting, segmentation), RngKey::for_simulation(side as u64))
+        });
         let mut joined = Boards {
             boards,
             wires: [VecDeque::new(), VecDeque::new()],
@@ -114,7 +116,7 @@ impl Boards {
                                 application
                                     .read(|buffer| host.read(stream, buffer).expect("the stream is open"));
                             }
-                            other => panic!("{other:?} is no part of a transfer"),
+                            other => panic!("unexpected in a transfer: {other:?}"),
                         }
                     }
                     if let (true, Some(stream), 0) = (self.writable, self.sending, side) {

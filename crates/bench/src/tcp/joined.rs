@@ -19,7 +19,7 @@ pub(super) struct Setting {
     pub(super) packets: usize,
     /// Whether acknowledgements may be delayed; kiban sends one per burst either way.
     pub(super) delayed_ack: bool,
-    /// Whether segments carry timestamps (RFC 7323), as kiban's do by default; smoltcp's carry none.
+    /// Whether segments carry timestamps (RFC 7323), as kiban's do by default; smoltcp does not send them.
     pub(super) timestamps: bool,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Application {
     written: u64,
     pub(super) read: u64,
     last_read: usize,
-    /// Whether everything that is read is compared.
+    /// Whether all bytes read are compared.
     pub(super) compares: bool,
 }
 
@@ -55,7 +55,7 @@ impl Application {
         }
     }
 
-    /// Writes as long as everything offered is accepted.
+    /// Writes until less than offered is accepted.
     pub(super) fn write(&mut self, mut write: impl FnMut(&[u8]) -> usize) {
         loop {
             let offered = &self.source[self.written as usize % SOURCE_BYTES..];
@@ -67,7 +67,7 @@ impl Application {
         }
     }
 
-    /// Reads until nothing is left.
+    /// Reads until no data is left.
     pub(super) fn read(&mut self, mut read: impl FnMut(&mut [u8]) -> usize) {
         loop {
             let count = read(&mut self.buffer);

@@ -1,34 +1,34 @@
 //! TCP between two ends in one thread, kiban's boards against smoltcp.
 //!
-//! Claim     frame by frame at MTU 1500 at least 1.5 times smoltcp's goodput per core; with segments of up to
-//!           64 KB handed down whole, as a device that cuts would take them, at least 3 times.
-//! Joined    both stacks in the same way: two ends, a bounded queue of packets in each direction; in its turn
-//!           an end receives, lets the application work, and sends. One clock reading per turn, shared by
-//!           both ends.
+//! Claim     frame by frame at MTU 1500, at least 1.5 times smoltcp's goodput per core; with segments of up
+//!           to 64 KB passed down whole, as to a device with TSO, at least 3 times.
+//! Joined    both stacks in the same way: two ends, and a bounded queue of packets in each direction; in its
+//!           turn an end receives, lets the application work, and sends. One clock reading per turn, shared
+//!           by both ends.
 //! Work      one connection, one direction. The application writes from a buffer of
-//!           [`SOURCE_BYTES`](joined::SOURCE_BYTES) for as long as there is room and reads into a buffer
-//!           whatever has come: a copy at each end.
+//!           [`SOURCE_BYTES`](joined::SOURCE_BYTES) while there is room, and reads into a buffer whatever has
+//!           arrived: one copy at each end.
 //! Checks    both stacks compute the checksum of what they send and verify what they receive; kiban's port
-//!           does not trust the sums in its neighbour's PDUs, so payload is read on arrival. Before a sample
-//!           counts, megabytes are compared byte by byte; after it, the last bytes read are compared, and
-//!           nothing may have been retransmitted or refused.
+//!           does not trust the checksums in its neighbour's PDUs, so payload is read on arrival. Before a
+//!           sample counts, megabytes are compared byte by byte; after it, the last bytes read are compared,
+//!           and nothing may have been retransmitted or refused.
 //! Frames    in kiban's row at MTU 1500 the port segments what TCP passes down and merges what arrives: every
-//!           packet between the ends has that size, with headers and checksums of its own. A row beside it
-//!           does neither.
-//! smoltcp   0.14 over frames that are allocated once and reused, without Ethernet or congestion control,
-//!           with or without delayed acknowledgements, whichever is faster; receiving, working and sending in
-//!           the order that lets an acknowledgement carry the open window.
-//! Tuned     each side runs over a grid of buffers and queues first; its best setting counts, and is printed.
-//! Counted   payload bytes read, by the CPU time of the thread.
-//! Left out  what a device or the kernel costs. smoltcp's segmentation offload leaves sums to the device, so
-//!           it cannot be had with sums that are formed and verified; the last row gives smoltcp an MTU of 64
-//!           KB instead.
+//!           packet between the ends has that size, with headers and checksums of its own. Another row does
+//!           neither.
+//! smoltcp   0.14 over preallocated frames, without Ethernet or congestion control, with or without delayed
+//!           acknowledgements, whichever is faster; it receives, works and sends in the order that lets an
+//!           acknowledgement carry the open window.
+//! Tuned     each side first runs over a grid of buffers and queues; its best setting counts, and is printed.
+//! Counted   payload bytes read per CPU time of the thread.
+//! Left out  the cost of a device or the kernel. smoltcp's segmentation offload leaves checksums to the
+//!           device, so it cannot be combined with computed and verified checksums; the last row gives
+//!           smoltcp an MTU of 64 KB instead.
 
 mod boards;
 mod joined;
 mod smol;
 
-use boards::Way;
+use boards::Segmentation;
 use joined::{Application, Joined, MTU_BYTES, Setting};
 use kiban_lab::table::figure;
 use kiban_lab::{Bench, Options, Table, Target, Trial, Unit};
@@ -49,7 +49,7 @@ fn transfer<R>(
         let read = application.read;
         while application.read == read {
             joined.turn(&clock, &mut application);
-            assert!(clock.now().since(before).as_secs() < 5, "the transfer goes on");
+            assert!(clock.now().since(before).as_secs() < 5, "the transfer makes progress");
         }
     }
     application.compares = false;
@@ -68,7 +68,7 @@ fn sample(trial: &mut Trial, joined: impl Joined) -> f64 {
     transfer(joined, clock, |turn| trial.measure(turn)).gbit_per_cpu_second()
 }
 
-/// One side of a comparison: its settings become ends.
+/// One side of a comparison: how to build its ends from a setting.
 struct Contender<'a, J> {
     name: &'a str,
     join: &'a dyn Fn(Setting) -> J,
@@ -91,7 +91,7 @@ fn tune<J: Joined>(contender: &Contender<'_, J>, quick: bool) -> (Setting, f64) 
             }
         })
     };
-    // The whole grid a few times over, so that a disturbance does not stay with one setting.
+    // The whole grid several times over, so that a disturbance does not affect a single setting.
     let mut best = vec![0f64; contender.settings.len()];
     for _ in 0..tries {
         for (best, setting) in best.iter_mut().zip(&contender.settings) {
@@ -123,17 +123,17 @@ fn grid(packets: &[usize], delayed: &[bool], timestamps: &[bool]) -> Vec<Setting
 pub(crate) fn run(options: &Options) {
     let frames = Contender {
         name: "kiban, MTU 1500",
-        join: &|setting| boards::Boards::new(setting, Way::Cut),
+        join: &|setting| boards::Boards::new(setting, Segmentation::Cut),
         settings: grid(&[64, 128, 256, 512], &[true], &[true, false]),
     };
     let single = Contender {
         name: "kiban, MTU 1500, neither cut nor merged",
-        join: &|setting| boards::Boards::new(setting, Way::Frames),
+        join: &|setting| boards::Boards::new(setting, Segmentation::Frames),
         settings: grid(&[32, 64, 128, 256], &[true], &[true, false]),
     };
     let whole = Contender {
         name: "kiban, segments up to 64240",
-        join: &|setting| boards::Boards::new(setting, Way::Whole),
+        join: &|setting| boards::Boards::new(setting, Segmentation::Whole),
         settings: grid(&[2, 4, 8, 16], &[true], &[true, false]),
     };
     let smol = Contender {

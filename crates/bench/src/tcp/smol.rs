@@ -1,4 +1,4 @@
-//! smoltcp's side: two interfaces joined by rings of frames that are made once.
+//! smoltcp's side: two interfaces connected by rings of preallocated frames.
 
 use super::joined::{Application, Joined, Setting};
 use kiban_os::clock::Clock;
@@ -24,7 +24,7 @@ impl Rail {
     }
 }
 
-/// One end of two rails: smoltcp's device.
+/// One end of two queues: smoltcp's device.
 struct Plug<'a> {
     arriving: &'a mut Rail,
     leaving: &'a mut Rail,

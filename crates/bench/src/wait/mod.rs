@@ -1,4 +1,4 @@
-//! Wait policies in real time: latency, CPU time, and cost compared with an optimum that knows every arrival.
+//! Wait policies in real time: latency, CPU time, and cost relative to an optimum that knows every arrival.
 //!
 //! Claim     one adaptive policy is as fast as polling in bursts, as cheap as sleeping when messages are
 //!           rare, never costs more than twice the optimum, and is as good as sleeping when other processes
@@ -9,14 +9,14 @@
 //!           order. Each row starts with policies without history; the first part of every cell is not
 //!           counted.
 //! Cost      CPU time of the receiver, plus the duration of the calls that woke it, plus the latency of every
-//!           message at price 1. The optimum knows all arrivals and pays for a sleep what sleeping at once
-//!           cost in the same row and round (it has no timed sleeps: see `base/src/wait/optimum.rs`). With
-//!           hogs, most of the cost is caused by the scheduler and does not depend on the arrivals: there,
-//!           sleeping at once replaces the optimum.
-//! Guard     a cell in which others used more than 2 % of a core and a millisecond, or in which the producer
-//!           was away from its core for half a millisecond, is made again, some times; then the least
-//!           disturbed attempt counts, and the row is called noisy. Before each cell it waits until the
-//!           machine is quiet: about two minutes then become up to ten on a machine that others use.
+//!           message at price 1. The optimum knows all arrivals; its sleeps cost as much as those of sleeping
+//!           at once in the same row and round (it has no timed sleeps: see `base/src/wait/optimum.rs`). With
+//!           hogs, the scheduler causes most of the cost, independently of the arrivals, so there the costs
+//!           are relative to sleeping at once.
+//! Guard     a cell in which other processes used more than 2 % of a core and a millisecond, or in which the
+//!           producer was off its core for half a millisecond, is repeated a limited number of times; then
+//!           the least disturbed attempt counts, and the row is marked noisy. Before each cell the run waits
+//!           until the machine is quiet: about two minutes become up to ten on a machine with other load.
 
 mod stage;
 
@@ -43,7 +43,7 @@ const POLICIES: [Wait; 8] = [
     Wait::Poll,
     Wait::Adaptive,
 ];
-/// With hogs, and in a quick run.
+/// The policies with hogs, and in a quick run.
 const POLICIES_FEW: [Wait; 4] = [Wait::Interrupt, hybrid(100), Wait::Poll, Wait::Adaptive];
 
 const fn hybrid(micros: u64) -> Wait {
@@ -86,7 +86,7 @@ const HOGS: [Traffic; 7] =
 const QUICK: [Traffic; 4] = [constant(20), constant(1_000), LONG_BURSTS, PERIODIC];
 const QUICK_HOGS: [Traffic; 2] = [constant(50), LONG_BURSTS];
 
-/// Sizes of a run.
+/// The sizes of a run.
 struct Size {
     rounds: usize,
     /// The most repetitions of a cell, and of all cells of the run together.
@@ -94,11 +94,11 @@ struct Size {
     redos_max: usize,
     /// How long a run waits in total for other processes to leave the machine idle.
     patience: Duration,
-    /// The length of a cell …
+    /// The duration of a cell …
     span: Duration,
     /// … unless this many messages take longer.
     messages_min: usize,
-    /// The same with hogs, whose slices of some milliseconds have to be many.
+    /// The duration with hogs, whose time slices of some milliseconds must be many.
     hogs_span: Duration,
     /// How long the adaptive policy runs beside hogs before it is measured.
     hogs_warm: Duration,
@@ -137,12 +137,12 @@ struct Left {
     patience: Duration,
 }
 
-/// A row of the table: one traffic, all policies, some rounds.
+/// A row of the table: one kind of traffic, all policies, several rounds.
 struct Row {
     traffic: Traffic,
     hogs: bool,
     policies: &'static [Wait],
-    /// Per round: a figure of each policy.
+    /// The results of each policy, per round.
     rounds: Vec<Lap>,
     /// The adaptive policy's own report, including warm-up and repeated cells.
     report: Report,
@@ -160,7 +160,7 @@ struct Figures {
     p50: f64,
     p99: f64,
     cpu: f64,
-    /// Cost a message, in microseconds, and in optima (with hogs: in what sleeping at once cost).
+    /// The cost per message, in microseconds, and relative to the optimum (with hogs: to sleeping at once).
     cost: f64,
     optima: f64,
 }
@@ -243,8 +243,8 @@ fn measure(
         let costs = cells[0].costs(&base);
         let mut figures: Vec<Figures> = cells.iter().map(|cell| figures(cell, &costs)).collect();
         if hogs {
-            // When the scheduler returns the core does not depend on the arrivals: sleeping at once replaces
-            // the optimum.
+            // The time at which the scheduler returns the core does not depend on the arrivals, so costs are
+            // relative to sleeping at once instead of the optimum.
             let least = figures[0].cost;
             figures.iter_mut().for_each(|figures| figures.optima = figures.cost / least);
         }
@@ -303,7 +303,7 @@ fn print(rows: &[Row], hogs: bool) {
     }
 }
 
-/// Prints how the adaptive policy made its decisions.
+/// Prints which decisions the adaptive policy made.
 fn print_reports(rows: &[Row]) {
     let mut table = Table::new("what adaptive did, in % of all messages")
         .text_column("traffic")
@@ -346,7 +346,7 @@ fn short(figure: f64) -> String {
     }
 }
 
-/// Writes the picture of `docs/waiting.md` beside the records: the cost of each policy for constant gaps.
+/// Writes the figure of `docs/waiting.md` beside the records: the cost of each policy for constant gaps.
 fn picture(rows: &[Row], options: &Options) {
     let constant = |row: &&Row| !row.hogs && matches!(row.traffic, Traffic::Constant { .. });
     let Some(policies) = rows.iter().find(constant).map(|row| row.policies) else { return };
@@ -363,7 +363,7 @@ fn picture(rows: &[Row], options: &Options) {
         title: "What waiting costs, beside the optimum that knows the arrivals".to_owned(),
         x: "constant gap between arrivals, us",
         y: "optima",
-        // Seven colours: 140 µs is omitted, since it lies between its neighbours.
+        // There are seven colours: 140 µs is omitted, because it is between its neighbours.
         curves: policies.iter().filter(|&&wait| wait != hybrid(140)).map(curve).collect(),
     };
     if let Some(dir) = &options.dir {
@@ -412,7 +412,7 @@ fn decisions(bench: &mut Bench) {
             .measure(|| {
                 for _ in 0..1_000 {
                     number += 1;
-                    // Nine hits, then a sleep; not the same each time.
+                    // Nine hits, then a sleep; never the same sequence.
                     let gap = if number.is_multiple_of(10) { 400_000 } else { 5_000 + number % 7 * 1_000 };
                     waiter.begin(now);
                     black_box(waiter.step(now));

@@ -1,12 +1,13 @@
-//! One cell of the table: a producer and a receiver on two CPUs, one traffic, one policy.
+//! One cell of the table: a producer and a receiver on two CPUs, one kind of traffic, one policy.
 //!
-//! Producer  spins until a message is due, records the time, publishes the message, rings. If it is late
-//!           (another process had its core), later messages are postponed: there is no burst to catch up.
+//! Producer  spins until a message is due, records the time, publishes the message, and rings the bell. If it
+//!           is late (another process had its core), later messages are postponed: there is no burst to catch
+//!           up.
 //! Receiver  takes one message at a time through [`Waiting::wait`] and records the latency: from the
 //!           producer's time until it has the message.
-//! Counted   from message number `warm` on: latencies, CPU time of the receiver, length of the producer's
+//! Counted   from message number `warm` on: latencies, CPU time of the receiver, duration of the producer's
 //!           calls that woke it.
-//! Hogs      a thread on each of the two CPUs that does nothing but use it.
+//! Hogs      a thread on each of the two CPUs that only spins.
 
 use kiban_base::{Bell, Costs, Instant, SimRng, optimum};
 use kiban_os::clock::{machine_nanos, pin_thread, thread_cpu_nanos};
@@ -18,12 +19,12 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// More late than this, a producer lost its core.
+/// A producer that is later than this has lost its core.
 const LATE_NANOS: u64 = 50_000;
 
-/// What other processes may use during a cell: this and 2 % of a core (the kernel's own threads).
+/// The CPU use of other processes that a cell tolerates: this and 2 % of a core (the kernel's own threads).
 const FOREIGN_NANOS_MAX: u64 = 1_000_000;
-/// How long a producer may be off its core: if longer, another thread or, on a virtual machine, another guest
+/// How long a producer may be off its core; if longer, another thread or, on a virtual machine, another guest
 /// had it.
 const LOST_NANOS_MAX: u64 = 500_000;
 /// A step of the producer's loop that takes longer than this is an absence. (Interrupts take less.)
@@ -69,20 +70,18 @@ impl Traffic {
 
     /// Gaps in nanoseconds, the same for every policy.
     pub(super) fn gaps(self, messages: usize) -> Vec<u64> {
-        let mut chance = SimRng::from_seed(2000);
+        let mut rng = SimRng::from_seed(2000);
         let mut early = 0;
         (0..messages as u64)
             .map(|at| match self {
                 Traffic::Constant { micros } => micros * 1000,
-                Traffic::Exponential { micros } => {
-                    (-(1.0 - chance.unit()).ln() * micros as f64 * 1000.0) as u64
-                }
+                Traffic::Exponential { micros } => (-(1.0 - rng.unit()).ln() * micros as f64 * 1000.0) as u64,
                 Traffic::Bursts { length, micros, pause_micros } => {
                     1000 * if at.is_multiple_of(length) { pause_micros } else { micros }
                 }
-                // Relative to a clock: a late message makes the next gap shorter.
+                // Relative to a clock: a late message shortens the next gap.
                 Traffic::Periodic { micros, jitter_micros } => {
-                    let late = chance.below(2 * jitter_micros * 1000 + 1);
+                    let late = rng.below(2 * jitter_micros * 1000 + 1);
                     let gap = micros * 1000 + late - early;
                     early = late;
                     gap
@@ -95,7 +94,7 @@ impl Traffic {
 /// The result of a cell.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cell {
-    /// Latencies, rising, in nanoseconds.
+    /// Latencies in ascending order, in nanoseconds.
     pub(super) latencies: Vec<u64>,
     /// When the counted messages were sent.
     arrivals: Vec<Instant>,
@@ -126,9 +125,9 @@ impl Cell {
         self.foreign_nanos as f64 / self.wall_nanos as f64
     }
 
-    /// Returns whether that is too much to trust the figures.
+    /// Returns whether that invalidates the results.
     pub(super) fn is_disturbed(&self, hogs: bool) -> bool {
-        // Among hogs the producer is away half of the time.
+        // Beside hogs the producer is off its core half of the time.
         let lost = !hogs && self.lost_nanos > LOST_NANOS_MAX;
         lost || self.foreign_nanos > FOREIGN_NANOS_MAX + self.wall_nanos / 50
     }
@@ -173,7 +172,7 @@ struct Queue {
 /// time it took.
 pub(super) fn until_quiet(patience: &mut Duration) {
     const LOOK: Duration = Duration::from_millis(40);
-    let (bell, sleeper) = (Bell::new(), EventSleeper::new().expect("an eventfd may be opened"));
+    let (bell, sleeper) = (Bell::new(), EventSleeper::new().expect("an eventfd can be opened"));
     while *patience >= LOOK {
         let before = Others::read();
         bell.arm();
@@ -185,11 +184,11 @@ pub(super) fn until_quiet(patience: &mut Duration) {
     }
 }
 
-/// Runs a cell. `cpus`: of the producer and of the receiver.
+/// Runs a cell. `cpus` are those of the producer and of the receiver.
 pub(super) fn run(waiting: &mut Waiting, gaps: &[u64], warm: usize, cpus: [usize; 2]) -> Cell {
     let queue = Queue {
         bell: Bell::new(),
-        sleeper: EventSleeper::new().expect("an eventfd may be opened"),
+        sleeper: EventSleeper::new().expect("an eventfd can be opened"),
         sent: AtomicU64::new(0),
         moments: gaps.iter().map(|_| AtomicU64::new(0)).collect(),
         ready: Barrier::new(2),
@@ -213,8 +212,8 @@ pub(super) fn run(waiting: &mut Waiting, gaps: &[u64], warm: usize, cpus: [usize
 }
 
 /// The CPU time of every thread of every other process, in nanoseconds: `/proc/<pid>/task/<tid>/schedstat`.
-/// (The machine's own columns are in hundredths of a second, too coarse for a tenth of one: a single slice of
-/// 4 ms spoils a cell.)
+/// (The machine's own columns are in hundredths of a second, too coarse for cells of a tenth of a second: a
+/// single slice of 4 ms invalidates a cell.)
 struct Others(HashMap<PathBuf, u64>);
 
 impl Others {
@@ -233,7 +232,7 @@ impl Others {
         Others(tasks.filter_map(|task| Some((task.path(), nanos(&task.path())?))).collect())
     }
 
-    /// Returns the CPU time used by others since `before`. Processes that have ended are not counted.
+    /// Returns the CPU time used by others since `before`. Processes that have exited are not counted.
     fn since(&self, before: &Others) -> u64 {
         let used =
             |(task, nanos): (&PathBuf, &u64)| nanos.saturating_sub(before.0.get(task).copied().unwrap_or(0));
@@ -309,7 +308,7 @@ pub(super) struct Hogs {
 }
 
 impl Hogs {
-    /// Starts one on each of `cpus`. Only one set may exist.
+    /// Starts one on each of `cpus`. Only one set may exist at a time.
     pub(super) fn on(cpus: [usize; 2]) -> Hogs {
         static STOP: AtomicBool = AtomicBool::new(false);
         STOP.store(false, Ordering::Relaxed);

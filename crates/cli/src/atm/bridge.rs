@@ -12,9 +12,12 @@ use std::process::ExitCode;
 /// work with it. docs/atm-tools.md describes bridges of several circuits. It runs in the foreground until
 /// ctrl-c or SIGTERM.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban atm bridge tap:tap0 udp-cells:0.0.0.0:7000-192.0.2.1:7000 0.100 --host-address 10.5.0.1/24\n  kiban atm bridge packet:eth1 pseudowire:0.0.0.0-192.0.2.1,label=1000 0.100 --pcr 10000\n  kiban atm bridge tap:tap0 udp-cells:0.0.0.0:7000-192.0.2.1:7000 8.35 --vc-mux\n  kiban status bridge-tap0\n\nExit status: 0 if it was stopped, 1 if it could not start, 2 for invalid arguments."
-)]
+#[command(after_help = "Examples:\
+        \n  kiban atm bridge tap:tap0 udp-cells:0.0.0.0:7000-192.0.2.1:7000 0.100 --host-address 10.5.0.1/24\
+        \n  kiban atm bridge packet:eth1 pseudowire:0.0.0.0-192.0.2.1,label=1000 0.100 --pcr 10000\
+        \n  kiban atm bridge tap:tap0 udp-cells:0.0.0.0:7000-192.0.2.1:7000 8.35 --vc-mux\
+        \n  kiban status bridge-tap0\
+        \n\nExit status: 0 if it was stopped, 1 if it could not start, 2 for invalid arguments.")]
 pub(crate) struct Bridge {
     /// Ethernet link: tap:NAME, packet:INTERFACE or another of docs/links.md.
     frames: String,
@@ -45,9 +48,9 @@ pub(crate) struct Bridge {
 impl Bridge {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
         let text = self.config()?;
-        let plan = Plan::read(&text, "bridge").map_err(|mistake| {
+        let plan = Plan::read(&text, "bridge").map_err(|error| {
             // Omit the line number: the configuration was generated here.
-            let kiban_service::config::ConfigError { wrong, remedy, .. } = mistake;
+            let kiban_service::config::ConfigError { wrong, remedy, .. } = error;
             format!("{wrong}: {remedy}")
         })?;
         crate::log::begin(false);

@@ -23,9 +23,12 @@ use std::time::Duration;
 /// circuit answers: a board of `kiban up`, or another `kiban atm ping` on the same circuit. With --segment
 /// the next segment endpoint answers. Ctrl-c stops and prints the summary.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban atm ping udp-cells:0.0.0.0:7000-192.0.2.1:7000 0.100 --count 4\n  kiban atm ping udp-cells:0.0.0.0:7000-192.0.2.1:7000 0 --segment       path 0, first segment\n  kiban atm ping 0.100 --board lab --port atm                           from a running board\n  kiban atm ping pseudowire:0.0.0.0-192.0.2.1,label=1000 0.100 --json | jq .round_trip_us\n\nExit status: 0 if a reply was received, 1 otherwise, 2 for invalid arguments."
-)]
+#[command(after_help = "Examples:\
+        \n  kiban atm ping udp-cells:0.0.0.0:7000-192.0.2.1:7000 0.100 --count 4\
+        \n  kiban atm ping udp-cells:0.0.0.0:7000-192.0.2.1:7000 0 --segment       path 0, first segment\
+        \n  kiban atm ping 0.100 --board lab --port atm                           from a running board\
+        \n  kiban atm ping pseudowire:0.0.0.0-192.0.2.1,label=1000 0.100 --json | jq .round_trip_us\
+        \n\nExit status: 0 if a reply was received, 1 otherwise, 2 for invalid arguments.")]
 pub(crate) struct Ping {
     /// Address of the link (docs/links.md; omitted with --board), then the circuit as VPI.VCI or the path as
     /// its VPI.
@@ -107,13 +110,13 @@ impl Ping {
         let mut pinger = Pinger::new(opened, flow, self.segment, interface).map_err(say)?;
         let stop = Arc::new(AtomicBool::new(false));
         let (stops, waker) = (stop.clone(), pinger.waker());
-        let told = move |wish| {
+        let on_signal = move |wish| {
             if wish == SignalRequest::Stop {
                 stops.store(true, Ordering::Release);
                 waker.wake();
             }
         };
-        signals::hear(told).map_err(say)?;
+        signals::hear(on_signal).map_err(say)?;
         teller.begin(&format!("over {link}"), flow, self.segment)?;
         let (clock, mut waiting) = (pinger.clock(), pinger.waiting());
         let mut next = clock.now();
@@ -150,13 +153,13 @@ impl Ping {
         let name = self.board.as_deref().filter(|name| !name.is_empty());
         let mut caller = ControlClient::call(name)?;
         let (stop, bell) = std::sync::mpsc::channel();
-        let told = move |wish| {
+        let on_signal = move |wish| {
             if wish == SignalRequest::Stop {
                 // Fails if the loop has ended.
                 let _ = stop.send(());
             }
         };
-        signals::hear(told).map_err(|error| error.to_string())?;
+        signals::hear(on_signal).map_err(|error| error.to_string())?;
         let port = self.port.clone().unwrap_or_default();
         teller.begin(&format!("from board {}, port {port}", caller.name()), flow, self.segment)?;
         let clock = kiban_os::Clock::new();
@@ -198,10 +201,10 @@ fn flow(text: &str) -> Result<Flow, String> {
 }
 
 impl Reporter {
-    fn begin(&self, way: &str, flow: Flow, segment: bool) -> Result<(), String> {
+    fn begin(&self, origin: &str, flow: Flow, segment: bool) -> Result<(), String> {
         let level = if matches!(flow, Flow::Path(_)) { "F4" } else { "F5" };
         let reach = if segment { "its segment" } else { "end to end" };
-        self.tell(&format!("pinging {} {way} ({level}, {reach})", self.circuit))
+        self.tell(&format!("pinging {} {origin} ({level}, {reach})", self.circuit))
     }
 
     /// Prints a line of text, unless --json or --quiet is given.

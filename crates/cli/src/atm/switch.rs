@@ -18,9 +18,25 @@ use std::time::Duration;
 /// foreground until ctrl-c or SIGTERM, then prints its counters; SIGUSR1 prints them at once. On a terminal
 /// the table is refreshed every second. docs/atm-tools.md describes every key of FILE.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban atm switch switch.toml\n  kiban atm switch --link a=udp-cells:0.0.0.0:7000-192.0.2.1:7000 --link b=atmtcp:listen:0.0.0.0 \\\n      --route a:0.100=b:1.200 --route a:0.101=b:1.201,pcr=10000,cdvt=5ms,police=tag\n  kiban atm switch --link a=pseudowire:0.0.0.0-192.0.2.1,label=1000 --link b=udp-cells:0.0.0.0:7000-192.0.2.2:7000 \\\n      --route a:5=b:7 --json --every 10s                   a whole path\n  kiban atm switch --check switch.toml                     only check it\n\nThe same as a file:\n\n  [[link]]\n  name = \"a\"\n  link = \"udp-cells:0.0.0.0:7000-192.0.2.1:7000\"\n\n  [[link]]\n  name = \"b\"\n  link = \"atmtcp:listen:0.0.0.0\"\n\n  [[route]]\n  from = \"a:0.101\"\n  to = \"b:1.201\"\n  pcr = 10000\n  cdvt = \"5ms\"\n  police = \"tag\"\n\nExit status: 0 if it was stopped, 1 if it could not start, 2 for invalid arguments."
-)]
+#[command(after_help = "Examples:\
+        \n  kiban atm switch switch.toml\
+        \n  kiban atm switch --link a=udp-cells:0.0.0.0:7000-192.0.2.1:7000 --link b=atmtcp:listen:0.0.0.0 \\\n      --route a:0.100=b:1.200 --route a:0.101=b:1.201,pcr=10000,cdvt=5ms,police=tag\
+        \n  kiban atm switch --link a=pseudowire:0.0.0.0-192.0.2.1,label=1000 --link b=udp-cells:0.0.0.0:7000-192.0.2.2:7000 \\\n      --route a:5=b:7 --json --every 10s                   a whole path\
+        \n  kiban atm switch --check switch.toml                     only check it\
+        \n\nThe same as a file:\
+        \n\n  [[link]]\
+        \n  name = \"a\"\
+        \n  link = \"udp-cells:0.0.0.0:7000-192.0.2.1:7000\"\
+        \n\n  [[link]]\
+        \n  name = \"b\"\
+        \n  link = \"atmtcp:listen:0.0.0.0\"\
+        \n\n  [[route]]\
+        \n  from = \"a:0.101\"\
+        \n  to = \"b:1.201\"\
+        \n  pcr = 10000\
+        \n  cdvt = \"5ms\"\
+        \n  police = \"tag\"\
+        \n\nExit status: 0 if it was stopped, 1 if it could not start, 2 for invalid arguments.")]
 pub(crate) struct Switch {
     /// Configuration file, instead of --link and --route.
     #[arg(conflicts_with_all = ["link", "route"], required_unless_present = "link")]

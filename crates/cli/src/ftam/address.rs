@@ -58,7 +58,8 @@ impl FromStr for Remote {
         }
         let url = Url::parse(text).map_err(|error| wrong(&error.to_string()))?;
         if url.password().is_some() {
-            return Err("other users can see a password on the command line: use KIBAN_FTAM_PASSWORD, --password-file or the prompt"
+            return Err("other users can see a password on the command line: use KIBAN_FTAM_PASSWORD, \
+                --password-file or the prompt"
                 .into());
         }
         if url.query().is_some() || url.fragment().is_some() {
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_read_as_one_means_them() {
+    fn remote_names_are_parsed() {
         let rows = [
             ("ftam://eve@switch.example/cdr/today", remote(Some("eve"), "switch.example", 102, "cdr/today")),
             ("ftam://10.0.0.7:4102/a%20b", remote(None, "10.0.0.7", 4102, "a b")),
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_can_be_said_again() {
+    fn a_printed_remote_name_parses_to_the_same_name() {
         for text in [
             "ftam://eve@switch.example/cdr/today",
             "ftam://10.0.0.7:4102/a b",
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_says_how_one_is_written() {
+    fn an_invalid_remote_name_error_shows_the_syntax() {
         for (text, word) in [
             ("/etc/passwd", "ftam://user@host"),
             ("ftam://", "ftam://user@host"),
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn dots_that_would_climb_stay_inside() {
+    fn dot_dot_does_not_leave_the_root() {
         assert_eq!("ftam://h/a/../../../b".parse(), Ok(remote(None, "h", 102, "b")));
     }
 }

@@ -82,8 +82,8 @@ impl PersistentClient {
 
     /// Runs a job that transfers no contents.
     pub(super) async fn ask(&mut self, job: Job, about: &str) -> Result<Outcome, String> {
-        let asked = self.client().await?.run(job, None).await;
-        asked.map_err(|failure| format!("{about}: {}", FailureLine(&failure)))
+        let result = self.client().await?.run(job, None).await;
+        result.map_err(|failure| format!("{about}: {}", FailureLine(&failure)))
     }
 
     /// Runs a job that changes nothing. If the association is lost, it reconnects and repeats the job, up to

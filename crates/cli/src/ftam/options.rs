@@ -1,7 +1,7 @@
 //! Options of an association, common to all client commands.
 
 use super::address::Remote;
-use crate::way::{PeerArgs, password};
+use crate::peer::{PeerArgs, password};
 use clap::{Args, ValueEnum};
 use kiban_ftam::client::ClientConfig;
 use kiban_ftam::disk::Settings;
@@ -24,7 +24,7 @@ pub(crate) struct Association {
     #[arg(long)]
     account: Option<String>,
     #[command(flatten)]
-    way: PeerArgs,
+    peer: PeerArgs,
     /// Maximum TPDU size to propose, in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 65531, value_parser = clap::value_parser!(u32).range(128..=65531))]
     tpdu_bytes: u32,
@@ -98,7 +98,7 @@ impl Association {
             local: local.into(),
             disk: Settings::default(),
             initiator: initiator::Config {
-                called: self.way.called(),
+                called: self.peer.called(),
                 user: remote.user.clone(),
                 account: self.account.clone(),
                 password: password(self.password_file.as_deref(), remote.user.as_deref(), &remote.host)?,
@@ -108,7 +108,7 @@ impl Association {
             },
             tower,
             board: self.board.clone(),
-            tls: self.way.connector()?,
+            tls: self.peer.connector()?,
             timeout: Duration::from_secs(self.timeout),
             timing: self.timing,
         })

@@ -1,6 +1,6 @@
 //! `kiban ftam serve` and `passwd`: an FTAM responder, and its users.
 
-use crate::way::{PASSWORD_VARIABLE, cannot_listen};
+use crate::peer::{PASSWORD_VARIABLE, cannot_listen};
 use clap::{Args, ValueEnum};
 use kiban_ftam::disk::{Durability, Protected};
 use kiban_ftam::door::AuthService;
@@ -30,9 +30,12 @@ fn cannot_serve(root: &Path, error: &std::io::Error) -> String {
 }
 
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban ftam passwd users.toml collector\n  kiban ftam serve --listen 127.0.0.1:4102 --root /srv/cdr --users users.toml\n  kiban ftam serve --listen '[::]:102' --root /srv/cdr --users users.toml --tls-cert cert.pem --tls-key key.pem\n\nThe directory must not contain any file that the server itself reads.\nSIGHUP reloads the users file. After ctrl-c or SIGTERM, transfers have ten seconds to finish; then they are interrupted and can be resumed."
-)]
+#[command(after_help = "Examples:\
+        \n  kiban ftam passwd users.toml collector\
+        \n  kiban ftam serve --listen 127.0.0.1:4102 --root /srv/cdr --users users.toml\
+        \n  kiban ftam serve --listen '[::]:102' --root /srv/cdr --users users.toml --tls-cert cert.pem --tls-key key.pem\
+        \n\nThe directory must not contain any file that the server itself reads.\
+        \nSIGHUP reloads the users file. After ctrl-c or SIGTERM, transfers have ten seconds to finish; then they are interrupted and can be resumed.")]
 pub(super) struct Serve {
     /// Address to listen on. Peers expect port 102, which needs CAP_NET_BIND_SERVICE.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "[::]:102")]
@@ -193,9 +196,10 @@ impl Serve {
 }
 
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban ftam passwd users.toml collector                      prompts for the password\n  KIBAN_FTAM_PASSWORD=secret kiban ftam passwd users.toml collector\n\nA new user may only read. Edit the file to grant more rights: rights = \"all\", or a list (docs/ftam.md)."
-)]
+#[command(after_help = "Examples:\
+        \n  kiban ftam passwd users.toml collector                      prompts for the password\
+        \n  KIBAN_FTAM_PASSWORD=secret kiban ftam passwd users.toml collector\
+        \n\nA new user may only read. Edit the file to grant more rights: rights = \"all\", or a list (docs/ftam.md).")]
 pub(super) struct Passwd {
     /// Users file.
     file: PathBuf,

@@ -23,9 +23,11 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// This only reads the directory, so it can be started and stopped at any time, also on another machine that
 /// shares the directory. Press left or right for another picture, q to quit.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban lab run map.toml & kiban lab live map.lab\n  kiban lab live map.lab --once          print once, as text\n  kiban lab live map.lab --json          print once, for scripts\n\nWithout a terminal it prints once, too."
-)]
+#[command(after_help = "Examples:\
+        \n  kiban lab run map.toml & kiban lab live map.lab\
+        \n  kiban lab live map.lab --once          print once, as text\
+        \n  kiban lab live map.lab --json          print once, for scripts\
+        \n\nWithout a terminal it prints once, too.")]
 pub(super) struct Live {
     /// Directory of a run.
     dir: PathBuf,
@@ -62,16 +64,16 @@ impl Live {
 
 /// Updates the screen until the user quits.
 fn show(terminal: &mut ratatui::DefaultTerminal, watch: &mut Watch, clock: &Clock) -> Result<(), String> {
-    let trouble = |error: std::io::Error| format!("cannot use the terminal: {error}");
+    let terminal_error = |error: std::io::Error| format!("cannot use the terminal: {error}");
     let mut picture = 0;
     loop {
         let view = watch.look(clock.now()).map_err(|error| error.to_string())?;
-        terminal.draw(|frame| draw(frame, &view, picture)).map_err(trouble)?;
+        terminal.draw(|frame| draw(frame, &view, picture)).map_err(terminal_error)?;
         let pictures = view.pictures.len().max(1);
-        if !event::poll(PAUSE).map_err(trouble)? {
+        if !event::poll(PAUSE).map_err(terminal_error)? {
             continue;
         }
-        let Event::Key(key) = event::read().map_err(trouble)? else { continue };
+        let Event::Key(key) = event::read().map_err(terminal_error)? else { continue };
         if key.kind != KeyEventKind::Press {
             continue;
         }
@@ -174,7 +176,7 @@ mod tests {
     use ratatui::backend::TestBackend;
 
     #[test]
-    fn the_screen_has_progress_warnings_a_picture_and_what_came_last() {
+    fn the_screen_shows_progress_warnings_a_picture_and_the_latest_records() {
         let picture = |title: &str, text: &str| Picture {
             name: "mbps".into(),
             title: title.into(),

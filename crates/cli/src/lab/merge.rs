@@ -10,9 +10,9 @@ use std::process::ExitCode;
 /// Records are sorted in the order of the plan, so the same records give the same bytes, however they were
 /// sharded. Existing records are kept: merging more shards later adds to them.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban lab merge map shards/*\n\nExit status: 0 if every trial has a record, 1 if some are missing, 2 for invalid arguments."
-)]
+#[command(after_help = "Examples:\
+        \n  kiban lab merge map shards/*\
+        \n\nExit status: 0 if every trial has a record, 1 if some are missing, 2 for invalid arguments.")]
 pub(super) struct Merge {
     /// Output directory; created if it does not exist.
     out: PathBuf,

@@ -1,7 +1,7 @@
 //! `kiban lab mix`: traffic flows of several kinds over a network with policing.
 
 use super::net::peer::TokenArgs;
-use crate::way::Host;
+use crate::peer::Host;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kiban_lab::mix::{Outcome, Plan, run, run_over};
@@ -18,9 +18,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// the same plan and seed always give the same figures. With --to, the cells are sent in UDP datagrams to a
 /// host that runs `kiban lab serve`, which represents all other sites; TCP flows use the kernel's TCP.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban lab mix scripts/mix/lecture.toml                the remote lecture of paper [2]\n  kiban lab mix plan.toml --seed 7 --seconds 5          another seed, shorter\n  kiban lab mix plan.toml --csv > series.csv            each flow over time\n  kiban lab mix plan.toml --svg /tmp/figs               the flows of each path, stacked\n  KIBAN_LAB_TOKEN=... kiban lab mix plan.toml --from here --to HOST    send the flows of site 'here' over a real network\n\ndocs/lab-mix.md describes the keys of a plan.\n\nExit status: 0 if the plan ran to its end, 1 if it failed or ended early (partial results are printed), 2 for invalid arguments."
-)]
+#[command(after_help = "Examples:\
+        \n  kiban lab mix scripts/mix/lecture.toml                the remote lecture of paper [2]\
+        \n  kiban lab mix plan.toml --seed 7 --seconds 5          another seed, shorter\
+        \n  kiban lab mix plan.toml --csv > series.csv            each flow over time\
+        \n  kiban lab mix plan.toml --svg /tmp/figs               the flows of each path, stacked\
+        \n  KIBAN_LAB_TOKEN=... kiban lab mix plan.toml --from here --to HOST    send the flows of site 'here' over a real network\
+        \n\ndocs/lab-mix.md describes the keys of a plan.\
+        \n\nExit status: 0 if the plan ran to its end, 1 if it failed or ended early (partial results are printed), 2 for invalid arguments.")]
 pub(crate) struct Mix {
     /// Plan (TOML).
     #[arg(value_name = "PLAN")]
@@ -56,7 +61,7 @@ impl Mix {
         let text = std::fs::read_to_string(&self.plan).map_err(|error| {
             format!("cannot read the plan {name}: {error}; docs/lab-mix.md describes the format")
         })?;
-        let mut plan = Plan::read(&text).map_err(|mistake| format!("{name}: {mistake}"))?;
+        let mut plan = Plan::read(&text).map_err(|error| format!("{name}: {error}"))?;
         plan.seed = self.seed.unwrap_or(plan.seed);
         plan.seconds = self.seconds.unwrap_or(plan.seconds);
         if !(plan.seconds.is_finite() && plan.seconds > 0.0) {
@@ -103,7 +108,8 @@ impl Mix {
             }
             (None, [first, _]) => Ok((*first).to_owned()),
             (None, _) => Err(format!(
-                "the plan has {} sites: choose the site of this host with --from ({}); the other host represents the rest",
+                "the plan has {} sites: choose the site of this host with --from ({}); the other host \
+                 represents the rest",
                 names.len(),
                 names.join(", ")
             )),

@@ -26,9 +26,14 @@ use std::process::ExitCode;
 /// and records it as a line of JSON; an interrupted run can be resumed. Shards of a plan can run on different
 /// machines; 'merge' combines them. 'summary' and 'report' need only the records.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban lab serve                             on one host; prints a token\n  KIBAN_LAB_TOKEN=... kiban lab sweep HOST    on the other: slow regions, causes, remedies\n  kiban lab questions wide-area-atm           parameters, metrics and an example plan\n  kiban lab run map.toml --out map            run it; repeat the command to resume\n  kiban lab report map                        a page with maps and curves, map/report.html\n  kiban lab script slurm map.toml --shards 8  a job array\n\nExit status: 0 if every trial has a record, 1 if not or on an error, 2 for invalid arguments."
-)]
+#[command(after_help = "Examples:\
+        \n  kiban lab serve                             on one host; prints a token\
+        \n  KIBAN_LAB_TOKEN=... kiban lab sweep HOST    on the other: slow regions, causes, remedies\
+        \n  kiban lab questions wide-area-atm           parameters, metrics and an example plan\
+        \n  kiban lab run map.toml --out map            run it; repeat the command to resume\
+        \n  kiban lab report map                        a page with maps and curves, map/report.html\
+        \n  kiban lab script slurm map.toml --shards 8  a job array\
+        \n\nExit status: 0 if every trial has a record, 1 if not or on an error, 2 for invalid arguments.")]
 pub(crate) struct Lab {
     #[command(subcommand)]
     verb: Verb,

@@ -20,8 +20,8 @@ pub(super) fn validate(path: &Path, plan: &Plan, question: &dyn Question) -> Res
 pub(super) fn parse_plan(path: &Path) -> Result<(Plan, &'static dyn Question), String> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| format!("cannot read the plan {}: {error}", path.display()))?;
-    let plan = Plan::read(&text, &known::all()).map_err(|mistakes| {
-        let lines: Vec<String> = mistakes.iter().map(|mistake| format!("  {mistake}")).collect();
+    let plan = Plan::read(&text, &known::all()).map_err(|errors| {
+        let lines: Vec<String> = errors.iter().map(|error| format!("  {error}")).collect();
         format!("the plan {} is invalid:\n{}", path.display(), lines.join("\n"))
     })?;
     let question = known::find(&plan.question).expect("a plan is read for a known question");

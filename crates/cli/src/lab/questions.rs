@@ -8,9 +8,9 @@ use std::process::ExitCode;
 
 /// List the questions available to plans, or describe one.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban lab questions                 list all\n  kiban lab questions wide-area-atm   parameters, metrics and an example plan"
-)]
+#[command(after_help = "Examples:\
+        \n  kiban lab questions                 list all\
+        \n  kiban lab questions wide-area-atm   parameters, metrics and an example plan")]
 pub(super) struct Questions {
     /// Name of the question.
     name: Option<String>,

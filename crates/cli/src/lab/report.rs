@@ -12,9 +12,11 @@ use std::process::ExitCode;
 /// cause of each slow cell and the remedies that were tried. report.md, summary.json and one SVG per figure
 /// are written into the subdirectory 'report'. The figures are also printed.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban lab report map.lab                          then open map.lab/report.html\n  kiban lab report map.lab --html /srv/www/map.html --to /srv/www/map\n  kiban lab report lab-HOST --axes message_bytes,buffer_bytes\n\nExit status: 0 if every trial has a record, 1 if some are missing, 2 for invalid arguments."
-)]
+#[command(after_help = "Examples:\
+        \n  kiban lab report map.lab                          then open map.lab/report.html\
+        \n  kiban lab report map.lab --html /srv/www/map.html --to /srv/www/map\
+        \n  kiban lab report lab-HOST --axes message_bytes,buffer_bytes\
+        \n\nExit status: 0 if every trial has a record, 1 if some are missing, 2 for invalid arguments.")]
 pub(super) struct Report {
     /// Directory of a run, of merged shards, or of a sweep of a real network.
     dir: PathBuf,

@@ -15,9 +15,11 @@ const TRIALS_MAX: u64 = 100_000;
 /// same command resumes it. Virtual-time trials use all processors. Real-time trials run one at a time, and a
 /// trial disturbed by other load is repeated.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban lab run map.toml                        into map.lab\n  kiban lab run map.toml --out /data/map        resumes it if it was interrupted\n  kiban lab run map.toml --shard 3/8 --out 3    the third of eight parts; merge them afterwards\n  kiban lab run map.toml --cache ~/.cache/kiban  reuse records of other runs"
-)]
+#[command(after_help = "Examples:\
+        \n  kiban lab run map.toml                        into map.lab\
+        \n  kiban lab run map.toml --out /data/map        resumes it if it was interrupted\
+        \n  kiban lab run map.toml --shard 3/8 --out 3    the third of eight parts; merge them afterwards\
+        \n  kiban lab run map.toml --cache ~/.cache/kiban  reuse records of other runs")]
 pub(super) struct Run {
     /// Plan (TOML); 'kiban lab questions NAME' prints an example.
     plan: PathBuf,
@@ -46,7 +48,7 @@ impl Run {
         let (plan, question) = super::plan::parse_plan(&self.plan)?;
         let shard = self.shard.unwrap_or(Shard::ALL);
         let trials = shard.count(plan.trials());
-        if trials > TRIALS_MAX && !self.yes && !asked(trials)? {
+        if trials > TRIALS_MAX && !self.yes && !confirmed(trials)? {
             return Err("cancelled: no trial was run".to_owned());
         }
         super::plan::validate(&self.plan, &plan, question)?;
@@ -104,18 +106,18 @@ fn words(outcome: &engine::Outcome, out: &str) -> String {
 ///
 /// # Errors
 /// There is no terminal.
-fn asked(trials: u64) -> Result<bool, String> {
+fn confirmed(trials: u64) -> Result<bool, String> {
     let what = format!("the plan has {trials} trials to run, more than {TRIALS_MAX}");
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Err(format!(
-            "{what}, and there is no terminal to ask for confirmation: use --yes to run them all, --shard to run a part, or \
-             fewer values"
+            "{what}, and there is no terminal to ask for confirmation: use --yes to run them all, --shard to \
+             run a part, or fewer values"
         ));
     }
-    let trouble = |error: std::io::Error| format!("cannot use the terminal: {error}");
+    let terminal_error = |error: std::io::Error| format!("cannot use the terminal: {error}");
     eprint!("{what}. Start? [y/N] ");
-    std::io::stderr().flush().map_err(trouble)?;
+    std::io::stderr().flush().map_err(terminal_error)?;
     let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer).map_err(trouble)?;
+    std::io::stdin().read_line(&mut answer).map_err(terminal_error)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }

@@ -14,9 +14,11 @@ use std::process::ExitCode;
 
 /// Print a job script that runs a plan in shards and merges them.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban lab script slurm map.toml --shards 8 > map.sbatch && sbatch map.sbatch\n  kiban lab script hyperqueue map.toml --shards 32 > map.sh && sh map.sh\n  kiban lab script kubernetes map.toml --shards 8 --image registry/kiban | kubectl apply -f -\n  kiban lab script parallel map.toml --shards 8 | sh"
-)]
+#[command(after_help = "Examples:\
+        \n  kiban lab script slurm map.toml --shards 8 > map.sbatch && sbatch map.sbatch\
+        \n  kiban lab script hyperqueue map.toml --shards 32 > map.sh && sh map.sh\
+        \n  kiban lab script kubernetes map.toml --shards 8 --image registry/kiban | kubectl apply -f -\
+        \n  kiban lab script parallel map.toml --shards 8 | sh")]
 pub(super) struct Script {
     /// Job system.
     scheduler: Scheduler,
@@ -80,7 +82,8 @@ impl Script {
     fn shard(&self, number: &str) -> String {
         let Script { shards, jobs, .. } = self;
         format!(
-            "\"$KIBAN\" lab run \"$PLAN\" --out \"$OUT/shard-{number}\" --shard \"{number}/{shards}\" --jobs {jobs} --yes"
+            "\"$KIBAN\" lab run \"$PLAN\" --out \"$OUT/shard-{number}\" --shard \"{number}/{shards}\" --jobs \
+             {jobs} --yes"
         )
     }
 
@@ -108,7 +111,8 @@ impl Script {
     fn hyperqueue(&self) -> Result<String, String> {
         Ok(format!(
             "#!/bin/sh\n\
-             # Run it where 'hq' finds its server: it submits itself once for each shard, waits, and merges.\n\
+             # Run it where 'hq' finds its server: it submits itself once for each shard, waits, and \
+             merges.\n\
              {}\n\
              if [ -n \"${{HQ_TASK_ID:-}}\" ]; then\n    exec {}\nfi\n\
              hq submit --array 1-{} --cpus {} --name kiban-lab --wait -- sh \"$(realpath \"$0\")\"\n\
@@ -144,11 +148,12 @@ impl Script {
         let name = dns(&self.plan);
         let Script { shards, jobs, image, claim, .. } = self;
         let shard = format!(
-            "k=$((JOB_COMPLETION_INDEX + 1)); exec kiban lab run /plan/plan.toml --out /records/{name}/shard-$k --shard \
-             $k/{shards} --jobs {jobs} --yes"
+            "k=$((JOB_COMPLETION_INDEX + 1)); exec kiban lab run /plan/plan.toml --out \
+             /records/{name}/shard-$k --shard $k/{shards} --jobs {jobs} --yes"
         );
         Ok(format!(
-            "# Apply with kubectl apply -f. The image must contain 'kiban'; the claim {claim} must be writable from all nodes (ReadWriteMany).\n\
+            "# Apply with kubectl apply -f. The image must contain 'kiban'; the claim {claim} must be \
+             writable from all nodes (ReadWriteMany).\n\
              # Afterwards, where the volume is mounted: kiban lab merge {name}/merged {name}/shard-*\n\
              apiVersion: v1\n\
              kind: ConfigMap\n\
@@ -158,8 +163,10 @@ impl Script {
              apiVersion: batch/v1\n\
              kind: Job\n\
              metadata:\n  name: {name}\n\
-             spec:\n  completionMode: Indexed\n  completions: {shards}\n  parallelism: {shards}\n  backoffLimit: {}\n\
-             \x20 template:\n    spec:\n      restartPolicy: Never\n      containers:\n        - name: kiban\n\
+             spec:\n  completionMode: Indexed\n  completions: {shards}\n  parallelism: {shards}\n  \
+             backoffLimit: {}\n\
+             \x20 template:\n    spec:\n      restartPolicy: Never\n      containers:\n        - name: \
+             kiban\n\
              \x20         image: {}\n          command: [\"sh\", \"-c\", \"{shard}\"]\n\
              \x20         resources:\n            requests:\n              cpu: \"{jobs}\"\n\
              \x20         volumeMounts:\n            - name: plan\n              mountPath: /plan\n\

@@ -7,9 +7,10 @@ use std::process::ExitCode;
 
 /// Show the median, its confidence interval and the quartiles of each point.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban lab summary map.lab\n  kiban lab summary map.lab --json > map.json\n\nExit status: 0 if every trial has a record, 1 if some are missing, 2 for invalid arguments."
-)]
+#[command(after_help = "Examples:\
+        \n  kiban lab summary map.lab\
+        \n  kiban lab summary map.lab --json > map.json\
+        \n\nExit status: 0 if every trial has a record, 1 if some are missing, 2 for invalid arguments.")]
 pub(super) struct Summary {
     /// Directory of a run or of merged shards.
     dir: PathBuf,

@@ -13,9 +13,12 @@ use std::process::ExitCode;
 /// network. Measurements of this machine are at its end and do not affect the verdicts. With --exact they are
 /// omitted, so that tables and report are the same on every machine.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban reproduce all                         tables, and kiban-report.html\n  kiban reproduce all --html /tmp/papers.html write the report elsewhere\n  kiban reproduce all --quick --exact         a few seconds, no measurements\n  kiban reproduce all --json > papers.json    for scripts\n\nExit status: 0 if no value was missed, 1 otherwise, 2 for invalid arguments."
-)]
+#[command(after_help = "Examples:\
+        \n  kiban reproduce all                         tables, and kiban-report.html\
+        \n  kiban reproduce all --html /tmp/papers.html write the report elsewhere\
+        \n  kiban reproduce all --quick --exact         a few seconds, no measurements\
+        \n  kiban reproduce all --json > papers.json    for scripts\
+        \n\nExit status: 0 if no value was missed, 1 otherwise, 2 for invalid arguments.")]
 pub(crate) struct All {
     /// Print one JSON object instead of the tables.
     #[arg(long)]

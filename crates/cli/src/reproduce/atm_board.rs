@@ -13,9 +13,11 @@ use std::process::ExitCode;
 /// kiban's board runs with a model of a 1995 processor and memory, with one set of constants for all points,
 /// and for comparison without the model. Nothing leaves this machine.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban reproduce atm-board                   the tables\n  kiban reproduce atm-board --csv > fig.csv   the figures' points\n  kiban reproduce atm-board --svg /tmp/figs   the figures\n  kiban reproduce atm-board --without sum     the benefit of one mechanism, then and now"
-)]
+#[command(after_help = "Examples:\
+        \n  kiban reproduce atm-board                   the tables\
+        \n  kiban reproduce atm-board --csv > fig.csv   the figures' points\
+        \n  kiban reproduce atm-board --svg /tmp/figs   the figures\
+        \n  kiban reproduce atm-board --without sum     the benefit of one mechanism, then and now")]
 pub(super) struct AtmBoard {
     #[command(flatten)]
     output: Output,

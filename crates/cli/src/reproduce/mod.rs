@@ -16,9 +16,10 @@ use std::process::ExitCode;
 /// Every row shows a published value, the value measured here, and a verdict: exact (derived), met (the
 /// value was not used to fit anything), fitted (a constant was fitted to it), MISSED, doubtful, conflict.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban reproduce all             every table and figure, and an HTML report\n  kiban reproduce rdma-nic        one paper\n\nExit status: 0 if no value was missed, 1 otherwise, 2 for invalid arguments."
-)]
+#[command(after_help = "Examples:\
+        \n  kiban reproduce all             every table and figure, and an HTML report\
+        \n  kiban reproduce rdma-nic        one paper\
+        \n\nExit status: 0 if no value was missed, 1 otherwise, 2 for invalid arguments.")]
 pub(crate) struct Reproduce {
     #[command(subcommand)]
     paper: Paper,

@@ -11,9 +11,10 @@ use std::process::ExitCode;
 /// kiban's board runs with a model of a 1992 processor and lower module, with one set of constants for all
 /// points. For comparison, the same stack is measured on this machine. Nothing leaves this machine.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban reproduce osi-board                   the tables\n  kiban reproduce osi-board --csv > fig.csv   the figures' points\n  kiban reproduce osi-board --svg /tmp/figs   the figures"
-)]
+#[command(after_help = "Examples:\
+        \n  kiban reproduce osi-board                   the tables\
+        \n  kiban reproduce osi-board --csv > fig.csv   the figures' points\
+        \n  kiban reproduce osi-board --svg /tmp/figs   the figures")]
 pub(crate) struct OsiBoard {
     #[command(flatten)]
     output: Output,

@@ -10,9 +10,10 @@ use std::process::ExitCode;
 /// kiban's RNIC core sends and receives the segments; each step takes the clock cycles that the paper gives,
 /// once with sequential and once with overlapped look-ups. Nothing leaves this machine.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban reproduce rdma-nic                   the tables\n  kiban reproduce rdma-nic --csv > fig.csv   the figure's points\n  kiban reproduce rdma-nic --svg /tmp/figs   the figure"
-)]
+#[command(after_help = "Examples:\
+        \n  kiban reproduce rdma-nic                   the tables\
+        \n  kiban reproduce rdma-nic --csv > fig.csv   the figure's points\
+        \n  kiban reproduce rdma-nic --svg /tmp/figs   the figure")]
 pub(crate) struct RdmaNic {
     #[command(flatten)]
     output: Output,

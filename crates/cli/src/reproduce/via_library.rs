@@ -12,9 +12,10 @@ use std::time::Duration;
 /// compared with kiban's adaptive waiting. Nothing leaves this machine. --measure instead measures the
 /// paper's tables 1 and 2 on this machine.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban reproduce via-library                   the tables (a minute or two)\n  kiban reproduce via-library --csv > fig.csv   the figure's points\n  kiban reproduce via-library --measure         polling and interrupts, measured now on this machine"
-)]
+#[command(after_help = "Examples:\
+        \n  kiban reproduce via-library                   the tables (a minute or two)\
+        \n  kiban reproduce via-library --csv > fig.csv   the figure's points\
+        \n  kiban reproduce via-library --measure         polling and interrupts, measured now on this machine")]
 pub(crate) struct ViaLibrary {
     #[command(flatten)]
     output: Output,

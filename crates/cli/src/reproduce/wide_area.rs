@@ -10,9 +10,10 @@ use std::process::ExitCode;
 /// Models two workstations of 1995 with the TCP of Solaris 2.3 and one set of constants for all cells of the
 /// map, and compares them with today's TCP on the same workstations. Nothing leaves this machine.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban reproduce wide-area-atm                   tables, maps and sequences\n  kiban reproduce wide-area-atm --csv > map.csv   the maps' cells\n  kiban reproduce wide-area-atm --svg /tmp/maps   the maps as pictures"
-)]
+#[command(after_help = "Examples:\
+        \n  kiban reproduce wide-area-atm                   tables, maps and sequences\
+        \n  kiban reproduce wide-area-atm --csv > map.csv   the maps' cells\
+        \n  kiban reproduce wide-area-atm --svg /tmp/maps   the maps as pictures")]
 pub(crate) struct WideArea {
     #[command(flatten)]
     output: Output,

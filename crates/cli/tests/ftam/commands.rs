@@ -1,15 +1,15 @@
 //! `kiban ftam` as a user runs it: a server and commands, over TCP and TLS.
 
-use super::place::{Fate, Place, Relay, kiban, noise, remote, same};
+use super::common::{Fate, Relay, TestDir, kiban, noise, remote, same};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 
 #[test]
-fn a_users_file_is_its_owners_and_holds_no_password() {
-    let place = Place::new();
-    let users = place.at("new.toml");
+fn a_users_file_is_private_and_contains_no_password() {
+    let dir = TestDir::new();
+    let users = dir.at("new.toml");
     let made = kiban().arg("passwd").arg(&users).arg("eve").output().expect("it was built");
     assert!(made.status.success(), "{made:?}");
     let mode = fs::metadata(&users).expect("it is there").permissions().mode();
@@ -19,9 +19,9 @@ fn a_users_file_is_its_owners_and_holds_no_password() {
 }
 
 #[test]
-fn a_probe_asks_as_a_user() {
-    let place = Place::new();
-    let server = place.serve(&[], &[]);
+fn a_probe_can_log_in_as_a_user() {
+    let dir = TestDir::new();
+    let server = dir.serve(&[], &[]);
     let there = |path: &str| remote(server.port, path);
     let at = there("").replace("ftam://eve@", "");
     let probe = |password: &str| {
@@ -39,105 +39,105 @@ fn a_probe_asks_as_a_user() {
 }
 
 #[test]
-fn a_file_goes_there_and_comes_back_whatever_its_size() {
-    let place = Place::new();
-    let server = place.serve(&[], &[]);
+fn files_of_every_size_survive_a_put_and_a_get() {
+    let dir = TestDir::new();
+    let server = dir.serve(&[], &[]);
     let there = |path: &str| remote(server.port, path);
     for bytes in [0, 1, 16_384, 3_000_001] {
         let contents = noise(bytes);
-        fs::write(place.at("here"), &contents).expect("written");
-        place.run(&["put", "-q", "here", &there("there")]);
-        same(&place.at("root/there"), &contents);
-        place.run(&["get", "-q", &there("there"), "back"]);
-        same(&place.at("back"), &contents);
-        assert!(!place.at(".kiban-ftam").exists(), "nothing is left beside local files");
+        fs::write(dir.at("here"), &contents).expect("written");
+        dir.run(&["put", "-q", "here", &there("there")]);
+        same(&dir.at("root/there"), &contents);
+        dir.run(&["get", "-q", &there("there"), "back"]);
+        same(&dir.at("back"), &contents);
+        assert!(!dir.at(".kiban-ftam").exists(), "nothing is left beside local files");
     }
     for sizes in
         [["--fdata-bytes", "100", "--tpdu-bytes", "128"], ["--fdata-bytes", "65000", "--tpdu-bytes", "2048"]]
     {
         let contents = noise(100_000);
-        fs::write(place.at("here"), &contents).expect("written");
-        place.run(&[&["put", "-q"], &sizes[..], &["here", &there("there")]].concat());
-        same(&place.at("root/there"), &contents);
+        fs::write(dir.at("here"), &contents).expect("written");
+        dir.run(&[&["put", "-q"], &sizes[..], &["here", &there("there")]].concat());
+        same(&dir.at("root/there"), &contents);
     }
 }
 
 #[test]
-fn everything_else_that_is_done_with_files() {
-    let place = Place::new();
-    let server = place.serve(&[], &[]);
+fn append_rename_delete_and_attribute_changes_work() {
+    let dir = TestDir::new();
+    let server = dir.serve(&[], &[]);
     let there = |path: &str| remote(server.port, path);
-    fs::write(place.at("text"), "one\ntwo\n").expect("written");
-    place.run(&["mkdir", &there("a")]);
-    place.run(&["put", "-q", "--type", "text", "text", &there("a/")]);
-    place.run(&["append", "-q", "--type", "text", "text", &there("a/text")]);
-    same(&place.at("root/a/text"), b"one\ntwo\none\ntwo\n");
-    place.run(&["chattr", "--legal", "ours", "--future-size", "100", &there("a/text")]);
-    let stat: Value = serde_json::from_str(&place.run(&["stat", "--json", &there("a/text")])).expect("JSON");
+    fs::write(dir.at("text"), "one\ntwo\n").expect("written");
+    dir.run(&["mkdir", &there("a")]);
+    dir.run(&["put", "-q", "--type", "text", "text", &there("a/")]);
+    dir.run(&["append", "-q", "--type", "text", "text", &there("a/text")]);
+    same(&dir.at("root/a/text"), b"one\ntwo\none\ntwo\n");
+    dir.run(&["chattr", "--legal", "ours", "--future-size", "100", &there("a/text")]);
+    let stat: Value = serde_json::from_str(&dir.run(&["stat", "--json", &there("a/text")])).expect("JSON");
     let said = &stat["attributes"];
     assert_eq!(said["type"], "FTAM-1 text");
     assert_eq!((said["bytes"].as_i64(), said["future_bytes"].as_i64()), (Some(16), Some(100)));
     assert_eq!((said["creator"].as_str(), said["legal"].as_str()), (Some("eve"), Some("ours")));
-    place.run(&["mv", &there("a/text"), "a/words"]);
-    let list: Value = serde_json::from_str(&place.run(&["ls", "-r", "--json", &there("")])).expect("JSON");
+    dir.run(&["mv", &there("a/text"), "a/words"]);
+    let list: Value = serde_json::from_str(&dir.run(&["ls", "-r", "--json", &there("")])).expect("JSON");
     let names: Vec<_> =
         list["entries"].as_array().expect("entries").iter().map(|entry| entry["name"].clone()).collect();
     assert_eq!(names, ["a", "a/words"]);
-    assert!(place.run(&["ls", &there("a")]).contains("words"));
-    place.run(&["get", "-q", "-r", &there(""), "all"]);
-    same(&place.at("all/a/words"), b"one\ntwo\none\ntwo\n");
-    fs::create_dir(place.at("all/b")).expect("made");
-    fs::write(place.at("all/b/file"), b"x").expect("written");
-    place.run(&["put", "-q", "-r", "all", &there("copy")]);
-    same(&place.at("root/copy/b/file"), b"x");
-    place.run(&["rm", &there("a/words"), &there("copy/b/file")]);
-    assert!(!place.at("root/a/words").exists() && !place.at("root/copy/b/file").exists());
+    assert!(dir.run(&["ls", &there("a")]).contains("words"));
+    dir.run(&["get", "-q", "-r", &there(""), "all"]);
+    same(&dir.at("all/a/words"), b"one\ntwo\none\ntwo\n");
+    fs::create_dir(dir.at("all/b")).expect("made");
+    fs::write(dir.at("all/b/file"), b"x").expect("written");
+    dir.run(&["put", "-q", "-r", "all", &there("copy")]);
+    same(&dir.at("root/copy/b/file"), b"x");
+    dir.run(&["rm", &there("a/words"), &there("copy/b/file")]);
+    assert!(!dir.at("root/a/words").exists() && !dir.at("root/copy/b/file").exists());
     let timing: Value =
-        serde_json::from_str(&place.run(&["put", "--json", "--timing", "text", &there("t")])).expect("JSON");
+        serde_json::from_str(&dir.run(&["put", "--json", "--timing", "text", &there("t")])).expect("JSON");
     let tasks: Vec<_> =
         timing["timing"].as_array().expect("tasks").iter().map(|layer| layer["task"].clone()).collect();
     assert_eq!(tasks, ["HIF", "FTAM", "ACSE+PL", "SL", "TL", "LIF"]);
 }
 
 #[test]
-fn what_cannot_be_done_says_why_in_the_words_of_the_standard() {
-    let place = Place::new();
-    let server = place.serve(&[], &[]);
+fn errors_use_the_diagnostics_of_the_standard() {
+    let dir = TestDir::new();
+    let server = dir.serve(&[], &[]);
     let there = |path: &str| remote(server.port, path);
-    fs::write(place.at("here"), b"x").expect("written");
-    fs::write(place.at("secret"), b"not for peers").expect("written");
-    symlink("../secret", place.at("root/link")).expect("linked");
-    place.fails(&["get", &there("nothing"), "."], "3004 non-existent file");
-    place.fails(&["put", "absent", &there("x")], "absent: No such file");
+    fs::write(dir.at("here"), b"x").expect("written");
+    fs::write(dir.at("secret"), b"not for peers").expect("written");
+    symlink("../secret", dir.at("root/link")).expect("linked");
+    dir.fails(&["get", &there("nothing"), "."], "3004 non-existent file");
+    dir.fails(&["put", "absent", &there("x")], "absent: No such file");
     for way in
         ["link", "%2e%2e/secret", "..%2fsecret", "a/%2e%2e/%2e%2e/secret", ".kiban-ftam/dockets", "%00"]
     {
-        let output = place.try_run(&["get", "-q", &there(way), "stolen"]);
-        assert!(output.status.code() == Some(1) && !place.at("stolen").exists(), "{way}: {output:?}");
+        let output = dir.try_run(&["get", "-q", &there(way), "stolen"]);
+        assert!(output.status.code() == Some(1) && !dir.at("stolen").exists(), "{way}: {output:?}");
     }
     let wrong = kiban().env("KIBAN_FTAM_PASSWORD", "guess").args(["ls", &there("")]).output().expect("built");
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("password"), "{wrong:?}");
-    place.fails(&["ls", "ftam://eve@127.0.0.1:1/"], "connected");
-    let twice = place.try_run(&["get", "ftam://eve:secret@127.0.0.1/x", "."]);
+    dir.fails(&["ls", "ftam://eve@127.0.0.1:1/"], "connected");
+    let twice = dir.try_run(&["get", "ftam://eve:secret@127.0.0.1/x", "."]);
     assert_eq!(twice.status.code(), Some(2));
 }
 
-/// A users file, keys and what else a server reads for itself must not be below its root, however they get
-/// there.
+/// The users file, keys and other files that the server itself reads must not be below its root, however they
+/// got there.
 #[test]
 fn a_server_refuses_to_start_when_its_own_files_can_be_fetched() {
-    let place = Place::new();
-    fs::create_dir(place.at("keys")).expect("made");
+    let dir = TestDir::new();
+    fs::create_dir(dir.at("keys")).expect("made");
     for name in ["users.toml", "hard.toml", "cert.pem", "key.pem", "ca.pem"] {
-        fs::copy(place.at("users.toml"), place.at("root").join(name)).expect("copied");
-        fs::copy(place.at("users.toml"), place.at("keys").join(name)).expect("copied");
+        fs::copy(dir.at("users.toml"), dir.at("root").join(name)).expect("copied");
+        fs::copy(dir.at("users.toml"), dir.at("keys").join(name)).expect("copied");
     }
-    fs::remove_file(place.at("root/hard.toml")).expect("removed");
-    fs::hard_link(place.at("keys/hard.toml"), place.at("root/innocent")).expect("linked");
-    symlink("root", place.at("root-link")).expect("linked");
-    symlink("root/users.toml", place.at("to-inside")).expect("linked");
-    symlink("../users.toml", place.at("root/to-outside")).expect("linked");
-    symlink("../keys", place.at("root/keys-link")).expect("linked");
+    fs::remove_file(dir.at("root/hard.toml")).expect("removed");
+    fs::hard_link(dir.at("keys/hard.toml"), dir.at("root/innocent")).expect("linked");
+    symlink("root", dir.at("root-link")).expect("linked");
+    symlink("root/users.toml", dir.at("to-inside")).expect("linked");
+    symlink("../users.toml", dir.at("root/to-outside")).expect("linked");
+    symlink("../keys", dir.at("root/keys-link")).expect("linked");
     let inside = "is inside the served directory";
     let rows: [(&[&str], [&str; 3]); 11] = [
         (&["--root", ".", "--users", "users.toml"], ["the users file users.toml", inside, "move it out"]),
@@ -183,41 +183,41 @@ fn a_server_refuses_to_start_when_its_own_files_can_be_fetched() {
         (&["--root", "/", "--users", "users.toml"], ["the users file", inside, "directory /"]),
     ];
     for (arguments, words) in rows {
-        let told = place.refuses(&[], arguments);
+        let told = dir.refuses(&[], arguments);
         assert!(words.iter().all(|word| told.contains(word)), "{arguments:?}: {told}");
     }
-    // The directory is innocent, but the board's sockets are in it.
-    let runtime = format!("XDG_RUNTIME_DIR={}", place.at("root").display());
-    let told = place.refuses(&["env", &runtime], &["--root", "root", "--users", "users.toml"]);
+    // The directory contains no private file, but the board's sockets are in it.
+    let runtime = format!("XDG_RUNTIME_DIR={}", dir.at("root").display());
+    let told = dir.refuses(&["env", &runtime], &["--root", "root", "--users", "users.toml"]);
     assert!(told.contains("the directory of kiban's sockets") && told.contains(inside), "{told}");
     // Without that variable they are private, too.
     let user = if rustix::process::geteuid().is_root() { "/run" } else { "/tmp" };
     let none = ["env", "-u", "XDG_RUNTIME_DIR"];
-    let told = place.refuses(&none, &["--root", user, "--users", "/etc/hostname"]);
+    let told = dir.refuses(&none, &["--root", user, "--users", "/etc/hostname"]);
     assert!(told.contains(&format!("the directory of kiban's sockets {user}/kiban")), "{told}");
-    let told = place.refuses(&none, &["--root", ".", "--users", "users.toml"]);
+    let told = dir.refuses(&none, &["--root", ".", "--users", "users.toml"]);
     assert_eq!(told.matches("users.toml").count(), 1, "{told}");
-    // Files beside the root or around it do no harm; links out of it are not followed.
-    fs::remove_file(place.at("root/innocent")).expect("removed");
-    fs::remove_file(place.at("root/users.toml")).expect("removed");
-    let server = place.serve(&[], &[]);
+    // Files beside or above the root do no harm; symlinks out of the root are not followed.
+    fs::remove_file(dir.at("root/innocent")).expect("removed");
+    fs::remove_file(dir.at("root/users.toml")).expect("removed");
+    let server = dir.serve(&[], &[]);
     for way in ["to-outside", "keys-link/users.toml", "users.toml", "%2e%2e/users.toml"] {
-        let output = place.try_run(&["get", "-q", &remote(server.port, way), "stolen"]);
-        assert!(output.status.code() == Some(1) && !place.at("stolen").exists(), "{way}: {output:?}");
+        let output = dir.try_run(&["get", "-q", &remote(server.port, way), "stolen"]);
+        assert!(output.status.code() == Some(1) && !dir.at("stolen").exists(), "{way}: {output:?}");
     }
 }
 
 #[test]
 fn a_bind_mount_does_not_hide_that_the_users_file_is_in_the_root() {
-    let place = Place::new();
+    let dir = TestDir::new();
     for folder in ["keys", "root/in", "elsewhere"] {
-        fs::create_dir(place.at(folder)).expect("made");
-        fs::copy(place.at("users.toml"), place.at(folder).join("users.toml")).expect("copied");
+        fs::create_dir(dir.at(folder)).expect("made");
+        fs::copy(dir.at("users.toml"), dir.at(folder).join("users.toml")).expect("copied");
     }
-    fs::write(place.at("root/file"), b"").expect("written");
+    fs::write(dir.at("root/file"), b"").expect("written");
     let rows = [
-        // The root elsewhere, something of the root elsewhere, a foreign directory in the root, and a single
-        // file.
+        // The root mounted elsewhere, a part of the root mounted elsewhere, a foreign directory mounted in
+        // the root, and a single file.
         ("root elsewhere", ["--root", "elsewhere", "--users", "root/in/users.toml"]),
         ("root/in elsewhere", ["--root", "root", "--users", "elsewhere/users.toml"]),
         ("keys root/in", ["--root", "root", "--users", "keys/users.toml"]),
@@ -235,20 +235,20 @@ fn a_bind_mount_does_not_hide_that_the_users_file_is_in_the_root() {
     };
     for (mount, arguments) in rows {
         let script = format!("mount --bind {mount} && exec \"$@\"");
-        let told = place.refuses(&[enter, &["sh", "-c", &script, "sh"]].concat(), &arguments);
+        let told = dir.refuses(&[enter, &["sh", "-c", &script, "sh"]].concat(), &arguments);
         assert!(told.contains("is inside the served directory"), "{mount}: {told}");
     }
-    // The same files with nothing mounted.
-    fs::remove_dir_all(place.at("root/in")).expect("removed");
-    let _server = place.serve(&[], &[]);
+    // The same files without any mount.
+    fs::remove_dir_all(dir.at("root/in")).expect("removed");
+    let _server = dir.serve(&[], &[]);
 }
 
 #[test]
 fn a_reload_refuses_users_that_were_moved_into_the_root() {
-    let place = Place::new();
-    let server = place.serve(&[], &[]);
-    fs::rename(place.at("users.toml"), place.at("root/users.toml")).expect("moved");
-    symlink("root/users.toml", place.at("users.toml")).expect("linked");
+    let dir = TestDir::new();
+    let server = dir.serve(&[], &[]);
+    fs::rename(dir.at("users.toml"), dir.at("root/users.toml")).expect("moved");
+    symlink("root/users.toml", dir.at("users.toml")).expect("linked");
     let pid = server.pid().to_string();
     let signalled = Command::new("kill").args(["-HUP", &pid]).status().expect("kill is there");
     assert!(signalled.success());
@@ -258,7 +258,7 @@ fn a_reload_refuses_users_that_were_moved_into_the_root() {
 }
 
 /// Checks that a file can be neither fetched nor changed.
-fn refuses_file(place: &Place, tls: &[&str], there: &str) {
+fn refuses_file(dir: &TestDir, tls: &[&str], there: &str) {
     for (verb, files) in [
         (&["get", "-q"][..], &[there, "stolen"][..]),
         (&["stat"], &[there]),
@@ -267,72 +267,71 @@ fn refuses_file(place: &Place, tls: &[&str], there: &str) {
         (&["rm"], &[there]),
     ] {
         let arguments = [verb, tls, files].concat();
-        let output = place.try_run(&arguments);
+        let output = dir.try_run(&arguments);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {output:?}");
-        assert!(!place.at("stolen").exists(), "{arguments:?}");
+        assert!(!dir.at("stolen").exists(), "{arguments:?}");
     }
 }
 
 /// Moving the server's own files into the root does not allow peers to read or change them.
 #[test]
-fn a_file_of_the_servers_own_is_not_served_though_it_is_moved_into_the_root() {
-    let place = Place::new();
-    fs::copy(place.at("users.toml"), place.at("new.toml")).expect("copied");
-    fs::write(place.at("mine"), b"mine").expect("written");
-    let server = place.serve(&[], &[]);
-    let refused = |name: &str| refuses_file(&place, &[], &remote(server.port, name));
-    let contents = fs::read(place.at("users.toml")).expect("there");
-    fs::hard_link(place.at("users.toml"), place.at("root/hard")).expect("linked");
+fn a_private_file_moved_into_the_root_is_not_served() {
+    let dir = TestDir::new();
+    fs::copy(dir.at("users.toml"), dir.at("new.toml")).expect("copied");
+    fs::write(dir.at("mine"), b"mine").expect("written");
+    let server = dir.serve(&[], &[]);
+    let refused = |name: &str| refuses_file(&dir, &[], &remote(server.port, name));
+    let contents = fs::read(dir.at("users.toml")).expect("there");
+    fs::hard_link(dir.at("users.toml"), dir.at("root/hard")).expect("linked");
     refused("hard");
-    fs::rename(place.at("users.toml"), place.at("root/moved")).expect("moved");
+    fs::rename(dir.at("users.toml"), dir.at("root/moved")).expect("moved");
     refused("moved");
     // New users files are loaded, and the old ones are still not served.
-    fs::rename(place.at("new.toml"), place.at("users.toml")).expect("moved");
+    fs::rename(dir.at("new.toml"), dir.at("users.toml")).expect("moved");
     let pid = server.pid().to_string();
     assert!(Command::new("kill").args(["-HUP", &pid]).status().expect("kill is there").success());
     server.log.wait("new users", |line| line["message"] == "users file reloaded");
     refused("moved");
-    fs::rename(place.at("users.toml"), place.at("root/new")).expect("moved");
+    fs::rename(dir.at("users.toml"), dir.at("root/new")).expect("moved");
     refused("new");
-    same(&place.at("root/hard"), &contents);
-    same(&place.at("root/moved"), &contents);
-    place.run(&["put", "-q", "mine", &remote(server.port, "theirs")]);
-    same(&place.at("root/theirs"), b"mine");
+    same(&dir.at("root/hard"), &contents);
+    same(&dir.at("root/moved"), &contents);
+    dir.run(&["put", "-q", "mine", &remote(server.port, "theirs")]);
+    same(&dir.at("root/theirs"), b"mine");
 }
 
-/// Editors, certbot and `kiban ftam passwd` put a new file in the place of the old one, and signal later or
-/// never.
+/// Editors, certbot and `kiban ftam passwd` replace a file by a new one, and send a signal later or never.
 #[test]
-fn a_file_of_the_servers_own_that_is_replaced_is_not_served_although_nobody_signals() {
-    let place = Place::new();
+fn a_private_file_replaced_without_a_signal_is_not_served() {
+    let dir = TestDir::new();
     let certificate = rcgen::generate_simple_self_signed(vec!["127.0.0.1".into()]).expect("a certificate");
     let pem = certificate.cert.pem();
-    // Of a directory that the server may open no file in, once it runs.
-    fs::create_dir(place.at("tls")).expect("made");
-    fs::write(place.at("tls/cert.pem"), &pem).expect("written");
-    fs::write(place.at("tls/key.pem"), certificate.signing_key.serialize_pem()).expect("written");
-    fs::write(place.at("clients-trust.pem"), pem).expect("written");
-    fs::write(place.at("mine"), b"mine").expect("written");
-    let server = place.serve(&[], &["--tls-cert", "tls/cert.pem", "--tls-key", "tls/key.pem"]);
+    // The file is in a directory in which the running server may not open files.
+    fs::create_dir(dir.at("tls")).expect("made");
+    fs::write(dir.at("tls/cert.pem"), &pem).expect("written");
+    fs::write(dir.at("tls/key.pem"), certificate.signing_key.serialize_pem()).expect("written");
+    fs::write(dir.at("clients-trust.pem"), pem).expect("written");
+    fs::write(dir.at("mine"), b"mine").expect("written");
+    let server = dir.serve(&[], &["--tls-cert", "tls/cert.pem", "--tls-key", "tls/key.pem"]);
     let tls = ["--tls", "--tls-ca", "clients-trust.pem"];
-    let refused = |name: &str| refuses_file(&place, &tls, &remote(server.port, name));
+    let refused = |name: &str| refuses_file(&dir, &tls, &remote(server.port, name));
     for name in ["users.toml", "tls/cert.pem", "tls/key.pem"] {
         let last = name.trim_start_matches("tls/");
         let (linked, moved) = (format!("linked-{last}"), format!("moved-{last}"));
-        fs::copy(place.at(name), place.at("new")).expect("copied");
-        fs::hard_link(place.at("new"), place.at("root").join(&linked)).expect("linked");
-        fs::rename(place.at("new"), place.at(name)).expect("moved");
+        fs::copy(dir.at(name), dir.at("new")).expect("copied");
+        fs::hard_link(dir.at("new"), dir.at("root").join(&linked)).expect("linked");
+        fs::rename(dir.at("new"), dir.at(name)).expect("moved");
         refused(&linked);
-        // One that the server has seen there stays refused when another one takes its place.
-        fs::rename(place.at(name), place.at("root").join(&moved)).expect("moved");
-        fs::copy(place.at("root").join(&moved), place.at(name)).expect("copied");
+        // A file that the server has seen there is still refused after another file replaces it.
+        fs::rename(dir.at(name), dir.at("root").join(&moved)).expect("moved");
+        fs::copy(dir.at("root").join(&moved), dir.at(name)).expect("copied");
         refused(&moved);
         refused(&linked);
-        same(&place.at("root").join(&moved), &fs::read(place.at(name)).expect("there"));
+        same(&dir.at("root").join(&moved), &fs::read(dir.at(name)).expect("there"));
     }
     let theirs = remote(server.port, "theirs");
-    place.run(&[&["put", "-q"], &tls[..], &["mine", &theirs]].concat());
-    same(&place.at("root/theirs"), b"mine");
+    dir.run(&[&["put", "-q"], &tls[..], &["mine", &theirs]].concat());
+    same(&dir.at("root/theirs"), b"mine");
 }
 
 fn cut_up(up: u64) -> Fate {
@@ -340,71 +339,71 @@ fn cut_up(up: u64) -> Fate {
 }
 
 #[test]
-fn a_transfer_that_is_cut_goes_on_from_its_last_checkpoint() {
-    let place = Place::new();
-    let server = place.serve(&[], &[]);
+fn an_interrupted_transfer_resumes_from_its_last_checkpoint() {
+    let dir = TestDir::new();
+    let server = dir.serve(&[], &[]);
     let contents = noise(8_000_000);
-    fs::write(place.at("here"), &contents).expect("written");
+    fs::write(dir.at("here"), &contents).expect("written");
     let checks = ["--checkpoint-bytes", "200000", "-q", "--json"];
     // The connection is cut twice: the program reconnects by itself.
     let relay = Relay::new(server.port, [3_000_000, 2_500_000].map(cut_up).to_vec());
     let there = remote(relay.port, "there");
-    let said = place.run(&[&["put"], &checks[..], &["here", &there]].concat());
-    same(&place.at("root/there"), &contents);
+    let said = dir.run(&[&["put"], &checks[..], &["here", &there]].concat());
+    same(&dir.at("root/there"), &contents);
     assert!(said.contains("\"transfers\""), "{said}");
     // The connection is cut once, without a retry: another process resumes.
     let cut_down = |down| Fate::Cut { up: u64::MAX, down };
     let relay = Relay::new(server.port, [5_000_000, 4_500_000].map(cut_down).to_vec());
     let there = remote(relay.port, "there");
-    let first = place.try_run(&[&["get", "--retries", "0"], &checks[..], &[&there, "back"]].concat());
+    let first = dir.try_run(&[&["get", "--retries", "0"], &checks[..], &[&there, "back"]].concat());
     assert!(first.status.code() == Some(1), "{first:?}");
     assert!(String::from_utf8_lossy(&first.stderr).contains("--resume"), "{first:?}");
-    assert!(!place.at("back").exists(), "a get is not seen before it is whole");
+    assert!(!dir.at("back").exists(), "a get is not seen before it is whole");
     // The second may transfer less than the file: it can only succeed if it does not start from the
     // beginning.
-    let said = place.run(&[&["get", "--resume", "--retries", "0"], &checks[..], &[&there, "back"]].concat());
-    same(&place.at("back"), &contents);
+    let said = dir.run(&[&["get", "--resume", "--retries", "0"], &checks[..], &[&there, "back"]].concat());
+    same(&dir.at("back"), &contents);
     assert!(said.contains("\"resumed\":true"), "{said}");
 }
 
 #[test]
-fn a_server_that_was_killed_goes_on_with_what_was_cut_and_keeps_the_old_file_until_then() {
-    let place = Place::new();
-    let server = place.serve(&[], &[]);
-    fs::write(place.at("root/there"), b"old").expect("written");
+fn a_restarted_server_resumes_a_transfer_and_keeps_the_old_file_until_then() {
+    let dir = TestDir::new();
+    let server = dir.serve(&[], &[]);
+    fs::write(dir.at("root/there"), b"old").expect("written");
     let contents = noise(6_000_000);
-    fs::write(place.at("here"), &contents).expect("written");
+    fs::write(dir.at("here"), &contents).expect("written");
     let relay = Relay::new(server.port, vec![cut_up(4_000_000)]);
     let checks = ["--checkpoint-bytes", "200000", "-q", "--retries", "0"];
     let there = remote(relay.port, "there");
-    let first = place.try_run(&[&["put"], &checks[..], &["here", &there]].concat());
+    let first = dir.try_run(&[&["put"], &checks[..], &["here", &there]].concat());
     assert_eq!(first.status.code(), Some(1), "{first:?}");
     let port = server.port;
     drop(server);
-    same(&place.at("root/there"), b"old");
-    // The same names, so that it is the same transfer: the relay's port stands in them, so a new relay is no
-    // use.
-    let _server = place.serve_at(port, &[], &[]);
-    let said = place.run(&[&["put", "--resume", "--json"], &checks[..], &["here", &there]].concat());
+    same(&dir.at("root/there"), b"old");
+    // The transfer has the same names, so it is the same transfer; they contain the relay's port, so the
+    // relay must be the same.
+    let _server = dir.serve_at(port, &[], &[]);
+    let said = dir.run(&[&["put", "--resume", "--json"], &checks[..], &["here", &there]].concat());
     assert!(said.contains("\"resumed\":true"), "{said}");
-    same(&place.at("root/there"), &contents);
+    same(&dir.at("root/there"), &contents);
 }
 
 #[test]
-fn a_put_that_is_gone_on_with_has_the_type_and_the_creator_of_one_in_a_piece() {
-    let place = Place::new();
-    let server = place.serve(&[], &[]);
+fn a_resumed_put_has_the_type_and_creator_of_an_uninterrupted_one() {
+    let dir = TestDir::new();
+    let server = dir.serve(&[], &[]);
     let lines: String = (0..400_000).map(|line| format!("line {line}\n")).collect();
-    fs::write(place.at("here"), &lines).expect("written");
+    fs::write(dir.at("here"), &lines).expect("written");
     let relay = Relay::new(server.port, vec![cut_up(3_000_000)]);
     let (cut, whole) = (remote(relay.port, "cut"), remote(server.port, "whole"));
     let put = ["put", "--type", "text", "-q", "--checkpoint-bytes", "200000", "--retries", "0"];
-    assert_eq!(place.try_run(&[&put[..], &["here", &cut]].concat()).status.code(), Some(1));
-    let said = place.run(&[&put[..], &["--resume", "--json", "here", &cut]].concat());
+    assert_eq!(dir.try_run(&[&put[..], &["here", &cut]].concat()).status.code(), Some(1));
+    let said = dir.run(&[&put[..], &["--resume", "--json", "here", &cut]].concat());
     assert!(said.contains("\"resumed\":true"), "{said}");
-    place.run(&[&put[..], &["here", &whole]].concat());
+    dir.run(&[&put[..], &["here", &whole]].concat());
     let [cut, whole] = [cut, whole].map(|name| {
-        let said: Value = serde_json::from_str(&place.run(&["stat", "--json", &name])).expect("JSON");
+        let said: Value = serde_json::from_str(&dir.run(&["stat", "--json", &name])).expect("JSON");
         ["type", "bytes", "creator", "modifier"].map(|word| said["attributes"][word].clone())
     });
     assert_eq!(cut, whole);
@@ -412,61 +411,62 @@ fn a_put_that_is_gone_on_with_has_the_type_and_the_creator_of_one_in_a_piece() {
 }
 
 #[test]
-fn a_put_waits_for_a_server_that_is_restarted() {
-    let place = Place::new();
-    let server = place.serve(&[], &[]);
+fn a_put_waits_for_a_restarting_server() {
+    let dir = TestDir::new();
+    let server = dir.serve(&[], &[]);
     let contents = noise(6_000_000);
-    fs::write(place.at("here"), &contents).expect("written");
-    let (port, place) = (server.port, &place);
+    fs::write(dir.at("here"), &contents).expect("written");
+    let (port, dir) = (server.port, &dir);
     let relay = Relay::new(port, vec![Fate::Hold { up: 3_000_000, down: u64::MAX }]);
-    // The relay dials the server for each connection: once it is gone, who connects again is cut at once.
+    // The relay connects to the server for each client: once the server is gone, reconnecting clients are
+    // disconnected at once.
     std::thread::scope(|scope| {
         let there = remote(relay.port, "there");
         let checks = ["--checkpoint-bytes", "200000", "-q", "--retries", "6", "--json"];
-        let put = scope.spawn(move || place.run(&[&["put"], &checks[..], &["here", &there]].concat()));
+        let put = scope.spawn(move || dir.run(&[&["put"], &checks[..], &["here", &there]].concat()));
         relay.wait_held();
         drop(server);
         relay.go_on();
         relay.wait_turned_away();
-        let _server = place.serve_at(port, &[], &[]);
+        let _server = dir.serve_at(port, &[], &[]);
         put.join().expect("the put ended well");
     });
-    same(&place.at("root/there"), &contents);
+    same(&dir.at("root/there"), &contents);
 }
 
 #[test]
-fn the_same_through_tls_and_not_without() {
-    let place = Place::new();
+fn transfers_work_over_tls_and_fail_without_it() {
+    let dir = TestDir::new();
     let certificate = rcgen::generate_simple_self_signed(vec!["127.0.0.1".into()]).expect("a certificate");
-    fs::write(place.at("cert.pem"), certificate.cert.pem()).expect("written");
-    fs::write(place.at("key.pem"), certificate.signing_key.serialize_pem()).expect("written");
-    let server = place.serve(&[], &["--tls-cert", "cert.pem", "--tls-key", "key.pem"]);
+    fs::write(dir.at("cert.pem"), certificate.cert.pem()).expect("written");
+    fs::write(dir.at("key.pem"), certificate.signing_key.serialize_pem()).expect("written");
+    let server = dir.serve(&[], &["--tls-cert", "cert.pem", "--tls-key", "key.pem"]);
     let there = |path: &str| remote(server.port, path);
     let contents = noise(500_000);
-    fs::write(place.at("here"), &contents).expect("written");
-    place.run(&["put", "-q", "--tls", "--tls-ca", "cert.pem", "here", &there("there")]);
-    same(&place.at("root/there"), &contents);
-    place.fails(&["ls", "--tls", &there("")], "certificate");
-    place.fails(&["ls", "--timeout", "5", &there("")], "");
+    fs::write(dir.at("here"), &contents).expect("written");
+    dir.run(&["put", "-q", "--tls", "--tls-ca", "cert.pem", "here", &there("there")]);
+    same(&dir.at("root/there"), &contents);
+    dir.fails(&["ls", "--tls", &there("")], "certificate");
+    dir.fails(&["ls", "--timeout", "5", &there("")], "");
 }
 
 #[test]
-fn a_listing_is_asked_for_again_when_the_association_is_lost() {
-    let place = Place::new();
-    let server = place.serve(&[], &[]);
+fn a_listing_is_retried_when_the_association_is_lost() {
+    let dir = TestDir::new();
+    let server = dir.serve(&[], &[]);
     for number in 0..200 {
-        std::fs::write(place.at("root").join(format!("file-{number}")), "x").expect("room");
+        std::fs::write(dir.at("root").join(format!("file-{number}")), "x").expect("room");
     }
-    // In the midst of the list, behind the association's own bytes.
+    // In the middle of the listing, after the set-up of the association.
     let cut = || Relay::new(server.port, vec![Fate::Cut { up: u64::MAX, down: 3000 }]);
     let here = |relay: &Relay| remote(relay.port, "");
-    place.fails(&["ls", "--retries", "0", &here(&cut())], "1011 lower layer failure");
-    let told = place.run(&["ls", "--json", &here(&cut())]);
+    dir.fails(&["ls", "--retries", "0", &here(&cut())], "1011 lower layer failure");
+    let told = dir.run(&["ls", "--json", &here(&cut())]);
     let report: serde_json::Value = serde_json::from_str(&told).expect("JSON");
     assert_eq!(report["entries"].as_array().map(Vec::len), Some(200), "{told}");
     // A refusal is not a loss: the request is sent once.
     let before = server.log.count("refused");
-    place.fails(&["stat", &remote(server.port, "nothing")], "nothing: ");
+    dir.fails(&["stat", &remote(server.port, "nothing")], "nothing: ");
     server.log.wait_count("refused", before + 1);
     assert_eq!(server.log.count("refused"), before + 1);
 }

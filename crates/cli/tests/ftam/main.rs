@@ -1,11 +1,11 @@
-//! `kiban ftam` as a user runs it, and as whoever means no good meets it.
+//! `kiban ftam` as a user runs it, and as an attacker meets it.
 //!
 //! ```text
-//! place       a folder, a server of what is in it, and a relay between the two ends
+//! common      a directory, a server of it, and a relay between client and server
 //! commands    what works, over TCP and TLS, and the errors for what does not
-//! harm        full disks, forbidden files, peers that stop, guess, crowd and lie
+//! failures    full disks, forbidden files, peers that stall, guess passwords, flood or send invalid data
 //! ```
 
 mod commands;
-mod harm;
-mod place;
+mod common;
+mod failures;

@@ -1,10 +1,10 @@
-// Opens a report in headless Chromium and says what a reader would find, as one JSON object on standard output.
+// Opens a report in headless Chromium and prints the observations as one JSON object on standard output.
 //
 //     node browse.mjs CHROMIUM REPORT FOLDER
 //
-// Goal      what only a browser can tell: requests, errors, hover, downloads, dark mode, the tree that screen readers get.
-// How       the DevTools protocol over two pipes (--remote-debugging-pipe): no package, no port, no network.
-// Folder    takes screenshots (light, dark, narrow, plain: without script) and the downloaded file.
+// Purpose   observations that need a browser: requests, errors, tooltips, downloads, dark mode, the accessibility tree.
+// Method    the DevTools protocol over two pipes (--remote-debugging-pipe): no package, no port, no network.
+// FOLDER    receives screenshots (light, dark, narrow; plain: without script) and the downloaded file.
 import { spawn } from "node:child_process";
 import { mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
@@ -66,7 +66,7 @@ const event = (name, wanted = () => true) =>
     listeners.add(listener);
   });
 
-// ---- A page that writes down what happens ----------------------------------------------------------------------------
+// ---- A page that records its events ----------------------------------------------------------------------------------
 const { targetId } = await call("Target.createTarget", { url: "about:blank" });
 const { sessionId } = await call("Target.attachToTarget", { targetId, flatten: true });
 const page = (method, params) => call(method, params, sessionId);
@@ -97,7 +97,7 @@ const capture = async (name, clip) => {
   const { data } = await page("Page.captureScreenshot", { format: "png", captureBeyondViewport: true, clip });
   writeFileSync(join(folder, `${name}.png`), Buffer.from(data, "base64"));
 };
-// The whole page, in pieces that can be looked at.
+// The whole page, in pieces of viewable size.
 const shot = async (name, piece = 1600) => {
   const { width, height } = (await page("Page.getLayoutMetrics")).cssContentSize;
   for (let y = 0, number = 1; y < height; y += piece, number += 1)
@@ -111,7 +111,7 @@ await open();
 const answer = { light: await ground() };
 await shot("light");
 
-// Hover: the middle of every kind of place, one of each.
+// Tooltips: hover over the middle of one element of each kind.
 answer.hover = [];
 const kinds = [".hit", ".cell", ".bar"];
 for (const kind of kinds) {
@@ -123,7 +123,7 @@ for (const kind of kinds) {
     return { x: box.x + box.width / 2, y: box.y + box.height / 2 };
   })()`);
   if (!place) continue;
-  // Scrolling hides what hovers, and the browser may tell of it late: the pointer moves until it is told where it is.
+  // Scrolling hides tooltips, and its event may be late: move the pointer until the tooltip is shown.
   let says = null;
   for (let turn = 0; turn < 30 && says === null; turn += 1) {
     await page("Input.dispatchMouseEvent", { type: "mouseMoved", x: place.x + (turn % 2), y: place.y });
@@ -139,7 +139,7 @@ for (const kind of kinds) {
 await page("Input.dispatchMouseEvent", { type: "mouseMoved", x: 1, y: 1 });
 answer.hoverEnds = await run(`document.getElementById("tip").hidden`);
 
-// Download: the first figure's CSV, beside what the figure says that it is.
+// Download: the first figure's CSV, compared with the data of the figure.
 await call("Browser.setDownloadBehavior", { behavior: "allow", downloadPath: downloads, eventsEnabled: true });
 const ended = event("Browser.downloadProgress", ({ state }) => state !== "inProgress");
 await run(`document.querySelector('a[download$=".csv"]').click()`);
@@ -150,7 +150,7 @@ answer.download.expected = await run(`(() => {
   return new TextDecoder().decode(Uint8Array.from(atob(link.href.split(",")[1]), (one) => one.charCodeAt(0)));
 })()`);
 
-// What screen readers get.
+// The accessibility tree, for screen readers.
 const { nodes } = await page("Accessibility.getFullAXTree");
 const named = nodes.filter((node) => !node.ignored && ["image", "img", "graphics-document"].includes(node.role?.value));
 answer.images = named.map((node) => ({ name: node.name?.value ?? "", description: node.description?.value ?? "" }));
@@ -158,7 +158,7 @@ answer.svgs = await run(`document.querySelectorAll("svg").length`);
 answer.headings = await run(`[...document.querySelectorAll("h1,h2,h3,h4,h5,h6")].map((one) => Number(one.tagName[1]))`);
 answer.tables = await run(`[...document.querySelectorAll("table")].filter((one) => !one.caption || !one.querySelector("th[scope=col]")).length`);
 answer.dead = await run(`[...document.querySelectorAll('a[href^="#"]')].filter((one) => !document.getElementById(one.hash.slice(1))).map((one) => one.hash)`);
-// Words beside their ground, by WCAG: the least contrast of all texts that are seen.
+// Contrast of text and background by WCAG: the minimum of all visible texts.
 const contrast = `(() => {
   const numbers = (colour) => colour.match(/[\\d.]+/g).map(Number);
   const light = ([r, g, b]) => [r, g, b].map((one) => one / 255).map((one) => one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4)
@@ -188,11 +188,11 @@ await shot("dark");
 
 await scheme("light");
 await size(390, 844);
-// The page itself does not scroll sideways; what is wide does, in its own frame.
+// The page itself does not scroll horizontally; wide elements do, in their own frames.
 answer.overflow = await run(`document.documentElement.scrollWidth - document.documentElement.clientWidth`);
 await shot("narrow");
 
-// Without a script, the places keep their words.
+// Without a script, the elements keep their tooltips.
 await size(1280, 900);
 await page("Emulation.setScriptExecutionDisabled", { value: true });
 await open();

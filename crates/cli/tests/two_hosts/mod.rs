@@ -1,5 +1,5 @@
-//! Two hosts for stories of the laboratory: a network namespace each, a wire between them, `kiban lab serve`
-//! in one.
+//! Two hosts for tests of the laboratory: a network namespace each, a wire between them, `kiban lab serve` in
+//! one.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -7,15 +7,15 @@ use std::process::{Child, Command, Stdio};
 
 pub(crate) const TOKEN: &str = "a token of these stories alone";
 
-/// A folder that is removed at the end, with the token in it.
+/// A directory that is removed at the end; it contains the token.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
     pub(crate) fn new(name: &str) -> Folder {
         let folder = std::env::temp_dir().join(format!("kiban-lab-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir_all(&folder).expect("there is room for some files");
-        std::fs::write(folder.join("token"), TOKEN).expect("there is room for some files");
+        std::fs::create_dir_all(&folder).expect("there is disk space");
+        std::fs::write(folder.join("token"), TOKEN).expect("there is disk space");
         Folder(folder)
     }
 
@@ -36,11 +36,11 @@ pub(crate) struct Network {
     pub(crate) far: String,
 }
 
-/// The far end's address.
+/// The address of the far host.
 pub(crate) const FAR: &str = "10.77.31.2";
 
 impl Network {
-    /// A veth pair with an MTU. None without the right to make one; a line says so.
+    /// Creates a veth pair with an MTU; without the right to do so, prints a line and returns `None`.
     pub(crate) fn new(letter: char, mtu: u32) -> Option<Network> {
         let name = |side| format!("kiban-{}-{letter}{side}", std::process::id());
         let network = Network { near: name('n'), far: name('f') };
@@ -60,7 +60,7 @@ impl Network {
         Some(network)
     }
 
-    /// A token bucket in front of the wire at one end; false where the kernel has none.
+    /// Puts a token bucket in front of the wire at one end; returns false if the kernel has none.
     pub(crate) fn bucket(side: &str, rate: &str) -> bool {
         let bucket = ["qdisc", "add", "dev", "wire", "root", "tbf", "rate", rate, "burst", "32kb"];
         run(Command::new("tc").args(["-n", side]).args(bucket).args(["latency", "50ms"]))

@@ -1,13 +1,13 @@
-//! Two hosts that speak over ATM: a board on each, its cells in UDP datagrams between them, all programs by
-//! way of the kernels.
+//! Two hosts connected by ATM: a board on each, with cells in UDP datagrams between them; all programs use
+//! the kernels.
 
+use crate::common::{Board, Far, TestDir, connect, echo, enter};
 use crate::iperf::rate;
-use crate::place::{Board, Far, Place, connect, echo, enter};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 
-/// A host's board: cells to the other over the wire, the kernel's address on a device.
+/// The board of a host: cells to the other host over the wire, the kernel's address on a device.
 fn host(own: u8, other: u8, options: &str, more: &str) -> String {
     format!(
         "name = \"lab\"\n[[port]]\nname = \"atm\"\nlink = \"udp-cells:10.7.0.{own}:7000-10.7.0.{other}:7000{options}\"\n\
@@ -15,7 +15,7 @@ fn host(own: u8, other: u8, options: &str, more: &str) -> String {
     )
 }
 
-/// Checks that no link was lost, and no cell was wrong.
+/// Checks that no link was lost and no cell had errors.
 fn is_sound(board: &Board<'_>) -> Value {
     let status = board.status();
     for port in status["ports"].as_array().expect("ports") {
@@ -27,19 +27,19 @@ fn is_sound(board: &Board<'_>) -> Value {
 }
 
 #[test]
-fn iperf3_fills_an_oc3c_between_two_hosts_both_ways() {
+fn iperf3_fills_an_oc3c_between_two_hosts_in_both_directions() {
     if !enter() {
         return;
     }
     let far = Far::new();
     far.wire(1500);
     for options in ["", ",packed"] {
-        let (near_place, far_place) = (Place::new("oc3c-near"), Place::new("oc3c-far"));
+        let (near_place, far_place) = (TestDir::new("oc3c-near"), TestDir::new("oc3c-far"));
         let far_board = far_place.up_by(&host(2, 1, options, ""), |command| far.spawn(command));
         let near_board = near_place.up(&host(1, 2, options, ""));
         near_board.until("the peer is known", |status| status["circuits"][0]["peer"] == "10.1.0.2");
         for way in [&[][..], &["-R"], &["-P", "4"]] {
-            // An OC-3c has 149.76 Mbit/s for cells; of those TCP has 134.3 in packets of 9180 bytes.
+            // An OC-3c has 149.76 Mbit/s for cells; TCP reaches 134.3 of these in packets of 9180 bytes.
             let rate = rate(&[&["-c", "10.1.0.2"], way].concat(), 60e6, |command| far.spawn(command));
             assert!((60e6..136e6).contains(&rate), "{way:?}, udp-cells{options}: {rate} bit/s");
         }
@@ -47,25 +47,25 @@ fn iperf3_fills_an_oc3c_between_two_hosts_both_ways() {
         let cells =
             |status: &Value, name: &str| status["ports"][0]["link_counters"][name].as_u64().expect("a count");
         let (sent, came) = (cells(&near, "units_out"), cells(&far, "units_in"));
-        // Datagrams may be lost where the machine has other things to do; here they are not the rule.
+        // A busy machine may lose datagrams; here that must be rare.
         assert!(came.abs_diff(sent) < sent / 100, "{options}: {came} of {sent} cells came");
     }
 }
 
 #[test]
-fn a_session_of_the_kernels_lives_through_a_board_that_is_killed() {
+fn a_kernel_session_survives_a_killed_board() {
     if !enter() {
         return;
     }
     let far = Far::new();
     far.wire(1500);
-    let (near_place, far_place) = (Place::new("kill-near"), Place::new("kill-far"));
+    let (near_place, far_place) = (TestDir::new("kill-near"), TestDir::new("kill-far"));
     let mut far_board = far_place.up_by(&host(2, 1, "", ""), |command| far.spawn(command));
     let near_board = near_place.up(&host(1, 2, "", ""));
     near_board.until("the peer is known", |status| status["circuits"][0]["peer"] == "10.1.0.2");
     let listener = far.run(|| TcpListener::bind("10.1.0.2:9").expect("the kernel has the address"));
     let server = std::thread::spawn(move || {
-        let mut stream = listener.accept().expect("somebody comes").0;
+        let mut stream = listener.accept().expect("a client connects").0;
         std::io::copy(&mut stream.try_clone().expect("a second handle"), &mut stream).expect("to its end")
     });
     let mut session = connect("10.1.0.2:9");
@@ -73,7 +73,7 @@ fn a_session_of_the_kernels_lives_through_a_board_that_is_killed() {
     for round in 0..2 {
         far_board.signal("-KILL");
         assert_eq!(far_board.wait(), None, "it has not ended by itself");
-        // Sent while the board is away, and retransmitted by the kernel until it is back.
+        // Sent while the board is down, and retransmitted by the kernel until it is back.
         session.write_all(b"meanwhile").expect("the kernel keeps it");
         far_board = far_place.up_by(&host(2, 1, "", ""), |command| far.spawn(command));
         let mut heard = [0; 9];

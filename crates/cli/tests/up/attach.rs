@@ -1,7 +1,7 @@
-//! Programs of this host on a running board's TCP, through shared memory: `kiban up` in one process, clients
-//! in this one and others, this host's kernel as the other end, in a network namespace of the test's own.
+//! Programs of this host that use a running board's TCP through shared memory: `kiban up` in one process,
+//! clients in this one and others, this host's kernel as the peer, in a network namespace of the test.
 
-use crate::place::{Board, ECHO, PORT, Place, enter, text};
+use crate::common::{Board, ECHO, PORT, TestDir, enter, text};
 use kiban_streams::{Settings, nonblocking};
 use kiban_tokio::{Attachment, Stream};
 use rustix::event::{PollFd, PollFlags};
@@ -14,8 +14,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 const ATTACH: &str = "[[service]]\nkind = \"attach\"\n";
 const BOARD: &str = "10.9.0.2";
 
-async fn attached(place: &Place) -> Attachment {
-    Attachment::attach_at(&place.0.join("kiban/lab.streams"), Settings::default()).await.expect("it takes us")
+async fn attached(dir: &TestDir) -> Attachment {
+    Attachment::attach_at(&dir.0.join("kiban/lab.streams"), Settings::default())
+        .await
+        .expect("it accepts the client")
 }
 
 fn at(host: &str, port: u16) -> SocketAddr {
@@ -27,14 +29,14 @@ fn noise(length: usize, seed: u32) -> Vec<u8> {
 }
 
 async fn echoes(stream: &mut Stream, words: &[u8]) {
-    stream.write_all(words).await.expect("it takes it");
+    stream.write_all(words).await.expect("the peer reads it");
     let mut heard = vec![0; words.len()];
     stream.read_exact(&mut heard).await.expect("it sends it back");
     assert!(heard == words);
 }
 
-/// Runs a test of clients, on a runtime that stays in the namespace.
-fn story(told: impl Future<Output = ()>) {
+/// Runs a test of clients on a runtime whose threads stay in the namespace.
+fn run_in_namespace(told: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async { tokio::time::timeout(Duration::from_secs(120), told).await }).expect("in time");
 }
@@ -47,31 +49,31 @@ fn counter(board: &Board<'_>, name: &str) -> u64 {
 }
 
 #[test]
-fn a_client_reaches_the_kernel_the_kernel_reaches_it_and_the_board_reaches_itself() {
+fn streams_connect_client_and_kernel_both_ways_and_the_board_to_itself() {
     if !enter() {
         return;
     }
-    let place = Place::new("attach");
-    let mut board = place.up(&format!("{PORT}{ECHO}{ATTACH}"));
+    let dir = TestDir::new("attach");
+    let mut board = dir.up(&format!("{PORT}{ECHO}{ATTACH}"));
     let kernel = TcpListener::bind("10.9.0.1:5000").expect("a socket");
     let bytes = noise(20 << 20, 1);
     let sent = bytes.clone();
-    // The kernel's end: takes everything, sends everything back.
+    // The kernel's end echoes everything.
     let far = std::thread::spawn(move || {
-        let (mut stream, peer) = kernel.accept().expect("it calls");
+        let (mut stream, peer) = kernel.accept().expect("it connects");
         assert_eq!(peer.ip().to_string(), BOARD);
         let mut all = Vec::new();
         stream.read_to_end(&mut all).expect("a FIN comes");
         stream.write_all(&all).expect("it listens");
         all == sent
     });
-    story(async {
-        let lab = attached(&place).await;
-        let stream = lab.connect(at("10.9.0.1", 5000)).await.expect("somebody listens");
+    run_in_namespace(async {
+        let lab = attached(&dir).await;
+        let stream = lab.connect(at("10.9.0.1", 5000)).await.expect("there is a listener");
         assert_eq!(stream.local_addr().ip().to_string(), BOARD);
         let (mut from, mut to) = tokio::io::split(stream);
-        to.write_all(&bytes).await.expect("it takes it");
-        to.shutdown().await.expect("it takes it");
+        to.write_all(&bytes).await.expect("the peer reads it");
+        to.shutdown().await.expect("the peer reads it");
         let mut back = Vec::new();
         from.read_to_end(&mut back).await.expect("it comes back");
         assert!(back == bytes);
@@ -79,7 +81,7 @@ fn a_client_reaches_the_kernel_the_kernel_reaches_it_and_the_board_reaches_itsel
         let mut own = lab.connect(at(BOARD, 7)).await.expect("it is there");
         echoes(&mut own, &bytes[..1 << 20]).await;
         drop(own);
-        // Callers of the kernel's, more than were offered a slot at once.
+        // Connections from the kernel, more than there were slots at once.
         let listener = lab.listen(at(BOARD, 6000)).await.expect("a free port");
         let taken = lab.listen(at(BOARD, 6000)).await.expect_err("it is taken");
         assert_eq!(taken.kind(), std::io::ErrorKind::AddrInUse);
@@ -90,7 +92,7 @@ fn a_client_reaches_the_kernel_the_kernel_reaches_it_and_the_board_reaches_itsel
                 std::thread::spawn(move || {
                     let mut stream = TcpStream::connect((BOARD, 6000)).expect("it listens");
                     let words = noise(10_000 + number, number as u32);
-                    stream.write_all(&words).expect("it takes it");
+                    stream.write_all(&words).expect("the peer reads it");
                     stream.shutdown(std::net::Shutdown::Write).expect("a socket");
                     let mut heard = Vec::new();
                     stream.read_to_end(&mut heard).expect("it answers");
@@ -99,7 +101,7 @@ fn a_client_reaches_the_kernel_the_kernel_reaches_it_and_the_board_reaches_itsel
             })
             .collect();
         for _ in 0..40 {
-            let (mut stream, peer) = listener.accept().await.expect("it calls");
+            let (mut stream, peer) = listener.accept().await.expect("it connects");
             assert_eq!(peer.ip().to_string(), "10.9.0.1");
             let mut words = Vec::new();
             stream.read_to_end(&mut words).await.expect("a FIN comes");
@@ -108,26 +110,26 @@ fn a_client_reaches_the_kernel_the_kernel_reaches_it_and_the_board_reaches_itsel
         assert!(callers.into_iter().all(|caller| caller.join().expect("no panic")));
         drop(listener);
         // Requests that cannot succeed.
-        let refused = lab.connect(at("10.9.0.1", 5999)).await.expect_err("nobody listens");
+        let refused = lab.connect(at("10.9.0.1", 5999)).await.expect_err("there is no listener");
         assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
         let lost = lab.connect(at("192.0.2.1", 80)).await.expect_err("no way");
         assert_eq!(lost.kind(), std::io::ErrorKind::NetworkUnreachable);
         let clock = kiban_os::Clock::new();
-        let absent = lab.connect(at("10.9.0.77", 80)).await.expect_err("nobody answers for it");
+        let absent = lab.connect(at("10.9.0.77", 80)).await.expect_err("no host has this address");
         assert_eq!(absent.kind(), std::io::ErrorKind::HostUnreachable);
         assert!(clock.now() < kiban_base::Instant::from_nanos(10_000_000_000), "{:?}", clock.now());
     });
     assert!(far.join().expect("no panic"));
     board.until("all have ended", |status| status["services"][1]["sessions"] == 0);
-    // 20 MiB and 1 MiB out, and as much back; forty callers.
+    // 20 MiB and 1 MiB in each direction; forty connections.
     assert!(counter(&board, "bytes_out") > 21 << 20);
     assert_eq!(counter(&board, "accepted"), 42);
-    place.kiban(&["down"]);
+    dir.kiban(&["down"]);
     assert_eq!(board.wait(), Some(0));
-    assert!(!place.0.join("kiban/lab.streams").exists());
+    assert!(!dir.0.join("kiban/lab.streams").exists());
 }
 
-/// Looks until something is there, as a driver does: with the bells armed it sleeps on the board's file.
+/// Polls until a condition holds, as a driver does: it arms the bells and sleeps on the board's file.
 fn until<T>(
     board: &nonblocking::Board,
     stream: Option<&nonblocking::Stream>,
@@ -149,25 +151,25 @@ fn until<T>(
 }
 
 #[test]
-fn a_driver_that_never_waits_uses_streams_beside_a_file_and_a_bell() {
+fn a_nonblocking_driver_uses_streams_with_a_file_and_a_bell() {
     if !enter() {
         return;
     }
-    let place = Place::new("driver");
-    let mut up = place.up(&format!("{PORT}{ECHO}{ATTACH}"));
+    let dir = TestDir::new("driver");
+    let mut up = dir.up(&format!("{PORT}{ECHO}{ATTACH}"));
     let settings = Settings { streams: 32, room_bytes: 64 << 10, ..Settings::default() };
-    let board =
-        nonblocking::Board::attach_at(&place.0.join("kiban/lab.streams"), settings).expect("it takes us");
+    let board = nonblocking::Board::attach_at(&dir.0.join("kiban/lab.streams"), settings)
+        .expect("it accepts the client");
     let mut stream = board.connect(None, at(BOARD, 7)).expect("there is a slot");
-    until(&board, None, || stream.is_connected().expect("somebody listens").then_some(()));
+    until(&board, None, || stream.is_connected().expect("there is a listener").then_some(()));
     assert_eq!(stream.local_addr().expect("it is connected").ip().to_string(), BOARD);
-    // Far more than the pipes hold: both ways at once, by whatever moves.
+    // Far more than the pipes hold, in both directions at once, as far as each accepts.
     let words = noise(4 << 20, 3);
     let (mut sent, mut heard) = (0, Vec::new());
     until(&board, Some(&stream), || {
         // After the end, writes fail.
         let rest = &words[sent..];
-        let written = if rest.is_empty() { 0 } else { stream.write(rest.into()).expect("it takes it") };
+        let written = if rest.is_empty() { 0 } else { stream.write(rest.into()).expect("the peer reads it") };
         sent += written;
         if written > 0 && sent == words.len() {
             stream.finish();
@@ -196,9 +198,9 @@ fn a_driver_that_never_waits_uses_streams_beside_a_file_and_a_bell() {
     let mut refused = board.connect(None, at("10.9.0.1", 5999)).expect("there is a slot");
     let why = until(&board, None, || refused.is_connected().err());
     assert_eq!(why.kind(), std::io::ErrorKind::ConnectionRefused);
-    // A board that goes takes its streams with it.
+    // When the board goes, its streams end.
     let mut stream = board.connect(None, at(BOARD, 7)).expect("there is a slot");
-    until(&board, None, || stream.is_connected().expect("somebody listens").then_some(()));
+    until(&board, None, || stream.is_connected().expect("there is a listener").then_some(()));
     up.signal("-KILL");
     up.wait();
     until(&board, Some(&stream), || stream.read(1, |_| {}).is_err().then_some(()));
@@ -206,72 +208,72 @@ fn a_driver_that_never_waits_uses_streams_beside_a_file_and_a_bell() {
 }
 
 #[test]
-fn a_client_that_is_killed_or_scribbles_ends_alone() {
+fn a_killed_or_corrupting_client_affects_no_other() {
     if !enter() {
         return;
     }
-    let place = Place::new("killed");
-    let board = place.up(&format!("{PORT}{ECHO}{ATTACH}"));
+    let dir = TestDir::new("killed");
+    let board = dir.up(&format!("{PORT}{ECHO}{ATTACH}"));
     let kernel = TcpListener::bind("10.9.0.1:5000").expect("a socket");
-    story(async {
-        let lab = attached(&place).await;
+    run_in_namespace(async {
+        let lab = attached(&dir).await;
         let mut mine = lab.connect(at(BOARD, 7)).await.expect("it is there");
-        // One with work in its rings, in a process of its own.
-        let mut other = place
+        // A client with work in its rings, in a process of its own.
+        let mut other = dir
             .command(&["connect", "10.9.0.1:5000"])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .spawn()
             .expect("the program was built");
-        let (mut far, _) = kernel.accept().expect("it calls");
+        let (mut far, _) = kernel.accept().expect("it connects");
         let mut input = other.stdin.take().expect("piped");
         input.write_all(&noise(50_000, 3)).expect("it reads");
         let mut first = vec![0; 50_000];
         far.read_exact(&mut first).expect("it comes");
-        other.kill().expect("it is our child");
-        other.wait().expect("it is our child");
+        other.kill().expect("it is a child of this process");
+        other.wait().expect("it is a child of this process");
         assert_eq!(far.read(&mut first).expect("a FIN, as of any process that ends"), 0);
         drop(far);
         echoes(&mut mine, &noise(300_000, 4)).await;
         board.until("its stream has gone", |status| status["services"][1]["sessions"] == 1);
-        // One that breaks its rings is cut off, and nobody else.
-        scribble(&place);
+        // A client that corrupts its rings is disconnected; others are not affected.
+        scribble(&dir);
         board.until("it is cut off", |_| counter(&board, "errors") > 0);
         echoes(&mut mine, &noise(300_000, 5)).await;
-        // A silent client, and one that sends nonsense.
+        // A silent client, and one that sends invalid data.
         let silent =
-            std::os::unix::net::UnixStream::connect(place.0.join("kiban/lab.streams")).expect("a door");
+            std::os::unix::net::UnixStream::connect(dir.0.join("kiban/lab.streams")).expect("a door");
         let mut rude =
-            std::os::unix::net::UnixStream::connect(place.0.join("kiban/lab.streams")).expect("a door");
+            std::os::unix::net::UnixStream::connect(dir.0.join("kiban/lab.streams")).expect("a door");
         rude.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("a socket");
         assert_eq!(rude.read(&mut [0; 8]).unwrap_or(0), 0, "it is hung up on");
         echoes(&mut mine, &noise(1000, 6)).await;
         drop(silent);
     });
-    assert!(!place.log().contains("panicked"), "{}", place.log());
+    assert!(!dir.log().contains("panicked"), "{}", dir.log());
 }
 
-/// A client that greets well, and then fills its memory with nonsense.
-fn scribble(place: &Place) {
+/// A client that attaches correctly and then fills its memory with random data.
+fn scribble(dir: &TestDir) {
     use kiban_os::channel::PendingChannel;
     use kiban_streams::{greeting, parse_greeting};
     let hello = greeting(4, 4096);
     let bytes = parse_greeting(&hello).expect("a good greeting").bytes().next_multiple_of(4096);
     let mut half =
-        PendingChannel::connect_at(&place.0.join("kiban/lab.streams"), &hello, bytes).expect("a door");
+        PendingChannel::connect_at(&dir.0.join("kiban/lab.streams"), &hello, bytes).expect("a door");
     let channel = loop {
-        match half.complete(bytes..=bytes).expect("it takes us") {
+        match half.complete(bytes..=bytes).expect("it accepts the client") {
             Some(channel) => break channel,
             None => std::thread::yield_now(),
         }
     };
     let region = channel.region().clone().with_address(0);
     for at in (128..bytes as u64).step_by(64) {
-        // A slot that says that it is full, and is longer than it can be.
+        // A slot that is marked full and has an impossible length.
         region.write(at, [1u32.to_ne_bytes(), u32::MAX.to_ne_bytes()].concat()[..].into());
     }
     channel.ring(|| 0);
-    // It hangs up on us.
+    // The board closes the connection.
     while !channel.is_gone() {
         channel.own_bell().arm();
         std::thread::yield_now();
@@ -279,13 +281,13 @@ fn scribble(place: &Place) {
 }
 
 #[test]
-fn bytes_go_from_a_pipeline_to_the_board_and_back() {
+fn a_pipeline_sends_bytes_to_the_board_and_back() {
     if !enter() {
         return;
     }
-    let place = Place::new("connect");
-    let _board = place.up(&format!("{PORT}{ECHO}{ATTACH}"));
-    let file = place.write("words", &"to and fro, ".repeat(100_000));
+    let dir = TestDir::new("connect");
+    let _board = dir.up(&format!("{PORT}{ECHO}{ATTACH}"));
+    let file = dir.write("words", &"to and fro, ".repeat(100_000));
     let shell = format!(
         "{} connect {BOARD}:7 < {} | cmp - {}",
         env!("CARGO_BIN_EXE_kiban"),
@@ -294,55 +296,55 @@ fn bytes_go_from_a_pipeline_to_the_board_and_back() {
     );
     let output = std::process::Command::new("timeout")
         .args(["60", "bash", "-o", "pipefail", "-c", &shell])
-        .env("XDG_RUNTIME_DIR", &place.0)
+        .env("XDG_RUNTIME_DIR", &dir.0)
         .output()
         .expect("a shell");
     assert!(output.status.success(), "{}", text(&output));
-    // Any port: it prints which.
-    let mut listens = place.command(&["connect", "--listen", &format!("{BOARD}:0")]);
+    // Port 0: it prints the port.
+    let mut listens = dir.command(&["connect", "--listen", &format!("{BOARD}:0")]);
     let listens = listens.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut listens = listens.spawn().expect("the program was built");
     let mut line = String::new();
     BufReader::new(listens.stderr.take().expect("it is piped")).read_line(&mut line).expect("it says where");
     let local = line.trim_end().strip_prefix("kiban: listening on ").expect("it says where");
-    TcpStream::connect(local).expect("it listens").write_all(b"whoever").expect("it takes it");
+    TcpStream::connect(local).expect("it listens").write_all(b"whoever").expect("the peer reads it");
     let output = listens.wait_with_output().expect("it ends");
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &b"whoever"[..]));
-    let refused = place.kiban(&["connect", "10.9.0.1:5999"]);
+    let refused = dir.kiban(&["connect", "10.9.0.1:5999"]);
     assert_eq!(
         (refused.status.code(), text(&refused).as_str()),
         (Some(1), "kiban: 10.9.0.1:5999: connection refused\n")
     );
-    let absent = text(&place.kiban(&["connect", "10.9.0.77:80"]));
+    let absent = text(&dir.kiban(&["connect", "10.9.0.77:80"]));
     assert!(absent.starts_with("kiban: 10.9.0.77:80: no route to host: "), "{absent}");
-    let nobody = place.kiban(&["connect", "--board", "moon", "10.9.0.1:80"]);
+    let nobody = dir.kiban(&["connect", "--board", "moon", "10.9.0.1:80"]);
     let told = text(&nobody);
     assert!(told.contains("no board moon is running; these are: lab"), "{told}");
 }
 
 #[test]
-fn who_asks_for_more_streams_than_there_are_is_told_so() {
+fn opening_too_many_streams_returns_an_error() {
     if !enter() {
         return;
     }
-    let place = Place::new("attach-bounds");
-    let board = place.up(&format!("{PORT}{ECHO}{ATTACH}sessions = 8\n"));
-    let door = place.0.join("kiban/lab.streams");
-    story(async {
+    let dir = TestDir::new("attach-bounds");
+    let board = dir.up(&format!("{PORT}{ECHO}{ATTACH}sessions = 8\n"));
+    let door = dir.0.join("kiban/lab.streams");
+    run_in_namespace(async {
         let ask = |streams| Attachment::attach_at(&door, Settings { streams, ..Settings::default() });
         let much = ask(9).await.expect_err("there are eight");
         assert_eq!(much.to_string(), "too many streams: 9 requested, 8 free: raise `sessions`");
-        let seven = ask(7).await.expect("it takes us");
-        // One is enough for a pipeline; then there is none.
-        let output = place.kiban(&["connect", &format!("{BOARD}:7")]);
+        let seven = ask(7).await.expect("it accepts the client");
+        // One slot is enough for a pipeline; then all are taken.
+        let output = dir.kiban(&["connect", &format!("{BOARD}:7")]);
         assert_eq!((output.status.code(), text(&output).as_str()), (Some(0), ""));
         board.until("its stream has gone", |status| status["services"][1]["sessions"] == 0);
-        let eighth = ask(1).await.expect("it takes us");
-        let output = place.kiban(&["connect", &format!("{BOARD}:7")]);
+        let eighth = ask(1).await.expect("it accepts the client");
+        let output = dir.kiban(&["connect", &format!("{BOARD}:7")]);
         let told = "kiban: board lab: too many streams: 1 requested, 0 free: raise `sessions`\n";
         assert_eq!((output.status.code(), text(&output).as_str()), (Some(1), told));
         assert_eq!(counter(&board, "refused"), 2);
-        // Clients with a place keep it.
+        // Clients that have a slot keep it.
         for client in [seven, eighth] {
             echoes(&mut client.connect(at(BOARD, 7)).await.expect("it is there"), b"still here").await;
         }

@@ -1,15 +1,14 @@
-//! Records of a running board: each ends when its bound is met or who wanted it has had enough, and its file
-//! is whole.
+//! Captures of a running board: each ends at its limit or when its command ends, and its file is complete.
 
-use crate::place::{ECHO, LONG, PORT, Place, connect, echo, enter, text};
+use crate::common::{ECHO, LONG, PORT, TestDir, connect, echo, enter, text};
 use std::io::{BufRead, BufReader, Read, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
 /// Starts a capture and waits until it runs.
-fn begin(place: &Place, arguments: &[&str]) -> (Child, BufReader<ChildStderr>) {
-    let mut command = place.command(&[&["capture"], arguments].concat());
+fn begin(dir: &TestDir, arguments: &[&str]) -> (Child, BufReader<ChildStderr>) {
+    let mut command = dir.command(&[&["capture"], arguments].concat());
     let mut child =
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program was built");
     let mut said = BufReader::new(child.stderr.take().expect("a pipe"));
@@ -19,12 +18,12 @@ fn begin(place: &Place, arguments: &[&str]) -> (Child, BufReader<ChildStderr>) {
     (child, said)
 }
 
-/// Returns its last output, and whether it succeeded.
+/// Waits for its end; returns its last output, and whether it succeeded.
 fn ended((mut child, mut said): (Child, BufReader<ChildStderr>)) -> (String, bool) {
     let mut told = String::new();
     child.stdout.take().expect("a pipe").read_to_string(&mut told).expect("text");
     said.read_to_string(&mut told).expect("text");
-    (told, child.wait().expect("it is our child").success())
+    (told, child.wait().expect("it is a child of this process").success())
 }
 
 fn signal(name: &str, child: &Child) {
@@ -32,9 +31,10 @@ fn signal(name: &str, child: &Child) {
     assert!(status.success());
 }
 
-/// The records of a file, which ends where its last one does, and how often a word is in it.
-fn records(place: &Place, name: &str, word: &[u8]) -> (usize, usize) {
-    let bytes = std::fs::read(place.0.join(name)).expect("it was written");
+/// Returns the number of packets in a file, which must end with a complete packet, and how often a word
+/// occurs in it.
+fn records(dir: &TestDir, name: &str, word: &[u8]) -> (usize, usize) {
+    let bytes = std::fs::read(dir.0.join(name)).expect("it was written");
     let (file, _) = kiban_capture::FileHeader::read(&bytes).expect("a capture");
     assert_eq!(file.link_type, kiban_capture::LINK_TYPE_ETHERNET);
     let records: Result<Vec<_>, _> = file.records(&bytes).collect();
@@ -43,24 +43,24 @@ fn records(place: &Place, name: &str, word: &[u8]) -> (usize, usize) {
 }
 
 #[test]
-fn a_record_ends_when_its_time_is_over_and_says_what_is_in_it() {
+fn a_timed_capture_ends_and_prints_its_packet_count() {
     if !enter() {
         return;
     }
-    let place = Place::new("capture");
-    let _board = place.up(&format!("{PORT}{ECHO}"));
+    let dir = TestDir::new("capture");
+    let _board = dir.up(&format!("{PORT}{ECHO}"));
     let clock = kiban_os::Clock::new();
-    let running = begin(&place, &["lan", "lan.pcap", "--seconds", "500ms"]);
-    let again = place.kiban(&["capture", "lan", "other.pcap"]);
+    let running = begin(&dir, &["lan", "lan.pcap", "--seconds", "500ms"]);
+    let again = dir.kiban(&["capture", "lan", "other.pcap"]);
     assert!(text(&again).contains("port lan is already being captured into"), "{}", text(&again));
     let word = b"a rare word";
     echo(&mut connect("10.9.0.2:7"), word);
     let (told, is_well) = ended(running);
     assert!(is_well && clock.now().as_secs_f64() >= 0.5, "{told}");
-    let mode = std::fs::metadata(place.0.join("lan.pcap")).expect("it is there").permissions().mode();
+    let mode = std::fs::metadata(dir.0.join("lan.pcap")).expect("it is there").permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "traffic is for nobody else");
-    // There, and back.
-    let (count, found) = records(&place, "lan.pcap", word);
+    // One packet in each direction.
+    let (count, found) = records(&dir, "lan.pcap", word);
     assert_eq!(found, 2);
     assert!(told.starts_with(&format!("{count} packets of port lan in lan.pcap, ")), "{count}: {told}");
     for (arguments, words) in [
@@ -72,90 +72,90 @@ fn a_record_ends_when_its_time_is_over_and_says_what_is_in_it() {
         (&["lan", "a.pcap", "--seconds", "soon"], "write a time such as 10 (seconds), 500ms, 2s or 5m"),
         (&["lan", "a.pcap", "--packets", "0"], "--packets"),
     ] {
-        let output = place.kiban(&[&["capture"], arguments].concat());
+        let output = dir.kiban(&[&["capture"], arguments].concat());
         assert!(!output.status.success() && text(&output).contains(words), "{words}: {}", text(&output));
     }
-    assert!(!place.0.join("a.pcap").exists() && !place.0.join("other.pcap").exists());
+    assert!(!dir.0.join("a.pcap").exists() && !dir.0.join("other.pcap").exists());
 }
 
 #[test]
-fn a_record_ends_with_its_last_packet() {
+fn a_capture_ends_after_the_requested_packets() {
     if !enter() {
         return;
     }
-    let place = Place::new("capture-count");
-    let _board = place.up(&format!("{PORT}{ECHO}"));
-    let running = begin(&place, &["lan", "lan.pcap", "--packets", "5"]);
+    let dir = TestDir::new("capture-count");
+    let _board = dir.up(&format!("{PORT}{ECHO}"));
+    let running = begin(&dir, &["lan", "lan.pcap", "--packets", "5"]);
     let mut session = connect("10.9.0.2:7");
-    // Two packets a word, and the greetings before.
+    // Two packets per word, and the handshakes before.
     (0..5).for_each(|_| echo(&mut session, b"hello"));
     let (told, is_well) = ended(running);
     assert!(is_well && told.starts_with("5 packets of port lan"), "{told}");
-    assert_eq!(records(&place, "lan.pcap", b"hello").0, 5);
+    assert_eq!(records(&dir, "lan.pcap", b"hello").0, 5);
 }
 
 #[test]
-fn a_record_ends_when_who_wanted_it_has_had_enough_or_is_killed() {
+fn a_capture_ends_when_its_command_is_interrupted_or_killed() {
     if !enter() {
         return;
     }
-    let place = Place::new("capture-end");
-    let mut board = place.up(&format!("{PORT}{ECHO}"));
+    let dir = TestDir::new("capture-end");
+    let mut board = dir.up(&format!("{PORT}{ECHO}"));
     let mut session = connect("10.9.0.2:7");
     for name in ["-INT", "-TERM"] {
         let file = format!("{name}.pcap");
-        let running = begin(&place, &["lan", &format!("./{file}")]);
+        let running = begin(&dir, &["lan", &format!("./{file}")]);
         echo(&mut session, b"a rare word");
         signal(name, &running.0);
         let (told, is_well) = ended(running);
-        let (count, found) = records(&place, &file, b"a rare word");
+        let (count, found) = records(&dir, &file, b"a rare word");
         assert!(is_well && told.starts_with(&format!("{count} packets")), "{name}: {told}");
         assert_eq!(found, 2, "{name}");
     }
-    let (mut child, _) = begin(&place, &["lan", "killed.pcap"]);
+    let (mut child, _) = begin(&dir, &["lan", "killed.pcap"]);
     echo(&mut session, b"a rare word");
-    child.kill().expect("it is our child");
-    child.wait().expect("it is our child");
+    child.kill().expect("it is a child of this process");
+    child.wait().expect("it is a child of this process");
     let clock = kiban_os::Clock::new();
-    while !place.log().contains("killed.pcap\" packets=") {
-        assert!(clock.now().as_secs_f64() < LONG.as_secs_f64(), "{}", place.log());
+    while !dir.log().contains("killed.pcap\" packets=") {
+        assert!(clock.now().as_secs_f64() < LONG.as_secs_f64(), "{}", dir.log());
         board.status();
     }
-    assert_eq!(records(&place, "killed.pcap", b"a rare word").1, 2);
-    // A board that ends has ended its records.
-    let last = begin(&place, &["lan", "last.pcap"]);
+    assert_eq!(records(&dir, "killed.pcap", b"a rare word").1, 2);
+    // A board that ends has completed its captures.
+    let last = begin(&dir, &["lan", "last.pcap"]);
     echo(&mut session, b"a rare word");
     drop(session);
     board.until("the session has gone", |status| status["services"][0]["sessions"] == 0);
-    assert!(place.kiban(&["down", "lab"]).status.success());
+    assert!(dir.kiban(&["down", "lab"]).status.success());
     assert_eq!(board.wait(), Some(0));
     let (told, is_well) = ended(last);
     assert!(is_well && told.contains("packets of port lan in last.pcap"), "{told}");
-    assert_eq!(records(&place, "last.pcap", b"a rare word").1, 2);
+    assert_eq!(records(&dir, "last.pcap", b"a rare word").1, 2);
 }
 
 #[test]
-fn a_files_name_writes_no_lines_of_the_log() {
+fn a_file_name_cannot_forge_log_lines() {
     if !enter() {
         return;
     }
-    let place = Place::new("capture-name");
-    let _board = place.up(&format!("{PORT}{ECHO}"));
-    let file = place.0.join("a\nERROR forged\u{1b}[2J.pcap");
-    // By the control socket, as any program of the user's.
+    let dir = TestDir::new("capture-name");
+    let _board = dir.up(&format!("{PORT}{ECHO}"));
+    let file = dir.0.join("a\nERROR forged\u{1b}[2J.pcap");
+    // Through the control socket, as any program of the user can.
     let question = serde_json::json!({ "verb": "capture", "port": "lan", "file": file });
-    let mut control = UnixStream::connect(place.0.join("kiban/lab.sock")).expect("it listens");
-    writeln!(control, "{question}").expect("it takes it");
+    let mut control = UnixStream::connect(dir.0.join("kiban/lab.sock")).expect("it listens");
+    writeln!(control, "{question}").expect("the peer reads it");
     let mut answers = BufReader::new(control.try_clone().expect("a socket"));
     let mut line = String::new();
     answers.read_line(&mut line).expect("it answers");
-    // A second record at the same port is refused with the name of the first.
-    let again = place.kiban(&["capture", "lan", "other.pcap"]);
+    // A second capture of the same port is refused with the name of the first.
+    let again = dir.kiban(&["capture", "lan", "other.pcap"]);
     assert!(text(&again).contains("a\\nERROR forged\\u{1b}[2J.pcap"), "{}", text(&again));
     control.shutdown(std::net::Shutdown::Write).expect("a socket");
     answers.read_line(&mut line).expect("it answers");
     assert!(line.contains("captured"), "{line}");
-    let log = place.log();
+    let log = dir.log();
     assert!(log.lines().any(|line| line.contains("capture complete") && line.contains("forged")), "{log}");
     assert!(!log.contains("\nERROR forged") && !log.contains('\u{1b}'), "{log:?}");
 }

@@ -1,11 +1,11 @@
-//! Files that would keep the board: descriptors of clients whose closing takes an hour, and pipes in place of
+//! Files that could block the board: descriptors of clients whose close takes an hour, and pipes instead of
 //! files.
 
 #[path = "../../../os/tests/common/lingering.rs"]
 mod lingering;
 
+use crate::common::{ECHO, LONG, PORT, TestDir, connect, echo, enter, text};
 use crate::fuse::Unanswered;
-use crate::place::{ECHO, LONG, PORT, Place, connect, echo, enter, text};
 use kiban_os::unix::Peer;
 use kiban_streams::Settings;
 use kiban_tokio::Attachment;
@@ -29,7 +29,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 pub(crate) const DOORS: &str = "[[service]]\nkind = \"attach\"\n[[service]]\nkind = \"sockets\"\n";
 
-/// Sends a file with some bytes: whether the system lets it pass.
+/// Sends a file together with some bytes; returns whether the system permits it.
 fn send(socket: impl AsFd, bytes: &[u8], file: impl AsFd) -> bool {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -37,17 +37,18 @@ fn send(socket: impl AsFd, bytes: &[u8], file: impl AsFd) -> bool {
     control.push(SendAncillaryMessage::ScmRights(&files));
     let sent = rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL);
     if let Err(error) = sent {
-        // SO_PASSRIGHTS (Linux 6.16); or the client has been disconnected already.
+        // SO_PASSRIGHTS (Linux 6.16); or the client is already disconnected.
         assert!(matches!(error, Errno::PERM | Errno::PIPE | Errno::CONNRESET), "{error}");
     }
     sent.is_ok()
 }
 
-/// Sends a lingering socket, and lets go of it: its peer, or nothing where the system refuses it.
+/// Sends a lingering socket and closes its own descriptor; returns the socket's peer, or `None` if the system
+/// refuses.
 fn attack(socket: impl AsFd, bytes: &[u8]) -> Option<TcpStream> {
     let (near, far) = lingering(LONG);
     if send(socket, bytes, &near) {
-        // The board may have let go of it already: then this is the close that lingers.
+        // The board may have closed its descriptor already: then this close lingers.
         kiban_os::unix::closing::close(near);
         return Some(far);
     }
@@ -55,7 +56,7 @@ fn attack(socket: impl AsFd, bytes: &[u8]) -> Option<TcpStream> {
     None
 }
 
-/// The folder of the board that [`attacker`] attacks.
+/// The directory of the board that [`attacker`] attacks.
 const ATTACKED: &str = "KIBAN_ATTACKED";
 
 /// An attacker process.
@@ -65,29 +66,29 @@ struct Attacker {
 }
 
 impl Attacker {
-    /// Starts one, in the network namespace of this thread.
-    fn start(place: &Place) -> Attacker {
-        Attacker::start_by(place, Command::new(std::env::current_exe().expect("a path")))
+    /// Starts an attacker in the network namespace of this thread.
+    fn start(dir: &TestDir) -> Attacker {
+        Attacker::start_by(dir, Command::new(std::env::current_exe().expect("a path")))
     }
 
     /// The same; `command` runs this program.
-    fn start_by(place: &Place, mut command: Command) -> Attacker {
-        command.args(["--exact", "files::attacker", "--ignored", "--nocapture"]).env(ATTACKED, &place.0);
+    fn start_by(dir: &TestDir, mut command: Command) -> Attacker {
+        command.args(["--exact", "files::attacker", "--ignored", "--nocapture"]).env(ATTACKED, &dir.0);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("it is this program");
         let said = BufReader::new(child.stderr.take().expect("it is piped"));
         Attacker { child, said }
     }
 
-    /// Has it do something, and waits until it is done: how many sockets were taken so far.
+    /// Executes a command and waits until it is done; returns how many sockets the board has accepted so far.
     fn attack(&mut self, what: &str) -> usize {
         self.may(what).unwrap_or_else(|why| panic!("{what}: {why}"))
     }
 
-    /// The same, unless it cannot: why not.
+    /// The same; returns an error if the attacker cannot execute it.
     fn may(&mut self, what: &str) -> Result<usize, String> {
         let to = self.child.stdin.as_mut().expect("it is piped");
-        // An attacker that has ended has printed why.
+        // An attacker that has ended has printed the reason.
         let _ = writeln!(to, "{what}");
         let mut said = String::new();
         loop {
@@ -108,7 +109,7 @@ impl Attacker {
 
 impl Drop for Attacker {
     fn drop(&mut self) {
-        // It ends when it has nothing more to read.
+        // It ends at the end of its input.
         drop(self.child.stdin.take());
         let _ = self.child.wait();
     }
@@ -117,7 +118,7 @@ impl Drop for Attacker {
 /// The attacker: executes the commands that it reads, one per line, and reports when it is done. It does not
 /// fork.
 #[test]
-#[ignore = "descriptors_that_linger_hold_up_neither_the_board_nor_its_clients runs it in a process of its own"]
+#[ignore = "lingering_descriptors_block_neither_the_board_nor_its_clients runs it in a process of its own"]
 fn attacker() {
     let Some(folder) = std::env::var_os(ATTACKED) else { return };
     let door = |name: &str| PathBuf::from(&folder).join("kiban").join(name);
@@ -132,7 +133,7 @@ fn attacker() {
                     ("lab.sockets", SocketType::SEQPACKET),
                     ("lab.sock", SocketType::STREAM),
                 ] {
-                    // In the place of memory, behind a line, and unread as the board hangs up.
+                    // Instead of memory, after a line, and unread when the board closes the connection.
                     for bytes in [&b"kiban-s4\0\0\0\x04\0\0\x10\0"[..], b"{\"verb\":\"status\"}\n", b"x"] {
                         let socket = caller(name, kind);
                         far.extend(attack(&socket, bytes));
@@ -146,9 +147,9 @@ fn attacker() {
                 }
                 round += 1;
             }
-            // One that is not accepted any more.
-            // A file of its own file system, as memory, more often than there are threads that close and
-            // files that may wait for them. Its own copy is never closed.
+            // A connection that is not accepted any more.
+            // A file of a FUSE mount instead of memory, more often than there are closing threads and queued
+            // files. The attacker never closes its own copy.
             "mount" => match Unanswered::mount(Path::new(&folder).join("fuse")) {
                 Ok(mounted) => unanswered = Some(mounted),
                 Err(error) => eprintln!("skipped: {error}"),
@@ -165,7 +166,7 @@ fn attacker() {
             }
             "last" => far.extend(attack(caller("lab.streams", SocketType::STREAM), b"kiban-s4")),
             "kept" => far.extend(kept.iter().filter_map(|socket| attack(socket, b"x"))),
-            // They were closed all the same: their peers hear the end behind what had been sent.
+            // They were closed all the same: their peers receive the end after the data.
             "ends" => far.iter_mut().for_each(|far| {
                 far.read_to_end(&mut Vec::new()).expect("the end");
             }),
@@ -175,7 +176,7 @@ fn attacker() {
     }
 }
 
-/// The arguments of the board that [`older_kernel`] becomes, a line each.
+/// The arguments of the board that [`older_kernel`] becomes, one per line.
 const BOARD: &str = "KIBAN_ARGUMENTS";
 
 /// Becomes a board for which the kernel has no SO_PASSRIGHTS (before Linux 6.16).
@@ -197,44 +198,44 @@ fn older_kernel() {
     let program: BpfProgram = filter.try_into().expect("a program");
     seccompiler::apply_filter(&program).expect("seccomp");
     let arguments = arguments.into_string().expect("they are text");
-    panic!("{}", Command::new(crate::place::KIBAN).args(arguments.lines()).exec());
+    panic!("{}", Command::new(crate::common::KIBAN).args(arguments.lines()).exec());
 }
 
 /// Starts a board on such a kernel.
-fn begin_on_older_kernel(place: &Place, board: &Command) -> std::process::Child {
+fn begin_on_older_kernel(dir: &TestDir, board: &Command) -> std::process::Child {
     let arguments: Vec<_> = board.get_args().map(|argument| argument.to_string_lossy()).collect();
     let mut command = Command::new(std::env::current_exe().expect("a path"));
     command.args(["--exact", "files::older_kernel", "--ignored", "--nocapture"]);
-    command.env(BOARD, arguments.join("\n")).current_dir(&place.0);
+    command.env(BOARD, arguments.join("\n")).current_dir(&dir.0);
     for (name, value) in board.get_envs() {
         match value {
             Some(value) => command.env(name, value),
             None => command.env_remove(name),
         };
     }
-    let log = std::fs::File::create(place.0.join("log")).expect("a file");
+    let log = std::fs::File::create(dir.0.join("log")).expect("a file");
     command.stdout(Stdio::null()).stderr(log).spawn().expect("it is this program")
 }
 
 /// Checks that an honest client is served.
-fn honest(place: &Place) {
+fn honest(dir: &TestDir) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let honest = async {
-            let door = place.0.join("kiban/lab.streams");
-            // Clients that never greet are given up after a while. Until then they may fill the board's
-            // places, and those behind them the socket's backlog.
+            let door = dir.0.join("kiban/lab.streams");
+            // Clients that never send a greeting time out. Until then they may occupy all of the board's
+            // slots, and later ones the socket's backlog.
             let lab = loop {
                 match Attachment::attach_at(&door, Settings::default()).await {
                     Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
                     Err(error) if error.to_string().contains("too many clients") => {}
-                    attached => break attached.expect("it takes us"),
+                    attached => break attached.expect("it accepts the client"),
                 }
                 tokio::task::yield_now().await;
             };
             let mut stream =
                 lab.connect("10.9.0.2:7".parse().expect("an address")).await.expect("it is there");
-            stream.write_all(b"through rings").await.expect("it takes it");
+            stream.write_all(b"through rings").await.expect("the peer reads it");
             let mut heard = [0; 13];
             stream.read_exact(&mut heard).await.expect("it sends it back");
             assert_eq!(&heard, b"through rings");
@@ -244,49 +245,49 @@ fn honest(place: &Place) {
 }
 
 #[test]
-fn descriptors_that_linger_hold_up_neither_the_board_nor_its_clients() {
+fn lingering_descriptors_block_neither_the_board_nor_its_clients() {
     if !enter() {
         return;
     }
-    let place = Place::new("linger");
+    let dir = TestDir::new("linger");
     let mut board =
-        place.up_by(&format!("{PORT}{ECHO}{DOORS}"), |command| begin_on_older_kernel(&place, &command));
-    let mut attacker = Attacker::start(&place);
+        dir.up_by(&format!("{PORT}{ECHO}{DOORS}"), |command| begin_on_older_kernel(&dir, &command));
+    let mut attacker = Attacker::start(&dir);
     let mut taken = 0;
     for _ in 0..30 {
         taken = attacker.attack("round");
-        // Nothing has been read from any of them: every close that is waited for waits still.
+        // Nothing has been read from any of them: every pending close is still pending.
         assert_eq!(board.status()["name"], "lab");
     }
     assert!(taken > 0, "nothing is refused");
     echo(&mut connect("10.9.0.2:7"), b"over the wire");
-    honest(&place);
-    // Callers that are not accepted any more, and a board that stops.
+    honest(&dir);
+    // Clients that are not accepted any more, and a board that shuts down.
     attacker.attack("last");
-    let output = place.kiban(&["down", "lab"]);
+    let output = dir.kiban(&["down", "lab"]);
     assert!(output.status.success(), "{}", text(&output));
     attacker.attack("kept");
-    assert_eq!(board.wait(), Some(0), "{}", place.log());
+    assert_eq!(board.wait(), Some(0), "{}", dir.log());
     attacker.attack("ends");
-    assert!(!place.log().contains("panicked"), "{}", place.log());
+    assert!(!dir.log().contains("panicked"), "{}", dir.log());
 }
 
 #[test]
-fn descriptors_whose_close_is_never_answered_hold_up_neither_the_control_socket_nor_the_end() {
+fn a_hanging_close_blocks_neither_the_control_socket_nor_shutdown() {
     if !enter() {
         return;
     }
-    unanswered("unanswered", |_, command| crate::place::spawn(command));
-    unanswered("unanswered-older", |place, command| begin_on_older_kernel(place, &command));
+    unanswered("unanswered", |_, command| crate::common::spawn(command));
+    unanswered("unanswered-older", |dir, command| begin_on_older_kernel(dir, &command));
 }
 
-fn unanswered(name: &str, begin: fn(&Place, Command) -> std::process::Child) {
-    let place = Place::new(name);
-    let mut board = place.up_by(&format!("{PORT}{ECHO}{DOORS}"), |command| begin(&place, command));
-    std::fs::create_dir(place.0.join("fuse")).expect("there is room for files of a while");
+fn unanswered(name: &str, begin: fn(&TestDir, Command) -> std::process::Child) {
+    let dir = TestDir::new(name);
+    let mut board = dir.up_by(&format!("{PORT}{ECHO}{DOORS}"), |command| begin(&dir, command));
+    std::fs::create_dir(dir.0.join("fuse")).expect("there is disk space");
     let mut command = Command::new("unshare");
     command.args(["--mount", "--"]).arg(std::env::current_exe().expect("a path"));
-    let mut attacker = Attacker::start_by(&place, command);
+    let mut attacker = Attacker::start_by(&dir, command);
     if let Err(why) = attacker.may("mount") {
         return println!("skipped: no file system can be mounted: {why}");
     }
@@ -294,64 +295,64 @@ fn unanswered(name: &str, begin: fn(&Place, Command) -> std::process::Child) {
     for _ in 0..3 {
         assert_eq!(board.status()["name"], "lab");
     }
-    honest(&place);
-    let output = place.kiban(&["down", "lab"]);
+    honest(&dir);
+    let output = dir.kiban(&["down", "lab"]);
     assert!(output.status.success(), "{}", text(&output));
-    // Readable when all of its threads have ended.
+    // Readable when all of its threads have exited.
     let pid = rustix::process::Pid::from_child(&board.child);
-    let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).expect("it is our child");
+    let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).expect("it is a child of this process");
     let patience = rustix::event::Timespec { tv_sec: LONG.as_secs() as i64, tv_nsec: 0 };
     let ended = rustix::event::poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&patience));
-    assert_eq!(ended, Ok(1), "the board cannot end: {}", place.log());
-    assert_eq!(board.wait(), Some(0), "{}", place.log());
+    assert_eq!(ended, Ok(1), "the board cannot end: {}", dir.log());
+    assert_eq!(board.wait(), Some(0), "{}", dir.log());
 }
 
 #[test]
-fn a_pipe_is_no_configuration_to_be_read_again() {
+fn a_configuration_from_a_pipe_cannot_be_reloaded() {
     if !enter() {
         return;
     }
-    let place = Place::new("pipe");
-    let board = place.up(&format!("{PORT}{ECHO}"));
-    let file = place.0.join("board.toml");
+    let dir = TestDir::new("pipe");
+    let board = dir.up(&format!("{PORT}{ECHO}"));
+    let file = dir.0.join("board.toml");
     std::fs::remove_file(&file).expect("it is ours");
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
     rustix::fs::mknodat(rustix::fs::CWD, &file, rustix::fs::FileType::Fifo, mode, 0).expect("a FIFO");
     board.signal("-HUP");
     board.expect("RELOADING=1");
     board.expect("READY=1");
-    let output = place.kiban(&["reload", "lab"]);
+    let output = dir.kiban(&["reload", "lab"]);
     assert!(!output.status.success() && text(&output).contains("board.toml: is a pipe"), "{}", text(&output));
     assert_eq!(board.status()["reloads"], 0);
     echo(&mut connect("10.9.0.2:7"), b"it runs on");
-    // At the start, before any client is served, the board waits for the file.
-    let shell = format!("printf '%s' '{PORT}' | {} up --check /dev/stdin", crate::place::KIBAN);
-    let output = crate::place::run("bash", &["-c", &shell]);
+    // At start, before any client is served, the board waits for the file.
+    let shell = format!("printf '%s' '{PORT}' | {} up --check /dev/stdin", crate::common::KIBAN);
+    let output = crate::common::run("bash", &["-c", &shell]);
     assert!(output.status.success(), "{}", text(&output));
 }
 
 #[test]
-fn a_configuration_is_read_as_far_as_its_bound() {
+fn a_configuration_is_read_up_to_its_size_limit() {
     if !enter() {
         return;
     }
-    let place = Place::new("long-configuration");
-    let board = place.up(&format!("{PORT}{ECHO}"));
+    let dir = TestDir::new("long-configuration");
+    let board = dir.up(&format!("{PORT}{ECHO}"));
     let comments = |bytes: usize| "#".repeat(bytes - PORT.len() - ECHO.len());
-    let longest = place.write("board.toml", &format!("{PORT}{ECHO}{}", comments(1 << 20)));
-    assert_eq!(text(&place.kiban(&["reload"])), "services: 1 kept, 0 new, 0 closed\n");
+    let longest = dir.write("board.toml", &format!("{PORT}{ECHO}{}", comments(1 << 20)));
+    assert_eq!(text(&dir.kiban(&["reload"])), "services: 1 kept, 0 new, 0 closed\n");
     let longest = longest.display().to_string();
-    assert!(place.kiban(&["up", "--check", &longest]).status.success());
-    // One more byte; and far more, of which no more is read.
+    assert!(dir.kiban(&["up", "--check", &longest]).status.success());
+    // One byte too many; and far more, most of which is not read.
     for bytes in [(1 << 20) + 1, 700 << 20] {
-        place.write("board.toml", &format!("{PORT}{ECHO}{}", comments((1 << 20) + 1)));
+        dir.write("board.toml", &format!("{PORT}{ECHO}{}", comments((1 << 20) + 1)));
         std::fs::File::options()
             .write(true)
             .open(&longest)
             .and_then(|file| file.set_len(bytes))
             .expect("room");
         for arguments in [&["reload"][..], &["up", "--check", &longest], &["up", &longest]] {
-            let output = place.kiban(arguments);
+            let output = dir.kiban(arguments);
             let told = text(&output);
             assert_eq!(output.status.code(), Some(1), "{bytes} {arguments:?}: {told}");
             assert!(
@@ -364,17 +365,17 @@ fn a_configuration_is_read_as_far_as_its_bound() {
 }
 
 #[test]
-fn reloads_without_end_leave_few_lines() {
+fn endless_reloads_leave_few_log_lines() {
     if !enter() {
         return;
     }
-    let place = Place::new("reloads");
-    let board = place.up(&format!("{PORT}{ECHO}"));
-    let socket = std::os::unix::net::UnixStream::connect(place.0.join("kiban/lab.sock")).expect("it listens");
+    let dir = TestDir::new("reloads");
+    let board = dir.up(&format!("{PORT}{ECHO}"));
+    let socket = std::os::unix::net::UnixStream::connect(dir.0.join("kiban/lab.sock")).expect("it listens");
     let mut answers = BufReader::new(socket.try_clone().expect("a socket"));
     let mut ask = |count: usize, words: &str| {
         for _ in 0..count {
-            (&socket).write_all(b"{\"verb\":\"reload\"}\n").expect("it takes it");
+            (&socket).write_all(b"{\"verb\":\"reload\"}\n").expect("the peer reads it");
             let mut answer = String::new();
             answers.read_line(&mut answer).expect("it answers");
             assert!(answer.contains(words), "{answer}");
@@ -382,28 +383,28 @@ fn reloads_without_end_leave_few_lines() {
     };
     let clock = kiban_os::Clock::new();
     ask(200, "done");
-    place.write("board.toml", "nothing\n");
+    dir.write("board.toml", "nothing\n");
     ask(200, "refused");
     let words = ["configuration reloaded", "reload failed, the configuration is unchanged"];
-    let told = place.log().lines().filter(|line| words.iter().any(|words| line.contains(words))).count();
-    // 32 at once, and one a second.
+    let told = dir.log().lines().filter(|line| words.iter().any(|words| line.contains(words))).count();
+    // 32 at once, and one per second.
     let most = 33 + clock.now().as_secs_f64() as usize;
     assert!((32..=most).contains(&told), "{told} lines, at most {most}");
     assert_eq!(board.status()["reloads"], 200);
 }
 
-/// Calls one of a board's sockets.
-fn call(place: &Place, name: &str, kind: SocketType) -> OwnedFd {
+/// Connects to one of a board's sockets.
+fn call(dir: &TestDir, name: &str, kind: SocketType) -> OwnedFd {
     let socket = rustix::net::socket(rustix::net::AddressFamily::UNIX, kind, None).expect("a socket");
-    let address = rustix::net::SocketAddrUnix::new(place.0.join("kiban").join(name)).expect("a short path");
+    let address = rustix::net::SocketAddrUnix::new(dir.0.join("kiban").join(name)).expect("a short path");
     rustix::net::connect(&socket, &address).expect("it listens");
     socket
 }
 
-/// Says something at a board's socket, and waits until the board hangs up.
-fn offend(place: &Place, name: &str, kind: SocketType, bytes: &[u8]) {
-    let socket = call(place, name, kind);
-    rustix::net::send(&socket, bytes, SendFlags::NOSIGNAL).expect("it takes it");
+/// Sends bytes to a board's socket, and waits until the board closes the connection.
+fn offend(dir: &TestDir, name: &str, kind: SocketType, bytes: &[u8]) {
+    let socket = call(dir, name, kind);
+    rustix::net::send(&socket, bytes, SendFlags::NOSIGNAL).expect("the peer reads it");
     let mut room = vec![0; 1 << 16];
     while rustix::net::recv(&socket, &mut room, rustix::net::RecvFlags::empty())
         .is_ok_and(|(count, _)| count > 0)
@@ -411,48 +412,46 @@ fn offend(place: &Place, name: &str, kind: SocketType, bytes: &[u8]) {
 }
 
 #[test]
-fn clients_that_break_a_rule_have_a_line_each_until_they_are_too_many() {
+fn violations_by_clients_are_logged_one_by_one_up_to_a_limit() {
     if !enter() {
         return;
     }
-    let place = Place::new("offences");
-    let board = place.up(&format!("{PORT}{ECHO}{DOORS}"));
+    let dir = TestDir::new("offences");
+    let board = dir.up(&format!("{PORT}{ECHO}{DOORS}"));
     let (stream, packets) = (SocketType::STREAM, SocketType::SEQPACKET);
     let own = format!("pid={} uid={}", std::process::id(), rustix::process::geteuid().as_raw());
-    // Clients that only check whether the service is there are not offenders.
+    // Clients that only check whether the service exists do not count as violations.
     for _ in 0..3 {
         board.status();
         for name in ["lab.streams", "lab.sockets"] {
-            assert!(
-                kiban_streams::has_listener(&place.0.join("kiban").join(name)).expect("it is the board's")
-            );
+            assert!(kiban_streams::has_listener(&dir.0.join("kiban").join(name)).expect("it is the board's"));
         }
     }
-    assert!(!place.log().contains("cut off"), "{}", place.log());
+    assert!(!dir.log().contains("cut off"), "{}", dir.log());
     let question = vec![b' '; 20 << 10];
     for (name, kind, bytes, socket, rule) in [
         ("lab.streams", stream, &b"GET / HTTP/1.0\r\n\r\n"[..], "attach", "invalid greeting"),
         ("lab.sockets", packets, b"GET / HTTP/1.0", "sockets", "invalid request"),
         ("lab.sock", stream, &question, "control", "the request is longer than 16384 bytes"),
     ] {
-        let lines = || place.log().lines().filter(|line| line.contains("a client is cut off")).count();
+        let lines = || dir.log().lines().filter(|line| line.contains("a client is cut off")).count();
         let before = lines();
-        offend(&place, name, kind, bytes);
-        let log = place.log();
+        offend(&dir, name, kind, bytes);
+        let log = dir.log();
         let line = log.lines().rfind(|line| line.contains("a client is cut off")).expect("a line");
         let words = [&format!("socket=\"{socket}\""), own.as_str(), rule];
         assert!(words.iter().all(|words| line.contains(words)), "{words:?}: {line}");
         for _ in 0..200 {
-            offend(&place, name, kind, bytes);
+            offend(&dir, name, kind, bytes);
         }
-        // 32 at once, and one a second.
+        // 32 at once, and one per second.
         let told = lines() - before;
         assert!((2..100).contains(&told), "{told} lines");
     }
-    // One client too many is told the limit.
-    let _clients: Vec<OwnedFd> = (0..256).map(|_| call(&place, "lab.streams", stream)).collect();
+    // One client too many receives the limit in its error.
+    let _clients: Vec<OwnedFd> = (0..256).map(|_| call(&dir, "lab.streams", stream)).collect();
     let mut said = [0; 256];
-    let last = call(&place, "lab.streams", stream);
+    let last = call(&dir, "lab.streams", stream);
     let (length, _) =
         rustix::net::recv(&last, &mut said, rustix::net::RecvFlags::empty()).expect("it says why");
     let said = String::from_utf8_lossy(&said[..length]);

@@ -1,7 +1,7 @@
 //! The directory of a board's sockets, which no other user may enter or replace: boards and their clients
 //! check it.
 
-use crate::place::{KIBAN, Place, enter, ip, run, spawn, text};
+use crate::common::{KIBAN, TestDir, enter, ip, run, spawn, text};
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -21,9 +21,9 @@ fn a_directory_that_others_may_enter_or_replace_is_refused_by_boards_and_by_clie
         return;
     }
     ip("link set lo up");
-    let place = Place::new("folders");
-    let config = place.write("board.toml", CONFIG).display().to_string();
-    let folder = place.0.join("kiban");
+    let dir = TestDir::new("folders");
+    let config = dir.write("board.toml", CONFIG).display().to_string();
+    let folder = dir.0.join("kiban");
     let make = || std::fs::create_dir(&folder).expect("room");
     let own = |its: u32| mode(&folder, its);
     type Row<'a> = (&'a str, &'a dyn Fn(), [&'a str; 2]);
@@ -39,8 +39,8 @@ fn a_directory_that_others_may_enter_or_replace_is_refused_by_boards_and_by_clie
         (
             "a link",
             &|| {
-                std::fs::create_dir_all(place.0.join("theirs")).expect("room");
-                mode(&place.0.join("theirs"), 0o700);
+                std::fs::create_dir_all(dir.0.join("theirs")).expect("room");
+                mode(&dir.0.join("theirs"), 0o700);
                 symlink("theirs", &folder).expect("room");
             },
             ["is a symbolic link", "remove it"],
@@ -50,7 +50,7 @@ fn a_directory_that_others_may_enter_or_replace_is_refused_by_boards_and_by_clie
             &|| {
                 make();
                 own(0o700);
-                mode(&place.0, 0o777);
+                mode(&dir.0, 0o777);
             },
             ["writable by others", "set XDG_RUNTIME_DIR"],
         ),
@@ -60,7 +60,7 @@ fn a_directory_that_others_may_enter_or_replace_is_refused_by_boards_and_by_clie
                 make();
                 own(0o700);
                 chown(&folder, Some(65534), None).expect("we are root");
-                chown(&place.0, Some(65533), None).expect("we are root");
+                chown(&dir.0, Some(65533), None).expect("we are root");
             },
             ["belongs to another user", "set XDG_RUNTIME_DIR"],
         ),
@@ -70,7 +70,7 @@ fn a_directory_that_others_may_enter_or_replace_is_refused_by_boards_and_by_clie
             continue;
         }
         prepare();
-        // An impostor that clients might call.
+        // An impostor to which clients might connect.
         let names = ["lab.sock", "lab.streams", "lab.sockets"];
         let impostors = names.map(|name| UnixListener::bind(folder.join(name)).expect("room"));
         for arguments in [
@@ -81,7 +81,7 @@ fn a_directory_that_others_may_enter_or_replace_is_refused_by_boards_and_by_clie
             &["connect", "--board", "lab", "10.8.0.1:7"],
             &["run", "--board", "lab", "true"],
         ] {
-            let output = place.kiban(arguments);
+            let output = dir.kiban(arguments);
             let told = text(&output);
             assert_eq!(output.status.code(), Some(1), "{what}: {arguments:?}: {told}");
             // A board accepts only its own user's directory, while a client of root calls any user's.
@@ -89,70 +89,70 @@ fn a_directory_that_others_may_enter_or_replace_is_refused_by_boards_and_by_clie
             let words = if what == "another user's" && arguments[0] == "up" { owner } else { words };
             assert!(words.iter().all(|words| told.contains(words)), "{what}: {arguments:?}: {told}");
         }
-        // Without a name every board would be asked.
+        // Without a name the client would query every board.
         for arguments in [&["status"][..], &["connect", "10.8.0.1:7"], &["run", "true"]] {
-            place.kiban(arguments);
+            dir.kiban(arguments);
         }
         for impostor in impostors {
             impostor.set_nonblocking(true).expect("a socket");
             assert!(impostor.accept().is_err(), "{what}: the impostor was asked");
         }
-        mode(&place.0, 0o755);
-        chown(&place.0, Some(0), None).expect("we are root");
+        mode(&dir.0, 0o755);
+        chown(&dir.0, Some(0), None).expect("we are root");
         let _ = std::fs::remove_file(&folder);
         let _ = std::fs::remove_dir_all(&folder);
-        let _ = std::fs::remove_dir_all(place.0.join("theirs"));
+        let _ = std::fs::remove_dir_all(dir.0.join("theirs"));
     }
-    // A directory created by the board is good.
-    let mut board = place.up(CONFIG);
+    // A directory created by the board is accepted.
+    let mut board = dir.up(CONFIG);
     assert_eq!(board.status()["name"], "lab");
-    assert!(place.kiban(&["down"]).status.success());
-    assert_eq!(board.wait(), Some(0), "{}", place.log());
+    assert!(dir.kiban(&["down"]).status.success());
+    assert_eq!(board.wait(), Some(0), "{}", dir.log());
 }
 
 #[test]
-fn root_makes_nothing_in_a_directory_of_another_users() {
+fn root_creates_nothing_in_a_directory_of_another_user() {
     if !enter() || !rustix::process::geteuid().is_root() {
         println!("skipped: it takes root to become somebody else");
         return;
     }
     ip("link set lo up");
-    let place = Place::new("folders-theirs");
-    let config = place.write("board.toml", CONFIG).display().to_string();
-    // The text of a path stays in its line.
-    let theirs = place.0.join("their\n\u{1b}[2J");
+    let dir = TestDir::new("folders-theirs");
+    let config = dir.write("board.toml", CONFIG).display().to_string();
+    // The text of a path stays on its line.
+    let theirs = dir.0.join("their\n\u{1b}[2J");
     std::fs::create_dir(&theirs).expect("room");
     chown(&theirs, Some(65534), None).expect("we are root");
     for parent in [theirs.clone(), theirs.join("deeper")] {
         let output =
-            place.command(&["up", &config]).env("XDG_RUNTIME_DIR", &parent).output().expect("it was built");
+            dir.command(&["up", &config]).env("XDG_RUNTIME_DIR", &parent).output().expect("it was built");
         let told = text(&output);
         let words =
             "their\\n\\u{1b}[2J belongs to another user or is writable by others: set XDG_RUNTIME_DIR";
         assert!(output.status.code() == Some(1) && told.contains(words), "{told:?}");
         assert_eq!(std::fs::read_dir(&theirs).expect("it is there").count(), 0, "{told}");
     }
-    // A mode's remedy names the path, too.
+    // The remedy for a wrong mode names the path, too.
     chown(&theirs, Some(0), None).expect("we are root");
     std::fs::create_dir(theirs.join("kiban")).expect("room");
     mode(&theirs.join("kiban"), 0o755);
     let output =
-        place.command(&["status", "lab"]).env("XDG_RUNTIME_DIR", &theirs).output().expect("it was built");
+        dir.command(&["status", "lab"]).env("XDG_RUNTIME_DIR", &theirs).output().expect("it was built");
     let told = text(&output);
     assert!(told.contains("has mode 0755, not 0700: chmod 700 ") && told.lines().count() == 1, "{told:?}");
     // Below directories of one's own it is made, with those above it that are not there.
-    let own = place.0.join("own/run");
-    let mut board = place.up_by(CONFIG, |mut command| {
+    let own = dir.0.join("own/run");
+    let mut board = dir.up_by(CONFIG, |mut command| {
         command.env("XDG_RUNTIME_DIR", &own);
         spawn(command)
     });
     assert!(own.join("kiban/lab.sock").exists());
-    let output = place.command(&["down"]).env("XDG_RUNTIME_DIR", &own).output().expect("it was built");
+    let output = dir.command(&["down"]).env("XDG_RUNTIME_DIR", &own).output().expect("it was built");
     assert!(output.status.success(), "{}", text(&output));
-    assert_eq!(board.wait(), Some(0), "{}", place.log());
+    assert_eq!(board.wait(), Some(0), "{}", dir.log());
 }
 
-/// Becomes another user that only has the environment that `env` gives it.
+/// Runs as another user with only the environment that `env` gives.
 fn as_user(uid: u32, words: &[&str]) -> Command {
     let mut command = Command::new("setpriv");
     command.args([&format!("--reuid={uid}"), &format!("--regid={uid}"), "--clear-groups", "--no-new-privs"]);
@@ -168,20 +168,20 @@ fn a_user_without_xdg_runtime_dir_has_a_directory_of_its_own() {
     }
     ip("link set lo up");
     let uid = 61_000 + std::process::id() % 1000;
-    let place = Place::new("folders-fallback");
-    let program = place.0.join("kiban-program");
-    crate::place::copy_program(&program);
+    let dir = TestDir::new("folders-fallback");
+    let program = dir.0.join("kiban-program");
+    crate::common::copy_program(&program);
     mode(&program, 0o755);
     let program = program.display().to_string();
     let folder = std::path::PathBuf::from(format!("/tmp/kiban-{uid}"));
     let asked = |verb: &str| as_user(uid, &[&program, verb, "lab"]).env_remove("XDG_RUNTIME_DIR").output();
-    let mut board = place.up_by(CONFIG, |command| {
-        chown(place.0.join("board.toml"), Some(uid), None).expect("we are root");
-        mode(&place.0.join("notify.sock"), 0o777);
+    let mut board = dir.up_by(CONFIG, |command| {
+        chown(dir.0.join("board.toml"), Some(uid), None).expect("we are root");
+        mode(&dir.0.join("notify.sock"), 0o777);
         let mut other = as_user(uid, &[&program]);
         other.args(command.get_args()).env_remove("XDG_RUNTIME_DIR").current_dir("/");
-        other.env("NOTIFY_SOCKET", place.0.join("notify.sock"));
-        other.stderr(std::fs::File::create(place.0.join("log")).expect("room"));
+        other.env("NOTIFY_SOCKET", dir.0.join("notify.sock"));
+        other.stderr(std::fs::File::create(dir.0.join("log")).expect("room"));
         spawn(other)
     });
     assert!(folder.join("lab.streams").exists() && folder.join("lab.sockets").exists());
@@ -189,19 +189,20 @@ fn a_user_without_xdg_runtime_dir_has_a_directory_of_its_own() {
     assert!(text(&output).contains("lab"), "{}", text(&output));
     let output = asked("down").expect("it runs");
     assert!(output.status.success(), "{}", text(&output));
-    assert_eq!(board.wait(), Some(0), "{}", place.log());
+    assert_eq!(board.wait(), Some(0), "{}", dir.log());
     std::fs::remove_dir_all(&folder).expect("it is there");
 }
 
-/// `RuntimeDirectory=` with `DynamicUser=`: /run/kiban is a link of root's to a directory of the unit's user.
+/// `RuntimeDirectory=` with `DynamicUser=`: /run/kiban is a symlink of root's to a directory of the unit's
+/// user.
 #[test]
-fn root_asks_a_board_in_the_directory_that_systemd_makes() {
+fn root_reaches_a_board_in_the_directory_that_systemd_creates() {
     if !enter() || !rustix::process::geteuid().is_root() {
         println!("skipped: it takes root to become somebody else");
         return;
     }
-    let place = Place::new("folders-unit");
-    place.write("board.toml", CONFIG);
+    let dir = TestDir::new("folders-unit");
+    dir.write("board.toml", CONFIG);
     let script = format!(
         "set -e; ip link set lo up; mount -t tmpfs -o mode=755 none /run; mkdir -m 700 /run/private; mkdir -m 700 /run/private/kiban
         chown 61999:61999 /run/private/kiban; ln -s private/kiban /run/kiban; cp {KIBAN} /run/program; chmod 755 /run/program
@@ -218,13 +219,14 @@ fn root_asks_a_board_in_the_directory_that_systemd_makes() {
             ln -sfn $to /run/kiban; ln -sfn /run/kiban /run/else/loop; chmod 755 /run/else; {KIBAN} status lab && exit 1; done
         chmod 777 /run; rm /run/kiban; ln -s private/kiban /run/kiban; {KIBAN} status lab || echo end"
     );
-    let output = run("unshare", &["-m", "sh", "-c", &format!("cd {} && {script}", place.0.display())]);
+    let output = run("unshare", &["-m", "sh", "-c", &format!("cd {} && {script}", dir.0.display())]);
     let told = text(&output);
     assert!(
         told.contains("as it should") && told.contains("\"name\": \"lab\"") && told.contains("end"),
         "{told}"
     );
-    // The link leads to where others may put another directory; then others may replace the link.
+    // The symlink leads to a directory in which other users may put another one; then other users may replace
+    // the symlink.
     let refused: Vec<&str> = told.lines().filter(|line| line.contains("not searched")).collect();
     let [there, ref loops @ .., link] = refused[..] else { panic!("{told}") };
     // A link to itself, in three spellings, and one that comes back by another.

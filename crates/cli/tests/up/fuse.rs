@@ -1,7 +1,7 @@
-//! A file of a FUSE mount whose program stops answering: whoever closes a descriptor of it waits, whatever
-//! signal comes.
+//! A file of a FUSE mount whose program stops answering: closing a descriptor of it blocks, whatever signal
+//! arrives.
 //!
-//! Limits    the least of the protocol (linux/fuse.h): a root directory in which every name is an empty file.
+//! Limits    a minimum of the protocol (linux/fuse.h): a root directory in which every name is an empty file.
 
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -18,7 +18,7 @@ const FLUSH: u32 = 25;
 const INIT: u32 = 26;
 const INTERRUPT: u32 = 36;
 const HEADER_BYTES: usize = 40;
-/// More than the longest request: the kernel requires this much room.
+/// More than the longest request: the kernel requires this size.
 const ROOM_BYTES: usize = 256 << 10;
 
 /// A file of such a mount.
@@ -29,10 +29,10 @@ pub(crate) struct Unanswered {
 
 impl Unanswered {
     /// Mounts a file system on a directory, in this mount namespace. Until this is dropped, every close of a
-    /// descriptor of its file waits.
+    /// descriptor of its file blocks.
     ///
     /// # Errors
-    /// The system has no FUSE, or lets this process mount nothing.
+    /// The system has no FUSE, or does not permit this process to mount.
     pub(crate) fn mount(at: PathBuf) -> io::Result<Unanswered> {
         let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
         let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
@@ -49,8 +49,8 @@ impl Unanswered {
 
 impl Drop for Unanswered {
     fn drop(&mut self) {
-        // A forced unmount, so that waiting calls return, including this process's own. It reports busy all
-        // the same.
+        // A forced unmount makes blocked calls return, including this process's own. It reports EBUSY all the
+        // same.
         let _ = rustix::mount::unmount(&self.at, UnmountFlags::FORCE);
     }
 }
@@ -63,7 +63,7 @@ fn serve(device: &OwnedFd) {
         assert!(length >= HEADER_BYTES, "a whole request");
         let (opcode, unique, node) = (word(4), double(8), double(16));
         let answer = match opcode {
-            // Version 7.31, and as few features as may be.
+            // Version 7.31 with as few features as possible.
             INIT => Ok(words(&[7, 31, word(HEADER_BYTES + 8), 0, 0, 1 << 16, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0])),
             LOOKUP => Ok([words(&[2, 0, 0, 0, 60, 0, 60, 0, 0, 0]), attributes(2)].concat()),
             GETATTR => Ok([words(&[60, 0, 0, 0]), attributes(node)].concat()),

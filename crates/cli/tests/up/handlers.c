@@ -1,12 +1,12 @@
-/* Calls that POSIX lists as async-signal-safe (POSIX.1-2017 2.4.3), by a handler that has interrupted the same calls.
+/* Makes the calls that POSIX lists as async-signal-safe (POSIX.1-2017 2.4.3) from a handler that interrupts the same calls.
  *
  *     handlers steps|timer|forks ADDRESS PORT OWN
  *
- * steps     this program stands before functions that a preloaded library calls itself, and raises a signal in each: the
- *           handler runs at every step of every call, whatever the library holds there.
- * timer     a timer's signal, and threads that make the same calls.
- * forks     children of a process whose threads make the calls make them as well.
- * End       "done", or the name of the call that did not return. */
+ * steps     interposes functions that the preloaded library itself calls, and raises a signal in each: the handler runs at
+ *           every step of every call, whatever locks the library holds there.
+ * timer     uses a timer's signal, and threads that make the same calls.
+ * forks     makes the calls in children of a process whose threads make them, too.
+ * Output    "done", or the name of the call that did not return. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -53,14 +53,14 @@ static void on_watch(int signal) {
     _exit(1);
 }
 
-/* What the library calls. */
+/* The functions that the library calls. */
 static int (*system_fstat)(int, struct stat *);
 static int (*system_poll)(struct pollfd *, nfds_t, int);
 static int (*system_dup3)(int, int, int);
 
 static void step(void) {
     int kept = errno;
-    /* Not by the handler's own steps: it would begin again for ever. */
+    /* Not in the handler's own steps, which would recurse endlessly. */
     if (raises && !is_handling)
         raise(SIGUSR1);
     errno = kept;
@@ -84,7 +84,7 @@ int dup3(int from, int to, int flags) {
     return result;
 }
 
-/* Every call of the list that the library stands before, once. Nothing here waits. */
+/* Every call of the list that the library interposes, once. None of them blocks. */
 static void call_all(const char *volatile *call, int stream, int listener) {
     char byte[4];
     struct iovec part = {byte, sizeof byte};
@@ -172,7 +172,7 @@ static void begin(void) {
 
 static void steps(void) {
     for (int round = 0; round < 20; round++) {
-        /* Handlers that make streams are slow: some rounds have them. */
+        /* Handlers that open streams are slow: only some rounds have them. */
         may_connect = round % 2;
         raises = 1;
         call_all(&doing, stream, listener);
@@ -202,7 +202,7 @@ static void forks(void) {
     for (int times = 0; times < 100; times++) {
         int status = -1;
         doing = "fork";
-        /* Every other child is one that nothing of the library's is told of, as after _Fork(). */
+        /* The library is not notified of every other child, as after _Fork(). */
         pid_t child = times % 2 ? fork() : (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
         check(child >= 0);
         if (child == 0) {
@@ -229,7 +229,7 @@ int main(int count, char **words) {
     check(inet_pton(AF_INET, words[2], &far.sin_addr) == 1 && inet_pton(AF_INET, words[4], &own.sin_addr) == 1);
     struct sigaction watch = {.sa_handler = on_watch}, action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     const char *how = words[1];
-    /* A long time, by a signal of its own. */
+    /* A long timeout, with a signal of its own. */
     timer_t late;
     struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR2};
     struct itimerspec patience = {{0, 0}, {50, 0}};

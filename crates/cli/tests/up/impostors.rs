@@ -1,8 +1,8 @@
-//! Root asks boards in the directory of another user, who may answer whatever it likes. Directories with
-//! long paths.
+//! Root queries boards in the directory of another user, whose answers may be hostile. Directories with long
+//! paths.
 
+use crate::common::{ECHO, PORT, TestDir, enter, ip, text};
 use crate::files::DOORS;
-use crate::place::{ECHO, PORT, Place, enter, ip, text};
 use crate::run::LIBRARY;
 use kiban_service::status::{Counters, Port, Service, Status};
 use std::io::{BufRead as _, BufReader};
@@ -18,8 +18,8 @@ const USER: u32 = 61_500;
 const CONFIG: &str = "name = \"lab\"\n[[port]]\nname = \"far\"\nlink = \"udp-frames:127.0.0.1:7010-127.0.0.1:7011\"\n\
     address = \"10.8.0.2/24\"\n[[service]]\nkind = \"attach\"\n[[service]]\nkind = \"sockets\"\n";
 
-/// Listens at a path. Answers each line with bytes in hexadecimal, or with letters without end (`flood`);
-/// or accepts nobody and has its backlog full (`full`).
+/// Listens at a path and answers each line with the given bytes in hexadecimal, or with endless letters
+/// (`flood`); or accepts no connection and has a full backlog (`full`).
 const IMPOSTOR: &str = "
 import os, socket, sys
 path, does, user = sys.argv[1:]
@@ -49,7 +49,7 @@ while True:
 
 /// A user's directory for sockets, in which root looks for boards.
 struct Theirs {
-    place: Place,
+    dir: TestDir,
     impostor: Option<Child>,
 }
 
@@ -61,21 +61,21 @@ impl Theirs {
             return None;
         }
         ip("link set lo up");
-        let place = Place::new(test);
-        let folder = place.0.join("kiban");
+        let dir = TestDir::new(test);
+        let folder = dir.0.join("kiban");
         std::fs::create_dir(&folder).expect("room");
-        for (path, mode) in [(&place.0, 0o755), (&folder, 0o700)] {
+        for (path, mode) in [(&dir.0, 0o755), (&folder, 0o700)] {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("it is ours");
             chown(path, Some(USER), None).expect("we are root");
         }
-        Some(Theirs { place, impostor: None })
+        Some(Theirs { dir, impostor: None })
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.place.0.join("kiban").join(name)
+        self.dir.0.join("kiban").join(name)
     }
 
-    /// Has the user listen in the place of the board `lab`.
+    /// Makes the user listen at the socket path of the board `lab`.
     fn listen(&mut self, does: &str) {
         self.end();
         let mut command = Command::new("python3");
@@ -91,19 +91,19 @@ impl Theirs {
 
     fn end(&mut self) {
         if let Some(mut impostor) = self.impostor.take() {
-            impostor.kill().expect("it is our child");
-            impostor.wait().expect("it is our child");
+            impostor.kill().expect("it is a child of this process");
+            impostor.wait().expect("it is a child of this process");
         }
     }
 
     /// Returns the output of root's client; exit code 124 if it has not ended after half a minute.
     fn kiban(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new("timeout");
-        command.args(["30", crate::place::KIBAN]).args(arguments).env("XDG_RUNTIME_DIR", &self.place.0);
+        command.args(["30", crate::common::KIBAN]).args(arguments).env("XDG_RUNTIME_DIR", &self.dir.0);
         command.current_dir("/").output().expect("it is installed")
     }
 
-    /// Checks that a command fails with these words, and in time.
+    /// Checks that a command fails with these words, without hanging.
     fn fails(&self, arguments: &[&str], words: &[&str]) {
         let output = self.kiban(arguments);
         let told = text(&output);
@@ -131,7 +131,7 @@ fn is_harmless(told: &str) -> bool {
 }
 
 #[test]
-fn what_a_board_says_moves_no_cursor() {
+fn output_of_a_board_cannot_control_the_terminal() {
     let Some(mut theirs) = Theirs::new("impostor-says") else { return };
     let said =
         |kind: &str| hex(&format!("{{\"{kind}\":{}}}", serde_json::json!(format!("{EVIL}one\n  two"))));
@@ -153,7 +153,7 @@ fn what_a_board_says_moves_no_cursor() {
         let told = text(&output);
         assert!(output.status.code() == Some(1) && told.contains(&lines) && is_harmless(&told), "{told}");
     }
-    // In JSON, and where none is.
+    // In JSON, and where none is expected.
     for line in [&format!("{{\"{EVIL}\":1}}")[..], &format!("{{\"{}\":1}}", EVIL.escape_debug()), EVIL] {
         theirs.listen(&hex(line));
         let told = text(&theirs.kiban(&["status", "lab"]));
@@ -162,7 +162,7 @@ fn what_a_board_says_moves_no_cursor() {
             "{line:?}: {told:?}"
         );
     }
-    // Every text of a status, also keys. A new line there is none of an honest board.
+    // Every text of a status, keys included. An honest board sends no line breaks in them.
     let evil = format!("{EVIL}\nx");
     let evil = evil.as_str();
     let counters = Counters::from([(evil.to_owned(), 1)]);
@@ -199,20 +199,20 @@ fn what_a_board_says_moves_no_cursor() {
 }
 
 #[test]
-fn a_board_keeps_nobody_waiting_and_takes_no_memory() {
+fn an_impostor_board_neither_blocks_commands_nor_exhausts_memory() {
     let Some(mut theirs) = Theirs::new("impostor-waits") else { return };
     theirs.listen("flood");
     theirs.fails(&["status", "lab"], &["board lab does not answer: its answer is longer than "]);
     theirs.listen("full");
     theirs.fails(&["status", "lab"], &["board lab does not answer: too many clients wait to be accepted"]);
-    // Without a name each is looked at.
+    // Without a name the client queries every board.
     theirs.fails(&["status"], &["board lab does not answer: too many clients wait to be accepted"]);
 }
 
 #[test]
-fn a_link_among_a_users_sockets_leads_root_nowhere() {
+fn root_does_not_follow_a_symlink_among_a_users_sockets() {
     let Some(theirs) = Theirs::new("impostor-links") else { return };
-    let own = Place::new("impostor-roots");
+    let own = TestDir::new("impostor-roots");
     let board = own.up(CONFIG);
     let sockets = ["lab.sock", "lab.streams", "lab.sockets"];
     let commands: [&[&str]; 6] = [
@@ -230,7 +230,7 @@ fn a_link_among_a_users_sockets_leads_root_nowhere() {
         theirs.fails(arguments, &["lab.s", "is a symbolic link"]);
     }
     theirs.fails(&["status"], &["no board is running"]);
-    // A socket that the user cannot have created: another name of root's socket.
+    // A socket that the user cannot have created: another name of a socket of root.
     for name in sockets {
         std::fs::remove_file(theirs.path(name)).expect("it is there");
         std::fs::hard_link(own.0.join("kiban").join(name), theirs.path(name)).expect("we are root");
@@ -238,7 +238,7 @@ fn a_link_among_a_users_sockets_leads_root_nowhere() {
     for arguments in commands {
         theirs.fails(arguments, &["lab.s", "belongs to user 0, but its directory belongs to user 61500"]);
     }
-    // A socket of the user's at which a service of root's listens.
+    // A socket of the user at which a service of root listens.
     for name in sockets {
         std::fs::remove_file(theirs.path(name)).expect("it is there");
     }
@@ -251,24 +251,24 @@ fn a_link_among_a_users_sockets_leads_root_nowhere() {
 }
 
 #[test]
-fn paths_longer_than_addresses_serve_every_command() {
+fn socket_paths_longer_than_an_address_work_with_every_command() {
     if !enter() {
         return;
     }
-    let mut place = Place::new("impostor-long");
-    let short = place.0.clone();
-    place.0 = short.join("long-".repeat(30));
-    std::fs::create_dir_all(&place.0).expect("room");
-    let config = place.write("board.toml", &format!("{PORT}{ECHO}{DOORS}"));
-    let log = std::fs::File::create(place.0.join("log")).expect("room");
-    let child = place.command(&["up", &config.display().to_string()]).stderr(log).spawn();
+    let mut dir = TestDir::new("impostor-long");
+    let short = dir.0.clone();
+    dir.0 = short.join("long-".repeat(30));
+    std::fs::create_dir_all(&dir.0).expect("room");
+    let config = dir.write("board.toml", &format!("{PORT}{ECHO}{DOORS}"));
+    let log = std::fs::File::create(dir.0.join("log")).expect("room");
+    let child = dir.command(&["up", &config.display().to_string()]).stderr(log).spawn();
     let mut board = Killed(child.expect("it was built"));
-    while !place.log().contains("ready") {
-        assert!(board.0.try_wait().expect("it is our child").is_none(), "{}", place.log());
+    while !dir.log().contains("ready") {
+        assert!(board.0.try_wait().expect("it is a child of this process").is_none(), "{}", dir.log());
         std::thread::yield_now();
     }
     let good = |arguments: &[&str]| {
-        let output = place.command(arguments).env("KIBAN_VERBS_LIB", &*LIBRARY).stdin(Stdio::null()).output();
+        let output = dir.command(arguments).env("KIBAN_VERBS_LIB", &*LIBRARY).stdin(Stdio::null()).output();
         let output = output.expect("it was built");
         assert!(output.status.success(), "{arguments:?}: {}", text(&output));
         text(&output)
@@ -279,20 +279,20 @@ fn paths_longer_than_addresses_serve_every_command() {
     let listener = TcpListener::bind("10.9.0.1:7").expect("it is this host's");
     let accepts = std::thread::spawn(move || listener.accept().map(drop));
     good(&["connect", "10.9.0.1:7"]);
-    accepts.join().expect("no panic").expect("somebody came");
+    accepts.join().expect("no panic").expect("a client connected");
     let script = "import socket; s = socket.create_connection(('10.9.0.2', 7)); print(s.getpeername(), s.getsockname())";
     assert_eq!(good(&["run", "python3", "-c", script]).matches("10.9.0.2").count(), 2, "over the board");
     good(&["down"]);
-    assert_eq!(board.0.wait().expect("it is our child").code(), Some(0), "{}", place.log());
-    place.0 = short;
+    assert_eq!(board.0.wait().expect("it is a child of this process").code(), Some(0), "{}", dir.log());
+    dir.0 = short;
 }
 
-/// A process that ends with its test.
+/// A process that is killed with its test.
 struct Killed(Child);
 
 impl Drop for Killed {
     fn drop(&mut self) {
-        // It may have ended.
+        // It may have exited already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -1,25 +1,25 @@
 //! iperf3 as a server and as a client.
 
-use crate::place::{run, text};
+use crate::common::{run, text};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
 
-/// Runs until the floor is met, at most.
+/// The most attempts to reach the floor.
 const RUNS_MAX: usize = 10;
 
-/// A server of iperf3 for one run; it ends with the test at the latest.
+/// A server of iperf3 for one run; it is killed with the test at the latest.
 struct Server(Child);
 
 impl Server {
-    /// It listens when it says so.
+    /// It prints a line when it listens.
     fn begin(begin: impl FnOnce(Command) -> Child) -> Server {
         let mut command = Command::new("iperf3");
         command.args(["-s", "-1", "--forceflush"]).stdout(Stdio::piped());
         let mut child = begin(command);
         let told = BufReader::new(child.stdout.take().expect("piped"));
-        // The thread reads on to the end: nobody is held up by a pipe that is full.
+        // The thread reads to the end, so that a full pipe blocks no process.
         let (tell, ready) = mpsc::channel();
         std::thread::spawn(move || {
             for line in told.lines().map_while(Result::ok) {
@@ -33,7 +33,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended.
+        // It may have exited already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -48,8 +48,8 @@ fn measured(output: &Output) -> (f64, f64) {
     (figure("bits_per_second"), figure("bytes"))
 }
 
-/// A run against an address, with a server that `begin` begins: bit/s that arrived. On a machine that has
-/// other things to do as well the best run is what the way can carry.
+/// Runs iperf3 against an address, with a server that `begin` starts; returns the bit/s that arrived. The
+/// best of several runs shows what the path can carry, because other load can only make a run slower.
 pub(crate) fn rate(client: &[&str], floor: f64, begin: impl Fn(Command) -> Child) -> f64 {
     let mut best = 0.0_f64;
     for _ in 0..RUNS_MAX {

@@ -1,7 +1,7 @@
-//! The kernel's TCP as the peer, over TAP, TUN and a veth: bulk with its hash, harm on the link, a crowd,
-//! IP's options and fragments.
+//! The kernel's TCP as the peer, over TAP, TUN and a veth: bulk transfers with hashes, impairments on the
+//! link, many connections, IP options and fragments.
 
-use crate::place::{ECHO, LONG, Place, connect, counted, digest_of, enter, is_clean, lan, run, text};
+use crate::common::{ECHO, LONG, TestDir, connect, counted, digest_of, enter, is_clean, lan, run, text};
 use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -21,7 +21,7 @@ fn file(path: &Path, bytes: u64) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// Bytes that cost little and repeat nowhere: numbers in a row, each mixed.
+/// Cheap bytes without repetition: consecutive numbers, each mixed.
 struct Bulk {
     left: u64,
     next: u64,
@@ -40,12 +40,12 @@ impl Read for Bulk {
     }
 }
 
-/// A listener of the kernel's that takes what is put there, and tells the hash of each.
+/// A listener of the kernel that receives uploads and returns the hash of each.
 fn takes(files: usize) -> (u16, std::thread::JoinHandle<Vec<[u8; 32]>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
     let port = listener.local_addr().expect("bound").port();
     let take = move || {
-        let stream = listener.accept().expect("somebody comes").0;
+        let stream = listener.accept().expect("a client connects").0;
         stream.set_read_timeout(Some(LONG)).expect("a socket");
         let mut stream = BufReader::with_capacity(1 << 20, stream);
         let mut bytes = None;
@@ -67,7 +67,7 @@ fn takes(files: usize) -> (u16, std::thread::JoinHandle<Vec<[u8; 32]>>) {
     (port, std::thread::spawn(move || (0..files).map(|_| take()).collect()))
 }
 
-/// The services: files of a folder, and what is put goes to the kernel's listener.
+/// The services: files of a directory, and uploads that are forwarded to the kernel's listener.
 fn services(root: &Path, to: u16) -> String {
     format!(
         "{ECHO}[[service]]\nkind = \"http\"\nlisten = \"10.9.0.2:80\"\nroot = \"{}\"\n\
@@ -76,7 +76,7 @@ fn services(root: &Path, to: u16) -> String {
     )
 }
 
-/// Fetches a file from the board: its hash.
+/// Fetches a file from the board and returns its hash.
 fn fetched(name: &str) -> [u8; 32] {
     let mut curl = Command::new("curl")
         .args(["-sSf", &format!("http://10.9.0.2/{name}")])
@@ -84,7 +84,7 @@ fn fetched(name: &str) -> [u8; 32] {
         .spawn()
         .expect("curl is there: apt-get install curl, or run make test");
     let hash = digest_of(curl.stdout.as_mut().expect("piped"));
-    assert!(curl.wait().expect("it is our child").success(), "{name}");
+    assert!(curl.wait().expect("it is a child of this process").success(), "{name}");
     hash
 }
 
@@ -94,22 +94,22 @@ fn put(path: &Path) {
     assert!(output.status.success(), "{}", text(&output));
 }
 
-fn folder(place: &Place) -> PathBuf {
-    let root = place.0.join("www");
+fn folder(dir: &TestDir) -> PathBuf {
+    let root = dir.0.join("www");
     std::fs::create_dir_all(&root).expect("there is room");
     root
 }
 
 #[test]
-fn a_gigabyte_comes_and_goes_with_its_hash() {
+fn a_gigabyte_is_transferred_intact_in_both_directions() {
     if !enter() {
         return;
     }
-    let place = Place::new("gigabyte");
-    let root = folder(&place);
+    let dir = TestDir::new("gigabyte");
+    let root = folder(&dir);
     let hash = file(&root.join("big.bin"), 1_000_000_000);
     let (to, hashes) = takes(1);
-    let board = place.up(&(lan("tap:kiban0", "", 1500) + &services(&root, to)));
+    let board = dir.up(&(lan("tap:kiban0", "", 1500) + &services(&root, to)));
     let idle = board.status();
     assert!(fetched("big.bin") == hash, "what was fetched is another");
     put(&root.join("big.bin"));
@@ -120,19 +120,19 @@ fn a_gigabyte_comes_and_goes_with_its_hash() {
 }
 
 #[test]
-fn files_come_and_go_over_every_link_and_mtu() {
+fn files_are_transferred_over_every_link_and_mtu() {
     if !enter() {
         return;
     }
-    let place = Place::new("mtu");
-    let root = folder(&place);
+    let dir = TestDir::new("mtu");
+    let root = folder(&dir);
     let bytes = 32 << 20;
     let hash = file(&root.join("file.bin"), bytes);
     for link in ["tap:kiban0", "tun:kiban0", "packet:lab0"] {
         for (options, mtu) in [("", 1500), (",offload=off", 1500), ("", 9180), (",offload=off", 9180)] {
             let what = format!("{link}{options}, MTU {mtu}");
             let (to, hashes) = takes(1);
-            let board = place.up(&(lan(link, options, mtu) + &services(&root, to)));
+            let board = dir.up(&(lan(link, options, mtu) + &services(&root, to)));
             let idle = board.status();
             assert!(fetched("file.bin") == hash, "{what}: what was fetched is another");
             put(&root.join("file.bin"));
@@ -140,14 +140,13 @@ fn files_come_and_go_over_every_link_and_mtu() {
             let status = is_clean(&board, &idle);
             let wrong = ["malformed", "no_memory", "wrong_sender"].map(|name| counted(&status, name));
             assert_eq!(wrong, [0; 3], "{what}: {status}");
-            // Without offloads packets leave as they are on the wire, and with them segments that hold
-            // several.
+            // Without offloads packets leave as they are on the wire; with offloads, large segments leave.
             let packets = bytes / mtu as u64;
             let out = counted(&status, "units_out");
             if options.is_empty() {
                 assert!(out < packets, "{what}: {out} units of {packets} packets");
             } else {
-                // At most half of the packets that arrive are answered, by an acknowledgement each.
+                // At most half of the packets that arrive are acknowledged separately.
                 assert!((packets..3 * packets).contains(&out), "{what}: {out} units of {packets} packets");
             }
         }
@@ -155,41 +154,41 @@ fn files_come_and_go_over_every_link_and_mtu() {
 }
 
 #[test]
-fn files_come_and_go_whole_while_packets_are_lost_and_overtake() {
+fn files_survive_packet_loss_and_reordering() {
     if !enter() {
         return;
     }
-    let place = Place::new("loss");
-    let root = folder(&place);
+    let dir = TestDir::new("loss");
+    let root = folder(&dir);
     let hash = file(&root.join("file.bin"), 8 << 20);
     for link in ["tap:kiban0", "tun:kiban0", "packet:lab0"] {
         let (to, hashes) = takes(1);
-        let board = place.up(&(lan(link, ",loss=1%,reorder=1%", 1500) + &services(&root, to)));
+        let board = dir.up(&(lan(link, ",loss=1%,reorder=1%", 1500) + &services(&root, to)));
         let idle = board.status();
         assert!(fetched("file.bin") == hash, "{link}: what was fetched is another");
         put(&root.join("file.bin"));
         assert!(hashes.join().expect("content") == [hash], "{link}: what was put is another");
         let status = is_clean(&board, &idle);
-        // Of 5,600 packets each way one in a hundred was lost, and one overtaken.
+        // Of 5,600 packets in each direction, one in a hundred was lost, and one in a hundred reordered.
         let tcp = |name: &str| status["counters"]["tcp"][name].as_u64();
         assert!(tcp("retransmits") > Some(20) && tcp("out_of_order") > Some(20), "{link}: {status}");
     }
 }
 
 #[test]
-fn a_thousand_connections_are_open_at_once_and_each_hears_its_own_words() {
+fn a_thousand_concurrent_connections_echo_their_own_data() {
     if !enter() {
         return;
     }
-    let place = Place::new("thousand");
-    let board = place.up(&(lan("tap:kiban0", "", 1500) + ECHO));
+    let dir = TestDir::new("thousand");
+    let board = dir.up(&(lan("tap:kiban0", "", 1500) + ECHO));
     let idle = board.status();
     let mut crowd: Vec<TcpStream> = (0..1000).map(|_| connect("10.9.0.2:7")).collect();
     for round in 0..3 {
         let words =
             |number: usize| format!("{number} says it for the {round}. time. ").repeat(1 + number % 40);
         for (number, stream) in crowd.iter_mut().enumerate() {
-            stream.write_all(words(number).as_bytes()).expect("it takes it");
+            stream.write_all(words(number).as_bytes()).expect("the peer reads it");
         }
         for (number, stream) in crowd.iter_mut().enumerate() {
             let mut heard = vec![0; words(number).len()];
@@ -220,36 +219,36 @@ fn ping(arguments: &[&str]) -> String {
 }
 
 #[test]
-fn what_is_under_way_arrives_in_its_time_though_nothing_else_comes() {
+fn delayed_packets_arrive_on_time_without_other_traffic() {
     if !enter() {
         return;
     }
-    let place = Place::new("sparse");
-    let _board = place.up(&(lan("tap:kiban0", ",delay=5ms", 1500) + ECHO));
-    // The next ping would wake a board that sleeps too long, half a second later.
+    let dir = TestDir::new("sparse");
+    let _board = dir.up(&(lan("tap:kiban0", ",delay=5ms", 1500) + ECHO));
+    // If the board sleeps too long, only the next ping wakes it, half a second later.
     let output = run("ping", &["-n", "-c", "6", "-i", "0.5", "-W", "20", "10.9.0.2"]);
     let told = text(&output);
     let times: Vec<f64> =
         told.lines().filter_map(|line| line.split_once("time=")?.1.split_once(' ')?.0.parse().ok()).collect();
-    // The first one asks for the address as well.
+    // The first ping includes address resolution.
     assert_eq!(times.len(), 6, "{told}");
     assert!(times[1..].iter().all(|time| (10.0..300.0).contains(time)), "{told}");
 }
 
 #[test]
-fn pings_of_every_size_and_with_options_are_answered() {
+fn pings_of_every_size_and_with_ip_options_are_answered() {
     if !enter() {
         return;
     }
-    let place = Place::new("ping");
+    let dir = TestDir::new("ping");
     for (link, mtu) in [("tap:kiban0", 1500), ("tun:kiban0", 9180), ("packet:lab0", 1500)] {
-        let board = place.up(&(lan(link, "", mtu) + ECHO));
+        let board = dir.up(&(lan(link, "", mtu) + ECHO));
         let whole = mtu - 28;
         let sizes = [0, 1, 7, 8, 15, 16, 17, 55, 56, 57, 1000, whole - 1, whole];
-        // In two and more fragments, each way; and the longest packet there is.
+        // In two or more fragments in each direction; and the longest possible packet.
         let more = [whole + 1, whole + 9, 2 * whole, 3 * whole + 5, 20_000, 65_507];
         for size in sizes {
-            // DF: it is one packet.
+            // DF: a single packet.
             ping(&["-M", "do", "-s", &size.to_string(), "-p", "5aa5f00f"]);
         }
         for size in more {
@@ -289,22 +288,22 @@ sys.exit(heard != words)
 ";
 
 #[test]
-fn wireshark_finds_nothing_malformed_in_what_the_kernel_and_the_board_say() {
+fn wireshark_finds_nothing_malformed_between_kernel_and_board() {
     if !enter() {
         return;
     }
-    let place = Place::new("wireshark");
-    let root = folder(&place);
+    let dir = TestDir::new("wireshark");
+    let root = folder(&dir);
     file(&root.join("file.bin"), 2 << 20);
     for link in ["tap:kiban0", "tun:kiban0", "packet:lab0"] {
-        let record = place.0.join("record.pcap").display().to_string();
+        let record = dir.0.join("record.pcap").display().to_string();
         let (to, hashes) = takes(1);
         let options = format!(",offload=off,record={record}");
-        let mut board = place.up(&(lan(link, &options, 1500) + &services(&root, to)));
+        let mut board = dir.up(&(lan(link, &options, 1500) + &services(&root, to)));
         fetched("file.bin");
         put(&root.join("file.bin"));
         hashes.join().expect("content");
-        // Record route; timestamps; router alert between nothings.
+        // Record route; timestamps; router alert between no-operations.
         for options in [
             format!("010727{}{}", "04", "00".repeat(36)),
             format!("44240500{}", "00".repeat(32)),
@@ -322,7 +321,7 @@ fn wireshark_finds_nothing_malformed_in_what_the_kernel_and_the_board_say() {
             .map(|name| status["counters"][name]["checksum_errors"].as_u64().expect("a counter"))
             .iter()
             .sum();
-        // The record is whole when the board has ended.
+        // The capture is complete when the board has ended.
         board.signal("-TERM");
         assert_eq!(board.wait(), Some(0));
         let packets = read(&record);
@@ -330,7 +329,7 @@ fn wireshark_finds_nothing_malformed_in_what_the_kernel_and_the_board_say() {
         let wrong =
             packets.iter().find(|packet| packet.is_malformed() || is_own(packet) && packet.is_wrong());
         assert!(wrong.is_none(), "{link}: {:?}", wrong.map(|packet| &packet.0));
-        // The board and Wireshark agree on which of the kernel's packets are wrong; on a veth the kernel
+        // The board and Wireshark agree on which of the kernel's packets have errors; on a veth the kernel
         // leaves checksums to the receiver.
         if !link.starts_with("packet:") {
             let wrong: Vec<&Packet> =
@@ -338,12 +337,12 @@ fn wireshark_finds_nothing_malformed_in_what_the_kernel_and_the_board_say() {
             let dumps: String = wrong.iter().map(|packet| dump(&record, packet.of("frame.number"))).collect();
             assert_eq!(wrong.len() as u64, refused, "{link}: {status}\n{dumps}");
         }
-        // Wireshark does judge: with one bit changed, the last echo reply is wrong.
+        // Wireshark does verify: with one bit changed, the last echo reply is reported.
         let mut bytes = std::fs::read(&record).expect("it was recorded");
         let frame = change_last_echo(&mut bytes, &packets);
         std::fs::write(&record, bytes).expect("there is room");
         assert!(read(&record)[frame].is_wrong(), "{link}: {frame}");
-        // Everything that should be checked is in the record.
+        // The capture contains everything that should be checked.
         let count = |what: &str, least: usize, is_so: &dyn Fn(&Packet, bool) -> bool| {
             let found =
                 packets.iter().filter(|packet| is_so(packet, packet.of("ip.src") == "10.9.0.2")).count();
@@ -376,7 +375,7 @@ fn change_last_echo(bytes: &mut [u8], packets: &[Packet]) -> usize {
     last
 }
 
-/// Wireshark's severity of an error.
+/// Wireshark's severity level of an error.
 const ERROR: u64 = 0x0080_0000;
 const SUMS: [&str; 3] = ["tcp.checksum.status", "ip.checksum.status", "icmp.checksum.status"];
 const FIELDS: [&str; 14] = [
@@ -396,7 +395,7 @@ const FIELDS: [&str; 14] = [
     "tcp.checksum.ffff",
 ];
 
-/// A packet as Wireshark sees it: its fields, each with values that have commas between them.
+/// A packet as Wireshark dissects it: its fields with their comma-separated values.
 struct Packet(Vec<String>);
 
 impl Packet {
@@ -410,16 +409,16 @@ impl Packet {
             || SUMS.iter().any(|sum| self.any(sum, |status| status == 0))
     }
 
-    /// Whether TCP's checksum is 0xffff where 0 is usual. In one's complement arithmetic both are zero, and a
-    /// receiver accepts either (RFC 1624 §3); the kernel sends it once in some 65,536 segments, and Wireshark
-    /// calls it bad.
+    /// Returns whether TCP's checksum is 0xffff where 0 is usual. In one's complement arithmetic both are
+    /// zero, and a receiver accepts either (RFC 1624 §3); the kernel sends it once in about 65,536 segments,
+    /// and Wireshark reports it as bad.
     fn has_negative_zero(&self) -> bool {
         !self.of("tcp.checksum.ffff").is_empty()
     }
 
     fn of(&self, field: &str) -> &str {
-        let place = FIELDS.iter().position(|name| *name == field).expect("it is asked for");
-        self.0.get(place).map_or("", String::as_str)
+        let dir = FIELDS.iter().position(|name| *name == field).expect("it is asked for");
+        self.0.get(dir).map_or("", String::as_str)
     }
 
     /// Returns whether one of a field's numbers satisfies a condition.
@@ -428,7 +427,7 @@ impl Packet {
     }
 }
 
-/// Returns a frame of a record, as Wireshark explains it, and its bytes.
+/// Returns a frame of a capture as Wireshark dissects it, and its bytes.
 fn dump(record: &str, frame: &str) -> String {
     let filter = format!("frame.number=={frame}");
     text(&run("tshark", &["-r", record, "-o", "tcp.check_checksum:TRUE", "-V", "-x", "-Y", &filter]))

@@ -1,37 +1,37 @@
-//! `kiban up` as an operator runs it, with this host's kernel as the other end, in network namespaces of the
-//! tests' own.
+//! `kiban up` as an operator runs it, with this host's kernel as the peer, in network namespaces of the
+//! tests.
 //!
 //! ```text
-//! place       what all share: a folder, a board, a second host
-//! service     configuration, control, reload, end
-//! capture     records of what passes
+//! common      shared: a directory, a board, a second host
+//! service     configuration, control, reload, shutdown
+//! capture     captures of a port
 //! kernel      the kernel's TCP as the peer, over TAP, TUN and a veth
 //! atm         two hosts over cells
 //! iperf       a server and a client of iperf3
-//! harm        links that go, garbage, floods, crowds, nothing left
-//! files       descriptors that linger, pipes in place of files
-//! fuse        a file whose close is never answered
+//! failures    lost links, garbage, floods, many connections, exhausted resources
+//! files       descriptors that linger, pipes instead of files
+//! fuse        a file whose close never returns
 //! folders     the directory of the sockets
-//! impostors   boards of other users, which root asks
-//! attach      programs that attach, through shared memory
-//! run         programs as they are
+//! impostors   hostile boards of other users, which root queries
+//! attach      programs that attach through shared memory
+//! run         unmodified programs
 //! rdma        verbs on boards, over cells and to the kernel
 //! vi          VIs over the TCP of two boards
-//! sandbox     what a board drops after start
-//! unit        as systemd runs it
+//! sandbox     the privileges that a board drops after start
+//! unit        boards under systemd
 //! ```
 
 mod atm;
 mod attach;
 mod capture;
+mod common;
+mod failures;
 mod files;
 mod folders;
 mod fuse;
-mod harm;
 mod impostors;
 mod iperf;
 mod kernel;
-mod place;
 mod rdma;
 mod run;
 mod sandbox;

@@ -1,6 +1,6 @@
-//! Verbs on the TCP of running boards: two of them over cells, and this host's own TCP as the other end.
+//! Verbs on the TCP of running boards: two boards connected by cells, and this host's own TCP as the peer.
 
-use crate::place::{Board, ECHO, KIBAN, PORT, Place, enter, text};
+use crate::common::{Board, ECHO, KIBAN, PORT, TestDir, enter, text};
 use kiban_base::Wait;
 use kiban_os::clock::{Clock, thread_cpu_nanos};
 use kiban_rdma_runtime::{
@@ -29,9 +29,9 @@ impl Side {
         Side { context, pd, cq }
     }
 
-    /// Creates one on a board, through the board's socket.
-    fn on(place: &Place) -> Side {
-        let door = place.0.join("kiban/lab.streams");
+    /// Opens the NIC of a board, through the board's socket.
+    fn on(dir: &TestDir) -> Side {
+        let door = dir.0.join("kiban/lab.streams");
         let lower: Lower = format!("board:{}", door.display()).parse().expect("a lower layer");
         assert_eq!(lower.to_string().parse(), Ok(lower.clone()));
         Side::new(&lower)
@@ -47,7 +47,7 @@ impl Side {
         memory
     }
 
-    /// The next completion, a success.
+    /// Returns the next completion, which must be a success.
     fn done(&self) -> Completion {
         let done = self.cq.wait(LONG).expect("a completion");
         assert_eq!(done.status, Status::Success, "{done:?}");
@@ -69,14 +69,14 @@ fn join(one: &Side, two: &Side, listener: &Listener) -> Pair {
         let accepting = scope.spawn(|| listener.request(LONG)?.accept(&to, &options));
         (from.connect(listener.address(), &options, LONG), accepting.join().expect("no panic"))
     });
-    (from, to, connected.expect("somebody listens"), accepted.expect("it waits"))
+    (from, to, connected.expect("there is a listener"), accepted.expect("it waits"))
 }
 
 fn noise(length: usize, seed: u32) -> Vec<u8> {
     (0..length as u32).map(|at| (at.wrapping_add(seed).wrapping_mul(2_654_435_761) >> 11) as u8).collect()
 }
 
-/// Writes, reads and sends over all pairs at once: everything is where it belongs.
+/// Writes, reads and sends over all pairs at once, and checks that all data is in place.
 fn moves(one: &Side, two: &Side, pairs: &[Pair], bytes: usize) {
     for (near, far, from, to) in [(0, 1, one, two), (1, 0, two, one)] {
         let sides = |pair: &Pair| [pair.0.clone(), pair.1.clone()];
@@ -111,7 +111,7 @@ fn moves(one: &Side, two: &Side, pairs: &[Pair], bytes: usize) {
 }
 
 /// Starts two boards in one namespace, connected by cells in datagrams.
-fn two_boards<'a>(near: &'a Place, far: &'a Place) -> [Board<'a>; 2] {
+fn two_boards<'a>(near: &'a TestDir, far: &'a TestDir) -> [Board<'a>; 2] {
     let config = |own: u16, other: u16| {
         format!(
             "name = \"lab\"\n[[port]]\nname = \"atm\"\nlink = \"udp-cells:127.0.0.1:{own}-127.0.0.1:{other},packed\"\n\
@@ -125,11 +125,11 @@ fn two_boards<'a>(near: &'a Place, far: &'a Place) -> [Board<'a>; 2] {
 }
 
 #[test]
-fn memory_moves_between_two_boards_over_cells_whoever_is_tried_or_looked_at() {
+fn rdma_works_between_two_boards_over_atm_with_few_or_many_queue_pairs() {
     if !enter() {
         return;
     }
-    let (near, far) = (Place::new("rdma-near"), Place::new("rdma-far"));
+    let (near, far) = (TestDir::new("rdma-near"), TestDir::new("rdma-far"));
     let [mut near_board, _far_board] = two_boards(&near, &far);
     let (one, two) = (Side::on(&near), Side::on(&far));
     let listener = two.context.listen(at("10.1.0.2", 7471).into(), &Connect::default()).expect("its address");
@@ -137,7 +137,7 @@ fn memory_moves_between_two_boards_over_cells_whoever_is_tried_or_looked_at() {
     let (own, peer) = pairs[0].2.addresses().expect("TCP has addresses");
     assert_eq!((own.ip().to_string().as_str(), peer), ("10.1.0.1", at("10.1.0.2", 7471)));
     assert_eq!(pairs[0].3.addresses(), Some((peer, own)));
-    // Few are tried directly, many are looked at.
+    // A few queue pairs are polled one by one, many through one list.
     moves(&one, &two, &pairs, 10_000);
     pairs.extend((0..4).map(|_| join(&one, &two, &listener)));
     for bytes in [1, 10_000, 1 << 20] {
@@ -150,8 +150,8 @@ fn memory_moves_between_two_boards_over_cells_whoever_is_tried_or_looked_at() {
     from.post_send(Wr::send_inline(8, b"adieu")).expect("room");
     connected.disconnect();
     assert_eq!((two.done().id, heard.to_vec(0, 5), one.done().id), (9, b"adieu".to_vec(), 8));
-    accepted.wait_disconnected(LONG).expect("it hears of the end");
-    connected.wait_disconnected(LONG).expect("so does who began it");
+    accepted.wait_disconnected(LONG).expect("it is disconnected");
+    connected.wait_disconnected(LONG).expect("the initiator is disconnected, too");
     drop((from, to, connected, accepted));
     moves(&one, &two, &pairs, 10_000);
     // No thread spins while nothing arrives.
@@ -160,7 +160,7 @@ fn memory_moves_between_two_boards_over_cells_whoever_is_tried_or_looked_at() {
     assert!(matches!(one.cq.wait(Duration::from_millis(300)), Err(Error::Timeout)));
     let (wall, cpu) = (clock.now().as_nanos(), thread_cpu_nanos() - cpu);
     assert!(cpu < wall / 10, "{cpu} ns of {wall} ns");
-    // A board that is killed: no work hangs, and callers get an error.
+    // If the board is killed, no work hangs, and calls return an error.
     pairs[0].0.post_recv(5, &[]).expect("room");
     let own = one.context.listen(at("10.1.0.1", 0).into(), &Connect::default()).expect("its address");
     near_board.signal("-KILL");
@@ -171,22 +171,22 @@ fn memory_moves_between_two_boards_over_cells_whoever_is_tried_or_looked_at() {
         assert_eq!(qp.state(), QpState::Error);
     }
     let told = |error: Error| assert!(error.to_string().contains("the board has gone"), "{error}");
-    told(own.request(LONG).map(|_| ()).expect_err("nobody can call"));
+    told(own.request(LONG).map(|_| ()).expect_err("no client can connect"));
     let options = Connect::default();
     told(one.qp().connect(at("10.1.0.2", 7471).into(), &options, LONG).map(|_| ()).expect_err("no way"));
     told(one.context.listen(at("10.1.0.1", 7).into(), &options).map(|_| ()).expect_err("no way"));
 }
 
 #[test]
-fn the_kernels_tcp_is_as_good_a_peer_and_what_cannot_be_is_told() {
+fn rdma_works_with_the_kernels_tcp_and_impossible_set_ups_are_reported() {
     if !enter() {
         return;
     }
-    let place = Place::new("rdma-kernel");
-    let _board = place.up(&format!("{PORT}{ECHO}{ATTACH}"));
-    let (board, kernel) = (Side::on(&place), Side::new(&Lower::Tcp { from: None }));
+    let dir = TestDir::new("rdma-kernel");
+    let _board = dir.up(&format!("{PORT}{ECHO}{ATTACH}"));
+    let (board, kernel) = (Side::on(&dir), Side::new(&Lower::Tcp { from: None }));
     let options = Connect::default();
-    // Ports of the NIC's own choice, and both directions at once.
+    // Ephemeral ports of the NIC, and both directions at once.
     let on_board = board.context.listen(at("10.9.0.2", 0).into(), &options).expect("its address");
     let on_kernel = kernel.context.listen(at("10.9.0.1", 0).into(), &options).expect("its address");
     for round in 0..2 {
@@ -197,7 +197,7 @@ fn the_kernels_tcp_is_as_good_a_peer_and_what_cannot_be_is_told() {
     }
     // Requests that cannot succeed.
     let refused =
-        board.qp().connect(at("10.9.0.1", 5999).into(), &options, LONG).expect_err("nobody listens");
+        board.qp().connect(at("10.9.0.1", 5999).into(), &options, LONG).expect_err("there is no listener");
     assert!(matches!(refused, Error::Connect(ConnectError::Unreachable)), "{refused}");
     let lost = board.qp().connect(at("192.0.2.1", 5999).into(), &options, LONG).expect_err("no way");
     assert!(matches!(lost, Error::Connect(ConnectError::Unreachable)), "{lost}");
@@ -209,8 +209,8 @@ fn the_kernels_tcp_is_as_good_a_peer_and_what_cannot_be_is_told() {
 }
 
 /// Runs a program of this host; returns its success and its output.
-fn told(place: &Place, arguments: &[&str]) -> (bool, String) {
-    let output = place.kiban(arguments);
+fn told(dir: &TestDir, arguments: &[&str]) -> (bool, String) {
+    let output = dir.kiban(arguments);
     (output.status.success(), text(&output))
 }
 
@@ -219,16 +219,16 @@ fn measurements_run_over_a_board_in_one_process_and_from_another() {
     if !enter() {
         return;
     }
-    let place = Place::new("rdma-measure");
-    let _board = place.up(&format!("{PORT}{ATTACH}"));
+    let dir = TestDir::new("rdma-measure");
+    let _board = dir.up(&format!("{PORT}{ATTACH}"));
     for (what, operation) in [("pingpong", "--send"), ("pingpong", "--read"), ("stream", "--write")] {
         let (is_well, words) =
-            told(&place, &["rdma", what, operation, "--over", "board:lab", "--count", "50", "--quiet"]);
+            told(&dir, &["rdma", what, operation, "--over", "board:lab", "--count", "50", "--quiet"]);
         assert!(is_well && words.contains("both ends here over board:lab"), "{what} {operation}: {words}");
     }
     let mut server = std::process::Command::new(KIBAN)
         .args(["rdma", "serve", "10.9.0.2:7471", "--over", "board"])
-        .env("XDG_RUNTIME_DIR", &place.0)
+        .env("XDG_RUNTIME_DIR", &dir.0)
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program was built");
@@ -240,11 +240,11 @@ fn measurements_run_over_a_board_in_one_process_and_from_another() {
         &["rdma", "pingpong", "10.9.0.2:7471", "--count", "50", "--quiet"][..],
         &["rdma", "stream", "10.9.0.2:7471", "--over", "board:lab", "--count", "50", "--quiet"],
     ] {
-        let (is_well, words) = told(&place, arguments);
+        let (is_well, words) = told(&dir, arguments);
         assert!(is_well, "{words}");
     }
-    server.kill().expect("it is our child");
-    server.wait().expect("it is our child");
-    let (is_well, words) = told(&place, &["rdma", "pingpong", "--over", "board:moon"]);
+    server.kill().expect("it is a child of this process");
+    server.wait().expect("it is a child of this process");
+    let (is_well, words) = told(&dir, &["rdma", "pingpong", "--over", "board:moon"]);
     assert!(!is_well && words.contains("no board moon is running; these are: lab"), "{words}");
 }

@@ -1,9 +1,8 @@
-//! `kiban run`: programs that know nothing of kiban, unchanged, on a running board's TCP; this host's kernel
-//! is the other end.
+//! `kiban run`: unmodified programs on a running board's TCP, with this host's kernel as the peer.
 //!
-//! Needs     a C compiler for the library that is preloaded, curl, iperf3, python3.
+//! Needs     a C compiler for the preloaded library, curl, iperf3, python3.
 
-use crate::place::{ECHO, KIBAN, PORT, Place, digest_of, enter, run, text};
+use crate::common::{ECHO, KIBAN, PORT, TestDir, digest_of, enter, run, text};
 use kiban_os::Clock;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -14,7 +13,7 @@ use std::time::Duration;
 
 const SOCKETS: &str = "[[service]]\nkind = \"sockets\"\n";
 
-/// The folder of the library, made as `make verbs` makes it.
+/// The directory of the library, built as by `make verbs`.
 pub(crate) static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sockets");
     std::fs::create_dir_all(&folder).expect("the target folder can be written");
@@ -28,10 +27,10 @@ pub(crate) static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
 });
 
 /// Returns the command that runs a program on the board.
-fn on_board(place: &Place, program: &[&str]) -> Command {
+fn on_board(dir: &TestDir, program: &[&str]) -> Command {
     let mut command = Command::new("timeout");
     command.args(["60", KIBAN, "run", "--board", "lab", "--"]).args(program);
-    command.env("XDG_RUNTIME_DIR", &place.0).env("KIBAN_VERBS_LIB", &*LIBRARY).current_dir(&place.0);
+    command.env("XDG_RUNTIME_DIR", &dir.0).env("KIBAN_VERBS_LIB", &*LIBRARY).current_dir(&dir.0);
     command
 }
 
@@ -39,7 +38,7 @@ fn told(mut command: Command) -> Output {
     command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"))
 }
 
-/// A server that says something when it listens, and is ended with the test.
+/// A server that prints a line when it listens, and is killed with the test.
 struct Server(Child);
 
 impl Server {
@@ -48,7 +47,10 @@ impl Server {
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it is installed");
         let mut server = Server(child);
         while !answers() {
-            assert!(server.0.try_wait().expect("it is our child").is_none(), "{command:?} has ended");
+            assert!(
+                server.0.try_wait().expect("it is a child of this process").is_none(),
+                "{command:?} has ended"
+            );
             std::thread::yield_now();
         }
         server
@@ -72,59 +74,59 @@ fn answers_http(url: &str) -> bool {
 }
 
 #[test]
-fn curl_and_a_server_in_python_carry_a_file_each_way() {
+fn curl_and_a_python_server_transfer_files_in_both_directions() {
     if !enter() {
         return;
     }
-    let place = Place::new("run-curl");
-    let _board = place.up(&format!("{PORT}{ECHO}{SOCKETS}"));
+    let dir = TestDir::new("run-curl");
+    let _board = dir.up(&format!("{PORT}{ECHO}{SOCKETS}"));
     let bytes: Vec<u8> = (0..60_u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
-    place.write("small", "hello");
-    let mut file = std::fs::File::create(place.0.join("big")).expect("room");
+    dir.write("small", "hello");
+    let mut file = std::fs::File::create(dir.0.join("big")).expect("room");
     file.write_all(&bytes).expect("room");
     let wanted = digest_of(&mut &bytes[..]);
     let server = ["-m", "http.server", "--bind"];
     // The kernel serves, the board fetches.
     let mut kernel = Command::new("python3");
-    kernel.args(server).args(["10.9.0.1", "8000"]).current_dir(&place.0);
+    kernel.args(server).args(["10.9.0.1", "8000"]).current_dir(&dir.0);
     let kernel = Server::begin(kernel, || answers_http("http://10.9.0.1:8000/small"));
-    let fetched = told(on_board(&place, &["curl", "-sSf", "http://10.9.0.1:8000/big"]));
+    let fetched = told(on_board(&dir, &["curl", "-sSf", "http://10.9.0.1:8000/big"]));
     assert!(fetched.status.success(), "{}", String::from_utf8_lossy(&fetched.stderr));
     assert!(digest_of(&mut &fetched.stdout[..]) == wanted);
     drop(kernel);
-    // The board serves, the kernel fetches; and another program on the board.
-    let board = on_board(&place, &["python3", "-m", "http.server", "--bind", "10.9.0.2", "8000"]);
+    // The board serves, the kernel fetches; then another program on the board fetches.
+    let board = on_board(&dir, &["python3", "-m", "http.server", "--bind", "10.9.0.2", "8000"]);
     let _server = Server::begin(board, || answers_http("http://10.9.0.2:8000/small"));
     let fetched = run("curl", &["-sSf", "http://10.9.0.2:8000/big"]);
     assert!(fetched.status.success(), "{}", String::from_utf8_lossy(&fetched.stderr));
     assert!(digest_of(&mut &fetched.stdout[..]) == wanted);
-    let fetched = told(on_board(&place, &["curl", "-sSf", "http://10.9.0.2:8000/small"]));
+    let fetched = told(on_board(&dir, &["curl", "-sSf", "http://10.9.0.2:8000/small"]));
     assert_eq!(text(&fetched), "hello");
 }
 
 #[test]
-fn a_neighbour_that_is_not_there_is_given_up_in_seconds() {
+fn a_connect_to_an_absent_neighbour_fails_within_seconds() {
     if !enter() {
         return;
     }
-    let place = Place::new("run-absent");
+    let dir = TestDir::new("run-absent");
     let forward =
         "[[service]]\nkind = \"forward\"\nlisten = \"kernel:127.0.0.1:7000\"\nto = \"10.9.0.78:80\"\n";
     run("ip", &["link", "set", "lo", "up"]);
-    let _board = place.up(&format!("{PORT}{SOCKETS}{forward}"));
+    let _board = dir.up(&format!("{PORT}{SOCKETS}{forward}"));
     let clock = Clock::new();
-    // A connect without any answer, not even an error from a router.
-    let fetched = told(on_board(&place, &["curl", "-sSv", "http://10.9.0.77/"]));
+    // A connect without any answer, not even an ICMP error from a router.
+    let fetched = told(on_board(&dir, &["curl", "-sSv", "http://10.9.0.77/"]));
     let took = since(&clock);
     let error = String::from_utf8_lossy(&fetched.stderr);
-    // 7: it could not connect.
+    // curl's exit status 7: it could not connect.
     assert!(fetched.status.code() == Some(7) && error.contains("No route to host"), "{error}");
     assert!(took > Duration::from_secs(2) && took < Duration::from_secs(10), "{took:?}: {error}");
     let absent = "import socket; socket.create_connection((\"10.9.0.77\", 80))";
-    let told_of = told(on_board(&place, &["python3", "-c", absent]));
+    let told_of = told(on_board(&dir, &["python3", "-c", absent]));
     let error = String::from_utf8_lossy(&told_of.stderr).into_owned();
     assert!(error.contains("[Errno 113] No route to host"), "{error}");
-    // A client of a relay is reset, and does not wait longer.
+    // A client of a relay is reset at once and does not wait.
     let clock = Clock::new();
     let mut caller = TcpStream::connect("127.0.0.1:7000").expect("it listens");
     let heard = caller.read(&mut [0; 1]).expect_err("the other end is not there");
@@ -133,13 +135,13 @@ fn a_neighbour_that_is_not_there_is_given_up_in_seconds() {
 }
 
 #[test]
-fn what_was_meant_for_a_board_that_is_gone_goes_nowhere_else() {
+fn traffic_for_a_stopped_board_takes_no_other_route() {
     if !enter() {
         return;
     }
-    let place = Place::new("run-gone");
-    let mut board = place.up(&format!("{PORT}{SOCKETS}"));
-    // The kernel would take the caller, too.
+    let dir = TestDir::new("run-gone");
+    let mut board = dir.up(&format!("{PORT}{SOCKETS}"));
+    // The kernel would accept the connection, too.
     let listener = std::net::TcpListener::bind("10.9.0.1:8000").expect("it is the host's");
     listener.set_nonblocking(true).expect("a flag");
     let program = "import errno, socket\n\
@@ -151,7 +153,7 @@ fn what_was_meant_for_a_board_that_is_gone_goes_nowhere_else() {
                    \x20       print('it was done')\n\
                    \x20   except OSError as error:\n\
                    \x20       print(errno.errorcode[error.errno])\n";
-    let mut command = on_board(&place, &["python3", "-c", program]);
+    let mut command = on_board(&dir, &["python3", "-c", program]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("it is installed");
     let mut said = BufReader::new(child.stdout.take().expect("it is piped"));
@@ -165,17 +167,17 @@ fn what_was_meant_for_a_board_that_is_gone_goes_nowhere_else() {
     said.read_to_string(&mut rest).expect("it is text");
     child.stderr.take().expect("it is piped").read_to_string(&mut errors).expect("it is text");
     assert_eq!(rest, "ENETDOWN\nENETDOWN\n", "{errors}");
-    assert!(child.wait().expect("it is our child").success());
+    assert!(child.wait().expect("it is a child of this process").success());
     assert_eq!(errors.matches("the board of this program does not run").count(), 1, "{errors}");
-    assert_eq!(listener.accept().expect_err("nobody came").kind(), ErrorKind::WouldBlock);
+    assert_eq!(listener.accept().expect_err("no client connected").kind(), ErrorKind::WouldBlock);
     // The socket left by a killed board is not used.
-    let refused = told(on_board(&place, &["true"]));
+    let refused = told(on_board(&dir, &["true"]));
     assert_eq!(refused.status.code(), Some(1), "{}", text(&refused));
     let why = String::from_utf8_lossy(&refused.stderr);
     assert!(why.contains("no board"), "{why}");
 }
 
-/// An iperf3 server, which refuses clients until it has finished with the one before.
+/// An iperf3 server, which refuses clients until it has finished with the previous one.
 struct Iperf {
     said: BufReader<ChildStdout>,
     _server: Server,
@@ -199,24 +201,24 @@ impl Iperf {
 }
 
 #[test]
-fn iperf3_measures_both_ways_from_both_sides() {
+fn iperf3_measures_both_directions_from_both_sides() {
     if !enter() {
         return;
     }
-    let place = Place::new("run-iperf");
-    let _board = place.up(&format!("{PORT}{SOCKETS}"));
+    let dir = TestDir::new("run-iperf");
+    let _board = dir.up(&format!("{PORT}{SOCKETS}"));
     let mut kernel = Command::new("iperf3");
     kernel.args(["-s", "-B", "10.9.0.1", "-p", "5201", "--forceflush"]);
     let mut kernel = Iperf::begin(kernel);
     for more in [&[][..], &["-R"], &["-P", "8"]] {
         let arguments = ["iperf3", "-c", "10.9.0.1", "-p", "5201", "-n", "64M", "-J"];
         kernel.waits();
-        let output = told(on_board(&place, &[&arguments[..], more].concat()));
+        let output = told(on_board(&dir, &[&arguments[..], more].concat()));
         assert_iperf(&output, more);
     }
     drop(kernel);
-    let status = || text(&place.kiban(&["status", "lab"]));
-    let mut server = Iperf::begin(on_board(&place, &["iperf3", "-s", "-p", "5202", "--forceflush"]));
+    let status = || text(&dir.kiban(&["status", "lab"]));
+    let mut server = Iperf::begin(on_board(&dir, &["iperf3", "-s", "-p", "5202", "--forceflush"]));
     for more in [&[][..], &["-R"]] {
         let arguments = ["-c", "10.9.0.2", "-p", "5202", "-n", "64M", "-J"];
         server.waits();
@@ -230,13 +232,13 @@ fn assert_iperf(output: &Output, more: &[&str]) {
         .unwrap_or_else(|error| panic!("{more:?}: {error}: {}", text(output)));
     assert!(report.get("error").is_none(), "{more:?}: {report}");
     let bytes = report["end"]["sum_received"]["bytes"].as_u64().expect("a number");
-    // Data in transit when the sender stops is not counted by iperf3: the buffers of both ends, some MB, and
-    // with eight streams a dozen.
+    // iperf3 does not count data in transit when the sender stops: the buffers of both ends, some MB, and
+    // with eight streams about 12 MB.
     assert!(bytes >= 32 << 20, "{more:?}: {bytes}");
 }
 
-/// Checks names, options, waiting and ends from Python.
-const STORY: &str = r#"
+/// Checks names, options, waiting and shutdown from Python.
+const CHECKS: &str = r#"
 import asyncio, errno, os, select, socket, sys, threading
 
 far = ("10.9.0.1", 5000)
@@ -510,7 +512,7 @@ s.close()
 print("all is well")
 "#;
 
-/// Callers of the kernel's.
+/// Connections from the kernel.
 const PEER: &str = r#"
 import socket
 streams = [socket.create_connection(("10.9.0.2", 6000), timeout=20) for _ in range(24)]
@@ -526,49 +528,49 @@ print(done)
 "#;
 
 #[test]
-fn python_sees_of_a_socket_what_it_sees_of_the_systems() {
+fn python_sockets_behave_like_the_systems() {
     if !enter() {
         return;
     }
-    let place = Place::new("run-python");
-    let board = place.up(&format!("{PORT}{SOCKETS}"));
+    let dir = TestDir::new("run-python");
+    let board = dir.up(&format!("{PORT}{SOCKETS}"));
     let mut far = Command::new("python3");
     far.args(["-c", FAR]);
     let _far = Server::begin(far, || text(&run("ss", &["-Hltn", "sport", "=", ":5000"])).contains(":5000"));
-    let mut story = on_board(&place, &["python3", "-c", STORY]);
+    let mut story = on_board(&dir, &["python3", "-c", CHECKS]);
     story.env("PEER", PEER);
     let output = told(story);
-    assert_eq!(text(&output), "all is well\n", "{}", place.log());
+    assert_eq!(text(&output), "all is well\n", "{}", dir.log());
     board.until("all streams have gone", |status| status["services"][0]["sessions"] == 0);
-    let refused = place.kiban(&["run", "--board", "moon", "--", "true"]);
+    let refused = dir.kiban(&["run", "--board", "moon", "--", "true"]);
     assert_eq!(text(&refused), "kiban: no board moon is running; these are: lab\n");
 }
 
 #[test]
-fn attempts_that_fail_ports_that_are_chosen_and_late_resets_are_as_with_the_system() {
+fn failed_connects_chosen_ports_and_late_resets_behave_like_the_systems() {
     if !enter() {
         return;
     }
-    let place = Place::new("run-oddities");
+    let dir = TestDir::new("run-oddities");
     run("ip", &["link", "set", "lo", "up"]);
-    let board = place.up(&format!("{PORT}{SOCKETS}"));
+    let board = dir.up(&format!("{PORT}{SOCKETS}"));
     let mut far = Command::new("python3");
     far.args(["-c", FAR]);
     let _far = Server::begin(far, || text(&run("ss", &["-Hltn", "sport", "=", ":5000"])).contains(":5000"));
-    let output = told(on_board(&place, &["python3", "-c", ODDITIES]));
-    assert_eq!(text(&output), "all is well\n", "{}", place.log());
+    let output = told(on_board(&dir, &["python3", "-c", ODDITIES]));
+    assert_eq!(text(&output), "all is well\n", "{}", dir.log());
     board.until("all streams have gone", |status| status["services"][0]["sessions"] == 0);
 }
 
 #[test]
-fn a_server_that_takes_any_port_says_which_the_board_has_chosen() {
+fn a_server_on_port_zero_reports_the_port_that_the_board_chose() {
     if !enter() {
         return;
     }
-    let place = Place::new("run-any-port");
-    let _board = place.up(&format!("{PORT}{SOCKETS}"));
-    place.write("small", "hello");
-    let mut server = on_board(&place, &["python3", "-u", "-m", "http.server", "0"]);
+    let dir = TestDir::new("run-any-port");
+    let _board = dir.up(&format!("{PORT}{SOCKETS}"));
+    dir.write("small", "hello");
+    let mut server = on_board(&dir, &["python3", "-u", "-m", "http.server", "0"]);
     let child = server.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it is installed");
     let mut server = Server(child);
     // "Serving HTTP on 0.0.0.0 port 49152 (http://0.0.0.0:49152/) ..."
@@ -580,8 +582,7 @@ fn a_server_that_takes_any_port_says_which_the_board_has_chosen() {
     assert_eq!(text(&fetched), "hello", "{line}");
 }
 
-/// The program of `handlers.c`: its calls of the C library can be stood before, as a library that is
-/// preloaded calls them.
+/// The program of `handlers.c`: other preloaded libraries may interpose its calls of the C library.
 static HANDLERS: LazyLock<PathBuf> = LazyLock::new(|| {
     let program = LIBRARY.join("handlers");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/up/handlers.c");
@@ -592,24 +593,24 @@ static HANDLERS: LazyLock<PathBuf> = LazyLock::new(|| {
     program
 });
 
-/// The kernel's end of streams on which nothing is said, until the test ends.
+/// The kernel's end of streams without data, until the test ends.
 fn silent_peer() {
     let listener = std::net::TcpListener::bind("10.9.0.1:5000").expect("it is the host's");
     std::thread::spawn(move || listener.incoming().collect::<Vec<_>>());
 }
 
 #[test]
-fn calls_that_are_async_signal_safe_may_be_made_by_handlers_and_by_forked_children() {
+fn async_signal_safe_calls_work_in_handlers_and_forked_children() {
     if !enter() {
         return;
     }
-    let place = Place::new("run-handlers");
-    let _board = place.up(&format!("{PORT}{SOCKETS}"));
+    let dir = TestDir::new("run-handlers");
+    let _board = dir.up(&format!("{PORT}{SOCKETS}"));
     silent_peer();
     let program = HANDLERS.to_str().expect("a plain path");
     for how in ["steps", "timer", "forks"] {
-        let output = told(on_board(&place, &[program, how, "10.9.0.1", "5000", "10.9.0.2"]));
-        assert_eq!(text(&output), "done\n", "{how}: {}", place.log());
+        let output = told(on_board(&dir, &[program, how, "10.9.0.1", "5000", "10.9.0.2"]));
+        assert_eq!(text(&output), "done\n", "{how}: {}", dir.log());
     }
 }
 
@@ -719,18 +720,18 @@ print("all is well")
 "#;
 
 #[test]
-fn a_connect_that_does_not_block_returns_while_the_board_is_stopped() {
+fn a_nonblocking_connect_returns_while_the_board_is_stopped() {
     if !enter() {
         return;
     }
-    let place = Place::new("run-late");
+    let dir = TestDir::new("run-late");
     run("ip", &["link", "set", "lo", "up"]);
     run("ip", &["addr", "add", "10.99.0.1/32", "dev", "lo"]);
-    let board = place.up(&format!("{PORT}{SOCKETS}"));
+    let board = dir.up(&format!("{PORT}{SOCKETS}"));
     let mut far = Command::new("python3");
     far.args(["-c", &FAR.replace("\"10.9.0.1\"", "\"0.0.0.0\"")]);
     let _far = Server::begin(far, || text(&run("ss", &["-Hltn", "sport", "=", ":5000"])).contains(":5000"));
-    let mut command = on_board(&place, &["python3", "-c", LATE]);
+    let mut command = on_board(&dir, &["python3", "-c", LATE]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = Server(command.spawn().expect("it is installed"));
     let mut says = child.0.stdin.take().expect("it is piped");
@@ -741,7 +742,7 @@ fn a_connect_that_does_not_block_returns_while_the_board_is_stopped() {
     };
     let go_on = "\n".as_bytes();
     hear(&["ready"], "it begins");
-    // The board continues only after all of this has been printed: no call has waited for it.
+    // The board continues only after all of this has been printed: no call has blocked.
     board.stop();
     says.write_all(go_on).expect("it reads");
     hear(&["EINPROGRESS"; 5], "calls that do not block");
@@ -758,7 +759,7 @@ fn a_connect_that_does_not_block_returns_while_the_board_is_stopped() {
     let mut errors = String::new();
     if said.next().and_then(Result::ok).as_deref() != Some("all is well") {
         child.0.stderr.take().expect("it is piped").read_to_string(&mut errors).expect("it is text");
-        panic!("{errors}\n{}", place.log());
+        panic!("{errors}\n{}", dir.log());
     }
     board.until("all streams have gone", |status| status["services"][0]["sessions"] == 0);
 }

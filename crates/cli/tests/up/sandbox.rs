@@ -1,7 +1,7 @@
-//! What a board drops after the start, seen from outside: every thread, as root and as nobody; reloads that
-//! need what was dropped.
+//! The privileges that a board drops after start, seen from outside: every thread, as root and as nobody;
+//! reloads that need a dropped privilege.
 
-use crate::place::{ECHO, PORT, Place, connect, echo, enter, ip, run, text};
+use crate::common::{ECHO, PORT, TestDir, connect, echo, enter, ip, run, text};
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
@@ -50,7 +50,7 @@ pub(crate) fn threads(process: u32) -> Threads {
 }
 
 #[test]
-fn every_thread_of_a_board_keeps_only_what_its_links_need_again() {
+fn every_thread_of_a_board_keeps_only_the_capabilities_to_reopen_its_links() {
     if !enter() {
         return;
     }
@@ -69,43 +69,43 @@ fn every_thread_of_a_board_keeps_only_what_its_links_need_again() {
             NET_ADMIN | NET_RAW,
             "CAP_NET_ADMIN CAP_NET_RAW",
         ),
-        // One that is not there yet needs its privilege when it comes.
+        // A link that does not exist yet needs its privilege when it appears.
         (port("a", "packet:lab7", 1) + "retry = true\n", NET_RAW, "CAP_NET_RAW"),
     ] {
-        let place = Place::new("sandbox-kept");
-        let mut board = place.up(&format!("name = \"lab\"\n{ports}{ATTACH}{METRICS}"));
+        let dir = TestDir::new("sandbox-kept");
+        let mut board = dir.up(&format!("name = \"lab\"\n{ports}{ATTACH}{METRICS}"));
         let its = threads(board.child.id());
         assert!(its.count >= 2, "the board's and that of control");
         assert_eq!([its.permitted, its.effective, its.bounding], [kept; 3], "{ports}");
         assert_eq!((its.no_new_privs, its.seccomp), (1, 2));
-        let status = text(&place.kiban(&["status"]));
+        let status = text(&dir.kiban(&["status"]));
         let line = format!("sandbox: capabilities {names}, Landlock on, seccomp on");
         assert!(status.contains(&line), "{status}");
-        assert!(place.log().contains("privileges dropped"), "{}", place.log());
-        assert_eq!(text(&place.kiban(&["down"])), "board lab is stopping\n");
+        assert!(dir.log().contains("privileges dropped"), "{}", dir.log());
+        assert_eq!(text(&dir.kiban(&["down"])), "board lab is stopping\n");
         assert_eq!(board.wait(), Some(0));
-        assert!(!place.0.join("kiban/lab.sock").exists(), "it can still take its socket away");
+        assert!(!dir.0.join("kiban/lab.sock").exists(), "it can still take its socket away");
     }
-    // If it is switched off, nothing is dropped, and the log says so.
-    let place = Place::new("sandbox-off");
-    let board = place.up(&format!("name = \"lab\"\n{UDP}[sandbox]\nenabled = false\n"));
+    // If the sandbox is off, nothing is dropped, and the log says so.
+    let dir = TestDir::new("sandbox-off");
+    let board = dir.up(&format!("name = \"lab\"\n{UDP}[sandbox]\nenabled = false\n"));
     let its = threads(board.child.id());
     assert_eq!((its.no_new_privs, its.seccomp), (0, 0));
     assert_ne!(its.effective & NET_ADMIN, 0);
-    assert!(text(&place.kiban(&["status"])).contains("sandbox: off"));
-    assert!(place.log().contains("all privileges are kept"), "{}", place.log());
+    assert!(text(&dir.kiban(&["status"])).contains("sandbox: off"));
+    assert!(dir.log().contains("all privileges are kept"), "{}", dir.log());
 }
 
 #[test]
-fn a_link_that_comes_later_finds_its_privilege_and_no_call_refused() {
+fn a_link_that_appears_later_opens_inside_the_sandbox() {
     if !enter() {
         return;
     }
     for link in ["packet:lab7", "xdp:lab7"] {
-        let place = Place::new("sandbox-later");
+        let dir = TestDir::new("sandbox-later");
         let port =
             format!("[[port]]\nname = \"lan\"\nlink = \"{link}\"\naddress = \"10.9.0.2/24\"\nretry = true\n");
-        let board = place.up(&format!("name = \"lab\"\n{port}{ECHO}[sandbox]\nkill = true\n"));
+        let board = dir.up(&format!("name = \"lab\"\n{port}{ECHO}[sandbox]\nkill = true\n"));
         assert_eq!(board.status()["ports"][0]["state"], "down");
         ip("link add lab6 type veth peer name lab7");
         ip("addr add 10.9.0.1/24 dev lab6");
@@ -119,39 +119,39 @@ fn a_link_that_comes_later_finds_its_privilege_and_no_call_refused() {
 }
 
 #[test]
-fn a_configuration_that_only_its_owner_may_read_can_be_read_again_by_root() {
+fn root_can_reload_a_configuration_that_only_its_owner_may_read() {
     if !enter() || !rustix::process::geteuid().is_root() {
         println!("skipped: it takes root to read what is another user's");
         return;
     }
-    let place = Place::new("sandbox-owner");
-    let own = place.0.join("own");
+    let dir = TestDir::new("sandbox-owner");
+    let own = dir.0.join("own");
     std::fs::create_dir(&own).expect("room");
     let config = format!("name = \"lab\"\n{UDP}");
     std::fs::write(own.join("real.toml"), &config).expect("room");
-    std::os::unix::fs::symlink(own.join("real.toml"), place.0.join("board.toml")).expect("room");
+    std::os::unix::fs::symlink(own.join("real.toml"), dir.0.join("board.toml")).expect("room");
     for path in [own.join("real.toml"), own.clone()] {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).expect("it is ours");
         std::os::unix::fs::chown(&path, Some(65534), Some(65534)).expect("we are root");
     }
-    let board = place.up(&config);
-    let told = text(&place.kiban(&["status"]));
+    let board = dir.up(&config);
+    let told = text(&dir.kiban(&["status"]));
     assert!(told.contains("sandbox: capabilities CAP_DAC_READ_SEARCH, "), "{told}");
-    place.write("board.toml", &format!("{config}{ATTACH}"));
-    assert_eq!(text(&place.kiban(&["reload"])), "services: 0 kept, 1 new, 0 closed\n");
+    dir.write("board.toml", &format!("{config}{ATTACH}"));
+    assert_eq!(text(&dir.kiban(&["reload"])), "services: 0 kept, 1 new, 0 closed\n");
     assert_eq!(threads(board.child.id()).effective, 1 << 2);
 }
 
-/// The program where every user may run it, and a directory that belongs to the user nobody.
+/// Puts the program where every user may run it, and creates a directory of the user nobody.
 pub(crate) fn nobodys(
-    place: &Place,
+    dir: &TestDir,
     grants: &[String],
 ) -> impl FnOnce(Command) -> std::process::Child + use<> {
-    let program = place.0.join("kiban-program");
-    crate::place::copy_program(&program);
+    let program = dir.0.join("kiban-program");
+    crate::common::copy_program(&program);
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
-    std::os::unix::fs::chown(&place.0, Some(65534), Some(65534)).expect("we are root");
-    let (folder, grants) = (place.0.clone(), grants.to_owned());
+    std::os::unix::fs::chown(&dir.0, Some(65534), Some(65534)).expect("we are root");
+    let (folder, grants) = (dir.0.clone(), grants.to_owned());
     move |command: Command| {
         for file in ["board.toml", "notify.sock"] {
             std::os::unix::fs::chown(folder.join(file), Some(65534), Some(65534)).expect("we are root");
@@ -171,47 +171,47 @@ pub(crate) fn nobodys(
 }
 
 #[test]
-fn a_board_of_nobodys_is_confined_as_well() {
+fn a_board_of_user_nobody_is_sandboxed_too() {
     if !enter() || !rustix::process::geteuid().is_root() {
         println!("skipped: it takes root to become somebody else");
         return;
     }
-    let place = Place::new("sandbox-nobody");
-    let begin = nobodys(&place, &[]);
+    let dir = TestDir::new("sandbox-nobody");
+    let begin = nobodys(&dir, &[]);
     let config = format!("name = \"lab\"\n{UDP}{ATTACH}{METRICS}");
-    let mut board = place.up_by(&config, begin);
+    let mut board = dir.up_by(&config, begin);
     let its = threads(board.child.id());
     assert_eq!([its.permitted, its.effective], [0; 2]);
     assert_eq!((its.no_new_privs, its.seccomp), (1, 2));
     // A reload that needs more is refused with the reason, here as well.
     let http = "[[service]]\nkind = \"http\"\nlisten = \"10.8.0.2:80\"\nroot = \"/usr/share\"\n";
-    place.write("board.toml", &format!("{config}{http}"));
-    let told = text(&place.kiban(&["reload"]));
+    dir.write("board.toml", &format!("{config}{http}"));
+    let told = text(&dir.kiban(&["reload"]));
     assert!(
         told.contains("service http: reading /usr/share is outside the directories that kiban kept"),
         "{told}"
     );
-    place.write("board.toml", &config);
-    assert_eq!(text(&place.kiban(&["reload"])), "services: 1 kept, 0 new, 0 closed\n");
-    let told = text(&place.kiban(&["capture", "far", "/etc/far.pcap"]));
+    dir.write("board.toml", &config);
+    assert_eq!(text(&dir.kiban(&["reload"])), "services: 1 kept, 0 new, 0 closed\n");
+    let told = text(&dir.kiban(&["capture", "far", "/etc/far.pcap"]));
     assert!(told.contains("writing /etc/far.pcap is outside the directories"), "{told}");
-    assert_eq!(text(&place.kiban(&["down"])), "board lab is stopping\n");
+    assert_eq!(text(&dir.kiban(&["down"])), "board lab is stopping\n");
     assert_eq!(board.wait(), Some(0));
 }
 
 #[test]
-fn a_reload_that_needs_what_was_dropped_is_refused_with_that_reason() {
+fn a_reload_that_needs_a_dropped_privilege_is_refused_with_that_reason() {
     if !enter() {
         return;
     }
     ip("link add lab0 type veth peer name lab1");
     ip("link set lo up");
-    let place = Place::new("sandbox-reload");
-    let later = place.0.join("later");
+    let dir = TestDir::new("sandbox-reload");
+    let later = dir.0.join("later");
     std::fs::create_dir(&later).expect("room");
     let ready = format!("[sandbox]\nread = \"{}\"\n", later.display());
     let config = format!("{PORT}{UDP}{ECHO}{METRICS}{ready}");
-    let board = place.up(&config);
+    let board = dir.up(&config);
     let mut session = connect("10.9.0.2:7");
     echo(&mut session, b"before");
     let udp = "udp-frames:127.0.0.1:7010-127.0.0.1:7011";
@@ -242,33 +242,33 @@ fn a_reload_that_needs_what_was_dropped_is_refused_with_that_reason() {
             "service http: reading /usr/share is outside the directories that kiban kept open after start",
         ),
     ] {
-        place.write("board.toml", &changed);
-        let output = place.kiban(&["reload"]);
+        dir.write("board.toml", &changed);
+        let output = dir.kiban(&["reload"]);
         let told = text(&output);
         assert_eq!(output.status.code(), Some(1), "{told}");
         assert!(told.contains(why) && told.trim_end().ends_with(remedy), "{told}");
-        // All is as it was.
+        // Everything is unchanged.
         let status = board.status();
         assert_eq!((&status["reloads"], &status["ports"][1]["link"]), (&0.into(), &udp.into()), "{status}");
         assert_eq!(status["services"].as_array().map(Vec::len), Some(1), "{status}");
         echo(&mut session, b"it goes on");
         drop(connect("127.0.0.1:9464"));
     }
-    // A change that needs nothing dropped is applied, and so is what was named before.
-    place.write("board.toml", &format!("{config}{}", http(&later.display().to_string())));
-    assert_eq!(text(&place.kiban(&["reload"])), "services: 1 kept, 1 new, 0 closed\n");
+    // A change that needs no dropped privilege is applied, and so is one that was named before.
+    dir.write("board.toml", &format!("{config}{}", http(&later.display().to_string())));
+    assert_eq!(text(&dir.kiban(&["reload"])), "services: 1 kept, 1 new, 0 closed\n");
     std::fs::write(later.join("page"), "found").expect("room");
     assert_eq!(text(&run("curl", &["-sSf", "http://10.9.0.2/page"])), "found");
     echo(&mut session, b"to the end");
 }
 
 #[test]
-fn a_normal_life_meets_no_refused_call() {
+fn normal_operation_triggers_no_seccomp_refusal() {
     if !enter() {
         return;
     }
-    let place = Place::new("sandbox-life");
-    let root = place.0.join("www");
+    let dir = TestDir::new("sandbox-life");
+    let root = dir.0.join("www");
     std::fs::create_dir(&root).expect("room");
     std::fs::write(root.join("page"), "found").expect("room");
     let http = format!(
@@ -278,28 +278,28 @@ fn a_normal_life_meets_no_refused_call() {
     let sockets = "[[service]]\nkind = \"sockets\"\n";
     let forward =
         "[[service]]\nkind = \"forward\"\nlisten = \"kernel:127.0.0.1:8080\"\nto = \"10.9.0.2:80\"\n";
-    // A refused call ends the board.
+    // A refused call kills the board.
     let rest = "[sandbox]\nkill = true\n";
     let config = format!("{PORT}{ECHO}{ATTACH}{sockets}{http}{forward}{METRICS}{rest}");
-    let mut board = place.up(&config);
+    let mut board = dir.up(&config);
     assert_eq!(threads(board.child.id()).seccomp, 2);
     echo(&mut connect("10.9.0.2:7"), b"traffic");
     assert_eq!(text(&run("curl", &["-sSf", "http://10.9.0.2/page"])), "found");
     assert!(text(&run("curl", &["-sSf", "http://10.9.0.2/"])).contains("page"));
     assert!(text(&run("curl", &["-sSf", "http://127.0.0.1:9464/metrics"])).contains("kiban_info"));
     assert_eq!(text(&run("curl", &["-sSf", "http://127.0.0.1:8080/page"])), "found");
-    let mut attached = place.command(&["connect", "10.9.0.2:7"]);
+    let mut attached = dir.command(&["connect", "10.9.0.2:7"]);
     let mut attached = attached.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it was built");
-    attached.stdin.take().expect("a pipe").write_all(b"attached").expect("it takes it");
+    attached.stdin.take().expect("a pipe").write_all(b"attached").expect("the peer reads it");
     let output = attached.wait_with_output().expect("it ends");
-    assert_eq!(output.stdout, b"attached", "{}", place.log());
-    let output = place.kiban(&["capture", "lan", "lan.pcap", "--seconds", "100ms"]);
+    assert_eq!(output.stdout, b"attached", "{}", dir.log());
+    let output = dir.kiban(&["capture", "lan", "lan.pcap", "--seconds", "100ms"]);
     assert!(output.status.success(), "{}", text(&output));
-    assert!(place.0.join("lan.pcap").exists());
+    assert!(dir.0.join("lan.pcap").exists());
     let discard = "[[service]]\nkind = \"discard\"\nlisten = \"10.9.0.2:9\"\n";
-    place.write("board.toml", &format!("{config}{discard}").replace(ATTACH, ""));
-    assert_eq!(text(&place.kiban(&["reload"])), "services: 4 kept, 1 new, 1 closed\n");
-    place.write("board.toml", &format!("{config}{discard}"));
+    dir.write("board.toml", &format!("{config}{discard}").replace(ATTACH, ""));
+    assert_eq!(text(&dir.kiban(&["reload"])), "services: 4 kept, 1 new, 1 closed\n");
+    dir.write("board.toml", &format!("{config}{discard}"));
     board.signal("-HUP");
     board.expect("RELOADING=1");
     board.expect("READY=1");
@@ -310,33 +310,33 @@ fn a_normal_life_meets_no_refused_call() {
     echo(&mut connect("10.9.0.2:7"), b"traffic again");
     let status = board.status();
     assert_eq!(status["services"].as_array().map(Vec::len), Some(6), "{status}");
-    assert_eq!(text(&place.kiban(&["down"])), "board lab is stopping\n");
-    assert_eq!(board.wait(), Some(0), "{}", place.log());
+    assert_eq!(text(&dir.kiban(&["down"])), "board lab is stopping\n");
+    assert_eq!(board.wait(), Some(0), "{}", dir.log());
     for socket in ["lab.sock", "lab.streams", "lab.sockets"] {
-        assert!(!place.0.join("kiban").join(socket).exists(), "{socket} goes with the board");
+        assert!(!dir.0.join("kiban").join(socket).exists(), "{socket} goes with the board");
     }
 }
 
 #[test]
-fn records_go_where_they_may_and_elsewhere_the_reason_is_told() {
+fn captures_are_written_where_allowed_and_refused_elsewhere_with_a_reason() {
     if !enter() {
         return;
     }
-    // Not among the directories for temporary files, which are open anyway.
+    // Not in a directory for temporary files, which are writable anyway.
     let folder = std::path::PathBuf::from(format!("/run/kiban-records-{}", std::process::id()));
     let other = std::path::PathBuf::from(format!("/run/kiban-others-{}", std::process::id()));
     for folder in [&folder, &other] {
-        std::fs::create_dir(folder).expect("root may");
+        std::fs::create_dir(folder).expect("root has the right");
     }
-    let place = Place::new("sandbox-records");
-    let board = place.up(&format!("{PORT}{ECHO}[sandbox]\nwrite = \"{}\"\n", folder.display()));
+    let dir = TestDir::new("sandbox-records");
+    let board = dir.up(&format!("{PORT}{ECHO}[sandbox]\nwrite = \"{}\"\n", folder.display()));
     let record = |folder: &std::path::Path| {
         let file = folder.join("lan.pcap").display().to_string();
-        place.kiban(&["capture", "lan", &file, "--seconds", "100ms"])
+        dir.kiban(&["capture", "lan", &file, "--seconds", "100ms"])
     };
     let (there, elsewhere) = (record(&folder), record(&other));
     for folder in [&folder, &other] {
-        std::fs::remove_dir_all(folder).expect("root may");
+        std::fs::remove_dir_all(folder).expect("root has the right");
     }
     assert!(there.status.success(), "{}", text(&there));
     let told = text(&elsewhere);
@@ -351,75 +351,75 @@ fn records_go_where_they_may_and_elsewhere_the_reason_is_told() {
 }
 
 #[test]
-fn a_reload_that_cannot_open_a_file_any_more_says_that_the_sandbox_is_why() {
+fn a_reload_that_cannot_open_a_file_names_the_sandbox_as_the_reason() {
     if !enter() {
         return;
     }
     ip("link set lo up");
-    let place = Place::new("sandbox-denied");
-    // Not among the directories for temporary files, where files that are there can be opened.
+    let dir = TestDir::new("sandbox-denied");
+    // Not in a directory for temporary files, where existing files can be opened.
     let outside = std::path::PathBuf::from(format!("/run/kiban-outside-{}", std::process::id()));
-    std::fs::create_dir(&outside).expect("root may");
+    std::fs::create_dir(&outside).expect("root has the right");
     let config = format!("name = \"lab\"\n{UDP}");
-    let board = place.up(&config);
-    let file = place.0.join("board.toml");
-    std::fs::write(outside.join("board.toml"), &config).expect("root may");
+    let board = dir.up(&config);
+    let file = dir.0.join("board.toml");
+    std::fs::write(outside.join("board.toml"), &config).expect("root has the right");
     std::fs::remove_file(&file).expect("it is ours");
     std::os::unix::fs::symlink(outside.join("board.toml"), &file).expect("room");
-    let linked = text(&place.kiban(&["reload"]));
-    std::fs::remove_dir_all(&outside).expect("root may");
+    let linked = text(&dir.kiban(&["reload"]));
+    std::fs::remove_dir_all(&outside).expect("root has the right");
     std::fs::remove_file(&file).expect("it is ours");
-    place.write("board.toml", &config);
+    dir.write("board.toml", &config);
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("it is ours");
     std::os::unix::fs::chown(&file, Some(65534), None).expect("we are root");
-    let owned = text(&place.kiban(&["reload"]));
+    let owned = text(&dir.kiban(&["reload"]));
     for told in [linked, owned] {
         let words = ["board.toml: Permission denied", "kiban dropped privileges after start", "put it back"];
         assert!(words.iter().all(|words| told.contains(words)), "{told}");
     }
     std::os::unix::fs::chown(&file, Some(0), None).expect("we are root");
-    assert_eq!(text(&place.kiban(&["reload"])), "services: 0 kept, 0 new, 0 closed\n");
+    assert_eq!(text(&dir.kiban(&["reload"])), "services: 0 kept, 0 new, 0 closed\n");
     assert_eq!(board.status()["reloads"], 1);
 }
 
 #[test]
-fn a_root_that_is_a_link_to_another_directory_now_is_taken_over_or_refused() {
+fn a_root_whose_symlink_changed_is_reloaded_or_refused() {
     if !enter() {
         return;
     }
-    let place = Place::new("sandbox-roots");
-    // Not below the directory of the configuration, all of which can be read.
+    let dir = TestDir::new("sandbox-roots");
+    // Not below the directory of the configuration, all of which is readable.
     let base = std::path::PathBuf::from(format!("/run/kiban-roots-{}", std::process::id()));
     for folder in ["one", "two", "three"] {
-        std::fs::create_dir_all(base.join(folder)).expect("root may");
-        std::fs::write(base.join(folder).join("page"), folder).expect("root may");
+        std::fs::create_dir_all(base.join(folder)).expect("root has the right");
+        std::fs::write(base.join(folder).join("page"), folder).expect("root has the right");
     }
     let link = |to: &str| {
         let _ = std::fs::remove_file(base.join("www"));
-        std::os::unix::fs::symlink(to, base.join("www")).expect("root may");
+        std::os::unix::fs::symlink(to, base.join("www")).expect("root has the right");
     };
     let page = || text(&run("curl", &["-sSf", "http://10.9.0.2/page"]));
-    let reload = || text(&place.kiban(&["reload"]));
+    let reload = || text(&dir.kiban(&["reload"]));
     link("one");
     let http = format!(
         "[[service]]\nkind = \"http\"\nlisten = \"10.9.0.2:80\"\nroot = \"{}/www\"\n",
         base.display()
     );
     let sandbox = format!("[sandbox]\nread = \"{}/two\"\n", base.display());
-    let _board = place.up(&format!("{PORT}{ECHO}{http}{sandbox}"));
+    let _board = dir.up(&format!("{PORT}{ECHO}{http}{sandbox}"));
     let mut said = vec![page(), reload()];
     link("two");
     said.extend([reload(), page()]);
     link("three");
     let outside = reload();
     said.push(page());
-    // Another directory of the same name.
-    std::fs::rename(base.join("two"), base.join("old")).expect("root may");
-    std::fs::create_dir(base.join("two")).expect("root may");
+    // Another directory with the same name.
+    std::fs::rename(base.join("two"), base.join("old")).expect("root has the right");
+    std::fs::create_dir(base.join("two")).expect("root has the right");
     link("two");
     let replaced = reload();
     said.push(page());
-    std::fs::remove_dir_all(&base).expect("root may");
+    std::fs::remove_dir_all(&base).expect("root has the right");
     let (kept, changed) = ("services: 2 kept, 0 new, 0 closed\n", "services: 1 kept, 1 new, 1 closed\n");
     assert_eq!(said, ["one", kept, changed, "two", "two", "two"]);
     assert!(outside.contains("www is outside the directories that kiban kept open"), "{outside}");
@@ -427,22 +427,22 @@ fn a_root_that_is_a_link_to_another_directory_now_is_taken_over_or_refused() {
     assert!(words.iter().all(|words| replaced.contains(words)), "{replaced}");
 }
 
-/// Where the sandbox is not the cause of the refusal.
+/// A refusal that the sandbox did not cause.
 #[test]
-fn a_capture_that_its_user_may_not_write_says_which_user_that_is() {
+fn a_capture_that_cannot_be_written_names_the_user() {
     if !enter() || !rustix::process::geteuid().is_root() {
         println!("skipped: it takes root to become somebody else");
         return;
     }
-    let place = Place::new("sandbox-user");
-    let folder = place.0.join("roots");
+    let dir = TestDir::new("sandbox-user");
+    let folder = dir.0.join("roots");
     std::fs::create_dir(&folder).expect("room");
     std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
     let far = "name = \"lab\"\n[[port]]\nname = \"far\"\nlink = \"udp-frames:127.0.0.1:7010-127.0.0.1:7011\"\n\
         address = \"10.8.0.2/24\"\n[sandbox]\nenabled = false\n";
-    let _board = place.up_by(far, nobodys(&place, &[]));
+    let _board = dir.up_by(far, nobodys(&dir, &[]));
     let file = folder.join("far.pcap").display().to_string();
-    let told = text(&place.kiban(&["capture", "far", &file, "--seconds", "10ms"]));
+    let told = text(&dir.kiban(&["capture", "far", &file, "--seconds", "10ms"]));
     let words = ["Permission denied", "the board's process writes the file as user "];
     assert!(words.iter().all(|words| told.contains(words)), "{told}");
 }

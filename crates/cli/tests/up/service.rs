@@ -1,6 +1,6 @@
-//! The service itself: its configuration, its messages, how it changes and ends.
+//! The service itself: its configuration, messages, reloads and shutdown.
 
-use crate::place::{ECHO, PORT, Place, connect, echo, enter, ip, run, spawn, text};
+use crate::common::{ECHO, PORT, TestDir, connect, echo, enter, ip, run, spawn, text};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -12,8 +12,8 @@ fn every_command_takes_its_boards_name_in_the_same_way() {
     if !enter() {
         return;
     }
-    let place = Place::new("which");
-    let mut board = place.up(&format!("{PORT}{ECHO}"));
+    let dir = TestDir::new("which");
+    let mut board = dir.up(&format!("{PORT}{ECHO}"));
     for arguments in [
         &["status", "--board", "lab"][..],
         &["status", "lab"],
@@ -21,17 +21,17 @@ fn every_command_takes_its_boards_name_in_the_same_way() {
         &["reload", "--board", "lab"],
         &["capture", "--board", "lab", "lan", "lan.pcap", "--seconds", "10ms"],
     ] {
-        let output = place.kiban(arguments);
+        let output = dir.kiban(arguments);
         assert!(output.status.success(), "{arguments:?}: {}", text(&output));
     }
-    let output = place.kiban(&["status", "--board", "moon"]);
+    let output = dir.kiban(&["status", "--board", "moon"]);
     assert!(text(&output).contains("no board moon is running; these are: lab"), "{}", text(&output));
-    assert_eq!(place.kiban(&["status", "lab", "--board", "lab"]).status.code(), Some(2));
+    assert_eq!(dir.kiban(&["status", "lab", "--board", "lab"]).status.code(), Some(2));
     for name in ["", "../lab", "a/b"] {
-        assert!(text(&place.kiban(&["status", name])).contains("invalid board name"));
+        assert!(text(&dir.kiban(&["status", name])).contains("invalid board name"));
     }
-    assert!(place.kiban(&["down", "--board", "lab"]).status.success());
-    assert_eq!(board.wait(), Some(0), "{}", place.log());
+    assert!(dir.kiban(&["down", "--board", "lab"]).status.success());
+    assert_eq!(board.wait(), Some(0), "{}", dir.log());
 }
 
 #[test]
@@ -39,66 +39,66 @@ fn relative_directories_are_relative_to_the_configuration() {
     if !enter() {
         return;
     }
-    let place = Place::new("relative");
-    std::fs::create_dir_all(place.0.join("site/www")).expect("room");
-    std::fs::write(place.0.join("site/www/page"), "found").expect("room");
+    let dir = TestDir::new("relative");
+    std::fs::create_dir_all(dir.0.join("site/www")).expect("room");
+    std::fs::write(dir.0.join("site/www/page"), "found").expect("room");
     let http = "[[service]]\nkind = \"http\"\nlisten = \"10.9.0.2:80\"\nroot = \"www\"\n";
     let config = format!("{PORT}{ECHO}{http}[sandbox]\nwrite = \"www\"\n");
-    let good = place.write("site/board.toml", &config).display().to_string();
-    // The working directory has none of that name.
-    let board = place.up_by(&config, |command| {
+    let good = dir.write("site/board.toml", &config).display().to_string();
+    // The working directory has no file of that name.
+    let board = dir.up_by(&config, |command| {
         let mut words: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
         words.pop();
         let mut other = Command::new(command.get_program());
-        other.args(words).arg(&good).current_dir("/").env("XDG_RUNTIME_DIR", &place.0);
-        other.env("NOTIFY_SOCKET", place.0.join("notify.sock"));
+        other.args(words).arg(&good).current_dir("/").env("XDG_RUNTIME_DIR", &dir.0);
+        other.env("NOTIFY_SOCKET", dir.0.join("notify.sock"));
         spawn(other)
     });
     assert_eq!(text(&run("curl", &["-sSf", "http://10.9.0.2/page"])), "found");
-    assert!(place.kiban(&["reload"]).status.success());
-    let file = place.0.join("site/www/lan.pcap").display().to_string();
-    assert!(place.kiban(&["capture", "lan", &file, "--seconds", "10ms"]).status.success());
+    assert!(dir.kiban(&["reload"]).status.success());
+    let file = dir.0.join("site/www/lan.pcap").display().to_string();
+    assert!(dir.kiban(&["capture", "lan", &file, "--seconds", "10ms"]).status.success());
     drop(board);
-    // The error names the directory that was looked for.
-    std::fs::remove_dir_all(place.0.join("site/www")).expect("it is ours");
-    let told = text(&place.kiban(&["up", "--check", &good]));
-    assert!(told.contains(&format!("{}/site/www is not a directory", place.0.display())), "{told}");
+    // The error names the missing directory.
+    std::fs::remove_dir_all(dir.0.join("site/www")).expect("it is ours");
+    let told = text(&dir.kiban(&["up", "--check", &good]));
+    assert!(told.contains(&format!("{}/site/www is not a directory", dir.0.display())), "{told}");
     // A configuration read from a pipe has no directory.
-    std::fs::create_dir(place.0.join("www")).expect("room");
-    let shell = format!("cat {good} | {} up --check /dev/stdin", crate::place::KIBAN);
-    let output = Command::new("sh").args(["-c", &shell]).current_dir(&place.0).output().expect("sh is there");
+    std::fs::create_dir(dir.0.join("www")).expect("room");
+    let shell = format!("cat {good} | {} up --check /dev/stdin", crate::common::KIBAN);
+    let output = Command::new("sh").args(["-c", &shell]).current_dir(&dir.0).output().expect("sh is there");
     assert!(output.status.success(), "{}", text(&output));
 }
 
 #[test]
-fn a_configuration_is_judged_without_touching_anything() {
-    let place = Place::new("check");
-    let good = place.write("good.toml", &format!("{PORT}{ECHO}"));
-    let output = place.kiban(&["up", "--check", &good.display().to_string()]);
+fn a_configuration_is_checked_without_side_effects() {
+    let dir = TestDir::new("check");
+    let good = dir.write("good.toml", &format!("{PORT}{ECHO}"));
+    let output = dir.kiban(&["up", "--check", &good.display().to_string()]);
     assert_eq!(
         (output.status.code(), text(&output).as_str()),
         (Some(0), "board lab: ports: 1, services: 1; configuration is valid\n")
     );
-    let bad = place.write("bad.toml", &format!("{PORT}{}", ECHO.replace("echo", "ecco")));
-    let output = place.kiban(&["up", "--check", &bad.display().to_string()]);
+    let bad = dir.write("bad.toml", &format!("{PORT}{}", ECHO.replace("echo", "ecco")));
+    let output = dir.kiban(&["up", "--check", &bad.display().to_string()]);
     assert_eq!(output.status.code(), Some(1));
     let told = text(&output);
     assert!(told.ends_with("bad.toml: line 8: kind: unknown value `ecco`: did you mean `echo`?\n"), "{told}");
     let http =
-        format!("[[service]]\nkind = \"http\"\nlisten = \"10.9.0.2:80\"\nroot = \"{}\"\n", place.0.display());
-    let exposed = place.write("exposed.toml", &format!("{PORT}{http}"));
-    let told = text(&place.kiban(&["up", "--check", &exposed.display().to_string()]));
+        format!("[[service]]\nkind = \"http\"\nlisten = \"10.9.0.2:80\"\nroot = \"{}\"\n", dir.0.display());
+    let exposed = dir.write("exposed.toml", &format!("{PORT}{http}"));
+    let told = text(&dir.kiban(&["up", "--check", &exposed.display().to_string()]));
     assert!(
         told.contains("service http: the configuration ")
             && told.contains("exposed.toml is inside the served directory"),
         "{told}"
     );
-    // Boards of root's are found from everywhere.
+    // Boards of root are found from everywhere.
     if std::fs::read_dir("/run/kiban").is_ok_and(|mut boards| boards.next().is_some()) {
         println!("skipped in part: a board runs on this machine already (/run/kiban)");
         return;
     }
-    let output = place.kiban(&["status"]);
+    let output = dir.kiban(&["status"]);
     assert_eq!(
         (output.status.code(), text(&output).as_str()),
         (Some(1), "kiban: no board is running: start one with kiban up board.toml\n")
@@ -106,12 +106,12 @@ fn a_configuration_is_judged_without_touching_anything() {
 }
 
 #[test]
-fn files_of_200_mb_arrive_whole_and_figures_say_so() {
+fn files_of_200_mb_arrive_intact_and_are_counted() {
     if !enter() {
         return;
     }
-    let place = Place::new("http");
-    let root = place.0.join("www");
+    let dir = TestDir::new("http");
+    let root = dir.0.join("www");
     std::fs::create_dir_all(root.join("sub")).expect("room");
     let bytes: Vec<u8> = (0..200_u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     std::fs::write(root.join("big.bin"), &bytes).expect("room");
@@ -120,8 +120,8 @@ fn files_of_200_mb_arrive_whole_and_figures_say_so() {
     let http =
         format!("[[service]]\nkind = \"http\"\nlisten = \"10.9.0.2:80\"\nroot = \"{}\"\n", root.display());
     let config = format!("{PORT}{ECHO}{http}[metrics]\nlisten = \"127.0.0.1:9464\"\n");
-    let mut board = place.up(&config);
-    // Several at a time.
+    let mut board = dir.up(&config);
+    // Several connections at a time.
     let fetched: Vec<Child> = (0..3)
         .map(|number| {
             let command =
@@ -132,7 +132,7 @@ fn files_of_200_mb_arrive_whole_and_figures_say_so() {
         .collect();
     for child in fetched {
         let output = child.wait_with_output().expect("it ends");
-        assert!(output.status.success(), "{}\n{}", text(&output), place.log());
+        assert!(output.status.success(), "{}\n{}", text(&output), dir.log());
     }
     let part = run("curl", &["-sSf", "-r", "1000000-1999999", "http://10.9.0.2/big.bin"]);
     assert!(part.stdout == bytes[1_000_000..2_000_000]);
@@ -151,7 +151,7 @@ fn files_of_200_mb_arrive_whole_and_figures_say_so() {
     let service = &status["services"][1];
     assert_eq!((service["name"].as_str(), service["counters"]["errors"].as_u64()), (Some("http"), Some(4)));
     assert!(service["counters"]["bytes_out"].as_u64() > Some(600 << 20), "{service}");
-    assert!(text(&place.kiban(&["status"])).contains("listening"));
+    assert!(text(&dir.kiban(&["status"])).contains("listening"));
     let scraped = run("curl", &["-sSf", "http://127.0.0.1:9464/metrics"]);
     let figures = String::from_utf8(scraped.stdout).expect("text");
     assert_eq!(figure(&figures, "kiban_link_up", "port=\"lan\""), 1.0);
@@ -160,14 +160,14 @@ fn files_of_200_mb_arrive_whole_and_figures_say_so() {
         service["counters"]["requests"].as_f64().expect("a number")
     );
     assert!(figure(&figures, "kiban_link_out_bytes_total", "port=\"lan\"") > (600 << 20) as f64);
-    let output = place.kiban(&["down"]);
+    let output = dir.kiban(&["down"]);
     assert_eq!(text(&output), "board lab is stopping\n");
     assert_eq!(board.wait(), Some(0));
-    assert!(!place.0.join("kiban/lab.sock").exists());
+    assert!(!dir.0.join("kiban/lab.sock").exists());
 }
 
-/// A figure, from a text that keeps the rules of the format: each name told and typed once before its values,
-/// which are numbers.
+/// Returns a metric from a text that must follow the format: each name has one help line and one type line
+/// before its values, which are numbers.
 fn figure(text: &str, name: &str, label: &str) -> f64 {
     let (mut typed, mut seen, mut found) = (String::new(), std::collections::BTreeSet::new(), None);
     for line in text.lines() {
@@ -196,42 +196,42 @@ fn figure(text: &str, name: &str, label: &str) -> f64 {
 }
 
 #[test]
-fn a_session_lives_through_a_reload_and_what_needs_a_new_board_is_refused() {
+fn a_session_survives_a_reload_and_changes_that_need_a_restart_are_refused() {
     if !enter() {
         return;
     }
-    let place = Place::new("reload");
-    let board = place.up(&format!("{PORT}{ECHO}"));
+    let dir = TestDir::new("reload");
+    let board = dir.up(&format!("{PORT}{ECHO}"));
     let mut session = connect("10.9.0.2:7");
     echo(&mut session, b"before");
     let discard = "[[service]]\nkind = \"discard\"\nlisten = \"10.9.0.2:9\"\n";
-    place.write("board.toml", &format!("{PORT}{ECHO}{discard}"));
-    let output = place.kiban(&["reload"]);
+    dir.write("board.toml", &format!("{PORT}{ECHO}{discard}"));
+    let output = dir.kiban(&["reload"]);
     assert_eq!(text(&output), "services: 1 kept, 1 new, 0 closed\n");
     echo(&mut session, b"after");
     drop(connect("10.9.0.2:9"));
     let route = "[[route]]\nto = \"10.20.0.0/16\"\nvia = \"10.9.0.1\"\n";
     for (route, told) in [(route, "1 new, 0 gone"), ("", "0 new, 1 gone")] {
-        place.write("board.toml", &format!("{PORT}{ECHO}{discard}{route}"));
+        dir.write("board.toml", &format!("{PORT}{ECHO}{discard}{route}"));
         let told = format!("services: 2 kept, 0 new, 0 closed; routes: {told}\n");
-        assert_eq!(text(&place.kiban(&["reload"])), told);
+        assert_eq!(text(&dir.kiban(&["reload"])), told);
     }
-    place.write("board.toml", &format!("{PORT}mtu = 1400\n{ECHO}"));
-    let output = place.kiban(&["reload"]);
+    dir.write("board.toml", &format!("{PORT}mtu = 1400\n{ECHO}"));
+    let output = dir.kiban(&["reload"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(
         text(&output).contains("mtu of port lan has changed, which requires a restart"),
         "{}",
         text(&output)
     );
-    place.write("board.toml", "nonsense");
+    dir.write("board.toml", "nonsense");
     board.signal("-HUP");
     board.expect("RELOADING=1");
     board.expect("READY=1");
     echo(&mut session, b"still there");
-    // A service that goes lets its sessions go on.
-    place.write("board.toml", PORT);
-    assert_eq!(text(&place.kiban(&["reload"])), "services: 0 kept, 0 new, 2 closed\n");
+    // A service that is removed lets its sessions continue.
+    dir.write("board.toml", PORT);
+    assert_eq!(text(&dir.kiban(&["reload"])), "services: 0 kept, 0 new, 2 closed\n");
     echo(&mut session, b"to the end");
     assert!(TcpStream::connect("10.9.0.2:7").is_err());
     let status = board.status();
@@ -245,13 +245,13 @@ fn a_session_lives_through_a_reload_and_what_needs_a_new_board_is_refused() {
 }
 
 #[test]
-fn sigterm_lets_a_transfer_end_and_cuts_who_does_not() {
+fn sigterm_lets_transfers_finish_and_aborts_idle_sessions() {
     if !enter() {
         return;
     }
-    let place = Place::new("term");
+    let dir = TestDir::new("term");
     let source = "[[service]]\nkind = \"source\"\nlisten = \"10.9.0.2:19\"\nbytes = \"50MB\"\n";
-    let mut board = place.up(&format!("drain = \"6s\"\n{PORT}{ECHO}{source}"));
+    let mut board = dir.up(&format!("drain = \"6s\"\n{PORT}{ECHO}{source}"));
     let mut silent = connect("10.9.0.2:7");
     echo(&mut silent, b"hello");
     let mut transfer = connect("10.9.0.2:19");
@@ -267,40 +267,40 @@ fn sigterm_lets_a_transfer_end_and_cuts_who_does_not() {
     assert_eq!(heard, 50_000_000);
     assert!(silent.read(&mut buffer).is_err(), "it is cut");
     assert_eq!(board.wait(), Some(0));
-    assert!(place.log().contains("stopped cut=1"), "{}", place.log());
+    assert!(dir.log().contains("stopped cut=1"), "{}", dir.log());
 }
 
 #[test]
-fn a_link_that_is_removed_is_made_again() {
+fn a_removed_link_is_created_again() {
     if !enter() {
         return;
     }
-    let place = Place::new("link");
-    let board = place.up(&format!("{PORT}{ECHO}"));
+    let dir = TestDir::new("link");
+    let board = dir.up(&format!("{PORT}{ECHO}"));
     echo(&mut connect("10.9.0.2:7"), b"before");
     assert!(run("ip", &["link", "del", "kiban0"]).status.success());
     board.until("it is noticed", |status| status["ports"][0]["losses"] == 1);
     board.until("it is made again", |status| status["ports"][0]["state"] == "up");
     echo(&mut connect("10.9.0.2:7"), b"after");
-    assert!(place.log().contains("link lost"), "{}", place.log());
+    assert!(dir.log().contains("link lost"), "{}", dir.log());
 }
 
 #[test]
-fn a_link_that_is_not_there_is_an_error_unless_it_may_come() {
+fn a_missing_link_is_an_error_unless_it_is_optional() {
     if !enter() {
         return;
     }
-    let place = Place::new("retry");
+    let dir = TestDir::new("retry");
     let port = PORT.replace("tap:kiban0", "packet:veth1").replace("host_address = \"10.9.0.1/24\"\n", "");
-    let file = place.write("board.toml", &format!("{port}{ECHO}"));
-    let output = place.kiban(&["up", &file.display().to_string()]);
+    let file = dir.write("board.toml", &format!("{port}{ECHO}"));
+    let output = dir.kiban(&["up", &file.display().to_string()]);
     assert_eq!(output.status.code(), Some(1));
     assert!(
         text(&output).contains("port lan: ") && text(&output).contains("no such interface"),
         "{}",
         text(&output)
     );
-    let board = place.up(&format!("{port}retry = true\n{ECHO}"));
+    let board = dir.up(&format!("{port}retry = true\n{ECHO}"));
     assert_eq!(board.status()["ports"][0]["state"], "down");
     for command in [
         "link add veth0 type veth peer name veth1",
@@ -316,34 +316,34 @@ fn a_link_that_is_not_there_is_an_error_unless_it_may_come() {
 }
 
 #[test]
-fn bytes_are_forwarded_both_ways_with_their_halves_and_ends() {
+fn bytes_and_half_closes_are_forwarded_in_both_directions() {
     if !enter() {
         return;
     }
-    let place = Place::new("forward");
+    let dir = TestDir::new("forward");
     let kernel = TcpListener::bind("127.0.0.1:0").expect("loopback");
     let port = kernel.local_addr().expect("bound").port();
     let there = format!(
         "[[service]]\nkind = \"forward\"\nname = \"in\"\nlisten = \"10.9.0.2:80\"\nto = \"kernel:127.0.0.1:{port}\"\n"
     );
-    // By way of the board to this host's own address on the link.
+    // Through the board to this host's own address on the link.
     let back = "[[service]]\nkind = \"forward\"\nname = \"out\"\nlisten = \"kernel:127.0.0.1:8080\"\nto = \"10.9.0.1:7000\"\n";
     let nobody = "[[service]]\nkind = \"forward\"\nname = \"nobody\"\nlisten = \"10.9.0.2:81\"\nto = \"kernel:127.0.0.1:1\"\n";
-    let board = place.up(&format!("{PORT}{there}{back}{nobody}"));
+    let board = dir.up(&format!("{PORT}{there}{back}{nobody}"));
     let far = TcpListener::bind("10.9.0.1:7000").expect("the board has set the address");
     let bytes: Vec<u8> = (0..20_000_000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
     for (address, listener) in [("10.9.0.2:80", &kernel), ("127.0.0.1:8080", &far)] {
         std::thread::scope(|scope| {
             let server = scope.spawn(|| {
-                let (mut stream, _) = listener.accept().expect("somebody comes");
+                let (mut stream, _) = listener.accept().expect("a client connects");
                 let mut heard = Vec::new();
                 stream.read_to_end(&mut heard).expect("all of it");
                 // The other half is still open.
-                stream.write_all(&heard[..heard.len() / 2]).expect("it takes it");
+                stream.write_all(&heard[..heard.len() / 2]).expect("the peer reads it");
                 heard
             });
             let mut client = connect(address);
-            client.write_all(&bytes).expect("it takes it");
+            client.write_all(&bytes).expect("the peer reads it");
             client.shutdown(Shutdown::Write).expect("a socket");
             let mut heard = Vec::new();
             client.read_to_end(&mut heard).expect("all of it");
@@ -365,18 +365,18 @@ fn bytes_are_forwarded_both_ways_with_their_halves_and_ends() {
 }
 
 #[test]
-fn a_slow_reader_holds_back_the_other_side_and_a_crowd_meets_its_bound() {
+fn a_slow_reader_stops_the_sender_and_connections_are_limited() {
     if !enter() {
         return;
     }
-    let place = Place::new("crowd");
+    let dir = TestDir::new("crowd");
     let kernel = TcpListener::bind("127.0.0.1:0").expect("loopback");
     let port = kernel.local_addr().expect("bound").port();
     let slow = format!(
         "[[service]]\nkind = \"forward\"\nlisten = \"10.9.0.2:80\"\nto = \"kernel:127.0.0.1:{port}\"\n"
     );
     let echo_few = ECHO.replace("listen", "sessions = 10\nlisten");
-    let board = place.up(&format!("{PORT}{echo_few}{slow}"));
+    let board = dir.up(&format!("{PORT}{echo_few}{slow}"));
     // The other end does not read: the writer is blocked once the buffers are full.
     let writer = connect("10.9.0.2:80");
     let (mut reader, _) = kernel.accept().expect("the board has connected");
@@ -402,7 +402,8 @@ fn a_slow_reader_holds_back_the_other_side_and_a_crowd_meets_its_bound() {
         heard += count as u64;
     }
     assert_eq!(heard, written);
-    // A crowd: ten have a place. Some learn that there is no place before they know that they are connected.
+    // Many connections: ten get a slot. Some of the others learn that there is no slot before they know that
+    // they are connected.
     let crowd: Vec<_> = (0..30).map(|_| TcpStream::connect("10.9.0.2:7")).collect();
     let status = board.until("all have been seen", |status| {
         let counters = &status["services"][0]["counters"];
@@ -418,16 +419,16 @@ fn a_slow_reader_holds_back_the_other_side_and_a_crowd_meets_its_bound() {
 }
 
 #[test]
-fn without_privileges_it_is_said_what_is_missing() {
-    let place = Place::new("nobody");
-    let file = place.write("board.toml", PORT);
+fn without_privileges_the_error_names_the_missing_capability() {
+    let dir = TestDir::new("nobody");
+    let file = dir.write("board.toml", PORT);
     let open = |path: &Path| {
         use std::os::unix::fs::PermissionsExt;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
     };
-    let program = place.0.join("kiban");
-    crate::place::copy_program(&program);
-    [place.0.as_path(), &program, &file].into_iter().for_each(open);
+    let program = dir.0.join("kiban");
+    crate::common::copy_program(&program);
+    [dir.0.as_path(), &program, &file].into_iter().for_each(open);
     let is_root = run("id", &["-u"]).stdout == b"0\n";
     let mut command = if is_root {
         let mut command = Command::new("setpriv");
@@ -451,11 +452,11 @@ fn without_privileges_it_is_said_what_is_missing() {
 }
 
 #[test]
-fn addresses_of_this_host_that_cannot_be_had_are_told_with_what_helps() {
+fn unusable_host_addresses_are_reported_with_a_remedy() {
     if !enter() {
         return;
     }
-    let place = Place::new("addresses");
+    let dir = TestDir::new("addresses");
     ip("link set lo up");
     let link = |link: &str| PORT.replace("tap:kiban0", link).replace("host_address = \"10.9.0.1/24\"\n", "");
     let udp = link("udp-packets:127.0.0.1:7000-127.0.0.1:7001");
@@ -479,15 +480,15 @@ fn addresses_of_this_host_that_cannot_be_had_are_told_with_what_helps() {
         (metrics("127.0.0.1:9100"), ["127.0.0.1:9100", "another program uses this port; choose another"]),
         (format!("{udp}{forward}"), ["kernel:127.0.0.1:80", low]),
     ] {
-        let (file, program) = (place.write("board.toml", &config), place.0.join("kiban"));
-        crate::place::copy_program(&program);
+        let (file, program) = (dir.write("board.toml", &config), dir.0.join("kiban"));
+        crate::common::copy_program(&program);
         let mut command = Command::new("setpriv");
         command.args(["--bounding-set=-net_bind_service", "--inh-caps=-all"]).arg(&program);
-        let output = command.arg("up").arg(&file).env("XDG_RUNTIME_DIR", &place.0).output().expect("it runs");
+        let output = command.arg("up").arg(&file).env("XDG_RUNTIME_DIR", &dir.0).output().expect("it runs");
         let told = text(&output);
         assert_eq!(output.status.code(), Some(1), "{told}");
         assert!(words.iter().all(|words| told.contains(words)), "{words:?}: {told}");
-        // Nothing has happened before the port for figures was there.
+        // Nothing happened before the metrics port was open.
         assert!(!config.contains("metrics") || !told.contains("link up"), "{told}");
     }
 }
@@ -530,19 +531,19 @@ fn syn(number: u32) -> Vec<u8> {
 }
 
 #[test]
-fn a_flood_of_requests_leaves_nothing_behind_and_keeps_nobody_out() {
+fn a_flood_of_requests_leaks_nothing_and_keeps_no_client_out() {
     if !enter() {
         return;
     }
-    let place = Place::new("flood");
+    let dir = TestDir::new("flood");
     let flood = std::net::UdpSocket::bind("127.0.0.1:7001").expect("loopback");
     let wan = "[[port]]\nname = \"wan\"\nlink = \"udp-packets:127.0.0.1:7000-127.0.0.1:7001\"\naddress = \"10.8.0.2/16\"\nmtu = 1400\n";
-    let board = place.up(&format!("{PORT}{wan}{}", ECHO.replace("10.9.0.2", "0.0.0.0")));
+    let board = dir.up(&format!("{PORT}{wan}{}", ECHO.replace("10.9.0.2", "0.0.0.0")));
     let mut session = connect("10.9.0.2:7");
     let sent = std::cell::Cell::new(0);
     let status = board.until("requests have come beyond the backlog", |status| {
         for _ in 0..2000 {
-            // A datagram that the system drops counts as lost on the way.
+            // A datagram that the system drops counts as lost.
             let _ = flood.send_to(&syn(sent.get()), "127.0.0.1:7000");
             sent.set(sent.get() + 1);
         }
@@ -552,17 +553,17 @@ fn a_flood_of_requests_leaves_nothing_behind_and_keeps_nobody_out() {
     echo(&mut connect("10.9.0.2:7"), b"who comes now");
     let sessions: u64 =
         status["sessions"].as_object().expect("by state").values().filter_map(Value::as_u64).sum();
-    // The backlog, those of the test, and nothing more.
+    // The backlog, the test's own sessions, and no others.
     assert!(sessions <= 140, "{}", status["sessions"]);
     assert_eq!(status["services"][0]["counters"]["accepted"].as_u64(), Some(1), "{status}");
 }
 
 #[test]
-fn the_kernel_speaks_over_atm_by_the_hosts_side_of_a_port() {
+fn the_kernel_uses_atm_through_the_host_side_of_a_port() {
     if !enter() {
         return;
     }
-    let (near, far) = (Place::new("atm-near"), Place::new("atm-far"));
+    let (near, far) = (TestDir::new("atm-near"), TestDir::new("atm-far"));
     let port = |link: &str, address: &str, host: &str, contract: &str| {
         format!(
             "name = \"lab\"\n[[port]]\nname = \"atm\"\nlink = \"udp-cells:{link}\"\naddress = \"{address}/24\"\n{host}\
@@ -580,7 +581,7 @@ fn the_kernel_speaks_over_atm_by_the_hosts_side_of_a_port() {
     let mut heard = Vec::new();
     connect("10.1.0.2:19").read_to_end(&mut heard).expect("all of it");
     assert_eq!(heard.len(), 5_000_000);
-    // Shaped: 100,000 cells of 48 bytes a second. (A burst of the tolerance is no second.)
+    // Shaped: 100,000 cells of 48 bytes per second. (A burst within the tolerance is shorter than a second.)
     let seconds = clock.now().as_secs_f64();
     assert!(seconds > 5e6 / 4.8e6, "{seconds} s");
     let status = near_board.status();

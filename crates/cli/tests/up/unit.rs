@@ -1,12 +1,12 @@
-//! As systemd runs it: the unit of docs/operations.md, and the watchdog.
+//! Boards under systemd: the units of docs/operations.md, and the watchdog.
 
-use crate::place::{ECHO, PORT, Place, connect, echo, enter, run, spawn, text};
+use crate::common::{ECHO, PORT, TestDir, connect, echo, enter, run, spawn, text};
 use crate::sandbox::{NET_ADMIN, NET_RAW, nobodys, threads};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The unit of a page of the documentation.
+/// Returns the unit on a page of the documentation.
 fn unit(page: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
     let page = std::fs::read_to_string(path).expect("it is in the repository");
@@ -14,8 +14,8 @@ fn unit(page: &str) -> String {
 }
 
 /// Writes the unit into a file, with the path of the built program.
-fn unit_file(place: &Place, page: &str, name: &str) -> PathBuf {
-    place.write(name, &unit(page).replace("/usr/local/bin/kiban", crate::place::KIBAN))
+fn unit_file(dir: &TestDir, page: &str, name: &str) -> PathBuf {
+    dir.write(name, &unit(page).replace("/usr/local/bin/kiban", crate::common::KIBAN))
 }
 
 fn has_systemd() -> bool {
@@ -27,13 +27,13 @@ fn has_systemd() -> bool {
 }
 
 #[test]
-fn the_units_of_the_documentation_are_ones_that_systemd_takes() {
+fn systemd_accepts_the_documented_units() {
     if !has_systemd() {
         return;
     }
-    let place = Place::new("unit");
+    let dir = TestDir::new("unit");
     for (page, name) in [("operations.md", "kiban@.service"), ("ftam.md", "kiban-ftam.service")] {
-        let file = unit_file(&place, page, name);
+        let file = unit_file(&dir, page, name);
         let output = run("systemd-analyze", &["verify", "--man=no", &file.display().to_string()]);
         let told = text(&output);
         let about = |line: &&str| line.contains("kiban");
@@ -42,17 +42,17 @@ fn the_units_of_the_documentation_are_ones_that_systemd_takes() {
     }
     // systemd reports an unknown key, so the check works.
     let wrong =
-        place.write("kiban-wrong@.service", &unit("operations.md").replace("WatchdogSec", "WatchdagSec"));
+        dir.write("kiban-wrong@.service", &unit("operations.md").replace("WatchdogSec", "WatchdagSec"));
     let output = run("systemd-analyze", &["verify", "--man=no", &wrong.display().to_string()]);
     assert!(text(&output).contains("WatchdagSec"), "{}", text(&output));
 }
 
 #[test]
-fn the_units_leave_little_exposed() {
+fn the_units_have_a_low_exposure_score() {
     if !has_systemd() {
         return;
     }
-    let place = Place::new("unit-exposure");
+    let dir = TestDir::new("unit-exposure");
     let judge = |file: &Path, tenths: u32| {
         let threshold = format!("--threshold={tenths}");
         run(
@@ -60,21 +60,21 @@ fn the_units_leave_little_exposed() {
             &["security", "--offline=true", "--no-pager", &threshold, &file.display().to_string()],
         )
     };
-    // In tenths of systemd's points from 0 to 10. What remains: the network that they serve, and their
-    // capabilities.
+    // In tenths of systemd's points from 0 to 10. The remaining exposure is the network that boards serve,
+    // and their capabilities.
     for (page, name, tenths) in
         [("operations.md", "kiban@.service", 25), ("ftam.md", "kiban-ftam.service", 20)]
     {
-        let output = judge(&unit_file(&place, page, name), tenths);
+        let output = judge(&unit_file(&dir, page, name), tenths);
         assert!(output.status.success(), "{}", text(&output));
         assert!(text(&output).contains("Overall exposure level"), "{}", text(&output));
     }
-    // Without the restrictions of a root process it is far above: so the check works.
+    // Without the restrictions a root process has a far higher score, so the check works.
     let open = unit("operations.md")
         .replace("DynamicUser", "#")
         .replace("User=", "#")
         .replace("SystemCallFilter", "#");
-    let output = judge(&place.write("kiban-open@.service", &open), 25);
+    let output = judge(&dir.write("kiban-open@.service", &open), 25);
     assert!(!output.status.success(), "{}", text(&output));
 }
 
@@ -102,7 +102,7 @@ fn allowed(unit: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_unit_allows_every_call_that_a_board_makes() {
+fn the_unit_allows_every_system_call_of_a_board() {
     if !has_systemd() || !enter() {
         return;
     }
@@ -110,11 +110,11 @@ fn the_unit_allows_every_call_that_a_board_makes() {
         println!("skipped: strace is not there (Debian: strace)");
         return;
     }
-    let place = Place::new("unit-calls");
-    let trace = place.0.join("trace");
+    let dir = TestDir::new("unit-calls");
+    let trace = dir.0.join("trace");
     let services = "[[service]]\nkind = \"attach\"\n[[service]]\nkind = \"sockets\"\n";
     let config = format!("{PORT}{ECHO}{services}[metrics]\nlisten = \"127.0.0.1:9464\"\n");
-    let mut board = place.up_by(&config, |command| {
+    let mut board = dir.up_by(&config, |command| {
         let mut traced = std::process::Command::new("strace");
         traced.args(["-f", "-qq", "-o"]).arg(&trace).arg(command.get_program()).args(command.get_args());
         for (name, value) in command.get_envs() {
@@ -123,23 +123,23 @@ fn the_unit_allows_every_call_that_a_board_makes() {
                 None => traced.env_remove(name),
             };
         }
-        let log = std::fs::File::create(place.0.join("log")).expect("room");
+        let log = std::fs::File::create(dir.0.join("log")).expect("room");
         spawn({
-            traced.current_dir(&place.0).stderr(log);
+            traced.current_dir(&dir.0).stderr(log);
             traced
         })
     });
     echo(&mut connect("10.9.0.2:7"), b"hello");
     assert!(text(&run("curl", &["-sSf", "http://127.0.0.1:9464/metrics"])).contains("kiban_info"));
-    let output = place.kiban(&["capture", "lan", "lan.pcap", "--seconds", "100ms"]);
+    let output = dir.kiban(&["capture", "lan", "lan.pcap", "--seconds", "100ms"]);
     assert!(output.status.success(), "{}", text(&output));
-    assert!(place.kiban(&["reload"]).status.success());
+    assert!(dir.kiban(&["reload"]).status.success());
     assert!(run("ip", &["link", "del", "kiban0"]).status.success());
     board.until("it is made again", |status| {
         status["ports"][0]["state"] == "up" && status["ports"][0]["losses"] == 1
     });
-    assert!(place.kiban(&["down"]).status.success());
-    assert_eq!(board.wait(), Some(0), "{}", place.log());
+    assert!(dir.kiban(&["down"]).status.success());
+    assert_eq!(board.wait(), Some(0), "{}", dir.log());
     // Each line is a process, a call and its arguments; or a signal, or the rest of a call.
     let trace = std::fs::read_to_string(&trace).expect("it was written");
     let calls = trace.lines().filter_map(|line| {
@@ -154,9 +154,9 @@ fn the_unit_allows_every_call_that_a_board_makes() {
     assert_eq!(refused, Vec::<String>::new());
 }
 
-/// Runs a board with the capabilities that the unit grants, as the user of the unit has them.
+/// Runs a board with the capabilities that the unit grants, as its user has them.
 #[test]
-fn a_board_runs_with_the_capabilities_of_the_unit_and_drops_those_as_well() {
+fn a_board_runs_with_the_capabilities_of_the_unit_and_drops_them() {
     if !enter() || !rustix::process::geteuid().is_root() {
         println!("skipped: it takes root to become somebody else");
         return;
@@ -176,13 +176,13 @@ fn a_board_runs_with_the_capabilities_of_the_unit_and_drops_those_as_well() {
         format!("--bounding-set={bounding}"),
         "--no-new-privs".to_owned(),
     ];
-    let place = Place::new("unit-capabilities");
-    let board = place.up_by(&format!("{PORT}{ECHO}"), nobodys(&place, &grants));
+    let dir = TestDir::new("unit-capabilities");
+    let board = dir.up_by(&format!("{PORT}{ECHO}"), nobodys(&dir, &grants));
     let its = threads(board.child.id());
     assert_eq!([its.permitted, its.effective, its.bounding], [NET_ADMIN, NET_ADMIN, NET_ADMIN | NET_RAW]);
     assert_eq!((its.no_new_privs, its.seccomp), (1, 2));
     echo(&mut connect("10.9.0.2:7"), b"hello");
-    // The capability that was kept is enough to make the device again.
+    // The capability that was kept is enough to create the device again.
     assert!(run("ip", &["link", "del", "kiban0"]).status.success());
     board.until("it is made again", |status| {
         (&status["ports"][0]["losses"], &status["ports"][0]["state"]) == (&1.into(), &"up".into())
@@ -191,12 +191,12 @@ fn a_board_runs_with_the_capabilities_of_the_unit_and_drops_those_as_well() {
 }
 
 #[test]
-fn the_watchdog_hears_of_a_board_that_works_and_not_of_one_that_stands_still() {
+fn a_running_board_notifies_the_watchdog_and_a_stopped_one_does_not() {
     if !enter() {
         return;
     }
-    let place = Place::new("watchdog");
-    let board = place.up_by(&format!("{PORT}{ECHO}"), |mut command| {
+    let dir = TestDir::new("watchdog");
+    let board = dir.up_by(&format!("{PORT}{ECHO}"), |mut command| {
         command.env("WATCHDOG_USEC", "200000");
         spawn(command)
     });
@@ -213,6 +213,6 @@ fn the_watchdog_hears_of_a_board_that_works_and_not_of_one_that_stands_still() {
         assert!(heard < 5, "it is said that it works while it stands still");
     }
     board.signal("-CONT");
-    board.notify.set_read_timeout(Some(crate::place::LONG)).expect("a socket");
+    board.notify.set_read_timeout(Some(crate::common::LONG)).expect("a socket");
     board.expect("WATCHDOG=1");
 }

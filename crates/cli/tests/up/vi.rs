@@ -1,7 +1,7 @@
-//! VI NICs on boards that run: two boards whose cells go to and fro, strangers at the port, a board that is
+//! VI NICs on running boards: two boards that exchange cells, unknown clients at the port, a board that is
 //! killed.
 
-use crate::place::{LONG, PORT, Place, enter, text};
+use crate::common::{LONG, PORT, TestDir, enter, text};
 use kiban_base::{Region, SharedBytes, Wait};
 use kiban_os::clock::process_cpu_nanos;
 use kiban_vi::{
@@ -17,7 +17,7 @@ use std::time::Duration;
 const ATTACH: &str = "[[service]]\nkind = \"attach\"\nsessions = 512\n";
 const MEMORY_BYTES: usize = 4 << 20;
 
-/// One of two boards that are joined: 10.1.0.`own` on a circuit over the loopback.
+/// One of two connected boards: 10.1.0.`own` on a circuit over the loopback.
 fn joined(name: &str, own: u8, other: u8) -> String {
     format!(
         "name = \"{name}\"\n[[port]]\nname = \"atm\"\nlink = \"udp-cells:127.0.0.1:700{own}-127.0.0.1:700{other}\"\n\
@@ -25,28 +25,28 @@ fn joined(name: &str, own: u8, other: u8) -> String {
     )
 }
 
-/// This very test in a process of its own, which finds the boards of this place; `role` is for it.
-fn in_a_process_of_its_own(story: &str, place: &Place, role: &str) {
+/// Runs this test in another process, which finds the boards of this directory; `role` selects its part.
+fn in_a_process_of_its_own(test: &str, dir: &TestDir, role: &str) {
     let mut child = Command::new(std::env::current_exe().expect("a test is a program"));
-    child.args([&format!("vi::{story}"), "--exact", "--nocapture", "--test-threads=1"]);
-    let output = child.env("KIBAN_TEST_ROLE", role).env("XDG_RUNTIME_DIR", &place.0).output();
+    child.args([&format!("vi::{test}"), "--exact", "--nocapture", "--test-threads=1"]);
+    let output = child.env("KIBAN_TEST_ROLE", role).env("XDG_RUNTIME_DIR", &dir.0).output();
     let output = output.expect("a test can be started");
     let told = text(&output);
-    assert!(output.status.success() && told.contains("1 passed"), "{told}\n{}", place.log());
+    assert!(output.status.success() && told.contains("1 passed"), "{told}\n{}", dir.log());
 }
 
 /// Runs a test over two boards.
-fn over_two_boards(story: &str, tell: impl FnOnce(u32)) {
+fn over_two_boards(test: &str, tell: impl FnOnce(u32)) {
     if let Ok(role) = std::env::var("KIBAN_TEST_ROLE") {
         return tell(role.parse().expect("the process of a board"));
     }
     if !enter() {
         return;
     }
-    let place = Place::new(story.split('_').next().expect("a word"));
-    let _far = place.up(&joined("far", 2, 1));
-    let near = place.up(&joined("near", 1, 2));
-    in_a_process_of_its_own(story, &place, &near.child.id().to_string());
+    let dir = TestDir::new(test.split('_').next().expect("a word"));
+    let _far = dir.up(&joined("far", 2, 1));
+    let near = dir.up(&joined("near", 1, 2));
+    in_a_process_of_its_own(test, &dir, &near.child.id().to_string());
 }
 
 /// A VI with its memory.
@@ -97,7 +97,7 @@ impl End {
     }
 
     fn received(&self) -> Completion {
-        self.nic.receive_wait(self.vi, LONG).expect("something comes")
+        self.nic.receive_wait(self.vi, LONG).expect("a message arrives")
     }
 
     fn sent(&self) -> Completion {
@@ -109,16 +109,16 @@ impl End {
     }
 }
 
-/// Connects two VIs, the second of which calls.
+/// Connects two VIs; the second initiates.
 fn join(server: &End, client: &End) {
     server.nic.listen(b"port").expect("room");
     std::thread::scope(|threads| {
         threads.spawn(|| {
-            let request = server.nic.connect_wait(b"port", LONG).expect("somebody asks");
+            let request = server.nic.connect_wait(b"port", LONG).expect("a request arrives");
             assert_eq!(request.from.host, client.nic.address(), "who calls is known by where it is called");
             server.nic.accept(&request, server.vi).expect("the ends are alike");
         });
-        client.nic.connect(client.vi, b"mine", &server.address(b"port"), LONG).expect("somebody waits");
+        client.nic.connect(client.vi, b"mine", &server.address(b"port"), LONG).expect("the receiver waits");
     });
 }
 
@@ -126,7 +126,8 @@ fn noise(length: u32, seed: u32) -> Vec<u8> {
     (0..length).map(|at| (at.wrapping_add(seed).wrapping_mul(2_654_435_761) >> 11) as u8).collect()
 }
 
-/// A message of each length both ways, from the front of a memory to the middle of the other.
+/// Sends a message of each length in both directions, from the start of one memory to the middle of the
+/// other.
 fn exchange(ends: [&End; 2], lengths: &[u32]) {
     let middle = MEMORY_BYTES as u64 / 2;
     for (round, &length) in lengths.iter().enumerate() {
@@ -144,9 +145,9 @@ fn exchange(ends: [&End; 2], lengths: &[u32]) {
 }
 
 #[test]
-fn vis_cross_two_boards_in_every_way_and_sleep_when_nothing_moves() {
-    let story = "vis_cross_two_boards_in_every_way_and_sleep_when_nothing_moves";
-    over_two_boards(story, |_| {
+fn vi_works_between_two_boards_and_sleeps_when_idle() {
+    let test = "vi_works_between_two_boards_and_sleeps_when_idle";
+    over_two_boards(test, |_| {
         let [near, far] = ["board:near@10.1.0.1", "board:far@10.1.0.2"].map(open);
         assert_eq!(near.address().to_string(), "board@10.1.0.1:4808");
         let longest = near.packet_bytes() as u32 - 32;
@@ -168,7 +169,7 @@ fn vis_cross_two_boards_in_every_way_and_sleep_when_nothing_moves() {
         near.post_send(client.vi, Work::read(2, &client.at(1 << 20, 300_000), there)).expect("connected");
         assert_eq!([client.sent().status, client.sent().status], [Status::OK; 2]);
         assert!(server.holds(1000, &bytes) && client.holds(1 << 20, &bytes));
-        // Many VIs on this one path, all at once.
+        // Many VIs on this one path at the same time.
         let pairs: Vec<_> = (0..40)
             .map(|_| {
                 let pair = [end(&far, Reliability::Reception), end(&near, Reliability::Reception)];
@@ -185,7 +186,7 @@ fn vis_cross_two_boards_in_every_way_and_sleep_when_nothing_moves() {
             assert_eq!((server.received().length, client.sent().status), (20_000, Status::OK));
             assert!(server.holds(0, &noise(20_000, seed as u32)), "{seed}");
         }
-        // All of this used one path: nothing was lost or retransmitted.
+        // All of them used one path: nothing was lost or retransmitted.
         let counters = [near.counters(), far.counters()];
         assert!(
             counters
@@ -203,7 +204,7 @@ fn vis_cross_two_boards_in_every_way_and_sleep_when_nothing_moves() {
         });
         let busy = Duration::from_nanos(process_cpu_nanos() - before);
         assert!(busy < Duration::from_millis(100), "two idle NICs took {busy:?} of a second");
-        // A thread that waits asleep is woken.
+        // A sleeping thread is woken.
         std::thread::scope(|threads| {
             server.receive(5, 0, 8);
             let waits = threads.spawn(|| server.received());
@@ -214,9 +215,9 @@ fn vis_cross_two_boards_in_every_way_and_sleep_when_nothing_moves() {
 }
 
 #[test]
-fn nics_that_call_each_other_at_once_are_one_path_to_each_other() {
-    let story = "nics_that_call_each_other_at_once_are_one_path_to_each_other";
-    over_two_boards(story, |_| {
+fn nics_that_connect_simultaneously_share_one_path() {
+    let test = "nics_that_connect_simultaneously_share_one_path";
+    over_two_boards(test, |_| {
         for port in 5000..5008 {
             let nics =
                 [open(&format!("board:near@10.1.0.1:{port}")), open(&format!("board:far@10.1.0.2:{port}"))];
@@ -241,7 +242,7 @@ fn nics_that_call_each_other_at_once_are_one_path_to_each_other() {
                 exchange([&pair[0], &pair[1]], &[1000]);
             }
         }
-        // One that comes again has the same name, and is another.
+        // A NIC that reconnects has the same name, but is a new one.
         let far = open("board:far@10.1.0.2");
         for round in 0..3 {
             let near = open("board:near@10.1.0.1");
@@ -255,9 +256,9 @@ fn nics_that_call_each_other_at_once_are_one_path_to_each_other() {
 }
 
 #[test]
-fn who_waits_on_a_board_that_is_killed_is_told() {
-    let story = "who_waits_on_a_board_that_is_killed_is_told";
-    over_two_boards(story, |board| {
+fn waiting_on_a_killed_board_returns_an_error() {
+    let test = "waiting_on_a_killed_board_returns_an_error";
+    over_two_boards(test, |board| {
         let [near, far] = ["board:near@10.1.0.1", "board:far@10.1.0.2"].map(open);
         let [server, client] = [end(&near, Reliability::Delivery), end(&far, Reliability::Delivery)];
         join(&server, &client);
@@ -277,7 +278,7 @@ fn who_waits_on_a_board_that_is_killed_is_told() {
         assert_eq!(near.counters().connections_broken, broken + 1);
         let lost = near.event().expect("it is told");
         assert!(matches!(lost, Event::ConnectionLost { vi, .. } if vi == server.vi), "{lost:?}");
-        // Nothing comes of it any more.
+        // It receives nothing more.
         near.disconnect(server.vi).expect("in error");
         let again = near.connect(server.vi, b"mine", &client.address(b"port"), LONG);
         assert!(matches!(again, Err(Failure::Connect(_))), "{again:?}");
@@ -285,13 +286,13 @@ fn who_waits_on_a_board_that_is_killed_is_told() {
         assert_eq!(far.event_wait(Duration::from_millis(300)), Err(Failure::Timeout), "the far board runs");
         let busy = Duration::from_nanos(process_cpu_nanos() - before);
         assert!(busy < Duration::from_millis(150), "a NIC without a board took {busy:?}");
-        let none =
-            Nic::open(&"board:near@10.1.0.1".parse::<Device>().expect("a device")).expect_err("it is dead");
+        let none = Nic::open(&"board:near@10.1.0.1".parse::<Device>().expect("a device"))
+            .expect_err("the process is dead");
         assert!(none.to_string().contains("no board near takes clients"), "{none}");
     });
 }
 
-/// `kiban vi serve`, until the end of the test.
+/// `kiban vi serve`, killed at the end of the test.
 struct Server(Child);
 
 impl Drop for Server {
@@ -301,8 +302,8 @@ impl Drop for Server {
     }
 }
 
-fn serve(place: &Place, device: &str) -> Server {
-    let mut server = place
+fn serve(dir: &TestDir, device: &str) -> Server {
+    let mut server = dir
         .command(&["vi", "serve", "--device", device])
         .stderr(Stdio::piped())
         .spawn()
@@ -313,30 +314,30 @@ fn serve(place: &Place, device: &str) -> Server {
     Server(server)
 }
 
-fn measures(place: &Place, what: &[&str]) {
-    let output = place.kiban(&[&["vi"], what, &["--count", "200", "--quiet", "--json"]].concat());
+fn measures(dir: &TestDir, what: &[&str]) {
+    let output = dir.kiban(&[&["vi"], what, &["--count", "200", "--quiet", "--json"]].concat());
     assert!(output.status.success(), "{what:?}: {}", text(&output));
 }
 
 /// Returns whether an unauthenticated connection is closed: no more data comes.
-fn is_closed(stranger: &mut TcpStream) -> bool {
-    stranger.set_read_timeout(Some(LONG)).expect("a socket");
-    match stranger.read(&mut [0; 64]) {
+fn is_closed(client: &mut TcpStream) -> bool {
+    client.set_read_timeout(Some(LONG)).expect("a socket");
+    match client.read(&mut [0; 64]) {
         Ok(count) => count == 0,
         Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
     }
 }
 
 #[test]
-fn a_stranger_at_the_port_is_closed_and_harms_nobody() {
+fn an_unknown_client_is_disconnected_and_affects_no_other() {
     if !enter() {
         return;
     }
-    let place = Place::new("vi-strangers");
-    let _board = place.up(&format!("{PORT}{ATTACH}"));
-    let _server = serve(&place, "board:lab@10.9.0.2");
+    let dir = TestDir::new("vi-strangers");
+    let _board = dir.up(&format!("{PORT}{ATTACH}"));
+    let _server = serve(&dir, "board:lab@10.9.0.2");
     let pingpong = ["pingpong", "board@10.9.0.2"];
-    measures(&place, &pingpong);
+    measures(&dir, &pingpong);
     let call = || TcpStream::connect("10.9.0.2:4808").expect("it listens");
     let hello = |version: u16, ip: [u8; 4]| {
         let mapped = std::net::Ipv4Addr::from(ip).to_ipv6_mapped().octets();
@@ -350,35 +351,35 @@ fn a_stranger_at_the_port_is_closed_and_harms_nobody() {
         hello(2, kernel),
         // Another host.
         hello(1, [10, 9, 0, 7]),
-        // No packet, one that is too long, one that is none.
+        // An empty packet, one that is too long, an invalid one.
         [&decent[..], &[0; 4]].concat(),
         [&decent[..], &[0xff; 4]].concat(),
         [&decent[..], &40u32.to_be_bytes(), &[7; 40]].concat(),
     ] {
-        let mut stranger = call();
-        stranger.write_all(&words).expect("it is taken");
-        assert!(is_closed(&mut stranger), "{words:?}");
+        let mut client = call();
+        client.write_all(&words).expect("it is taken");
+        assert!(is_closed(&mut client), "{words:?}");
     }
-    // One that goes in the midst of a word.
+    // A client that disconnects in the middle of a message.
     call().write_all(&decent[..20]).expect("it is taken");
-    measures(&place, &pingpong);
-    // More than may be silent; then none is left, and there is room again.
+    measures(&dir, &pingpong);
+    // More silent clients than are permitted; after their timeout there is room again.
     let clock = kiban_os::Clock::new();
     let mut silent: Vec<_> = (0..20).map(|_| call()).collect();
     assert!(silent.iter_mut().all(is_closed));
     assert!(clock.now().as_secs_f64() < 20.0, "each has some seconds");
-    measures(&place, &["stream", "board@10.9.0.2:4808", "--level", "reception", "--bytes", "100000"]);
+    measures(&dir, &["stream", "board@10.9.0.2:4808", "--level", "reception", "--bytes", "100000"]);
     // Both ends on the one board, in one process.
-    measures(&place, &["pingpong", "--device", "board:lab@10.9.0.2:5000"]);
-    let unknown = place.kiban(&["vi", "pingpong", "board:lab"]);
+    measures(&dir, &["pingpong", "--device", "board:lab@10.9.0.2:5000"]);
+    let unknown = dir.kiban(&["vi", "pingpong", "board:lab"]);
     assert_eq!(unknown.status.code(), Some(2));
     assert!(text(&unknown).contains("board:NAME@ADDRESS"), "{}", text(&unknown));
-    let taken = place.kiban(&["vi", "serve", "--device", "board@10.9.0.2"]);
+    let taken = dir.kiban(&["vi", "serve", "--device", "board@10.9.0.2"]);
     assert_eq!(taken.status.code(), Some(1), "{}", text(&taken));
-    assert!(!place.log().contains("panicked"), "{}", place.log());
-    // A board with fewer streams than a NIC takes.
-    let _small = place.up(&joined("small", 3, 4).replace("512", "31"));
-    let full = place.kiban(&["vi", "serve", "--device", "board:small@10.1.0.3"]);
+    assert!(!dir.log().contains("panicked"), "{}", dir.log());
+    // A board with fewer streams than a NIC requests.
+    let _small = dir.up(&joined("small", 3, 4).replace("512", "31"));
+    let full = dir.kiban(&["vi", "serve", "--device", "board:small@10.1.0.3"]);
     assert_eq!(full.status.code(), Some(1));
     assert!(
         text(&full).contains("too many streams: 32 requested, 31 free: raise `sessions`"),

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_point_is_read_as_it_was_written_whatever_the_order() {
+    fn a_point_round_trips_in_any_order() {
         let values = [
             ("message", Value::Count(4000)),
             ("delay_ms", Value::Figure(0.5)),

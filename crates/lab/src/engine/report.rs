@@ -61,7 +61,7 @@ impl Report {
     /// Writes the files into a folder; returns their paths, the page first.
     ///
     /// # Errors
-    /// Where they cannot be written.
+    /// Returns [`StoreError::Write`] if a file cannot be written.
     pub fn write(&self, dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
         std::fs::create_dir_all(dir).map_err(|error| StoreError::Write(dir.to_owned(), error))?;
         let page = (dir.join("report.md"), self.markdown().into_bytes());
@@ -108,7 +108,7 @@ impl Report {
         let Summary { question, version, .. } = &self.summary;
         let time = if self.manifest.exact { "virtual time, exact" } else { "real time" };
         let mut text = format!("# {question}\n\nkiban {version}, {time}, {} trials.\n", self.records);
-        let mut add = |line: String| writeln!(text, "{line}").expect("a string takes all");
+        let mut add = |line: String| writeln!(text, "{line}").expect("writing to a string succeeds");
         for environment in &self.summary.environments {
             add(format!("\nMade on: {environment}"));
         }

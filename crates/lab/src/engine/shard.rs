@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shards_share_all_trials_and_none_twice() {
+    fn shards_partition_the_trials() {
         for (of, all) in [(1, 5), (2, 5), (7, 5), (7, 100), (3, 0)] {
             let shards = (1..=of).map(|number| Shard::new(number, of).expect("it is one of them"));
             let mut trials: Vec<u64> = shards
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_is_written_as_a_fraction() {
+    fn a_shard_is_parsed_and_printed_as_a_fraction() {
         let shard: Shard = "3/7".parse().expect("it is one");
         assert_eq!((shard.to_string(), shard.is_all()), ("3/7".to_owned(), false));
         for text in ["0/7", "8/7", "1/0", "3", "a/b", "-1/2", "1/2/3"] {

@@ -65,7 +65,8 @@ impl Manifest {
         let text = fs::read(&path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound if dir.join(RECORDS).exists() => no_plan(dir),
             io::ErrorKind::NotFound => StoreError::Mismatch(format!(
-                "{} is not the folder of a run (it has no {RUN}): create one with 'kiban lab run PLAN --out {}'",
+                "{} is not the folder of a run (it has no {RUN}): create one with 'kiban lab run PLAN --out \
+                 {}'",
                 dir.display(),
                 dir.display()
             )),
@@ -116,7 +117,8 @@ impl Manifest {
         let dir = dir.display();
         let what = if self.version != wanted.version {
             format!(
-                "{dir} was made by kiban {}, this is {}: continue with that version, or use another folder (--out)",
+                "{dir} was made by kiban {}, this is {}: continue with that version, or use another folder \
+                 (--out)",
                 self.version, wanted.version
             )
         } else if let Some(difference) = self.plan.difference(&wanted.plan) {
@@ -138,7 +140,8 @@ impl Manifest {
 /// Returns the error for records without a manifest.
 fn no_plan(dir: &Path) -> StoreError {
     StoreError::Mismatch(format!(
-        "{} has records but no {RUN}, as sweeps of earlier versions left it: measure again in another folder (--out)",
+        "{} has records but no {RUN}, as sweeps of earlier versions left it: measure again in another folder \
+         (--out)",
         dir.display()
     ))
 }
@@ -421,8 +424,9 @@ pub fn merge(out: &Path, dirs: &[PathBuf]) -> Result<Merged, StoreError> {
                 Entry::Occupied(taken) if *taken.get() == line => {}
                 Entry::Occupied(taken) if manifest.exact => {
                     return Err(StoreError::Mismatch(format!(
-                        "{}: the results of trial {} differ from those of another folder, although virtual time is \
-                         exact: they were made by different builds of kiban {}; repeat one of them in another folder",
+                        "{}: the results of trial {} differ from those of another folder, although virtual \
+                         time is exact: they were made by different builds of kiban {}; repeat one of them \
+                         in another folder",
                         dir.display(),
                         taken.key(),
                         manifest.version

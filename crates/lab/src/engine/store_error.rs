@@ -31,7 +31,8 @@ impl fmt::Display for StoreError {
             StoreError::Read(path, error) => write!(f, "cannot read {}: {error}", path.display()),
             StoreError::Write(path, error) if error.kind() == io::ErrorKind::StorageFull => write!(
                 f,
-                "cannot write {}: the disk is full; the records so far are kept: free some space, then repeat",
+                "cannot write {}: the disk is full; the records so far are kept: free some space, then \
+                 repeat",
                 path.display()
             ),
             StoreError::Write(path, error) => write!(f, "cannot write {}: {error}", path.display()),

@@ -242,7 +242,7 @@ mod tests {
 
     /// The expected ranks are those of tables of the sign test (Conover, table A3) for 95 %.
     #[test]
-    fn an_interval_is_as_narrow_as_it_may_be() {
+    fn an_interval_is_as_narrow_as_the_confidence_allows() {
         for (count, expected) in [
             (5, None),
             (6, Some((1, 0.96875))),
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spread_is_found_whatever_the_order() {
+    fn a_summary_does_not_depend_on_the_order() {
         let figures = [9.0, 1.0, 5.0, 3.0, 7.0, 11.0];
         let spread = Spread::of(&figures).expect("there are figures");
         let interval = Interval { low: 1.0, high: 11.0, confidence: 0.96875 };

@@ -155,7 +155,7 @@ pub fn sweep(
 /// Like [`sweep`], with the given meter and clock.
 ///
 /// # Errors
-/// As [`sweep`].
+/// See [`sweep`].
 pub fn sweep_with(
     question: &dyn Question,
     run: &Run,
@@ -262,8 +262,9 @@ impl Sweep<'_> {
             return Ok(());
         }
         Err(StoreError::Mismatch(format!(
-            "the record of {} seed={} differs from the result of this build of kiban {VERSION}, although virtual time \
-             is exact: the records are of another build; use another folder (--out), and another cache if there is one",
+            "the record of {} seed={} differs from the result of this build of kiban {VERSION}, although \
+             virtual time is exact: the records are of another build; use another folder (--out), and \
+             another cache if there is one",
             trial.point, trial.seed
         )))
     }
@@ -303,9 +304,9 @@ impl Sweep<'_> {
         let mut tries = 0;
         loop {
             let start = lent.meter.read();
-            let asked = self.ask(trial);
+            let result = self.ask(trial);
             let foreign = start.zip(lent.meter.read()).map(|(start, end)| ForeignLoad::between(start, end));
-            let lost = match asked {
+            let lost = match result {
                 Err(failure @ Failure::Impossible(_)) => return Tried::Failed(failure),
                 Err(Failure::Lost(why)) => Some(why),
                 Ok(metrics) => {

@@ -10,7 +10,7 @@ use kiban_sim::traffic::Tally;
 #[derive(Default)]
 pub(super) struct NewSamples {
     pub(super) tally: Tally,
-    /// Units that were sent, that arrived completely, and that are known to be lost.
+    /// Units that were sent, units that arrived completely, and units known to be lost.
     pub(super) units: u64,
     pub(super) whole: u64,
     pub(super) lost: u64,
@@ -84,7 +84,7 @@ impl Collected {
         match flow.kind {
             Kind::Constant | Kind::Mpeg2 => {
                 outcome.units = (sends / PICTURE.as_secs_f64()).round() as u64 * flow.copies as u64;
-                // Damage may be met after the last of them: it is one of theirs.
+                // The damage may be found after the last unit, to which it then belongs.
                 outcome.units_lost = self.damaged.min(outcome.units);
             }
             Kind::Bulk => outcome.goodput_mbps = Some(outcome.octets as f64 * 8e-6 / sends.max(1e-3)),
@@ -94,7 +94,7 @@ impl Collected {
     }
 }
 
-/// Returns by how much delays exceed the shortest, in microseconds: the median and the 99th percentile.
+/// Returns the median and the 99th percentile of the delays in excess of the shortest, in microseconds.
 pub(super) fn variation_us(delays: &[u64]) -> (Option<f64>, Option<f64>) {
     let Some(least) = delays.iter().min() else { return (None, None) };
     let sorted = sorted(&delays.iter().map(|delay| (delay - least) as f64 * 1e-3).collect::<Vec<_>>());

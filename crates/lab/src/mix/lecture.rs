@@ -1,5 +1,5 @@
-//! The remote lecture of paper \[2\], §4, as a plan: four sites, a star at Waseda, and as many lectures at
-//! once as are wanted.
+//! The remote lecture of paper \[2\], §4, as a plan: four sites, a star at Waseda, and any number of
+//! simultaneous lectures.
 //!
 //! Sourced   the kinds of flows and their rates; the path's 67.815 Mbit/s; the senders and receivers.
 //! Assumed   sources within their rates ([`kiban_sim::traffic::JpegConfig`]); distances other than table 1's;
@@ -11,11 +11,11 @@ use super::plan::{Fec, Flow, Kind, Plan, Pvc, Site};
 
 /// MPEG-2 video of the lecture, bit/s.
 pub const MPEG2_VIDEO_BPS: f64 = 5.5e6;
-/// Its audio, bit/s.
+/// Audio of the lecture, bit/s.
 pub const MPEG2_AUDIO_BPS: f64 = 0.38e6;
 
-/// Returns the rate on the line of MPEG-2's video and audio, bit/s, with or without a transport stream (188
-/// bytes for 184), and with these check octets.
+/// Returns the line rate of MPEG-2's video and audio, bit/s, with or without a transport stream (188 bytes
+/// for 184), and with these check octets.
 pub fn mpeg2(transport_stream: bool, fec: Fec) -> f64 {
     let framed = if transport_stream { 188.0 / 184.0 } else { 1.0 };
     let checked = match fec {
@@ -26,28 +26,28 @@ pub fn mpeg2(transport_stream: bool, fec: Fec) -> f64 {
     (MPEG2_VIDEO_BPS + MPEG2_AUDIO_BPS) * framed * checked * 53.0 / 47.0
 }
 
-/// To what sources are shaped that are shaped for themselves, Mbit/s on the line: the largest picture takes
-/// 23 of its 33 ms.
+/// The rate to which each source is shaped if sources are shaped one by one, Mbit/s on the line: the largest
+/// picture takes 23 of its 33 ms.
 pub const SOURCE_MBPS: f64 = 8.0;
 
 /// Where cells are shaped to their contract.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shaping {
-    /// Nowhere: pictures are sent at the rate of the line.
+    /// Nowhere: pictures are sent at the line rate.
     None,
     /// At each source, to the rate of the path's contract.
     Contract,
     /// At each source, to a little more than it needs ([`SOURCE_MBPS`]).
     Source,
-    /// At the site's edge, all of a path together.
+    /// At the site's edge, all flows of a path together.
     Edge,
 }
 
 impl Shaping {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Shaping; 4] = [Shaping::None, Shaping::Contract, Shaping::Source, Shaping::Edge];
 
-    /// Its word in plans.
+    /// The word for it in plans.
     pub fn word(self) -> &'static str {
         match self {
             Shaping::None => "none",
@@ -57,7 +57,7 @@ impl Shaping {
         }
     }
 
-    /// Parses the word.
+    /// Parses the word for it.
     pub fn of(word: &str) -> Option<Shaping> {
         Shaping::ALL.into_iter().find(|shaping| shaping.word() == word)
     }
@@ -82,7 +82,7 @@ pub struct Lecture {
     pub all_sites: bool,
     /// Check octets of MPEG-2.
     pub fec: Fec,
-    /// TCP flows beside it, from Waseda to Musashino.
+    /// TCP flows beside the lectures, from Waseda to Musashino.
     pub bulk: usize,
 }
 
@@ -141,7 +141,7 @@ impl Lecture {
         };
         let mpeg2 = flow("mpeg2".into(), Kind::Mpeg2, "waseda", "musashino");
         plan.flows.push(Flow { fec: self.fec, ..mpeg2 });
-        // One picture, or four small ones in one; the camera's picture comes back.
+        // One picture, or four small ones combined into one; the camera's picture comes back.
         let (one, four) = ([2.1, 5.5], [0.4, 1.7]);
         for (site, _) in &places[1..] {
             let sends = [("waseda", *site, vec![one, four]), (*site, "waseda", vec![four])];

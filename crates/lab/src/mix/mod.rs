@@ -7,10 +7,10 @@
 //! ```
 //!
 //! Goal      what a contract does to traffic of different kinds that share it: paper \[2\]'s open question.
-//! Network   a star: each site has a switch for its own, a line to the network's switch, and permanent paths
-//!           to other sites. A path has a contract; the network's switch polices it with GCRA where it comes
-//!           in, tags or drops.
-//! Exact     virtual time: the same plan and seed give the same figures anywhere.
+//! Network   a star: each site has a switch, a line to the network's switch, and permanent paths to other
+//!           sites. A path has a contract; the network's switch polices it with GCRA at its input, and drops
+//!           or tags the excess cells.
+//! Exact     virtual time: the same plan and seed give the same figures on any host.
 //! Left out  virtual paths over several switches of the network; signalling.
 
 mod collect;

@@ -1,5 +1,4 @@
-//! A plan in virtual time: the star is built, sources send, and what became of their cells is told for each
-//! sample.
+//! A plan in virtual time: builds the star, lets the sources send, and records the cells of each sample.
 //!
 //! ```text
 //! source ─┐                                                                     ┌─ sink
@@ -9,13 +8,12 @@
 //!
 //! Names     path n of the plan is VPI n + 1; circuits of flows are VCIs from 32 on. At its own port a
 //!           circuit is in path 0.
-//! Queues    of each circuit and of each port hold `queue_cells`; what finds none free is dropped cell by
-//!           cell.
-//! End       sources stop at `seconds`; then traffic in transit may arrive, so that whatever is missing
-//!           afterwards is lost.
-//! Bulk      two boards that we ship, with LLC/SNAP, MTU 9180 and TCP; the cells are counted on their lines,
-//!           so there are no delays of single cells. Variation is reported for blocks: the interval between
-//!           one and the next.
+//! Queues    each circuit and each port has a queue of `queue_cells`; a full queue drops single cells.
+//! End       sources stop at `seconds`; then traffic in transit has time to arrive, so that all that is
+//!           missing afterwards is lost.
+//! Bulk      two boards of kiban, with LLC/SNAP, MTU 9180 and TCP; their cells are counted on their lines, so
+//!           there are no delays of single cells. Delay variation is reported for blocks: the interval
+//!           between one and the next.
 
 use super::collect::{Collected, NewSamples};
 use super::outcome::{Medium, Network, Outcome};
@@ -50,19 +48,19 @@ enum End {
     Board(BoardNumber),
 }
 
-/// One of a flow.
+/// One end of a flow.
 struct Circuit {
     flow: usize,
     ledger: Shared,
     ends: [End; 2],
-    /// The line out of the source, and the one into the sink; on the way back they carry TCP's
+    /// The line out of the source, and the line into the sink; in the reverse direction they carry TCP's
     /// acknowledgements.
     lines: [Option<LineNumber>; 2],
-    /// The cells of those lines that have been counted.
+    /// How many cells of those lines have been counted.
     seen: [u64; 2],
     /// Times of TCP's blocks that have been read.
     gaps: usize,
-    /// When its program starts, if it has not.
+    /// When its program starts; `None` once it has started.
     begins: Option<Instant>,
 }
 
@@ -114,7 +112,7 @@ impl Star {
         let mut places = Vec::new();
         for (_, flow) in &circuits {
             let place = |ends: &mut Vec<usize>, name| {
-                let site = plan.site(name).expect("the plan was judged");
+                let site = plan.site(name).expect("the plan is valid");
                 ends[site] += 1;
                 (site, ends[site])
             };
@@ -130,7 +128,7 @@ impl Star {
             let penalty = if pvc.tag { Penalty::Tag } else { Penalty::Drop };
             let police = pvc.police.then(|| (contract(pvc.mbps, pvc.cdvt_us), penalty));
             let route = Route { police, ..Route::plain(from, name, to, name, room) };
-            network.add(route).expect("each path has a number of its own");
+            network.add(route).expect("path numbers are unique");
         }
         for (number, ((_, flow), ends)) in circuits.iter().zip(&places).enumerate() {
             let vci = VCI_USER_FIRST + number as u16;
@@ -143,7 +141,7 @@ impl Star {
                 sites[site].add(Route::plain(port, local, 0, far, room)).expect("a port has one circuit");
                 sites[other]
                     .add(Route::plain(0, far, other_port, local, room))
-                    .expect("a circuit has one name");
+                    .expect("circuit names are unique");
             };
             lead(0, 1);
             if flow.kind == Kind::Bulk {
@@ -179,7 +177,7 @@ impl Star {
             begins = Some(Instant::ZERO + Duration::from_secs_f64(flow.begin_s));
             [0, 1].map(|side| End::Board(self.world.add_board(&board(plan, flow, side, vc))))
         } else {
-            let source = traffic::source(plan, flow, vc, traffic::chance(plan, circuit), ledger.clone());
+            let source = traffic::source(plan, flow, vc, traffic::rng(plan, circuit), ledger.clone());
             let sink = traffic::sink(flow, plan.seconds, ledger.clone());
             [source, sink].map(|terminal| End::Terminal(self.world.add_terminal(terminal)))
         };
@@ -232,7 +230,7 @@ impl Star {
     }
 
     fn finish(mut self, plan: &Plan, mut flows: Vec<Collected>) -> Outcome {
-        // What arrived after the last sample.
+        // Add what arrived after the last sample.
         let rest = self.take(flows.len());
         flows.iter_mut().zip(rest).for_each(|(flow, fresh)| flow.add(fresh));
         for circuit in &self.circuits {
@@ -321,7 +319,7 @@ impl Circuit {
 impl Plan {
     /// Returns the sites of a path.
     fn ends(&self, pvc: &Pvc) -> (usize, usize) {
-        let site = |name| self.site(name).expect("the plan was judged");
+        let site = |name| self.site(name).expect("the plan is valid");
         (site(&pvc.from), site(&pvc.to))
     }
 }
@@ -335,9 +333,9 @@ fn edge(plan: &Plan, site: usize, port: SwitchPort) -> Switch {
         let room = plan.network.queue_cells;
         if from == site {
             let shape = pvc.shape.then(|| contract(pvc.mbps, slot_us(plan)));
-            edge.add(Route { shape, ..Route::plain(0, name, 1, name, room) }).expect("a path has one name");
+            edge.add(Route { shape, ..Route::plain(0, name, 1, name, room) }).expect("path names are unique");
         } else if to == site {
-            edge.add(Route::plain(1, name, 0, name, room)).expect("a path has one name");
+            edge.add(Route::plain(1, name, 0, name, room)).expect("path names are unique");
         }
     }
     edge
@@ -347,7 +345,7 @@ fn join(world: &mut World, one: Attachment, other: Attachment, metres: f64) -> (
     world.connect(one, other, metres, ImpairmentConfig::NONE).expect("both plugs are new")
 }
 
-/// An unused port.
+/// The TCP port of the bulk flows.
 const PORT: u16 = 5001;
 
 fn board(plan: &Plan, flow: &Flow, side: usize, vc: Vc) -> BoardConfig {
@@ -371,7 +369,7 @@ fn board(plan: &Plan, flow: &Flow, side: usize, vc: Vc) -> BoardConfig {
     }
 }
 
-/// A writer that writes all it may until its end.
+/// A writer that writes as much as it may until its end.
 struct Bulk {
     end: Instant,
     stream: Option<StreamId>,
@@ -414,12 +412,12 @@ impl Program for Bulk {
     }
 }
 
-/// A reader that notes when each block was there.
+/// A reader that records when each block is complete.
 #[derive(Default)]
 struct Drain {
     octets: u64,
     last: Option<Instant>,
-    /// From one block to the next, nanoseconds.
+    /// The interval between one block and the next, nanoseconds.
     gaps: Vec<u64>,
     ended: bool,
 }

@@ -9,12 +9,12 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 
-/// A flow in one sample.
+/// The statistics of a flow in one sample.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Sample {
-    /// When the sample starts, seconds.
+    /// The start of the sample, seconds.
     pub at_s: f64,
-    /// Cells that were sent, Mbit/s on the line.
+    /// Cells sent, Mbit/s on the line.
     pub offered_mbps: f64,
     /// Cells that arrived, Mbit/s on the line.
     pub carried_mbps: f64,
@@ -24,81 +24,82 @@ pub struct Sample {
     pub units: u64,
     /// Units that did not arrive completely.
     pub units_lost: u64,
-    /// By how much cells were later than the fastest, microseconds: half of them by no more.
+    /// Median of the cell delays in excess of the shortest, microseconds.
     pub variation_us_p50: Option<f64>,
-    /// 99 of 100 by no more.
+    /// 99th percentile of the same.
     pub variation_us_p99: Option<f64>,
 }
 
-/// A flow over all.
+/// The statistics of a flow over the whole run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FlowOutcome {
-    /// Its name.
+    /// The flow's name.
     pub name: String,
     /// The kind of flow.
     pub kind: Option<Kind>,
-    /// From which site.
+    /// The source site.
     pub from: String,
-    /// To which.
+    /// The destination site.
     pub to: String,
     /// The number of copies.
     pub copies: usize,
     /// Cells sent, Mbit/s on the line over the whole time.
     pub offered_mbps: f64,
-    /// Cells that arrived, likewise.
+    /// Cells that arrived, Mbit/s on the line over the whole time.
     pub carried_mbps: f64,
     /// Cells sent.
     pub cells: u64,
     /// Cells that did not arrive.
     pub cells_lost: u64,
-    /// Cells that arrived and were not sent, or twice: there should be none.
+    /// Cells that arrived without having been sent, or twice: there should be none.
     pub cells_strange: u64,
-    /// Of the lost cells, those that exceeded their contract. Known for each flow only over a real network.
+    /// Lost cells that exceeded their contract. Known per flow only over a real network.
     pub cells_policed: Option<u64>,
-    /// Over a real network: datagrams that came after a later one of their circuit (RFC 4737 §3.3). Their
-    /// cells arrived, and were of no use.
+    /// Over a real network: datagrams that arrived after a later one of their circuit (RFC 4737 §3.3). Their
+    /// cells arrived, but could not be used.
     pub datagrams_reordered: u64,
-    /// Pictures and the like sent.
+    /// Units (pictures and the like) sent.
     pub units: u64,
     /// Units that did not arrive completely.
     pub units_lost: u64,
-    /// By how much cells were later than the fastest, microseconds: half of them by no more.
+    /// Median of the cell delays in excess of the shortest, microseconds.
     pub variation_us_p50: Option<f64>,
-    /// 99 of 100 by no more.
+    /// 99th percentile of the same.
     pub variation_us_p99: Option<f64>,
-    /// From when a unit is there until its last cell is, milliseconds: half of them.
+    /// Median of the time from when a unit is ready until its last cell arrives, milliseconds.
     pub unit_ms_p50: Option<f64>,
-    /// 99 of 100.
+    /// 99th percentile of the same.
     pub unit_ms_p99: Option<f64>,
-    /// AAL1: matrices that were decoded.
+    /// AAL1: matrices decoded.
     pub matrices: u64,
-    /// AAL1: of these, put right.
+    /// AAL1: matrices corrected.
     pub matrices_corrected: u64,
-    /// AAL1: of these, not to be put right.
+    /// AAL1: matrices that could not be corrected.
     pub matrices_uncorrectable: u64,
-    /// AAL1: times that the sequence of cells was lost.
+    /// AAL1: how often the sequence of cells was lost.
     pub sequence_losses: u64,
-    /// AAL1: by how much the source's clock is faster than nominal, by its stamps, parts in a million.
+    /// AAL1: by how much the source's clock is faster than nominal according to its time stamps, parts per
+    /// million.
     pub clock_ppm: Option<f64>,
-    /// AAL1: the same by the level of the far end's buffer, over the last quarter of the time.
+    /// AAL1: the same according to the level of the receiver's buffer, over the last quarter of the time.
     pub recovered_ppm: Option<f64>,
-    /// AAL1: by how much that buffer fell below where it is to stand, milliseconds.
+    /// AAL1: by how much that buffer fell below its target level, milliseconds.
     pub buffer_below_ms: f64,
-    /// AAL1: by how much it rose above.
+    /// AAL1: by how much it rose above that level.
     pub buffer_above_ms: f64,
-    /// AAL1: times that it ran empty or over.
+    /// AAL1: buffer underruns and overruns.
     pub slips: u64,
     /// TCP: octets that arrived in order.
     pub octets: u64,
-    /// TCP: the rate of these, Mbit/s.
+    /// TCP: goodput, Mbit/s.
     pub goodput_mbps: Option<f64>,
     /// TCP: retransmitted segments.
     pub retransmissions: u64,
-    /// TCP over a real network: the kernel's smoothed round trip, microseconds: half of the time no more.
+    /// TCP over a real network: median of the kernel's smoothed RTT, microseconds.
     pub round_us_p50: Option<f64>,
-    /// 99 of 100 times no more.
+    /// 99th percentile of the same.
     pub round_us_p99: Option<f64>,
-    /// Over time.
+    /// The samples over time.
     pub samples: Vec<Sample>,
 }
 
@@ -120,7 +121,7 @@ impl FlowOutcome {
         self.sequence_losses += counters.sequence_losses;
     }
 
-    /// Records the far end's estimate of the source's clock, which is really off by `truth` ppm. The worst of
+    /// Records the receiver's estimate of the source's clock, whose true offset is `truth` ppm. The worst of
     /// several copies counts.
     pub(super) fn set_clock_error(&mut self, truth: f64, sink: &StreamSink) {
         let worse = |one: Option<f64>, other: Option<f64>| {
@@ -137,30 +138,30 @@ impl FlowOutcome {
     }
 }
 
-/// Which network carried a plan.
+/// The network that carried a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Medium {
     /// Switches and lines in virtual time.
     #[default]
     Virtual,
-    /// That between two hosts.
+    /// The network between two hosts.
     Real,
 }
 
-/// Counters of the network's switch; for a real network, of the contracts at its far end.
+/// Counters of the network's switch; for a real network, of the policer at the receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Network {
-    /// Which it is.
+    /// Virtual or real.
     pub kind: Medium,
     /// Cells received.
     pub cells_in: u64,
-    /// Cells dropped because they broke their contract.
+    /// Cells dropped because they exceeded their contract.
     pub cells_policed: u64,
-    /// Cells marked as of low priority because they did.
+    /// Cells tagged as low priority because they exceeded their contract.
     pub cells_tagged: u64,
-    /// Cells that found a queue full, here or in a site's switch; of a real network, that of a path that is
-    /// shaped.
+    /// Cells dropped at a full queue, of the network's switch or of a site's; for a real network, the queue
+    /// of a shaped path.
     pub cells_dropped_full: u64,
 }
 
@@ -171,26 +172,26 @@ pub struct Real {
     pub peer: String,
     /// Datagrams sent.
     pub datagrams: u64,
-    /// Of these, the lost ones; `None` if the peer could not say.
+    /// Datagrams lost; `None` if the peer could not report it.
     pub datagrams_lost: Option<u64>,
-    /// Octets of them, with the headers of UDP and IP.
+    /// Octets sent, UDP and IP headers included.
     pub octets: u64,
-    /// Of these: such that this host's own queue did not take.
+    /// Datagrams that this host's own queue rejected.
     pub refused_here: u64,
-    /// Such that the peer's limit of its rate refused.
+    /// Datagrams that the peer's rate limit dropped.
     pub refused_there: u64,
-    /// Such that found the peer's own buffer full.
+    /// Datagrams dropped because the peer's socket buffer was full.
     pub dropped_there: Option<u64>,
-    /// How late datagrams were sent: the 99th percentile in microseconds. Not part of any delay.
+    /// The 99th percentile of how late datagrams were sent, in microseconds. Not part of any delay.
     pub late_us_p99: Option<f64>,
-    /// The latest.
+    /// The maximum of the same.
     pub late_us_max: Option<f64>,
     /// By how much the shortest delays of the last quarter of the time exceed those of the first, in
-    /// microseconds: clock drift, or a standing queue.
+    /// microseconds: the clocks drift, or a queue stands.
     pub drift_us: Option<f64>,
     /// Flows of the plan that start at other sites.
     pub left_out: Vec<String>,
-    /// Why it ended before its time, if it did.
+    /// Why the run ended early, if it did.
     pub ended_early: Option<String>,
 }
 
@@ -203,11 +204,11 @@ pub struct Outcome {
     pub seed: u64,
     /// Seconds, virtual or real.
     pub seconds: f64,
-    /// Its flows.
+    /// The flows.
     pub flows: Vec<FlowOutcome>,
     /// The network.
     pub network: Network,
-    /// Statistics of a real network.
+    /// Statistics of a real network, if the plan ran over one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub real: Option<Real>,
 }
@@ -251,7 +252,7 @@ impl Outcome {
                     part(sample.variation_us_p50),
                     part(sample.variation_us_p99)
                 )
-                .expect("a string takes all");
+                .expect("writing to a string succeeds");
             }
         }
         text
@@ -262,7 +263,7 @@ impl Outcome {
         self.flows.iter().map(|flow| (flow.from.as_str(), flow.to.as_str())).collect()
     }
 
-    /// Returns for each path a picture of its flows' rates, stacked, with a file name.
+    /// Returns, for each path, a stacked picture of its flows' rates and its file name.
     pub fn pictures(&self) -> Vec<(String, String)> {
         let picture = |(from, to): (&str, &str)| {
             let layer = |flow: &super::FlowOutcome| Line {
@@ -275,7 +276,7 @@ impl Outcome {
             let stacked = Stacked {
                 name: name.clone(),
                 title: format!("{from} to {to}"),
-                description: format!("What the flows from {from} to {to} carried, one upon the other."),
+                description: format!("What the flows from {from} to {to} carried, stacked."),
                 x: "seconds".to_owned(),
                 y: "Mbit/s".to_owned(),
                 layers: flows.map(layer).collect(),
@@ -292,20 +293,21 @@ impl Real {
         let mbps = self.octets as f64 * 8e-6 / seconds.max(1e-9);
         let lost = self.datagrams_lost.map_or("an unknown number".to_owned(), |lost| lost.to_string());
         table.remark(format!(
-            "A real network: {} datagrams, {mbps:.3} Mbit/s with the headers of UDP and IP; {lost} did not come, of which this host's \
-             own queue refused {}.",
+            "A real network: {} datagrams, {mbps:.3} Mbit/s with the headers of UDP and IP; {lost} were \
+             lost, of which this host's own queue refused {}.",
             self.datagrams, self.refused_here
         ));
         if let (Some(p99), Some(max)) = (self.late_us_p99, self.late_us_max) {
             table.remark(format!(
-                "The sender was late by {p99:.0} us (99 of 100 by no more) and {max:.0} us at worst, which is in no delay."
+                "Datagrams were sent late by {p99:.0} us (p99) and {max:.0} us at most, which is not part of \
+                 any delay."
             ));
         }
         for (count, what) in [
-            (self.refused_there, "were beyond the server's --rate"),
+            (self.refused_there, "exceeded the server's --rate"),
             (
                 self.dropped_there.unwrap_or(0),
-                "found the server's own buffer full: its host is too slow, not the network",
+                "were dropped at the server's full socket buffer: its host is too slow, not the network",
             ),
         ] {
             if count > 0 {
@@ -314,20 +316,23 @@ impl Real {
         }
         if let Some(drift) = self.drift_us {
             table.remark(format!(
-                "The fastest of the last quarter were {drift:+.0} us later than those of the first: clocks that drift, or a queue \
-                 that stands; CDV has it in it."
+                "The fastest of the last quarter were {drift:+.0} us later than those of the first: the \
+                 clocks drift, or a queue stands; CDV includes it."
             ));
         }
         if !self.left_out.is_empty() {
-            table.remark(format!("Left out, since they leave other sites: {}.", self.left_out.join(", ")));
+            table.remark(format!(
+                "Left out, because they start at other sites: {}.",
+                self.left_out.join(", ")
+            ));
         }
         if let Some(why) = &self.ended_early {
-            table.remark(format!("ENDED EARLY: {why}. What is told is what there is."));
+            table.remark(format!("ENDED EARLY: {why}. The figures cover the time until then."));
         }
     }
 }
 
-/// For people.
+/// Formats the outcome as tables.
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let title = match &self.real {
@@ -355,24 +360,24 @@ impl fmt::Display for Outcome {
             let mut name = format!("{}{copies}", flow.name);
             if flow.matrices > 0 {
                 name += &table.note(format!(
-                    "{}: {} matrices, {} put right, {} not",
+                    "{}: {} matrices, {} corrected, {} not",
                     flow.name, flow.matrices, flow.matrices_corrected, flow.matrices_uncorrectable
                 ));
             }
             if let Some(goodput) = flow.goodput_mbps {
                 name += &table.note(format!(
-                    "{}: {goodput:.2} Mbit/s in order, {} segments sent again; its CDV is that of blocks of 64 KiB: how much \
-                     longer than the fastest each took",
+                    "{}: {goodput:.2} Mbit/s in order, {} segments retransmitted; its CDV is that of 64 KiB \
+                     blocks: how much longer than the fastest each took",
                     flow.name, flow.retransmissions
                 ));
             }
             if let Some(ppm) = flow.clock_ppm {
-                name +=
-                    &table.note(format!("{}: the source's clock is {ppm:+.2} ppm by its stamps", flow.name));
+                name += &table
+                    .note(format!("{}: the source's clock is {ppm:+.2} ppm by its time stamps", flow.name));
             }
             if let (Some(p50), Some(p99)) = (flow.round_us_p50, flow.round_us_p99) {
                 name += &table.note(format!(
-                    "{}: the kernel's round trip, smoothed: {:.2} ms, 99 of 100 times no more than {:.2}",
+                    "{}: the kernel's smoothed RTT: p50 {:.2} ms, p99 {:.2} ms",
                     flow.name,
                     p50 * 1e-3,
                     p99 * 1e-3
@@ -380,7 +385,7 @@ impl fmt::Display for Outcome {
             }
             if let Some(policed) = flow.cells_policed.filter(|policed| *policed > 0) {
                 name += &table
-                    .note(format!("{}: {policed} cells broke the contract and were dropped", flow.name));
+                    .note(format!("{}: {policed} cells exceeded the contract and were dropped", flow.name));
             }
             if flow.datagrams_reordered > 0 {
                 name += &table.note(format!(
@@ -390,12 +395,16 @@ impl fmt::Display for Outcome {
             }
             if let Some(ppm) = flow.recovered_ppm {
                 name += &table.note(format!(
-                    "{}: read at {ppm:+.1} ppm of the nominal rate by the level of its buffer, which fell {:.2} ms below and rose \
-                     {:.2} ms above where it is to stand{}",
+                    "{}: read at {ppm:+.1} ppm of the nominal rate by the level of its buffer, which fell \
+                     {:.2} ms below and rose {:.2} ms above its target level{}",
                     flow.name,
                     flow.buffer_below_ms,
                     flow.buffer_above_ms,
-                    if flow.slips == 0 { String::new() } else { format!(", and ran empty or over {} times: the rate means little", flow.slips) }
+                    if flow.slips == 0 {
+                        String::new()
+                    } else {
+                        format!(", with {} underruns or overruns: the rate means little", flow.slips)
+                    }
                 ));
             }
             table.row([
@@ -414,22 +423,23 @@ impl fmt::Display for Outcome {
         let Network { cells_policed, cells_tagged, cells_dropped_full, .. } = self.network;
         let Some(real) = &self.real else {
             table.remark(format!(
-                "The network dropped {cells_policed} cells and marked {cells_tagged} that broke contracts; {cells_dropped_full} found a \
-                 queue full."
+                "The network dropped {cells_policed} cells and marked {cells_tagged} that exceeded \
+                 contracts; {cells_dropped_full} were dropped at a full queue."
             ));
             table.remark(
-                "Rates in Mbit/s on the line. CDV: by how much cells were later than the fastest of their flow.",
+                "Rates in Mbit/s on the line. CDV: by how much cells were later than the fastest of their \
+                 flow.",
             );
             return table.fmt(f);
         };
         real.remark(&mut table, self.seconds);
         table.remark(format!(
-            "At the far end {cells_policed} cells broke contracts and were dropped, {cells_tagged} were marked; {cells_dropped_full} \
-             found the queue of a shaped path full."
+            "At the far end {cells_policed} cells exceeded contracts and were dropped, {cells_tagged} were \
+             marked; {cells_dropped_full} were dropped at the full queue of a shaped path."
         ));
         table.remark(
-            "Rates in Mbit/s of cells of 53 octets, of TCP those of its payload. CDV: by how much datagrams were later than the fastest \
-             of their flow (PDV, RFC 5481 4.2).",
+            "Rates in Mbit/s of cells of 53 octets, of TCP those of its payload. CDV: by how much datagrams \
+             were later than the fastest of their flow (PDV, RFC 5481 4.2).",
         );
         table.fmt(f)
     }

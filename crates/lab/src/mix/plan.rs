@@ -1,8 +1,7 @@
 //! A plan: sites, paths between them with their contracts, and flows. TOML.
 //!
 //! Errors    give the line, what is wrong and what to do; for an unknown key, the nearest known one.
-//! Rates     those of contracts and pictures are rates on the line, cells included; a constant rate is the
-//!           user's.
+//! Rates     of contracts and pictures are line rates, cell headers included; a constant rate is the user's.
 
 use crate::nearest::suggest;
 use serde::{Deserialize, Deserializer};
@@ -20,7 +19,7 @@ pub struct Plan {
     /// Seed of all random numbers.
     #[serde(default = "one")]
     pub seed: u64,
-    /// Virtual seconds for which sources send.
+    /// Virtual seconds during which sources send.
     pub seconds: f64,
     /// The sample interval in milliseconds.
     #[serde(default = "second")]
@@ -31,7 +30,7 @@ pub struct Plan {
     /// The sites.
     #[serde(default, rename = "site")]
     pub sites: Vec<Site>,
-    /// Permanent paths, a direction each.
+    /// Permanent paths, one per direction.
     #[serde(default, rename = "pvc")]
     pub pvcs: Vec<Pvc>,
     /// The flows.
@@ -43,11 +42,11 @@ pub struct Plan {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Network {
-    /// Rate of all lines for cells, Mbit/s.
+    /// Line rate for cells of all lines, Mbit/s.
     pub line_mbps: f64,
-    /// Cells that may wait at an output port.
+    /// Capacity of an output queue, cells.
     pub queue_cells: usize,
-    /// Cells of a datagram at most, over a real network.
+    /// The most cells in a datagram, over a real network.
     pub datagram_cells: usize,
 }
 
@@ -63,7 +62,7 @@ impl Default for Network {
 pub struct Site {
     /// Its name.
     pub name: Word,
-    /// Fibre to the network's switch.
+    /// Kilometres of fibre to the network's switch.
     #[serde(default = "kilometres")]
     pub km: f64,
 }
@@ -72,9 +71,9 @@ pub struct Site {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pvc {
-    /// From this site.
+    /// The source site.
     pub from: Word,
-    /// To this one.
+    /// The destination site.
     pub to: Word,
     /// Its peak cell rate, on the line.
     pub mbps: f64,
@@ -100,9 +99,9 @@ pub struct Flow {
     pub name: String,
     /// The kind of flow.
     pub kind: Kind,
-    /// From this site.
+    /// The source site.
     pub from: Word,
-    /// To this one.
+    /// The destination site.
     pub to: Word,
     /// The number of copies.
     #[serde(default = "one_copy")]
@@ -112,32 +111,32 @@ pub struct Flow {
     pub begin_s: f64,
     /// When it ends, seconds; by default with the plan.
     pub end_s: Option<f64>,
-    /// The user's rate of a constant rate, of MPEG-2 or of audio, Mbit/s.
+    /// The user's rate of a constant-rate, MPEG-2 or audio flow, Mbit/s.
     pub mbps: Option<f64>,
-    /// Rates between which scenes of a picture lie, Mbit/s on the line.
+    /// The range of a scene's picture rate, Mbit/s on the line.
     #[serde(default)]
     pub ranges: Vec<[f64; 2]>,
-    /// Pictures a second.
+    /// Pictures per second.
     #[serde(default = "thirty")]
     pub pictures_per_second: u32,
     /// The average length of a scene, seconds.
     #[serde(default = "ten")]
     pub scene_s: f64,
-    /// How much a picture differs from the average of its scene, as a fraction.
+    /// By how much a picture differs from the average of its scene, as a fraction.
     #[serde(default = "spread")]
     pub spread: f64,
     /// AAL1: check octets.
     #[serde(default)]
     pub fec: Fec,
-    /// AAL1: octets of a block, if the stream has a structure.
+    /// AAL1: octets of a block, if the stream is structured.
     pub block_octets: Option<usize>,
-    /// AAL1: whether the source's clock goes with it as residual time stamps.
+    /// AAL1: whether the source's clock is sent along as synchronous residual time stamps (SRTS).
     #[serde(default)]
     pub stamps: bool,
-    /// By how much the source's clock is faster than nominal, parts in a million (constant, mpeg2).
+    /// By how much the source's clock is faster than nominal, parts per million (constant, mpeg2).
     #[serde(default)]
     pub clock_ppm: f64,
-    /// AAL5: octets of a frame at most.
+    /// AAL5: the most octets in a frame.
     #[serde(default = "mtu")]
     pub frame_octets: usize,
     /// The rate to which the source shapes its cells, Mbit/s on the line.
@@ -159,17 +158,17 @@ pub enum Kind {
     Jpeg,
     /// Audio over AAL5, silence included.
     Audio,
-    /// Data that control a lecture, over AAL5.
+    /// Control data of a lecture, over AAL5.
     Data,
-    /// TCP that sends all it can.
+    /// TCP that sends as much as it can.
     Bulk,
 }
 
 impl Kind {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Kind; 6] = [Kind::Constant, Kind::Mpeg2, Kind::Jpeg, Kind::Audio, Kind::Data, Kind::Bulk];
 
-    /// Its word in plans.
+    /// The word for it in plans.
     pub fn word(self) -> &'static str {
         match self {
             Kind::Constant => "constant",
@@ -303,7 +302,7 @@ impl Plan {
     /// [`PlanError`]: the first one found.
     pub fn read(text: &str) -> Result<Plan, PlanError> {
         let plan: Plan = toml::from_str(text).map_err(|error| of_toml(text, &error))?;
-        plan.judge(text)?;
+        plan.validate(text)?;
         Ok(plan)
     }
 
@@ -317,8 +316,8 @@ impl Plan {
         self.pvcs.iter().position(|pvc| pvc.from.text == from.text && pvc.to.text == to.text)
     }
 
-    fn judge(&self, text: &str) -> Result<(), PlanError> {
-        let mistake = |at: usize, wrong: String, remedy: &str| PlanError {
+    fn validate(&self, text: &str) -> Result<(), PlanError> {
+        let error_at = |at: usize, wrong: String, remedy: &str| PlanError {
             line: line_of(text, at),
             wrong,
             remedy: remedy.to_owned(),
@@ -328,7 +327,7 @@ impl Plan {
             if good {
                 Ok(())
             } else {
-                Err(mistake(at, format!("{what} is {value}"), "it has to be more than 0"))
+                Err(error_at(at, format!("{what} is {value}"), "it must be greater than 0"))
             }
         };
         positive("seconds", self.seconds, 0)?;
@@ -336,15 +335,15 @@ impl Plan {
         positive("sample_ms", self.sample_ms as f64, 0)?;
         if !(1..=25).contains(&self.network.datagram_cells) {
             let wrong = format!("datagram_cells is {}", self.network.datagram_cells);
-            return Err(mistake(0, wrong, "1 to 25 are possible"));
+            return Err(error_at(0, wrong, "choose 1 to 25"));
         }
         for (number, site) in self.sites.iter().enumerate() {
             if self.site(&site.name) != Some(number) {
                 let wrong = format!("there are two sites `{}`", site.name.text);
-                return Err(mistake(site.name.at, wrong, "names are given once"));
+                return Err(error_at(site.name.at, wrong, "names must be unique"));
             }
             if !(0.0..=40_000.0).contains(&site.km) {
-                return Err(mistake(site.name.at, format!("km is {}", site.km), "0 to 40000 are possible"));
+                return Err(error_at(site.name.at, format!("km is {}", site.km), "choose 0 to 40000"));
             }
         }
         let known = |name: &Word| {
@@ -352,20 +351,24 @@ impl Plan {
                 return Ok(());
             }
             let names: Vec<&str> = self.sites.iter().map(|site| site.name.text.as_str()).collect();
-            Err(mistake(name.at, format!("there is no site `{}`", name.text), &suggest(&name.text, &names)))
+            Err(error_at(name.at, format!("there is no site `{}`", name.text), &suggest(&name.text, &names)))
         };
         if self.pvcs.len() > PVCS_MAX {
-            return Err(mistake(0, format!("{} paths", self.pvcs.len()), "at most 255 have names"));
+            return Err(error_at(0, format!("{} paths", self.pvcs.len()), "at most 255 are allowed"));
         }
         for (number, pvc) in self.pvcs.iter().enumerate() {
             known(&pvc.from)?;
             known(&pvc.to)?;
             if pvc.from.text == pvc.to.text {
-                return Err(mistake(pvc.to.at, "a path leads back to its site".into(), "name another"));
+                return Err(error_at(
+                    pvc.to.at,
+                    "a path ends at the site where it starts".into(),
+                    "choose another site",
+                ));
             }
             if self.pvc(&pvc.from, &pvc.to) != Some(number) {
                 let wrong = format!("there are two paths from {} to {}", pvc.from.text, pvc.to.text);
-                return Err(mistake(pvc.from.at, wrong, "one carries all flows"));
+                return Err(error_at(pvc.from.at, wrong, "one path carries all flows"));
             }
             positive("mbps", pvc.mbps, pvc.from.at)?;
             positive("cdvt_us", pvc.cdvt_us, pvc.from.at)?;
@@ -379,15 +382,15 @@ impl Plan {
                 let is_needed = std::ptr::eq(from, &flow.from) || flow.kind == Kind::Bulk;
                 if is_needed && self.pvc(from, to).is_none() {
                     let wrong = format!("flow `{}` has no path from {} to {}", flow.name, from.text, to.text);
-                    return Err(mistake(at, wrong, "add a [[pvc]]"));
+                    return Err(error_at(at, wrong, "add a [[pvc]]"));
                 }
             }
-            flow.judge()
-                .map_err(|(wrong, remedy)| mistake(at, format!("flow `{}`: {wrong}", flow.name), &remedy))?;
+            flow.validate()
+                .map_err(|(wrong, remedy)| error_at(at, format!("flow `{}`: {wrong}", flow.name), &remedy))?;
             circuits += flow.copies;
         }
         if circuits > CIRCUITS_MAX {
-            return Err(mistake(0, format!("{circuits} circuits"), "at most 4096 are run at once"));
+            return Err(error_at(0, format!("{circuits} circuits"), "at most 4096 are possible"));
         }
         Ok(())
     }
@@ -419,17 +422,17 @@ impl Flow {
         }
     }
 
-    pub(super) fn judge(&self) -> Result<(), (String, String)> {
+    pub(super) fn validate(&self) -> Result<(), (String, String)> {
         let wrong = |wrong: String, remedy: &str| Err((wrong, remedy.to_owned()));
         match self.kind {
             Kind::Constant if self.mbps.is_none() => {
-                return wrong("a constant rate without a rate".into(), "say mbps");
+                return wrong("a constant rate without a rate".into(), "set mbps");
             }
             Kind::Jpeg if self.ranges.is_empty() => {
-                return wrong("pictures without a rate".into(), "say ranges = [[2.1, 5.5]]");
+                return wrong("pictures without a rate".into(), "set ranges = [[2.1, 5.5]]");
             }
             Kind::Bulk if self.end_s.is_some() => {
-                return wrong("end_s of TCP".into(), "it ends with the plan: leave it out");
+                return wrong("end_s is set for TCP".into(), "TCP ends with the plan: remove end_s");
             }
             _ => {}
         }
@@ -438,40 +441,49 @@ impl Flow {
             if !(*rate > 0.0 && *rate <= 10_000.0) {
                 return wrong(
                     format!("a rate of {rate} Mbit/s"),
-                    "it has to be more than 0, and at most 10000",
+                    "it must be greater than 0 and at most 10000",
                 );
             }
         }
         if self.ranges.iter().any(|[low, high]| low > high) {
-            return wrong("a range whose end is below its beginning".into(), "the lower rate stands first");
+            return wrong("a range that ends below its start".into(), "put the lower rate first");
         }
         if self.fec != Fec::None && self.block_octets.is_some() {
-            return wrong("fec and block_octets".into(), "AAL1 has one or the other");
+            return wrong(
+                "both fec and block_octets are set".into(),
+                "remove one: AAL1 has one or the other",
+            );
         }
         if self.block_octets == Some(0) {
-            return wrong("blocks of 0 octets".into(), "say how long a block is, or leave it out");
+            return wrong("blocks of 0 octets".into(), "set block_octets to at least 1, or remove it");
         }
         if !(-CLOCK_PPM_MAX..=CLOCK_PPM_MAX).contains(&self.clock_ppm) {
-            return wrong(format!("clock_ppm is {}", self.clock_ppm), "-500 to 500 are possible");
+            return wrong(format!("clock_ppm is {}", self.clock_ppm), "choose -500 to 500");
         }
         if self.clock_ppm != 0.0 && !self.kind.is_stream() {
-            return wrong("clock_ppm".into(), "only constant and mpeg2 have a clock of their own");
+            return wrong(
+                "clock_ppm is set".into(),
+                "only constant and mpeg2 have a clock of their own: remove it",
+            );
         }
         if !(64..=65_535).contains(&self.frame_octets) {
-            return wrong(format!("frame_octets is {}", self.frame_octets), "64 to 65535 are possible");
+            return wrong(format!("frame_octets is {}", self.frame_octets), "choose 64 to 65535");
         }
         if !(1..=1000).contains(&self.pictures_per_second) {
             let what = format!("{} pictures a second", self.pictures_per_second);
-            return wrong(what, "1 to 1000 are possible");
+            return wrong(what, "choose 1 to 1000");
         }
         if !(self.scene_s > 0.0 && (0.0..=1.0).contains(&self.spread)) {
-            return wrong("scene_s or spread".into(), "a scene has a length, and a spread is a part, 0 to 1");
+            return wrong(
+                "invalid scene_s or spread".into(),
+                "scene_s must be greater than 0, and spread 0 to 1",
+            );
         }
         if !(1..=16_384).contains(&self.window_kib) {
-            return wrong(format!("window_kib is {}", self.window_kib), "1 to 16384 are possible");
+            return wrong(format!("window_kib is {}", self.window_kib), "choose 1 to 16384");
         }
         if !(self.begin_s >= 0.0 && self.end_s.is_none_or(|end| end > self.begin_s)) {
-            return wrong("it ends before it begins".into(), "begin_s comes before end_s");
+            return wrong("it ends before it starts".into(), "begin_s must be less than end_s");
         }
         Ok(())
     }
@@ -502,11 +514,12 @@ fn line_of(text: &str, at: usize) -> usize {
 mod tests {
     use super::*;
 
-    const GOOD: &str = "seconds = 1\n[[site]]\nname = \"a\"\n[[site]]\nname = \"b\"\n[[pvc]]\nfrom = \"a\"\nto = \"b\"\n\
+    const GOOD: &str = "seconds = 1\n[[site]]\nname = \"a\"\n[[site]]\nname = \"b\"\n\
+        [[pvc]]\nfrom = \"a\"\nto = \"b\"\n\
         mbps = 10\n[[flow]]\nname = \"f\"\nkind = \"audio\"\nfrom = \"a\"\nto = \"b\"\n";
 
     #[test]
-    fn a_mistake_is_told_with_its_line_and_what_to_do() {
+    fn plan_errors_have_a_line_and_a_remedy() {
         let plan = Plan::read(GOOD).expect("a good plan");
         assert_eq!((plan.sites.len(), plan.pvcs.len(), plan.flows[0].kind), (2, 1, Kind::Audio));
         for (from, to, expected) in [
@@ -527,22 +540,23 @@ mod tests {
             (
                 "\"audio\"",
                 "\"jpeg\"",
-                "line 13: flow `f`: pictures without a rate: say ranges = [[2.1, 5.5]]",
+                "line 13: flow `f`: pictures without a rate: set ranges = [[2.1, 5.5]]",
             ),
-            ("\"audio\"", "\"constant\"", "line 13: flow `f`: a constant rate without a rate: say mbps"),
+            ("\"audio\"", "\"constant\"", "line 13: flow `f`: a constant rate without a rate: set mbps"),
             (
                 "\"audio\"",
                 "\"audio\"\nclock_ppm = 5",
-                "line 14: flow `f`: clock_ppm: only constant and mpeg2 have a clock of their own",
+                "line 14: flow `f`: clock_ppm is set: only constant and mpeg2 have a clock of their own: \
+                 remove it",
             ),
-            ("name = \"b\"", "name = \"a\"", "line 5: there are two sites `a`: names are given once"),
-            ("mbps = 10", "mbps = 0", "line 7: mbps is 0: it has to be more than 0"),
+            ("name = \"b\"", "name = \"a\"", "line 5: there are two sites `a`: names must be unique"),
+            ("mbps = 10", "mbps = 0", "line 7: mbps is 0: it must be greater than 0"),
             ("mbps = 10", "mbps = \"x\"", "line 9: invalid type: string \"x\", expected f64"),
         ] {
             let text = GOOD.replacen(from, to, 1);
             assert_ne!(text, GOOD, "{from}");
-            let mistake = Plan::read(&text).expect_err(to).to_string();
-            assert_eq!(mistake, expected);
+            let error = Plan::read(&text).expect_err(to).to_string();
+            assert_eq!(error, expected);
         }
     }
 }

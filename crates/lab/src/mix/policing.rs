@@ -26,7 +26,7 @@ static PARAMETERS: LazyLock<Vec<Parameter>> = LazyLock::new(|| {
         ),
         parameter(
             "shaping",
-            "where cells are held back: none, contract, source or edge",
+            "where cells are shaped: none, contract, source or edge",
             Value::Word("source".into()),
         ),
         parameter("fec", "check octets of MPEG-2: none, short or long", Value::Word("short".into())),
@@ -36,22 +36,22 @@ static PARAMETERS: LazyLock<Vec<Parameter>> = LazyLock::new(|| {
 });
 
 static METRICS: [Metric; 9] = [
-    Metric { name: "cell_loss", what: "cells of all flows that did not arrive, as a part", unit: "" },
+    Metric { name: "cell_loss", what: "cells of all flows that did not arrive, as a fraction", unit: "" },
     Metric { name: "offered_mbps", what: "cells of all flows from Waseda to Musashino", unit: "Mbit/s" },
-    Metric { name: "mpeg2_cell_loss", what: "cells of MPEG-2 that did not arrive, as a part", unit: "" },
-    Metric { name: "mpeg2_picture_loss", what: "MPEG-2's pictures with wrong octets, as a part", unit: "" },
-    Metric { name: "jpeg_cell_loss", what: "cells of Motion-JPEG that did not arrive, as a part", unit: "" },
+    Metric { name: "mpeg2_cell_loss", what: "cells of MPEG-2 that did not arrive, as a fraction", unit: "" },
+    Metric { name: "mpeg2_picture_loss", what: "MPEG-2 pictures with wrong octets, as a fraction", unit: "" },
     Metric {
-        name: "jpeg_picture_loss",
-        what: "Motion-JPEG's pictures that were not whole, as a part",
+        name: "jpeg_cell_loss",
+        what: "cells of Motion-JPEG that did not arrive, as a fraction",
         unit: "",
     },
-    Metric { name: "audio_loss", what: "packets of audio that did not arrive, as a part", unit: "" },
-    Metric { name: "jpeg_picture_ms_p99", what: "a picture is there after so long, 99 of 100", unit: "ms" },
-    Metric { name: "bulk_mbps", what: "what TCP carried in order", unit: "Mbit/s" },
+    Metric { name: "jpeg_picture_loss", what: "incomplete Motion-JPEG pictures, as a fraction", unit: "" },
+    Metric { name: "audio_loss", what: "audio packets that did not arrive, as a fraction", unit: "" },
+    Metric { name: "jpeg_picture_ms_p99", what: "delay of a complete picture, p99", unit: "ms" },
+    Metric { name: "bulk_mbps", what: "goodput of TCP", unit: "Mbit/s" },
 ];
 
-/// The most lectures that one run may hold.
+/// The most lectures in one run.
 const LECTURES_MAX: u64 = 64;
 
 fn impossible(why: impl Into<String>) -> Failure {
@@ -62,17 +62,17 @@ fn impossible(why: impl Into<String>) -> Failure {
 fn lecture(point: &Point, seed: u64) -> Result<Lecture, Failure> {
     let count = |name: &str, least: u64, most: u64| {
         let value = point.count(name).filter(|value| (least..=most).contains(value));
-        value.ok_or_else(|| impossible(format!("{name} is a count from {least} to {most}")))
+        value.ok_or_else(|| impossible(format!("{name} must be a whole number from {least} to {most}")))
     };
     let figure = |name: &str, most: f64| {
         let value = point.figure(name).filter(|value| *value > 0.0 && *value <= most);
-        value.ok_or_else(|| impossible(format!("{name} is more than 0, and at most {most}")))
+        value.ok_or_else(|| impossible(format!("{name} must be greater than 0 and at most {most}")))
     };
     let fec = match point.word("fec") {
         Some("none") => Fec::None,
         Some("short") => Fec::Short,
         Some("long") => Fec::Long,
-        _ => return Err(impossible("fec is none, short or long")),
+        _ => return Err(impossible("fec must be none, short or long")),
     };
     let shaping = point.word("shaping").and_then(Shaping::of);
     Ok(Lecture {
@@ -81,14 +81,14 @@ fn lecture(point: &Point, seed: u64) -> Result<Lecture, Failure> {
         lectures: count("lectures", 1, LECTURES_MAX)? as usize,
         policed_mbps: figure("policed_mbps", 149.76)?,
         cdvt_us: figure("cdvt_us", 1e6)?,
-        shaping: shaping.ok_or_else(|| impossible("shaping is none, contract, source or edge"))?,
+        shaping: shaping.ok_or_else(|| impossible("shaping must be none, contract, source or edge"))?,
         all_sites: false,
         fec,
         bulk: count("bulk", 0, LECTURES_MAX)? as usize,
     })
 }
 
-/// Figures of an outcome, by the names of the metrics.
+/// Returns the figures of an outcome, by the names of the metrics.
 fn metrics(outcome: &Outcome) -> Metrics {
     let there = || outcome.flows.iter().filter(|flow| flow.from == "waseda");
     let (cells, lost) =

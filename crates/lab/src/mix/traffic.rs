@@ -1,8 +1,8 @@
 //! Sources and sinks of a plan's flows: the same for a virtual network and for a real one, so that both carry
 //! the same cells.
 //!
-//! Chance    each circuit has its own, from the plan's seed and the circuit's number among those of all
-//!           flows; it does not matter which of the others are run.
+//! Random    each circuit has its own generator, seeded by the plan's seed and the circuit's number among all
+//!           circuits of the plan, so it does not matter which of the others are run.
 
 use super::plan::{Fec, Flow, Kind, Plan};
 use kiban_atm::aal1::Form;
@@ -22,11 +22,11 @@ pub(super) const PICTURE: Duration = Duration::from_nanos(1_000_000_000 / 30);
 /// Audio: 16 kHz of 16 bit, in packets of 20 ms.
 const AUDIO_MBPS: f64 = 0.256;
 const AUDIO_PERIOD: Duration = Duration::from_millis(20);
-/// Data that control a lecture.
+/// Control data of a lecture.
 const DATA_OCTETS: usize = 200;
 const DATA_PERIOD: Duration = Duration::from_secs(1);
 
-/// Octets after which the time that TCP took is noted.
+/// The number of octets after which TCP's progress is recorded.
 pub(super) const BLOCK_OCTETS: u64 = 64 << 10;
 
 /// Returns the circuits of a plan, each with the number of its flow.
@@ -35,8 +35,8 @@ pub(super) fn circuits(plan: &Plan) -> Vec<usize> {
     flows.flat_map(|(number, flow)| std::iter::repeat_n(number, flow.copies)).collect()
 }
 
-/// Returns the random numbers of a circuit.
-pub(super) fn chance(plan: &Plan, circuit: usize) -> SimRng {
+/// Returns the random number generator of a circuit.
+pub(super) fn rng(plan: &Plan, circuit: usize) -> SimRng {
     SimRng::from_seed(plan.seed ^ 0x6d69_7865_6421).fork(circuit as u64 + 1)
 }
 
@@ -46,23 +46,17 @@ pub(super) fn cell_time(plan: &Plan) -> Interval {
 }
 
 /// Returns the source of a circuit's cells; not for TCP.
-pub(super) fn source(
-    plan: &Plan,
-    flow: &Flow,
-    vc: Vc,
-    mut chance: SimRng,
-    ledger: Shared,
-) -> Box<dyn Terminal> {
+pub(super) fn source(plan: &Plan, flow: &Flow, vc: Vc, mut rng: SimRng, ledger: Shared) -> Box<dyn Terminal> {
     let contract = flow.shape_mbps.map(|mbps| contract(mbps, slot_us(plan)));
     let outlet = Outlet { vc, cell_time: cell_time(plan), contract };
     let begin = Duration::from_secs_f64(flow.begin_s);
     let end = Instant::ZERO + Duration::from_secs_f64(flow.end_s.unwrap_or(plan.seconds).min(plan.seconds));
     if flow.kind.is_stream() {
-        let begin = begin + Duration::from_nanos(chance.below(1_000_000));
+        let begin = begin + Duration::from_nanos(rng.below(1_000_000));
         Box::new(StreamSource::new(outlet, flow.stream(plan.seconds), begin, end, ledger))
     } else {
         let later = move |unit: Unit| Unit { at: unit.at + begin, ..unit };
-        let program = Box::new(flow.program(chance).map(later));
+        let program = Box::new(flow.program(rng).map(later));
         Box::new(FrameSource::new(outlet, program, flow.frame_octets, end, ledger))
     }
 }
@@ -77,7 +71,8 @@ pub(super) fn sink(flow: &Flow, seconds: f64, ledger: Shared) -> Box<dyn Termina
 }
 
 impl Flow {
-    /// Returns the configuration of AAL1. The sink finds the source's rate within a run of this many seconds.
+    /// Returns the configuration of AAL1. The sink estimates the source's rate within a run of this many
+    /// seconds.
     pub(super) fn stream(&self, seconds: f64) -> StreamConfig {
         let form = match (self.fec, self.block_octets) {
             (Fec::Short, _) => Form::Corrected(Code::Short),
@@ -92,14 +87,14 @@ impl Flow {
         StreamConfig { form, bits_per_second, stamps, period: PICTURE, clock_ppm, settle }
     }
 
-    /// Returns the units that it sends, with their times.
-    fn program(&self, mut chance: SimRng) -> Box<dyn Iterator<Item = Unit>> {
+    /// Returns the units that the source sends, with their times.
+    fn program(&self, mut rng: SimRng) -> Box<dyn Iterator<Item = Unit>> {
         match self.kind {
             Kind::Audio => {
                 let octets = self.mbps.unwrap_or(AUDIO_MBPS) * 1e6 / 8.0 * AUDIO_PERIOD.as_secs_f64();
-                Box::new(Periodic::new(AUDIO_PERIOD, (octets.round() as usize).max(1), &mut chance))
+                Box::new(Periodic::new(AUDIO_PERIOD, (octets.round() as usize).max(1), &mut rng))
             }
-            Kind::Data => Box::new(Sporadic::new(DATA_PERIOD, DATA_OCTETS, chance)),
+            Kind::Data => Box::new(Sporadic::new(DATA_PERIOD, DATA_OCTETS, rng)),
             _ => Box::new(Jpeg::new(
                 JpegConfig {
                     pictures_per_second: self.pictures_per_second,
@@ -108,7 +103,7 @@ impl Flow {
                     spread: self.spread,
                     frame_octets_max: self.frame_octets,
                 },
-                chance,
+                rng,
             )),
         }
     }
@@ -119,7 +114,7 @@ pub(super) fn contract(mbps: f64, tolerance_us: f64) -> Contract {
     Contract::peak(peak, Duration::from_nanos((tolerance_us * 1e3).round() as u64))
 }
 
-/// A shaper on a line of slots needs a tolerance of a slot to reach its rate.
+/// A shaper on a slotted line needs a tolerance of one slot to reach its rate.
 pub(super) fn slot_us(plan: &Plan) -> f64 {
     (424.0 / plan.network.line_mbps * 1e3).ceil() * 1e-3
 }

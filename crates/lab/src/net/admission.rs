@@ -2,7 +2,7 @@
 //!
 //! Token     128 random bits unless the operator supplies one; compared in constant time. Neither the token
 //!           nor a failed attempt is ever logged.
-//! Addresses a list of networks; an empty one is everybody. IPv4 within IPv6 counts as IPv4.
+//! Addresses a list of networks; an empty list admits every address. IPv4 within IPv6 counts as IPv4.
 
 use ipnet::{IpNet, Ipv4Net};
 use kiban_os::random;
@@ -28,10 +28,10 @@ impl Token {
         Ok(Token(hex(&random::bytes::<16>()?)))
     }
 
-    /// Reads the first line of a text.
+    /// Reads a token from the first line of a text.
     ///
     /// # Errors
-    /// It is too short; the message says what to do.
+    /// Returns a message with the remedy if the token is too short.
     pub fn of_text(text: &str) -> Result<Token, String> {
         let token = text.lines().next().unwrap_or_default().trim();
         if token.len() < TOKEN_BYTES_MIN {
@@ -61,7 +61,7 @@ impl fmt::Debug for Token {
 
 /// Compares two secrets in constant time.
 pub fn is_same(one: &[u8], other: &[u8]) -> bool {
-    // Of digests, since a comparison of slices tells by its time whether their lengths differ.
+    // Compare digests: a comparison of slices would reveal by its duration whether the lengths differ.
     Sha256::digest(one).ct_eq(&Sha256::digest(other)).into()
 }
 
@@ -79,7 +79,7 @@ pub fn may_connect(allowed: &[IpNet], address: IpAddr) -> bool {
 /// Parses a network or a single address.
 ///
 /// # Errors
-/// It is neither.
+/// Returns a message if the text is neither.
 pub fn network(text: &str) -> Result<IpNet, String> {
     let net = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
     net.map(|net| match net {
@@ -90,7 +90,9 @@ pub fn network(text: &str) -> Result<IpNet, String> {
         },
         other => other,
     })
-    .map_err(|_| format!("'{text}' is no network: say for example 192.0.2.0/24 or 2001:db8::7"))
+    .map_err(|_| {
+        format!("'{text}' is not a network or an address: write for example 192.0.2.0/24 or 2001:db8::7")
+    })
 }
 
 #[cfg(test)]
@@ -98,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_itself_alone_and_is_not_shown() {
+    fn only_the_same_token_matches_and_debug_hides_it() {
         let token = Token::random().expect("random bytes");
         assert!(token.is(token.reveal()) && token.reveal().len() == 32);
         for said in ["", &token.reveal()[1..], &format!("{}0", token.reveal())] {
@@ -110,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_judged_by_their_networks() {
+    fn addresses_are_admitted_by_network() {
         let allowed: Vec<IpNet> = ["192.0.2.0/24", "2001:db8::/32", "198.51.100.7", "::ffff:203.0.113.0/120"]
             .iter()
             .map(|text| network(text).expect("a network"))

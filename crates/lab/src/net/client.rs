@@ -1,7 +1,7 @@
-//! The end that asks: a control connection, and a data connection for each trial.
+//! The client of a measurement server: a control connection, and a data connection for each trial.
 //!
-//! Loss      a peer that dies, or a network that does, is [`Failure::Lost`]; the control connection is then
-//!           closed, and [`Client::connect`] makes a new one.
+//! Loss      if the peer or the network fails, the result is [`Failure::Lost`]; the control connection is
+//!           then closed, and [`Client::connect`] opens a new one.
 //! Bounds    every wait has a timeout, so that a peer that falls silent is noticed.
 
 use super::admission::Token;
@@ -26,27 +26,28 @@ pub struct Client {
     welcome: Welcome,
 }
 
-/// A trial's data connection, and what the host had counted before.
+/// A trial's data connection.
 pub struct Data {
     /// The connection; the nonce has been sent.
     pub stream: TcpStream,
-    /// This host's counts at its beginning.
+    /// The counters of this host when it was opened.
     pub before: Counters,
 }
 
 impl Client {
-    /// Calls a server. `host` is a name or an address.
+    /// Connects to a server. `host` is a name or an address.
     ///
     /// # Errors
-    /// [`Failure::Lost`] if there is no answer; [`Failure::Impossible`] if the server refuses: what to do.
+    /// [`Failure::Lost`] if there is no answer; [`Failure::Impossible`], with the reason, if the server
+    /// refuses.
     pub fn connect(host: &str, port: u16, token: &Token) -> Result<Client, Failure> {
         let lost = |error: io::Error| {
             let hint = match error.kind() {
                 io::ErrorKind::ConnectionRefused => "; is `kiban lab serve` running there?",
-                io::ErrorKind::TimedOut => "; is a firewall between?",
+                io::ErrorKind::TimedOut => "; is there a firewall in between?",
                 _ => "",
             };
-            Failure::Lost(format!("{host} port {port} cannot be reached: {error}{hint}"))
+            Failure::Lost(format!("cannot connect to {host} port {port}: {error}{hint}"))
         };
         let mut error = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         let addresses = (host, port).to_socket_addrs().map_err(lost)?;
@@ -79,12 +80,12 @@ impl Client {
                 Ok(Client { reader, writer, peer, welcome })
             }
             Ok((Greeting::Refused(why), _, _)) => {
-                Err(Failure::Impossible(format!("the server at {peer} refuses: {}", plain(&why))))
+                Err(Failure::Impossible(format!("the server at {peer} refused the session: {}", plain(&why))))
             }
             Err(error) if is_closed(&error) => Err(Failure::Lost(format!(
-                "the server at {peer} closed the connection: does its --allow leave this host out?"
+                "the server at {peer} closed the connection: does its --allow exclude this host?"
             ))),
-            Err(error) => Err(Failure::Lost(format!("{peer} did not answer as kiban does: {error}"))),
+            Err(error) => Err(Failure::Lost(format!("{peer} does not speak kiban's protocol: {error}"))),
         }
     }
 
@@ -93,7 +94,7 @@ impl Client {
         &self.welcome
     }
 
-    /// Its address.
+    /// Returns the server's address.
     pub fn peer(&self) -> SocketAddr {
         self.peer
     }
@@ -122,8 +123,8 @@ impl Client {
         let begun = connected.and_then(|mut stream| {
             stream.set_read_timeout(Some(SILENCE))?;
             stream.set_write_timeout(Some(SILENCE))?;
-            let nonce = octets(&nonce)
-                .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the nonce is none"))?;
+            let nonce =
+                octets(&nonce).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "invalid nonce"))?;
             stream.write_all(&nonce)?;
             Ok(Data { stream, before })
         });
@@ -131,11 +132,11 @@ impl Client {
             // Tell the server not to wait for the connection; its reply is not needed.
             let _ = self.ask(&Request::Ended);
             match error.kind() {
-                // This host's kernel does not allow the MSS or the congestion control.
+                // This host's kernel rejects the MSS or the congestion control.
                 io::ErrorKind::InvalidInput | io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
-                    Failure::Impossible(format!("this host's socket: {error}"))
+                    Failure::Impossible(format!("this host's kernel rejects a socket option: {error}"))
                 }
-                _ => Failure::Lost(format!("the data connection to {address}: {error}")),
+                _ => Failure::Lost(format!("the data connection to {address} failed: {error}")),
             }
         })
     }
@@ -153,14 +154,14 @@ impl Client {
     }
 
     fn ask(&mut self, ask: &Request) -> Result<Reply, Failure> {
-        let asked = write_message(&mut self.writer, ask)
+        let result = write_message(&mut self.writer, ask)
             .and_then(|()| read_message_until(&mut self.reader, LINE_BYTES_MAX, TIMEOUT));
-        let asked = asked.map(|answer| match answer {
+        let result = result.map(|answer| match answer {
             Reply::Impossible(why) => Reply::Impossible(plain(&why)),
             Reply::Lost(why) => Reply::Lost(plain(&why)),
             other => other,
         });
-        asked.map_err(|error| {
+        result.map_err(|error| {
             Failure::Lost(match error.kind() {
                 io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                     format!("the server at {} did not answer for {} s", self.peer, TIMEOUT.as_secs())
@@ -185,7 +186,7 @@ fn is_closed(error: &io::Error) -> bool {
 
 fn unexpected(answer: &Reply) -> Failure {
     let what = match answer {
-        Reply::Ready { .. } => "it is ready",
+        Reply::Ready { .. } => "ready",
         Reply::Outcome(_) => "an outcome",
         Reply::Impossible(why) | Reply::Lost(why) => why,
     };

@@ -3,8 +3,8 @@
 //! Model     a message of N bytes over L metres at B bit/s takes T = L/c + 8N/B one way (paper \[2\], with c
 //!           = 2.1e8 m/s in fibre). A round trip here carries N bytes each way: 2L/c + 16N/B.
 //! Rate      B is given, or fitted: the slope of the shortest round trips over their bytes.
-//! Rest      what remains: hosts, switches, queues. L cannot be measured from here: without it the constant
-//!           is shown whole.
+//! Rest      what the model does not explain: hosts, switches, queues. L cannot be measured from here;
+//!           without it the rest includes the propagation delay.
 
 use super::protocol::Work;
 use super::session::Session;
@@ -21,7 +21,7 @@ use std::time::Duration;
 /// Light in fibre, m/s.
 pub const METRES_PER_SECOND: f64 = 2.1e8;
 
-/// Round trips of one size, us.
+/// Round-trip times for one message size, us.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
     /// Bytes in each direction.
@@ -30,11 +30,11 @@ pub struct Row {
     pub count: usize,
     /// The shortest.
     pub min_us: f64,
-    /// In the middle.
+    /// The median.
     pub p50_us: f64,
-    /// Nine of ten are shorter.
+    /// The 90th percentile.
     pub p90_us: f64,
-    /// 99 of 100 are shorter.
+    /// The 99th percentile.
     pub p99_us: f64,
     /// The longest.
     pub max_us: f64,
@@ -42,18 +42,18 @@ pub struct Row {
     pub distance_us: Option<f64>,
     /// 16N/B; `None` if the rate is not known.
     pub sending_us: Option<f64>,
-    /// The shortest less both.
+    /// The minimum minus both.
     pub rest_us: f64,
 }
 
-/// Round trips to a host.
+/// Round-trip times to a host.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Delays {
     /// The host.
     pub host: String,
-    /// Its address.
+    /// The host's address.
     pub address: String,
-    /// Its kernel.
+    /// The host's kernel.
     pub kernel: String,
     /// The length of the fibre, km, if it was given.
     pub distance_km: Option<f64>,
@@ -61,7 +61,7 @@ pub struct Delays {
     pub rate_mbps: Option<f64>,
     /// Whether the rate was fitted; otherwise it was given.
     pub is_fitted: bool,
-    /// A row each size.
+    /// One row per size.
     pub rows: Vec<Row>,
 }
 
@@ -70,21 +70,21 @@ pub struct Delays {
 pub struct DelayRequest {
     /// Message sizes, in bytes in each direction.
     pub sizes: Vec<u32>,
-    /// Round trips of each.
+    /// The number of round trips of each size.
     pub count: u32,
-    /// Fibre between, km.
+    /// The length of the fibre, km.
     pub distance_km: Option<f64>,
-    /// The slowest line, Mbit/s.
+    /// The rate of the slowest link, Mbit/s.
     pub rate_mbps: Option<f64>,
 }
 
 /// Round trips to warm up; they are not counted.
 const WARM_UP: usize = 5;
 
-/// Measures.
+/// Measures round-trip times.
 ///
 /// # Errors
-/// [`Failure`]: the cause.
+/// Returns [`Failure`] with the cause.
 pub fn measure(session: &Session, ask: &DelayRequest, progress: &dyn Fn()) -> Result<Delays, Failure> {
     let clock = session.clock();
     let (welcome, _) = session.path()?;
@@ -108,7 +108,7 @@ pub fn measure(session: &Session, ask: &DelayRequest, progress: &dyn Fn()) -> Re
             let mut line = Line::new(&data.stream, &setup, *bytes);
             let begin = clock.now();
             let mut times = Vec::new();
-            // On a long path fewer will have to do.
+            // On a long path fewer have to do.
             while times.len() < ask.count as usize + WARM_UP && clock.now().since(begin) < most {
                 times.push(line.exchange(clock)?.as_secs_f64() * 1e6);
                 progress();
@@ -193,18 +193,18 @@ impl fmt::Display for Delays {
         }
         let rate = match (self.rate_mbps, self.is_fitted) {
             (Some(mbps), true) => format!("B fitted: {mbps:.1} Mbit/s"),
-            (Some(mbps), false) => format!("B as said: {mbps:.1} Mbit/s"),
+            (Some(mbps), false) => format!("B as given: {mbps:.1} Mbit/s"),
             (None, _) => "B unknown: round trips do not grow with their bytes".into(),
         };
         let distance = self.distance_km.map_or_else(
-            || "L unknown: say --distance KM, and rest is what distance does not explain".into(),
-            |km| format!("L as said: {km} km of fibre"),
+            || "L unknown: give --distance KM to subtract the propagation delay from rest".into(),
+            |km| format!("L as given: {km} km of fibre"),
         );
         table.remark(format!("{distance}; {rate}; rest = min - 2L/c - 16N/B"));
         if self.rows.iter().any(|row| row.rest_us < 0.0) {
             table.remark(
-                "a rest below 0: L is shorter, or B is not what carries a single message: a rate limiter lets short \
-                 bursts pass at the speed of the line below it; say --rate of that line",
+                "rest is negative: L is shorter, or B is not the rate for a single message: a rate limiter \
+                 lets short bursts pass at the rate of the underlying link; give that as --rate",
             );
         }
         write!(f, "{table}")
@@ -216,8 +216,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn distance_and_rate_are_told_apart() {
-        // 1050 km are 10 ms there and back; 100 Mbit/s; 200 us of hosts.
+    fn distance_and_rate_are_separated() {
+        // 1050 km take 10 ms there and back; 100 Mbit/s; 200 us in the hosts.
         let time = |bytes: u32| 10_000.0 + 16.0 * f64::from(bytes) / 100.0 + 200.0;
         let sizes = [100, 1000, 10_000];
         let times: Vec<_> =

@@ -1,6 +1,6 @@
 //! The grid of a sweep: all combinations of some settings, converted to and from a plan of the engine.
 //!
-//! Maps      message length and socket buffers are a map's sides; what the cells of a map have in common is a
+//! Maps      message length and socket buffers are the axes of a map; the settings that its cells share are a
 //!           group.
 
 use crate::engine::{Plan, Value};
@@ -12,15 +12,15 @@ use crate::net::trial::setup::{QUESTION, SYSTEM, Setup};
 pub struct Grid {
     /// Message lengths, bytes.
     pub messages: Vec<u32>,
-    /// Socket buffers, bytes; 0: the system's own.
+    /// Socket buffers, bytes; 0 is the system's default.
     pub buffers: Vec<u32>,
     /// How messages are written.
     pub patterns: Vec<Pattern>,
     /// TCP_NODELAY.
     pub no_delay: Vec<bool>,
-    /// MSS, bytes; 0: the path's.
+    /// MSS, bytes; 0 is the path's.
     pub mss: Vec<u32>,
-    /// Congestion controls; `system`: the system's.
+    /// Congestion controls; `system` is the system's default.
     pub congestion: Vec<String>,
     /// How long each point is measured, s.
     pub seconds: f64,
@@ -81,7 +81,7 @@ impl Grid {
         Some((host, grid))
     }
 
-    /// Returns what the cells of each map have in common; message and buffer are not set.
+    /// Returns the groups: the settings that the cells of each map share; message and buffer are not set.
     pub fn groups(&self) -> Vec<Setup> {
         let mut groups = Vec::new();
         for pattern in &self.patterns {
@@ -127,7 +127,7 @@ mod tests {
         };
         let plan = grid.plan("192.0.2.1");
         assert_eq!(Grid::of(&plan), Some(("192.0.2.1".to_owned(), grid.clone())));
-        // As a plan is kept: 1.0 does not become another value.
+        // The plan as it is stored: 1.0 must not become another value.
         let kept: Plan =
             serde_json::from_str(&serde_json::to_string(&plan).expect("plain")).expect("as kept");
         assert_eq!(kept, plan);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_twice_is_asked_once() {
+    fn duplicate_values_are_measured_once() {
         let grid = Grid {
             messages: vec![100],
             buffers: vec![0],

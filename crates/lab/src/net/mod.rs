@@ -1,8 +1,8 @@
-//! Measuring real networks: a sweep that finds slow regions, and says why.
+//! Measurements of real networks: a sweep that finds slow regions and explains them.
 //!
 //! ```text
 //! server ── control connection (lines of JSON, a token first) ── client
-//!    └───── data connection, one a trial, with the trial's settings ─┘
+//!    └───── data connection, one per trial, with the trial's settings ─┘
 //!
 //! trial → record → slow? → cause → recommendation → the same point with it: proved, or not
 //! ```
@@ -12,11 +12,11 @@
 //! Trial     in real time: [`transactions`] (write, write, read) or a [`stream`].
 //! Evidence  the state of the connection in the kernels of both ends (TCP_INFO), their counters, and a short
 //!           capture.
-//! Cause     of evidence alone ([`cause`]); what it does not decide is not explained, and the evidence is
-//!           shown.
-//! Limits    Linux at both ends; exchanges are asked for by the client (for the others run the server at the
-//!           other end).
-//! Left out  UDP, several streams at once, captures of what the server sends.
+//! Cause     derived from the evidence alone ([`cause`]); a case that the evidence does not decide is not
+//!           explained, and the evidence is shown.
+//! Limits    Linux at both ends; the client starts all exchanges (for the other direction, run the server at
+//!           the other end).
+//! Left out  UDP, several simultaneous streams, captures of what the server sends.
 
 pub mod admission;
 pub mod client;

@@ -3,8 +3,8 @@
 //! Form      lines of JSON in both directions on the control connection. First comes [`Hello`] with the
 //!           token; a connection with a wrong token is closed. Then follow the trials: [`Request`],
 //!           [`Reply::Ready`], the data connection, [`Request::Ended`], [`Reply::Outcome`].
-//! Data      the data connection starts with the trial's nonce, so that no one else can use it; then payload
-//!           without meaning.
+//! Data      the data connection starts with the trial's nonce, so that no other program can use it; then
+//!           follows payload without meaning.
 //! Limits    a line has at most [`LINE_BYTES_MAX`]; the first one [`HELLO_BYTES_MAX`]. Both have a time as
 //!           well ([`read_message_until`]).
 //! Left out  encryption: the token crosses the network in clear text, so use it only on networks that you
@@ -21,9 +21,9 @@ use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-/// Versions that do not understand each other have different numbers.
+/// Version of the protocol; ends with different versions do not understand each other.
 pub const VERSION: u32 = 3;
-/// The control connection's port, if none is named.
+/// The default port of the control connection.
 pub const PORT: u16 = 4195;
 /// The longest line.
 pub const LINE_BYTES_MAX: u64 = 65_536;
@@ -34,7 +34,7 @@ pub const LINE_TIME: Duration = Duration::from_secs(5);
 /// Bytes of a trial's nonce.
 pub const NONCE_BYTES: usize = 16;
 
-/// The first line.
+/// The first message of a client.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Hello {
     /// [`VERSION`].
@@ -43,12 +43,12 @@ pub struct Hello {
     pub token: String,
 }
 
-/// The answer to it.
+/// The reply to it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Greeting {
-    /// Go on.
+    /// Accepted.
     Welcome(Welcome),
-    /// Not with me; why.
+    /// Refused, with the reason.
     Refused(String),
 }
 
@@ -59,15 +59,15 @@ pub struct Welcome {
     pub kiban: String,
     /// Its kernel.
     pub kernel: String,
-    /// Congestion controls that it has.
+    /// Its congestion controls.
     pub congestion: Vec<String>,
-    /// Seconds of a trial, at most.
+    /// The longest trial, s.
     pub trial_seconds_max: u32,
-    /// Bytes of a socket buffer, at most.
+    /// The largest socket buffer, bytes.
     pub buffer_bytes_max: u32,
-    /// Bytes of a message or of a reply, at most.
+    /// The longest message or reply, bytes.
     pub message_bytes_max: u32,
-    /// Bytes in a second that it reads, at most.
+    /// Its rate limit for reading, bytes per second.
     pub bytes_per_second_max: u64,
 }
 
@@ -95,14 +95,14 @@ pub enum Work {
 pub enum Request {
     /// A trial: the server opens a port.
     Trial {
-        /// Of its socket.
+        /// The settings of the server's socket.
         settings: Settings,
         /// The server's role.
         work: Work,
         /// The announced length of the trial including warm-up, ms.
         millis: u32,
     },
-    /// The data connection has been ended by the client.
+    /// The client has closed the data connection.
     Ended,
     /// A mix of flows; the messages that follow are those of [`crate::mix`].
     Mix(Box<crate::mix::MixRequest>),
@@ -120,7 +120,7 @@ pub enum Reply {
     },
     /// The server's results.
     Outcome(Box<Outcome>),
-    /// The trial is beyond a limit, or makes no sense: what to change.
+    /// The trial exceeds a limit or is invalid: what to change.
     Impossible(String),
     /// The trial failed.
     Lost(String),
@@ -129,32 +129,32 @@ pub enum Reply {
 /// The server's results of a trial.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Payload read, or written, bytes; the nonce is not counted.
+    /// Payload that it read or wrote, bytes, without the nonce.
     pub bytes: u64,
-    /// From the nonce, or the first byte, to the last byte, on its monotone clock, s.
+    /// The time from the nonce, or the first byte, to the last byte, s.
     pub seconds: f64,
     /// Whether the server's limit slowed its reading or writing.
     pub rate_limited: bool,
-    /// Its kernel's word on the connection.
+    /// The state of the connection in its kernel.
     pub info: TcpInfo,
-    /// What its kernel set on the socket.
+    /// The socket options that its kernel applied.
     pub given: Given,
     /// Its host's counters during the trial.
     pub counters: Counters,
 }
 
-/// Writes a line.
+/// Writes a message as one line.
 ///
 /// # Errors
-/// Those of the writer.
+/// Returns the errors of the writer.
 pub fn write_message(writer: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
     let mut text = serde_json::to_vec(line)?;
     text.push(b'\n');
-    // One write: a line in two would wait for the peer's delayed acknowledgement.
+    // A single write: a line in two writes would wait for the peer's delayed acknowledgement.
     writer.write_all(&text)
 }
 
-/// A socket that is read until a deadline: a peer that sends one byte at a time gains no time.
+/// A socket that is read until a deadline, so that a peer that sends one byte at a time gains no time.
 pub struct DeadlineReader {
     stream: TcpStream,
     clock: Clock,
@@ -162,7 +162,7 @@ pub struct DeadlineReader {
 }
 
 impl DeadlineReader {
-    /// Reads from `stream` for at most `length` from now on.
+    /// Creates a reader of `stream` that times out after `length`.
     pub fn new(stream: TcpStream, length: Duration) -> DeadlineReader {
         let clock = Clock::new();
         let until = clock.now() + length;
@@ -174,7 +174,7 @@ impl Read for DeadlineReader {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
         let left = self.until.since(self.clock.now());
         if left.is_zero() {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "it took too long"));
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "the message did not arrive in time"));
         }
         self.stream.set_read_timeout(Some(left))?;
         self.stream.read(room)
@@ -190,10 +190,10 @@ impl AsFd for DeadlineReader {
 /// The reader of lines.
 pub type Lines = BufReader<DeadlineReader>;
 
-/// Reads a line that has to be whole after `length`.
+/// Reads a line that must be complete within `length`.
 ///
 /// # Errors
-/// As [`read_message`]; `TimedOut` or `WouldBlock` if the message is not complete in time.
+/// See [`read_message`]; also `TimedOut` or `WouldBlock` if the message is not complete in time.
 pub fn read_message_until<T: DeserializeOwned>(
     reader: &mut Lines,
     bytes_max: u64,
@@ -227,7 +227,7 @@ pub fn read_message<T: DeserializeOwned>(reader: &mut impl BufRead, bytes_max: u
         let why = if length as u64 == bytes_max { "the line is too long" } else { "the line was cut off" };
         return Err(io::Error::new(io::ErrorKind::InvalidData, why));
     }
-    // The text itself may hold a token: it is not repeated.
+    // The line may contain a token, so the error does not repeat it.
     serde_json::from_slice(&line)
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "the line is not of this protocol"))
 }
@@ -237,15 +237,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_has_a_time_however_often_a_byte_comes() {
+    fn a_line_times_out_even_if_bytes_keep_arriving() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let mut peer = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
-        let (stream, _) = listener.accept().expect("somebody calls");
+        let (stream, _) = listener.accept().expect("the client connects");
         let length = Duration::from_millis(300);
         let mut lines = BufReader::new(DeadlineReader::new(stream, length));
         std::thread::scope(|scope| {
             let drips = scope.spawn(move || {
-                // Until the other end has closed.
+                // Wait until the other end has closed.
                 while peer.write_all(b" ").is_ok() {
                     kiban_measure::pause::pace(Duration::from_millis(20));
                 }
@@ -261,20 +261,20 @@ mod tests {
     }
 
     #[test]
-    fn a_peers_words_do_not_rule_a_terminal() {
+    fn text_from_a_peer_cannot_control_the_terminal() {
         assert_eq!(plain("no\x1b[2J\r\nmore"), "no\u{fffd}[2J\u{fffd}\u{fffd}more");
         assert_eq!(plain(&"x".repeat(10_000)).len(), 500);
     }
 
     #[test]
-    fn lines_are_read_as_they_were_written_and_no_longer_than_allowed() {
+    fn lines_round_trip_and_long_ones_are_rejected() {
         let ask = Request::Trial {
             settings: Settings { send_bytes: Some(4000), no_delay: true, ..Settings::default() },
             work: Work::Reply { message_bytes: 1000, reply_bytes: 1 },
             millis: 500,
         };
         let mut line = Vec::new();
-        write_message(&mut line, &ask).expect("memory takes all");
+        write_message(&mut line, &ask).expect("writing to memory succeeds");
         assert_eq!(read_message::<Request>(&mut line.as_slice(), LINE_BYTES_MAX).expect("as written"), ask);
         for (bytes, bytes_max, expected) in [
             (&b""[..], 100, io::ErrorKind::UnexpectedEof),

@@ -1,9 +1,9 @@
-//! The question: how do messages fare on a TCP connection over a real network?
+//! The question of a sweep: how do messages fare on a TCP connection over a real network?
 //!
-//! Trial     by its pattern: [`transactions`], which have their figures in exchanges a second, or a
-//!           [`stream`], in Mbit/s.
+//! Trial     depends on the pattern: [`transactions`], measured in exchanges per second, or a [`stream`], in
+//!           Mbit/s.
 //! Session   a trial needs a session with the host. Without one, the question only describes itself, which is
-//!           all that readers of records need.
+//!           enough to read records.
 
 use super::session::Session;
 use crate::engine::{Explanation, Failure, Metric, Metrics, Parameter, Point, Question, StoreError, Time};
@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub struct Network(Option<Arc<Session>>);
 
 impl Network {
-    /// Its description alone.
+    /// The question without a session: its description only.
     pub const DESCRIPTION: Network = Network(None);
 
     /// Returns the question with a session for its trials.
@@ -30,10 +30,10 @@ impl Network {
 const METRICS: [Metric; 6] = [
     Metric { name: "transactions_per_second", what: "exchanges of a message and a reply", unit: "1/s" },
     Metric { name: "mbps", what: "payload that arrived", unit: "Mbit/s" },
-    Metric { name: "p50_us", what: "an exchange, in the middle", unit: "us" },
-    Metric { name: "max_us", what: "the longest exchange", unit: "us" },
-    Metric { name: "stalled_part", what: "the part of the time spent waiting for a clock", unit: "" },
-    Metric { name: "sent_again", what: "segments of a stream that were sent again", unit: "segments" },
+    Metric { name: "p50_us", what: "duration of an exchange, p50", unit: "us" },
+    Metric { name: "max_us", what: "duration of the longest exchange", unit: "us" },
+    Metric { name: "stalled_part", what: "fraction of the time spent waiting for a timer", unit: "" },
+    Metric { name: "sent_again", what: "retransmitted segments of a stream", unit: "segments" },
 ];
 
 impl Question for Network {
@@ -64,7 +64,9 @@ impl Question for Network {
     fn trial(&self, point: &Point, _seed: u64) -> Result<Metrics, Failure> {
         let setup = Setup::of(point)?;
         let Some(session) = &self.0 else {
-            return Err(Failure::Impossible(format!("it takes a session with the host: {ASKED_BY}")));
+            return Err(Failure::Impossible(format!(
+                "this question needs a session with a host: use {ASKED_BY}"
+            )));
         };
         let clock = session.clock();
         let (evidence, _) = session.with(|client, path| match setup.pattern {

@@ -1,8 +1,8 @@
-//! A session that survives its peer: connected on demand, and again after a loss.
+//! A session that is connected on demand, and reconnected after a loss.
 //!
-//! Path      after connecting, round trips of one byte without Nagle's algorithm measure the path's delay and
-//!           show its MSS, and 256 KiB sent at once show its approximate rate: trials are compared with
-//!           these, and a boundary is predicted from them.
+//! Path      after connecting, round trips of one byte without Nagle's algorithm measure the path's RTT and
+//!           show its MSS, and 256 KiB sent at once show its approximate rate: trials are compared with these
+//!           figures, and a boundary is predicted from them.
 
 use super::admission::Token;
 use super::client::Client;
@@ -19,10 +19,10 @@ use std::net::Shutdown;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// Round trips that show the path.
+/// The number of round trips that measure the path.
 const ROUND_TRIPS: u64 = 20;
 
-/// Bytes that show the rate.
+/// The number of bytes that measure the rate.
 const PROBE_BYTES: usize = 256 << 10;
 
 /// A session with a host.
@@ -63,13 +63,13 @@ impl Session {
         self.with(|client, path| Ok((client.welcome().clone(), *path)))
     }
 
-    /// Does something with the client; connects before, if need be, and forgets a client that was lost.
+    /// Calls `act` with the client, connecting first if necessary, and drops a client that was lost.
     ///
     /// # Errors
-    /// Those of `act`, or of [`Client::connect`].
+    /// Returns the errors of `act`, or of [`Client::connect`].
     pub fn with<R>(&self, act: impl FnOnce(&mut Client, &Path) -> Result<R, Failure>) -> Result<R, Failure> {
         let mut open = lock(&self.open);
-        // Taken out: a client that panicked during an exchange is not used again.
+        // Taken out of `self`: a client whose exchange panicked is not reused.
         let mut opened = match open.take() {
             Some(opened) => opened,
             None => {
@@ -106,7 +106,7 @@ fn look(client: &mut Client, clock: Clock) -> Result<Path, Failure> {
     let info = transactions::info(&data.stream)?;
     drop(data);
     client.end()?;
-    // The first round trips wake everybody up.
+    // The first round trips include wake-ups, so they do not count.
     let round_trip_us = crate::stats::median(&times[2..]).expect("there are some");
 
     let mut data = client.begin(&setup.settings(), Work::Read, Duration::from_secs(5))?;

@@ -1,11 +1,11 @@
-//! A sweep of a host: a run of the engine, its findings, and the proof of its advice.
+//! A sweep of a host: a run of the engine, its findings, and the proof of its remedies.
 //!
 //! ```text
 //! grid → plan → engine::sweep → findings → a run for each advised point → findings, with what it did
 //! ```
 //!
-//! Engine    resumes, guards against foreign load, is patient with a peer that is lost, and keeps records.
-//! Proofs    are left to the next run of the same command if the sweep ends early.
+//! Engine    resumes, repeats points disturbed by other load, reconnects to a lost peer, and keeps records.
+//! Proofs    if the sweep ends early, the next run of the same command completes them.
 
 use super::grid::Grid;
 use super::question::Network;
@@ -22,9 +22,9 @@ use std::sync::Arc;
 
 /// A sweep of a host.
 pub struct Sweep {
-    /// With the host.
+    /// The session with the host.
     pub session: Arc<Session>,
-    /// Its folder.
+    /// Its directory.
     pub dir: PathBuf,
     /// The load guard, and how long to wait for a lost peer.
     pub options: Options,
@@ -33,9 +33,9 @@ pub struct Sweep {
 /// Why there is no report.
 #[derive(Debug)]
 pub enum SweepError {
-    /// The host cannot be reached at all, or refuses.
+    /// The host cannot be reached, or refuses.
     Peer(Failure),
-    /// The folder cannot be used.
+    /// The directory cannot be used.
     Store(StoreError),
     /// No point was measured: why.
     Nothing(String),
@@ -73,11 +73,11 @@ pub struct Report {
     pub findings: Findings,
     /// Points that could not be measured, the first of them, and why.
     pub impossible: Vec<String>,
-    /// Lines of the folder that were skipped, and why.
+    /// Lines of the directory's records that were skipped, and why.
     pub broken: Vec<String>,
-    /// Points that the folder had already.
+    /// The number of points that were recorded already.
     pub resumed: u64,
-    /// Why the sweep ended before its time; none if it did not.
+    /// Why the sweep ended early; `None` if it did not.
     pub ended_early: Option<String>,
 }
 
@@ -85,10 +85,10 @@ pub struct Report {
 pub type Hear<'a> = &'a (dyn Fn(u64, u64, &str) + Sync);
 
 impl Sweep {
-    /// Measures missing points, diagnoses them, and proves the advice.
+    /// Measures missing points, diagnoses them, and proves the remedies.
     ///
     /// # Errors
-    /// [`SweepError`].
+    /// See [`SweepError`].
     pub fn run(&self, grid: &Grid, hear: Hear<'_>) -> Result<Report, SweepError> {
         self.session.path()?;
         let run = self.open(self.dir.clone(), grid.plan(self.session.host()))?;
@@ -100,7 +100,7 @@ impl Sweep {
             return Err(SweepError::Nothing(why.unwrap_or_default()));
         };
         let kept = outcome.found + outcome.made;
-        let early = |why| format!("{why}; {kept} points are kept: the same command continues from there");
+        let early = |why| format!("{why}; {kept} points are kept: run the same command to resume");
         let mut report = Report {
             findings,
             impossible: outcome.failures,
@@ -131,7 +131,7 @@ impl Sweep {
         engine::sweep(&self.question(), run, None, &self.options, &progress)
     }
 
-    /// Tries each advice on the worst case of its cause.
+    /// Tries each remedy on the worst case of its cause.
     fn prove(&self, report: &mut Report, hear: Hear<'_>) -> Result<(), SweepError> {
         let mut notes = Vec::new();
         for (advice, setup) in report.findings.open.clone() {
@@ -146,7 +146,7 @@ impl Sweep {
         if let Some(findings) = Findings::of(&self.dir)? {
             report.findings = findings;
         }
-        report.findings.told(&notes);
+        report.findings.add_notes(&notes);
         Ok(())
     }
 }
@@ -158,7 +158,7 @@ impl fmt::Display for Report {
             writeln!(f, "not measured: {why}")?;
         }
         if self.resumed > 0 {
-            writeln!(f, "{} points had been measured before", self.resumed)?;
+            writeln!(f, "{} points were recorded already", self.resumed)?;
         }
         if let Some(why) = &self.ended_early {
             writeln!(f, "ENDED EARLY: {why}")?;

@@ -2,7 +2,7 @@
 //!
 //! Shape     the client on the left, the server on the right, one line per packet, with the time since the
 //!           packet before. The view is the client's: packets appear when they leave and arrive there.
-//! Begin     shortly before the first gap, if there is one; else at the first packet.
+//! Begin     shortly before the first gap, if there is one, otherwise at the first packet.
 //! Limits    needs CAP_NET_RAW.
 
 use super::session::Session;
@@ -18,11 +18,11 @@ use kiban_measure::capture::file;
 use serde::Serialize;
 use std::fmt::{self, Write};
 
-/// Packets that are shown.
+/// The most packets shown.
 const LINES: usize = 20;
 /// The number of stalls from which a stream counts as slow.
 const STREAM_GAPS_MIN: u64 = 3;
-/// A gap that is pointed at, ns.
+/// The length of a gap that is marked, ns.
 const GAP_NANOS: u64 = 20_000_000;
 
 /// A case, captured.
@@ -32,13 +32,13 @@ pub struct Case {
     pub name: &'static str,
     /// Its parameters, in words.
     pub title: String,
-    /// Exchanges in a second, or Mbit/s.
+    /// Exchanges per second, or Mbit/s.
     pub figure: f64,
     /// The figure's unit.
     pub unit: String,
     /// Whether it is slow.
     pub is_slow: bool,
-    /// Why, if it is.
+    /// Why it is slow; `None` if it is not.
     pub explanation: Option<Explanation>,
     /// The packets that are shown.
     pub segments: Vec<Segment>,
@@ -48,7 +48,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// Measures a case under a capture.
+    /// Measures a case with a capture.
     ///
     /// # Errors
     /// [`Failure`]; `Impossible` if captures are not permitted.
@@ -56,20 +56,22 @@ impl Case {
         let clock = session.clock();
         let (mut evidence, frames) = session.with(|client, path| match setup.pattern {
             Pattern::Stream => stream::run(client, path, setup, clock, true),
-            Pattern::StreamBack => {
-                Err(Failure::Impossible("a trace shows what this end sends: swap the ends".into()))
-            }
+            Pattern::StreamBack => Err(Failure::Impossible(
+                "a trace shows what this host sends: run the server here and the trace on the other host"
+                    .into(),
+            )),
             _ => transactions::run(client, path, setup, clock, true),
         })?;
         if frames.is_empty() {
             return Err(Failure::Impossible(
-                "no packet could be captured: a trace needs CAP_NET_RAW (run it as root, or `setcap cap_net_raw+ep` the program)"
+                "no packet could be captured: a trace needs CAP_NET_RAW (run it as root, or setcap \
+                 cap_net_raw+ep the program)"
                     .into(),
             ));
         }
         let all = Segment::read_all(&frames);
         let digest = Digest::of(&all, evidence.info.snd_mss);
-        // There is no other stream to be slower than: waits are what there is to see.
+        // There is no other stream to compare with, so the stalls decide.
         let waits = setup.pattern.is_stream() && digest.gaps >= STREAM_GAPS_MIN;
         evidence.capture = Some(digest);
         let number = match &evidence.exchanges {
@@ -91,12 +93,12 @@ impl Case {
         Ok((case, evidence))
     }
 
-    /// Returns a capture file.
+    /// Returns the packets as a capture file (pcap).
     pub fn pcap(&self) -> Vec<u8> {
         file(&self.frames)
     }
 
-    /// Returns an SVG picture.
+    /// Returns the diagram as SVG.
     pub fn svg(&self) -> String {
         const WIDTH: f64 = 720.0;
         const LEFT: f64 = 150.0;
@@ -106,7 +108,7 @@ impl Case {
         for (at, segment) in self.segments.iter().enumerate() {
             let gap = self.gap(at);
             let gap_ms = gap as f64 * 1e-6;
-            // Time is not to scale: a long gap is long, and no more.
+            // Time is not to scale: a long gap is drawn longer, but not proportionally.
             y += 24.0 + gap_ms.min(60.0) * 2.0;
             let colour = if gap >= GAP_NANOS { "#d55e00" } else { "black" };
             let (from, to) = if segment.sent { (LEFT, RIGHT) } else { (RIGHT, LEFT) };
@@ -128,12 +130,16 @@ impl Case {
             );
         }
         let height = y + 30.0;
-        let why = self.explanation.as_ref().map_or("no wait for a clock", |why| why.cause.words());
+        let why = self.explanation.as_ref().map_or("no wait for a timer", |why| why.cause.words());
         format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height:.0}\" font-family=\"sans-serif\" \
-             font-size=\"12\">\n<rect width=\"{WIDTH}\" height=\"{height:.0}\" fill=\"white\"/>\n<text x=\"8\" y=\"18\" \
-             font-size=\"14\">{}: {}</text>\n<text x=\"8\" y=\"38\">{:.1} {}; {why}</text>\n<text x=\"{LEFT}\" y=\"64\" \
-             text-anchor=\"middle\">client</text><text x=\"{RIGHT}\" y=\"64\" text-anchor=\"middle\">server</text>\n<path \
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height:.0}\" \
+             font-family=\"sans-serif\" \
+             font-size=\"12\">\n<rect width=\"{WIDTH}\" height=\"{height:.0}\" fill=\"white\"/>\n<text \
+             x=\"8\" y=\"18\" \
+             font-size=\"14\">{}: {}</text>\n<text x=\"8\" y=\"38\">{:.1} {}; {why}</text>\n<text \
+             x=\"{LEFT}\" y=\"64\" \
+             text-anchor=\"middle\">client</text><text x=\"{RIGHT}\" y=\"64\" \
+             text-anchor=\"middle\">server</text>\n<path \
              d=\"M{LEFT} 70V{y:.0}M{RIGHT} 70V{y:.0}\" stroke=\"black\"/>\n{body}</svg>\n",
             self.name, self.title, self.figure, self.unit
         )
@@ -145,14 +151,14 @@ impl Case {
     }
 }
 
-/// Returns the packets to show: from shortly before the first gap that was a stall.
+/// Returns the packets to show, from shortly before the first gap that is a stall.
 fn shown(all: &[Segment]) -> Vec<Segment> {
     let gap = (1..all.len()).find(|at| {
         all[*at].nanoseconds.saturating_sub(all[*at - 1].nanoseconds) >= GAP_NANOS
             && !all[*at].sent
             && all[*at].bytes == 0
     });
-    // The packet that was waited with, and the reply before it.
+    // The packet that was delayed, and the reply before it.
     let from = gap.map_or(0, |gap| gap.saturating_sub(3));
     all[from..].iter().take(LINES).copied().collect()
 }
@@ -181,15 +187,15 @@ fn time(nanos: u64) -> String {
 pub struct Trace {
     /// The host.
     pub host: String,
-    /// The case as requested; then, if it was slow, with the remedy.
+    /// The case as requested; if it was slow, also with the remedy.
     pub cases: Vec<Case>,
 }
 
 impl Trace {
-    /// Traces a case, and what makes it fast, if it is slow; else what makes it slow, if that is known.
+    /// Traces a case, and then what makes it fast if it is slow, or what makes it slow, if that is known.
     ///
     /// # Errors
-    /// As [`Case::of`].
+    /// See [`Case::of`].
     pub fn of(session: &Session, setup: &Setup) -> Result<Trace, Failure> {
         let (welcome, _) = session.path()?;
         let (mut first, evidence) = Case::of(session, "asked", setup)?;
@@ -215,7 +221,7 @@ impl Trace {
         Ok(Trace { host: session.host().to_owned(), cases })
     }
 
-    /// Returns whether a slow case was seen that is no longer slow with the advice.
+    /// Returns whether the case was slow, and is no longer slow with the remedy.
     pub fn is_removed(&self) -> bool {
         matches!(self.cases.as_slice(), [slow, fast] if slow.is_slow && !fast.is_slow)
     }
@@ -233,11 +239,8 @@ impl fmt::Display for Case {
             } else {
                 format!("│◀──{words:─^38}───┤")
             };
-            let note = if gap >= GAP_NANOS && !segment.sent && segment.bytes == 0 {
-                "  <- waited for this"
-            } else {
-                ""
-            };
+            let note =
+                if gap >= GAP_NANOS && !segment.sent && segment.bytes == 0 { "  <- delayed" } else { "" };
             writeln!(f, "{:>12}  {line}{note}", format!("+{}", time(gap)))?;
         }
         match &self.explanation {
@@ -245,7 +248,7 @@ impl fmt::Display for Case {
                 writeln!(f, "{}: {because}", cause.words())
             }
             Some(Explanation { because, .. }) => writeln!(f, "not explained: {because}"),
-            None => writeln!(f, "no wait for a clock"),
+            None => writeln!(f, "no wait for a timer"),
         }
     }
 }
@@ -286,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wait_is_pointed_at() {
+    fn the_stall_is_marked() {
         let text = case().to_string();
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[2].contains("40 bytes") && lines[2].ends_with('│'), "{text}");

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn data_is_a_spreadsheet_and_an_object() {
+    fn data_is_exported_as_csv_and_json() {
         let data = Data {
             head: vec!["x, bytes".into(), "=y".into()],
             rows: vec![vec![number(8.0), number(63.612_345)], vec![Value::from("a\"b"), Value::Null]],
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_short() {
+    fn numbers_are_rounded() {
         for (given, expected) in [
             (1.0, "1"),
             (-0.0001, "0"),

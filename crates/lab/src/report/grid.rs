@@ -121,7 +121,8 @@ impl Grid {
 
     pub(super) fn html(&self, link: &dyn Fn(&str) -> Option<String>) -> String {
         let mut html = format!(
-            "<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"{0}\">\n<table{1}>\n<caption>{0}</caption>\n<thead><tr>",
+            "<div class=\"wide\" role=\"region\" tabindex=\"0\" \
+             aria-label=\"{0}\">\n<table{1}>\n<caption>{0}</caption>\n<thead><tr>",
             text(&self.caption),
             // On a narrow screen, a table of many columns scrolls.
             if self.columns.len() > 3 { " class=\"many\"" } else { "" }

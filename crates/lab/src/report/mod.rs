@@ -84,7 +84,7 @@ impl Identifiers {
         let base = if slug.is_empty() { "part".to_owned() } else { slug };
         let numbered = (2..).map(|number| format!("{base}-{number}"));
         let id = std::iter::once(base.clone()).chain(numbered).find(|id| !self.ids.contains(id));
-        let id = id.expect("numbers do not end");
+        let id = id.expect("there are unused numbers");
         self.ids.insert(id.clone());
         id
     }
@@ -127,8 +127,10 @@ impl Document {
              <meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
              <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n\
-             <a class=\"skip\" href=\"#main\">To the content</a>\n<header>\n<h1>{title}</h1>\n<p class=\"lead\">{}</p>\n</header>\n\
-             <nav aria-label=\"Contents\">\n<ol>\n{contents}</ol>\n</nav>\n<main id=\"main\">\n{body}</main>\n<footer>\n{foot}</footer>\n\
+             <a class=\"skip\" href=\"#main\">To the content</a>\n<header>\n<h1>{title}</h1>\n<p \
+             class=\"lead\">{}</p>\n</header>\n\
+             <nav aria-label=\"Contents\">\n<ol>\n{contents}</ol>\n</nav>\n<main \
+             id=\"main\">\n{body}</main>\n<footer>\n{foot}</footer>\n\
              <div id=\"tip\" aria-hidden=\"true\" hidden></div>\n<script>{SCRIPT}</script>\n</body>\n</html>\n",
             policy(&style),
             text(&self.lead),
@@ -149,7 +151,8 @@ impl Document {
 fn policy(style: &str) -> String {
     let hash = |source: &str| BASE64_STANDARD.encode(Sha256::digest(source.as_bytes()));
     format!(
-        "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; base-uri 'none'; form-action 'none'",
+        "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; base-uri 'none'; form-action \
+         'none'",
         hash(style),
         hash(SCRIPT)
     )
@@ -246,8 +249,10 @@ fn figure(picture: &Picture, says: &str, id: &str) -> String {
     };
     let says = if says.is_empty() { String::new() } else { format!("<span>{}</span>", text(says)) };
     format!(
-        "<figure id=\"{id}\">\n<figcaption><b>{}</b>{says}</figcaption>\n<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"{}\">\n{}</div>\n\
-         <details>\n<summary>Data as a table</summary>\n{}</details>\n<p class=\"downloads\">Data of this figure: {}, {}</p>\n</figure>\n",
+        "<figure id=\"{id}\">\n<figcaption><b>{}</b>{says}</figcaption>\n<div class=\"wide\" role=\"region\" \
+         tabindex=\"0\" aria-label=\"{}\">\n{}</div>\n\
+         <details>\n<summary>Data as a table</summary>\n{}</details>\n<p class=\"downloads\">Data of this \
+         figure: {}, {}</p>\n</figure>\n",
         text(&picture.title),
         text(&picture.title),
         picture.element(&format!("{id}-picture")),
@@ -346,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn no_label_gets_out_of_its_place() {
+    fn no_label_escapes_its_element() {
         let html = hostile().html();
         assert_eq!(html.matches("</script>").count(), 1);
         assert_eq!(html.matches("</style>").count(), 1);
@@ -361,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_document_gives_the_same_bytes_and_no_name_twice() {
+    fn documents_are_deterministic_and_identifiers_unique() {
         let html = hostile().html();
         assert_eq!(html, hostile().html());
         let mut ids: Vec<&str> =
@@ -373,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn links_lead_to_what_there_is() {
+    fn links_have_existing_targets() {
         let mut grid = Grid::new("t", &["a"]);
         grid.row([Cell::from("there").to("Second part")]);
         grid.row([Cell::from("nowhere").to("Third part")]);
@@ -388,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_asks_nobody_for_anything() {
+    fn the_page_makes_no_requests() {
         let html = hostile().html();
         for word in ["http://", "https://", "src=\"", "@import", "url("] {
             assert!(!html.contains(word), "{word}");

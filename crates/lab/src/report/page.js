@@ -1,4 +1,4 @@
-// Hover: what a place says is its <title>. Without this script browsers show it, after a while.
+// Tooltips: the text of an element is its <title>. Without this script browsers show it after a delay.
 (() => {
   "use strict";
   const tip = document.getElementById("tip");

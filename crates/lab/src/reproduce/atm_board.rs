@@ -186,7 +186,8 @@ fn table_2() -> Vec<Row> {
     if let Some(last) = rows.last_mut() {
         let unrounded = limits::oc3c_mbps(8192, 0);
         last.note = Some(format!(
-            "the paper multiplies the rounded 135.632; without rounding in between it is {unrounded:.4}"
+            "the paper multiplies the rounded 135.632; without intermediate rounding the value is \
+            {unrounded:.4}"
         ));
     }
     rows
@@ -222,7 +223,7 @@ fn figure_6(six: &Figure) -> Vec<Row> {
             today: today.at(256.0).map(|mbps| format!("{mbps:.1}")),
             verdict: Verdict::of(Verdict::Fitted, is_near(best, published::BEST_MBPS)),
             note: Some(format!(
-                "{}; the pause of the segmentation chip was fitted to it",
+                "{}; the pause of the segmentation chip was fitted to this value",
                 off(best, published::BEST_MBPS)
             )),
             ..Row::new("Fig. 6", "best, window 256 KB, Mbit/s", "133.4", format!("{best:.1}"))
@@ -243,13 +244,13 @@ fn figure_6(six: &Figure) -> Vec<Row> {
             today: Some(format!("{:.1}", from_48(today))),
             verdict: Verdict::of(Verdict::Met, from_48(then) >= 99.0 && below(then) < 99.0),
             note: Some(format!(
-                "no figure is given; counted as met when the least is 99 % of the best and 24 KB is below that \
-                 (here {:.1} %)",
+                "the paper gives no number; counts as met if the minimum is 99 % of the best and 24 KB is \
+                below that (here {:.1} %)",
                 below(then)
             )),
             ..Row::new(
                 "Fig. 6",
-                "least from 48 KB on, % of the best",
+                "minimum from 48 KB on, % of the best",
                 "nearly all",
                 format!("{:.1}", from_48(then)),
             )
@@ -258,7 +259,7 @@ fn figure_6(six: &Figure) -> Vec<Row> {
             today: Some(format!("{:.1}", scaled(today))),
             verdict: Verdict::of(Verdict::Met, scaled(then) < 1.0),
             note: Some(
-                "what 256 KB has over 48 KB, which needs no scaling; counted as met below 1 %".to_owned(),
+                "gain of 256 KB over 48 KB, which needs no scaling; counts as met below 1 %".to_owned(),
             ),
             ..Row::new("Fig. 6", "gain by window scaling, %", "little", format!("{:.1}", scaled(then)))
         },
@@ -284,7 +285,7 @@ fn figure_7(seven: &Figure, today: &Figure) -> Vec<Row> {
         today: Some(format!("{:.1}", curve(today, 16).peak())),
         verdict: Verdict::of(Verdict::Fitted, is_near(peak, published::PEAK_16_MBPS)),
         note: Some(format!(
-            "{}; what a PDU and an acknowledgement cost together was fitted to it",
+            "{}; the combined cost of a PDU and an acknowledgement was fitted to this value",
             off(peak, published::PEAK_16_MBPS)
         )),
         ..Row::new("Fig. 7", "16 KB: peak, Mbit/s", "131.2", format!("{peak:.1}"))
@@ -294,13 +295,14 @@ fn figure_7(seven: &Figure, today: &Figure) -> Vec<Row> {
         let near = here.is_some_and(|here| (here - drop).abs() <= published::DROP_TOLERANCE_POINTS);
         let note = match window {
             16 => {
-                "clusters were made so many that they do not run out here; the fall itself is the search for a session"
+                "the number of clusters was chosen so that they do not run out here; the decrease is due \
+                to the search for a session"
             }
             24 => {
-                "no constant was fitted to the amount, but clusters were made so few that they run out by here, and the \
-                 form of the cost of waiting was chosen for it"
+                "no constant was fitted to the amount, but the number of clusters was chosen so that \
+                they run out here, and the formula for the cost of waiting was chosen for this value"
             }
-            _ => "what waiting for a cluster costs was fitted to it",
+            _ => "the cost of waiting for a cluster was fitted to this value",
         };
         rows.push(Row {
             today: curve(today, window).drop_at(sessions as f64).map(|drop| format!("{drop:.1}")),
@@ -310,7 +312,7 @@ fn figure_7(seven: &Figure, today: &Figure) -> Vec<Row> {
             ),
             ..Row::new(
                 "Fig. 7",
-                format!("{window} KB: lower than its peak at {sessions} sessions, %"),
+                format!("{window} KB: decrease from the peak at {sessions} sessions, %"),
                 format!("{drop:.1}"),
                 here.map_or("no data".to_owned(), |here| format!("{here:.1}")),
             )
@@ -325,21 +327,22 @@ fn figure_7(seven: &Figure, today: &Figure) -> Vec<Row> {
         today: Some(format!("{}", last(today))),
         verdict: Verdict::of(Verdict::Fitted, last(seven) == published::SESSIONS_AT_256),
         note: Some(
-            "the same; the 16th session finds no receive clusters and never opens; the size of a cluster and the windows \
-             prepared for a session were fitted to it. Today: the most that were tried"
+            "the 16th session gets no receive clusters and never opens; the cluster size and the number of \
+            windows prepared per session were fitted to this value. Today: the largest number that was tried"
                 .to_owned(),
         ),
-        ..Row::new("Fig. 7", "256 KB: most sessions with data", "15", last(seven).to_string())
+        ..Row::new("Fig. 7", "256 KB: maximum number of sessions with data", "15", last(seven).to_string())
     });
     for reading in published::READINGS_AT_8 {
         rows.push(Row {
             today: Some(format!("{:.1}", curve(today, 8).peak())),
             verdict: Verdict::Doubtful,
             note: Some(
-                "the text has 10.6; 106 would be the likelier reading. Neither was used, neither comes out"
+                "the text says 10.6; 106 is the likelier reading. Neither was used in a fit, and neither \
+                is reproduced"
                     .to_owned(),
             ),
-            ..Row::new("Fig. 7", "8 KB: most, Mbit/s", reading, format!("{:.1}", curve(seven, 8).peak()))
+            ..Row::new("Fig. 7", "8 KB: maximum, Mbit/s", reading, format!("{:.1}", curve(seven, 8).peak()))
         });
     }
     rows

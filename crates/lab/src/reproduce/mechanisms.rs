@@ -131,7 +131,7 @@ pub fn measured_table(rows: &[Measured]) -> Table {
         .number_column("ratio");
     for row in rows {
         let mark = if row.disturbed {
-            format!(" {}", table.note("others used the machine: the quietest rounds count"))
+            format!(" {}", table.note("other load on the machine: the quietest rounds count"))
         } else {
             String::new()
         };
@@ -148,7 +148,7 @@ pub fn measured_table(rows: &[Measured]) -> Table {
 
 fn pair(bench: &mut Bench, mechanism: Mechanism) -> Measured {
     let whole = PathOptions { window_bytes: 256 << 10, bursts: true, believes: true, refers: true };
-    let boards = |way: PathOptions| move |trial: &mut Trial| Joined::new(way).sample(trial);
+    let boards = |options: PathOptions| move |trial: &mut Trial| Joined::new(options).sample(trial);
     let cells = |whole_trains: bool| move |trial: &mut Trial| Ports::new().sample(trial, whole_trains);
     let mut compare = |without: PathOptions| {
         let sides = (("without", boards(without)), ("with", boards(whole)));
@@ -156,11 +156,11 @@ fn pair(bench: &mut Bench, mechanism: Mechanism) -> Measured {
     };
     let (what, record) = match mechanism {
         Mechanism::Separation => (
-            "a PDU refers to its payload / payload is copied when it is taken apart",
+            "a PDU references its payload / payload is copied when a PDU is divided",
             compare(PathOptions { refers: false, ..whole }),
         ),
         Mechanism::Sum => (
-            "sums formed while the host's bytes are copied in / payload read and summed again on arrival",
+            "checksum computed while the host's bytes are copied / payload read and summed again on arrival",
             compare(PathOptions { believes: false, ..whole }),
         ),
         Mechanism::Scaling => (
@@ -168,11 +168,11 @@ fn pair(bench: &mut Bench, mechanism: Mechanism) -> Measured {
             compare(PathOptions { window_bytes: 56 << 10, ..whole }),
         ),
         Mechanism::Deferral => (
-            "one settling for all that has come / one for every packet",
+            "one settle call per batch of arrivals / one per packet",
             compare(PathOptions { bursts: false, ..whole }),
         ),
         Mechanism::Chaining => (
-            "cells by the train / cell by cell, segmentation and reassembly alone",
+            "cells in trains / cell by cell; segmentation and reassembly only",
             bench
                 .compare(
                     mechanism.name(),
@@ -211,7 +211,7 @@ struct PathOptions {
 struct Joined {
     boards: [Board; 2],
     wires: [VecDeque<Pdu>; 2],
-    way: PathOptions,
+    options: PathOptions,
     copies: PagePool,
     bytes: Vec<u8>,
     received: usize,
@@ -220,16 +220,16 @@ struct Joined {
 
 impl Joined {
     #[expect(clippy::disallowed_methods, reason = "it measures the board alone, the same in each run")]
-    fn new(way: PathOptions) -> Joined {
-        let mut boards =
-            [0, 1].map(|side| Board::new(&Joined::config(side, way), RngKey::for_simulation(side as u64)));
+    fn new(options: PathOptions) -> Joined {
+        let mut boards = [0, 1]
+            .map(|side| Board::new(&Joined::config(side, options), RngKey::for_simulation(side as u64)));
         let server = SocketAddr::new(Joined::address(1), 80);
         boards[1].host().listen(server).expect("the port is free");
         boards[0].host().open(server).expect("there is a route");
         Joined {
             boards,
             wires: Default::default(),
-            way,
+            options,
             copies: PagePool::new(256, PAYLOAD_BYTES),
             bytes: vec![0x5a; PAYLOAD_BYTES],
             received: 0,
@@ -241,7 +241,7 @@ impl Joined {
         IpAddr::from([10, 0, 0, 1 + side as u8])
     }
 
-    fn config(side: usize, way: PathOptions) -> BoardConfig {
+    fn config(side: usize, options: PathOptions) -> BoardConfig {
         let port = IpPortConfig {
             address: Joined::address(side),
             prefix: "10.0.0.0/24".parse().expect("a prefix"),
@@ -249,15 +249,15 @@ impl Joined {
             packets_max: 256,
             cuts: false,
             merges: false,
-            believe_sums: way.believes,
+            believe_sums: options.believes,
         };
         BoardConfig {
             memory: MemoryConfig { page_bytes: PAYLOAD_BYTES, ..MemoryConfig::default() },
             tcp: tcp::Config {
                 mss: PAYLOAD_BYTES as u16,
                 segment_bytes_max: PAYLOAD_BYTES as u32,
-                receive_buffer_bytes: way.window_bytes,
-                send_buffer_bytes: way.window_bytes,
+                receive_buffer_bytes: options.window_bytes,
+                send_buffer_bytes: options.window_bytes,
                 ..tcp::Config::default()
             },
             ports: vec![PortConfig::Ip(port)],
@@ -268,7 +268,7 @@ impl Joined {
     /// Passes waiting packets to a board and collects its output.
     fn work(&mut self, side: usize) {
         self.now += Duration::from_micros(1);
-        if self.way.bursts || self.wires[1 - side].is_empty() {
+        if self.options.bursts || self.wires[1 - side].is_empty() {
             let mut packets = std::mem::take(&mut self.wires[1 - side]);
             self.hand_over(side, &mut packets);
             // Reuse the emptied list.
@@ -283,7 +283,7 @@ impl Joined {
     }
 
     fn hand_over(&mut self, side: usize, packets: &mut VecDeque<Pdu>) {
-        if !self.way.refers {
+        if !self.options.refers {
             packets.iter_mut().for_each(|pdu| copy_body(pdu, &mut self.copies));
         }
         let Joined { boards, wires, bytes, received, now, .. } = self;
@@ -333,7 +333,7 @@ fn copy_body(pdu: &mut Pdu, pool: &mut PagePool) {
     if pdu.body_len() == 0 {
         return;
     }
-    let mut page: Page = pool.take().expect("no more pages are out than a window holds");
+    let mut page: Page = pool.take().expect("a window limits the pages in use");
     let slices: Vec<_> =
         pdu.drain_body().map(|slice| page.append(slice.bytes()).expect("a page holds a payload")).collect();
     for slice in slices {

@@ -187,9 +187,11 @@ impl std::fmt::Display for Report {
             ]);
         }
         rows.remark(format!("here: with the constants below. today: {}.", self.today));
-        rows.remark("met: no fit has used the value. fitted: a constant was chosen so that it comes out.");
+        rows.remark(
+            "met: reproduced, and not used in any fit. fitted: a constant was chosen to reproduce the value.",
+        );
         if self.rows.iter().any(|row| row.verdict == Verdict::Ours) {
-            rows.remark("ours: nothing is published; the result confirms a statement of ours.");
+            rows.remark("ours: no value is published; the result confirms a claim of kiban.");
         }
         writeln!(f, "{rows}")?;
         for figure in &self.figures {

@@ -105,7 +105,7 @@ pub struct Measured {
 #[derive(Clone, Debug, Serialize)]
 pub struct All {
     /// The verdicts on all tables and figures.
-    pub summary: Vec<Place>,
+    pub summary: Vec<PaperItem>,
     /// The weaknesses of the papers' machines, and today's kiban in comparison.
     pub weaknesses: Vec<Weakness>,
     /// Paper \[1\].
@@ -155,7 +155,7 @@ pub fn make(effort: &Effort, done: &(dyn Fn() + Sync)) -> All {
         [&atm_board, &wide_area_atm.report, &rdma_nic.report, &via_library.report, &osi_board.report];
     All {
         summary: reports.iter().flat_map(|report| places(report)).collect(),
-        weaknesses: weaknesses::judge(&made, reports),
+        weaknesses: weaknesses::verdicts(&made, reports),
         map_best: made.map,
         measured: effort.measured.map(|length| measure(length, done)),
         atm_board,
@@ -191,7 +191,7 @@ fn measure(length: Length, done: &(dyn Fn() + Sync)) -> Measured {
 
 /// A table, a figure or a section of a paper, and the verdicts on its values.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Place {
+pub struct PaperItem {
     /// The paper's name on the command line.
     pub paper: &'static str,
     /// The table, figure or section.
@@ -209,7 +209,8 @@ pub struct Place {
 const ABSENT: [(&str, &str, &str); 1] = [(
     "wide-area-atm",
     "Fig. 3 to 5",
-    "how boards and directions differ: the values are lost with the figures; the map that they share is judged as §3.2",
+    "differences between boards and directions: the values are lost with the figures; the verdict on the \
+    common map is that of §3.2",
 )];
 
 /// Worst first.
@@ -230,7 +231,7 @@ fn spelt(place: &str) -> String {
 }
 
 /// Returns the tables and figures of a paper in the order of its rows.
-pub fn places(report: &Report) -> Vec<Place> {
+pub fn places(report: &Report) -> Vec<PaperItem> {
     let mut names: Vec<String> = Vec::new();
     for name in report.rows.iter().map(|row| spelt(row.place)) {
         if !names.contains(&name) {
@@ -247,7 +248,7 @@ pub fn places(report: &Report) -> Vec<Place> {
             .collect();
         let missed: Vec<&str> =
             rows.iter().filter(|row| row.verdict == Verdict::Missed).map(|row| row.what.as_str()).collect();
-        Place {
+        PaperItem {
             paper: report.paper,
             place: name,
             verdict: values.first().map(|(verdict, _)| *verdict),
@@ -255,17 +256,17 @@ pub fn places(report: &Report) -> Vec<Place> {
             note: (!missed.is_empty()).then(|| missed.join("; ")),
         }
     });
-    let mut places: Vec<Place> = made.collect();
+    let mut places: Vec<PaperItem> = made.collect();
     for (paper, place, why) in ABSENT {
         if paper == report.paper && !places.iter().any(|made| made.place.starts_with(place)) {
             let (values, note) = (Vec::new(), Some(why.to_owned()));
-            places.push(Place { paper, place: place.to_owned(), verdict: None, values, note });
+            places.push(PaperItem { paper, place: place.to_owned(), verdict: None, values, note });
         }
     }
     places
 }
 
-impl Place {
+impl PaperItem {
     /// Returns the number of values by verdict as text.
     pub fn counts(&self) -> String {
         let words = self.values.iter().map(|(verdict, count)| format!("{count} {}", verdict.word()));
@@ -310,8 +311,9 @@ impl All {
         let published = ORDER.into_iter().filter(|verdict| *verdict != Verdict::Ours);
         let all: usize = published.map(|verdict| self.values(verdict)).sum();
         format!(
-            "Of {all} published values, {} are reproduced by derivation or without any fit, {} because a constant was fitted to \
-             them, {} are missed, {} conflict with other values of their paper, {} are uncertain in their paper.",
+            "Of {all} published values, {} are reproduced by derivation or without any fit, {} because a \
+             constant was fitted to them, {} are missed, {} conflict with other values of their paper, {} \
+             are uncertain in their paper.",
             self.values(Verdict::Exact) + self.values(Verdict::Met),
             self.values(Verdict::Fitted),
             self.values(Verdict::Missed),
@@ -405,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_made_is_said_until_it_is() {
+    fn missing_results_are_listed_until_they_exist() {
         let absent = |rows: &[(&'static str, Verdict)]| {
             let made = places(&report("wide-area-atm", rows));
             made.into_iter()

@@ -5,7 +5,7 @@
 //!           machine.
 //! Diamonds  in figures mark numbers that the papers publish.
 
-use super::overview::{All, Measured, Place};
+use super::overview::{All, Measured, PaperItem};
 use super::weaknesses::Weakness;
 use super::wide_area::sequence;
 use super::{Constant, Figure, Report, Verdict};
@@ -28,8 +28,8 @@ pub fn document(all: &All, command: &str) -> Document {
         lead: all.headline(),
         blocks: vec![
             Block::Paragraph(
-                "Each value is given three times: as published; as reproduced by kiban with a model of the paper's machine and one set \
-                 of constants; and as measured with today's kiban at its best."
+                "Each value is given three times: as published; as reproduced by kiban with a model of the \
+                 paper's machine and one set of constants; and as measured with today's kiban at its best."
                     .to_owned(),
             ),
             tally(all.reports().iter().flat_map(|report| &report.rows).map(|row| row.verdict)),
@@ -37,7 +37,10 @@ pub fn document(all: &All, command: &str) -> Document {
         sections,
         foot: vec![
             format!("kiban {}. This page is one self-contained file.", env!("CARGO_PKG_VERSION")),
-            format!("Made by: {command}. Everything except the last tables is in virtual time: the same on every machine."),
+            format!(
+                "Made by: {command}. Everything except the last tables is in virtual time: the same on \
+                every machine."
+            ),
         ],
     }
 }
@@ -57,9 +60,9 @@ fn badge(verdict: Verdict) -> Badge {
 fn tally(verdicts: impl Iterator<Item = Verdict> + Clone) -> Block {
     let all = [
         (Verdict::Exact, "derived, equal to the last digit"),
-        (Verdict::Met, "come out, and no fit has used them"),
-        (Verdict::Fitted, "come out because a constant was fitted"),
-        (Verdict::Missed, "do not come out"),
+        (Verdict::Met, "reproduced, and not used in any fit"),
+        (Verdict::Fitted, "reproduced because a constant was fitted"),
+        (Verdict::Missed, "not reproduced"),
         (Verdict::Conflict, "contradicted by their own paper"),
         (Verdict::Doubtful, "doubtful in their paper"),
         (Verdict::Ours, "not published; ours"),
@@ -85,10 +88,9 @@ fn title(paper: &str) -> &'static str {
 }
 
 fn summary(all: &All) -> Section {
-    let mut grid =
-        Grid::new("Every table and figure, and what became of it", &["paper", "place", "verdict", "values"]);
+    let mut grid = Grid::new("Verdicts on all tables and figures", &["paper", "place", "verdict", "values"]);
     for place in &all.summary {
-        let Place { paper, place: name, verdict, note, .. } = place;
+        let PaperItem { paper, place: name, verdict, note, .. } = place;
         let said = match verdict {
             Some(verdict) => Cell::from(badge(*verdict)),
             None => Cell::from(Badge::new(Tone::Plain, "not made")),
@@ -101,13 +103,13 @@ fn summary(all: &All) -> Section {
             Cell::from(place.counts()).with_note(note),
         ]);
     }
-    grid.remarks.push("The verdict of a table or figure is the worst of its values'.".to_owned());
+    grid.remarks.push("The verdict on a table or figure is the worst of its values.".to_owned());
     Section { heading: "Verdicts".to_owned(), blocks: vec![Block::Grid(grid)] }
 }
 
 fn weaknesses(weaknesses: &[Weakness]) -> Section {
     let heads = ["paper", "weakness", "as the paper's machine", "kiban at its best", "gone"];
-    let mut grid = Grid::new("What held each machine back, and what is left of it", &heads);
+    let mut grid = Grid::new("The main weakness of each machine, then and now", &heads);
     for Weakness { paper, what, then, best, gone, bound, how, kept } in weaknesses {
         let (tone, word) = if *gone { (Tone::Good, "gone") } else { (Tone::Bad, "REMAINS") };
         grid.row([
@@ -122,7 +124,11 @@ fn weaknesses(weaknesses: &[Weakness]) -> Section {
     Section {
         heading: "Weaknesses removed".to_owned(),
         blocks: vec![
-            Block::Paragraph("The same line, hosts, clocks or load as in the paper; what differs is what kiban does today.".to_owned()),
+            Block::Paragraph(
+                "The line, hosts, clocks or load are those of the paper; only the \
+                implementation is today's kiban."
+                    .to_owned(),
+            ),
             Block::Grid(grid),
         ],
     }
@@ -217,18 +223,19 @@ fn atm_board(all: &All) -> Section {
             "figure-6" => (
                 Scale::Doublings,
                 &[(256.0, 133.4, "best")],
-                "From 48 KB on the window hardly matters. What the best of 1995 lacks to the limit is the pause of the segmentation chip, fitted to it.",
+                "From 48 KB on, the window hardly matters. The gap between the best result of 1995 and \
+                the limit is the pause of the segmentation chip, which was fitted to it.",
             ),
             "figure-7" => (
                 Scale::Linear,
                 &[(2.0, 131.2, "peak at 16 KB")],
-                "The more sessions and the larger their windows, the sooner content pages run out. At 256 KB the sixteenth session \
-                 finds none.",
+                "The more sessions and the larger their windows, the sooner content pages run out. At \
+                256 KB the sixteenth session gets none.",
             ),
             "figure-7-today" => (
                 Scale::Linear,
                 &[],
-                "The same board without a modelled processor: nobody runs out of pages at any window.",
+                "The same board without a modelled processor: pages do not run out at any window.",
             ),
             _ => return None,
         };
@@ -254,15 +261,17 @@ fn atm_board(all: &All) -> Section {
         heading: "Without each mechanism".to_owned(),
         blocks: vec![
             Block::Paragraph(
-                "The paper publishes no figure without a mechanism: these rest on assumed constants, and are part of no verdict."
+                "The paper publishes no results without a mechanism: these depend on assumed constants \
+                and affect no verdict."
                     .to_owned(),
             ),
             Block::Figure(bars.picture(), String::new()),
             Block::Grid((&mechanisms::modelled_table(&all.mechanisms)).into()),
         ],
     };
-    let about = "TCP/IP entirely on a board beside its host, over ATM at 155 Mbit/s: header and content memory apart, checksums formed \
-                 while data move. Two such boards, a switch between them.";
+    let about = "TCP/IP entirely on a board beside its host, over ATM at 155 Mbit/s, with separate \
+        header and content memory, and checksums computed while data is moved. Two such boards are \
+        connected by a switch.";
     paper(report, about, figures, vec![Block::Section(more)])
 }
 
@@ -275,18 +284,20 @@ fn wide_area(all: &All) -> Section {
     for map in beside.iter().chain([&all.map_best]).chain(long) {
         let says = match map.name {
             "map" => {
-                "The rules of the time. Dark cells have collapsed: the writer waits for the reader's clock 20 times a second."
+                "The TCP rules of the time. In dark cells throughput has collapsed: the writer waits for \
+                the reader's delayed-ACK timer 20 times per second."
             }
             "map-today" => {
-                "Today's rules on the same workstations. Nobody waits for a clock; writer and reader take turns instead, since such a \
-                 buffer holds two segments at most."
+                "Today's TCP rules on the same workstations. The writer never waits for a timer; writer \
+                and reader alternate instead, because such a buffer holds at most two segments."
             }
             "map-best" => {
-                "Kiban at its best on the same workstations: their rules but one. The writer goes on as soon as there is room, and no \
-                 cell collapses."
+                "Kiban at its best on the same workstations: all their rules except one. The writer \
+                continues as soon as there is room, and no cell collapses."
             }
             _ => {
-                "Longer messages, down. Throughput is best at multiples of the largest segment, 9140 bytes, and falls behind them."
+                "Longer messages, on the vertical axis. Throughput is best at multiples of the MSS, 9140 \
+                bytes, and drops just above them."
             }
         };
         let mut picture = map.picture();
@@ -297,8 +308,8 @@ fn wide_area(all: &All) -> Section {
         figures.push(Block::Figure(drawn(report, number, sequence).picture(), String::new()));
     }
     figures.extend(figure_blocks(report, |_| None));
-    let about = "TCP between workstations over ATM: how delay grows with distance, how throughput depends on message length and socket \
-                 buffers, and a region in which it collapses to a thirtieth.";
+    let about = "TCP between workstations over ATM: how delay grows with distance, how throughput depends on \
+        message length and socket buffers, and a region in which it collapses to a thirtieth.";
     paper(report, about, figures, Vec::new())
 }
 
@@ -324,9 +335,9 @@ fn drawn(report: &Report, number: usize, made: &sequence::Sequence) -> Sequence 
             made.title, made.buffer, made.message, made.mbps
         ),
         description: format!(
-            "What crosses the line, seen at the writer's host. {}",
+            "The packets on the line, captured at the writer's host. {}",
             match made.stall_ms {
-                Some((least, most)) => format!("Acknowledgements wait for {least:.1} to {most:.1} ms."),
+                Some((least, most)) => format!("Acknowledgements are delayed by {least:.1} to {most:.1} ms."),
                 None => format!("No acknowledgement takes longer than {:.1} ms.", made.answer_ms_max),
             }
         ),
@@ -340,8 +351,8 @@ fn rdma_nic(all: &All) -> Section {
     let figures = figure_blocks(report, |figure| {
         // The paper's maxima are for long messages.
         let marks = [(65_536.0, 881.0, "send"), (65_536.0, 795.0, "receive")];
-        let says = "Receiving makes its look-ups for every segment, and dips where a message first needs two. Overlapped, the look-ups \
-                    are out of the way (dashed; many: Writes that follow each other).";
+        let says = "Receiving performs its look-ups for every segment, so throughput dips where a message \
+            first needs two. When overlapped, the look-ups cost no time (dashed; many: back-to-back Writes).";
         let mut lines = lines(report, figure, Scale::Doublings, Scale::Linear, &marks);
         lines.title = "figure 10: throughput of RDMA Writes by their length".to_owned();
         // The first two curves are the NIC of 2008, the others (dashed) the overlapped blocks.
@@ -349,8 +360,8 @@ fn rdma_nic(all: &All) -> Section {
         (figure.name == "figure-10").then(|| Block::Figure(lines.picture(), says.to_owned()))
     });
     let more = all.rdma_nic.tables().iter().map(|table| Block::Grid(table.into())).collect();
-    let about = "An RDMA network interface without a processor: 64 bits at 125 MHz, iWARP's operations over a lossless Ethernet layer. \
-                 Every step of every block is counted in clocks.";
+    let about = "An RDMA network interface without a processor: 64 bits at 125 MHz, iWARP's operations over \
+        a lossless Ethernet layer. Every step of every block is counted in clocks.";
     paper(report, about, figures, more)
 }
 
@@ -358,14 +369,15 @@ fn via_library(all: &All) -> Section {
     let report = &all.via_library.report;
     let figures = figure_blocks(report, |figure| {
         let marks = [(50.0, 25.0, "100 us"), (50.0, 31.0, "140 us"), (50.0, 50.0, "300 us")];
-        let says = "A process that polls for longer sleeps only when packets are farther apart. Adaptive waiting sleeps at once where \
-                    polling would not pay.";
+        let says = "A process that polls for longer sleeps only when packets are farther apart. Adaptive \
+            waiting sleeps at once where polling would not pay.";
         let lines = lines(report, figure, Scale::Linear, Scale::Linear, &marks);
         (figure.name == "figure-2").then(|| Block::Figure(lines.picture(), says.to_owned()))
     });
     let more = all.via_library.tables().iter().map(|table| Block::Grid(table.into())).collect();
-    let about = "A process that waits for packets over the Virtual Interface Architecture: poll for a set time, then sleep. Longer polling \
-                 costs processor time and loses fewer packets; the receive buffer decides how many.";
+    let about = "A process that waits for packets over the Virtual Interface Architecture: poll for a set \
+        time, then sleep. Longer polling costs processor time and loses fewer packets; the receive buffer \
+        decides how many.";
     paper(
         report,
         about,
@@ -382,12 +394,13 @@ fn osi_board(all: &All) -> Section {
             "figure-2a" => (
                 Scale::Linear,
                 &[(4000.0, 1.5, "line, from here on"), (8000.0, 4.0, "loopback")],
-                "Loopback rates are doubled, as the paper has it: one processor does the work of both ends.",
+                "Loopback rates are doubled, as in the paper: one processor does the work of both ends.",
             ),
             "figure-2b" => (
                 Scale::Doublings,
                 &[(2048.0, 1.5, "line"), (2048.0, 4.0, "loopback"), (512.0, 2.5, "loopback, from here on")],
-                "On the line the lower module's cost for each frame makes throughput follow the TPDU.",
+                "On the line, the lower module's cost per frame makes throughput proportional to the \
+                TPDU size.",
             ),
             _ => return None,
         };
@@ -400,8 +413,9 @@ fn osi_board(all: &All) -> Section {
     let bars = Bars {
         name: "osi-board-figure-3".to_owned(),
         title: "figure 3: seconds of each task, line, TPDU 2048".to_owned(),
-        description: "Processor time by task for a file of 2 MiB. From F-DATA of 8000 bytes to 2000 FTAM and presentation grow, session and \
-                      transport hardly; the sender's lower interface is large where the line is the limit."
+        description: "Processor time by task for a file of 2 MiB. When F-DATA shrinks from 8000 to 2000 \
+            bytes, FTAM and presentation grow, session and transport hardly; the sender's lower interface \
+            takes long where the line is the limit."
             .to_owned(),
         unit: "seconds".to_owned(),
         parts: Task::ALL.map(|task| task.name().to_owned()).to_vec(),
@@ -409,10 +423,10 @@ fn osi_board(all: &All) -> Section {
     };
     figures.push(Block::Figure(
         bars.picture(),
-        "LIF, the interface to the lower module, asks again and again while the line is full.".to_owned(),
+        "LIF, the interface to the lower module, polls continuously while the line is full.".to_owned(),
     ));
-    let about = "All seven layers of OSI on a board, up to file transfer: no copies of user data between layers, and tasks that pass \
-                 pointers. The PC runs the user of FTAM alone.";
+    let about = "All seven layers of OSI on a board, up to file transfer: no copies of user data between \
+        layers, and tasks that pass pointers. The PC runs only the user of FTAM.";
     paper(report, about, figures, Vec::new())
 }
 
@@ -423,8 +437,8 @@ fn measured(Measured { environment, mechanisms, waiting, files }: &Measured) -> 
     let mut blocks = vec![
         Block::Badges(vec![(Badge::new(Tone::Plain, "measured"), environment.line())]),
         Block::Paragraph(
-            "Measured in real time while this page was made: the results differ between machines and runs. No verdict above uses \
-             them."
+            "Measured in real time while this page was made: the results differ between machines and runs. \
+             No verdict above uses them."
                 .to_owned(),
         ),
     ];
@@ -455,8 +469,8 @@ fn reading() -> Section {
         blocks: vec![
             Block::Grid(grid),
             Block::Paragraph(
-                "Virtual-time results are deterministic. A constant is sourced (published), fitted (to the value that it names) or \
-                 assumed; each paper has one set of constants for all its points."
+                "Virtual-time results are deterministic. A constant is sourced (published), fitted (to the \
+                 value that it names) or assumed; each paper has one set of constants for all its points."
                     .to_owned(),
             ),
         ],

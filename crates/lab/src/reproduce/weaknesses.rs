@@ -96,7 +96,7 @@ fn find<'a>(report: &'a Report, what: &str) -> &'a super::Row {
 }
 
 /// Returns the verdict on each weakness.
-pub(super) fn judge(
+pub(super) fn verdicts(
     made: &Made,
     [atm_board, wide_area, rdma_nic, via_library, osi_board]: [&Report; 5],
 ) -> Vec<Weakness> {
@@ -127,35 +127,36 @@ pub(super) fn judge(
             paper: "atm-board",
             what: "starvation: 256 KB windows, 60 sessions",
             then: format!(
-                "data for {} sessions, none beyond",
-                find(atm_board, "256 KB: most sessions with data").here
+                "only {} sessions transfer data",
+                find(atm_board, "256 KB: maximum number of sessions with data").here
             ),
             best: format!(
-                "{} of {SESSIONS} move, {:.1} Mbit/s together; the least has {:.0} % of an even share",
+                "{} of {SESSIONS} transfer data, {:.1} Mbit/s in total; the slowest has {:.0} % of an \
+                equal share",
                 flow.active_streams, flow.mbps, flow.least_percent
             ),
             gone: flow.active_streams == SESSIONS && flow.least_percent >= EVEN_PERCENT,
-            bound: "all move, each at least 90 % of an even share",
-            how: "memory is shared by a ledger: n greedy sessions settle at 1/(n+1) of it each",
+            bound: "all transfer data, each at least 90 % of an equal share",
+            how: "a ledger shares memory: n greedy sessions get 1/(n+1) of it each",
             kept: "cli/tests/snapshots/all.txt; sim/tests/starvation.rs",
         },
         Weakness {
             paper: "wide-area-atm",
-            what: "collapse: writer and reader wait for a clock",
+            what: "collapse: the writer waits for the reader's delayed-ACK timer",
             then: format!(
-                "{} waits a second over all cells; {} of its region under {SLOW_MBPS:.0} Mbit/s",
-                find(wide_area, "waits for a clock").here,
+                "{} stalls per second in all cells; {} cells of the slow region under {SLOW_MBPS:.0} Mbit/s",
+                find(wide_area, "delayed-ACK stalls").here,
                 find(wide_area, "cells under").here
             ),
             best: format!(
-                "{waits:.0} waits; slowest cell {least:.1} Mbit/s; {fast} of {} cells over {USUAL_MBPS:.0} with buffers from 10,000 and \
-                 messages from 1000",
+                "{waits:.0} stalls; slowest cell {least:.1} Mbit/s; {fast} of {} cells over {USUAL_MBPS:.0} \
+                with buffers from 10,000 and messages from 1000",
                 usual.len()
             ),
             gone: waits == 0.0 && least >= SLOW_MBPS,
-            bound: "no wait for a clock in any cell, and none under 10 Mbit/s",
-            how: "one rule less on the same modelled workstations (send_low_water_bytes as in modern): the writer goes on as soon as there \
-                  is room",
+            bound: "no delayed-ACK stall in any cell, and no cell under 10 Mbit/s",
+            how: "one rule fewer on the same modelled workstations (send_low_water_bytes as in modern): \
+                the writer continues as soon as there is room",
             kept: "cli/tests/snapshots/all.txt",
         },
         Weakness {
@@ -165,12 +166,12 @@ pub(super) fn judge(
             best: format!("falls at: {}", dip.today.as_deref().unwrap_or("not made")),
             gone: dip.today.as_deref() == Some("none"),
             bound: "no power of two is 1 % lower than both neighbours",
-            how: "look-ups of the next segment overlap the words of this one",
+            how: "look-ups for the next segment overlap with the transfer of this one",
             kept: "lab/tests/snapshots/rdma-nic.txt",
         },
         Weakness {
             paper: "via-library",
-            what: "packets lost although the buffer could hold a stall's",
+            what: "packets lost although the buffer could hold all packets of a stall",
             then: format!(
                 "{} % with 100 us of polling and 7 MB",
                 find(via_library, "loss, 100 us, 7 MB").here
@@ -178,18 +179,19 @@ pub(super) fn judge(
             best: format!("{} packets, unreliable delivery", lost.here),
             gone: lost.verdict == Verdict::Ours && lost.here == "0",
             bound: "no packet",
-            how: "adaptive waiting; where a stall does not fit, the reliable levels hold the sender instead and lose nothing",
+            how: "adaptive waiting; where a stall does not fit the buffer, the reliable levels stop the \
+                sender and lose nothing",
             kept: "lab/tests/snapshots/via-library.txt",
         },
         Weakness {
             paper: "osi-board",
             what: "throughput falls with small F-DATA, Mbit/s on 2 Mbit/s",
             then: ends(&board.curves[0].points),
-            best: format!("{}; the line is used to {used:.1} % at least", rates(line)),
+            best: format!("{}; line utilization at least {used:.1} %", rates(line)),
             gone: used >= FULL_PERCENT,
-            bound: "the line is full at every F-DATA: what is left are headers",
-            how: "no copies and no tasks between layers. Within the machine (loopback) an F-DATA still costs its coding: that is \
-                  measured below",
+            bound: "the line is full at every F-DATA size; the rest is headers",
+            how: "no copies between layers, and no separate tasks. In loopback every F-DATA still costs \
+                its encoding, which is measured below",
             kept: "cli/tests/snapshots/all.txt",
         },
     ]
@@ -208,6 +210,6 @@ pub(super) fn table(weaknesses: &[Weakness]) -> Table {
         let gone = if one.gone { "yes" } else { "NO" };
         table.row([one.paper, one.what, &one.then, &one.best, &format!("{gone} {mark}")]);
     }
-    table.remark("the notes say from where on a weakness counts as gone, and what kiban does about it.");
+    table.remark("the notes say when a weakness counts as gone, and what kiban does about it.");
     table
 }

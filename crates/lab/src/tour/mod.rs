@@ -47,10 +47,10 @@ pub enum Payload {
 impl Payload {
     /// Generates `bytes` pseudo-random bytes; the same length always gives the same contents.
     pub fn generated(bytes: u64) -> Payload {
-        let mut chance = kiban_base::SimRng::from_seed(bytes);
+        let mut rng = kiban_base::SimRng::from_seed(bytes);
         let mut noise = Vec::with_capacity(bytes as usize + 8);
         while (noise.len() as u64) < bytes {
-            noise.extend_from_slice(&chance.draw().to_le_bytes());
+            noise.extend_from_slice(&rng.draw().to_le_bytes());
         }
         noise.truncate(bytes as usize);
         Payload::Memory(noise.into())
@@ -202,7 +202,7 @@ pub fn run(
     let mut pair = Pair::new(&plan);
     let scale = TickScale::calibrate();
     pair.world.set_tick_source(ticks);
-    let trouble: Shared<Option<io::Error>> = Rc::default();
+    let read_error: Shared<Option<io::Error>> = Rc::default();
     let captures = pcap.map_or(Ok(Vec::new()), |folder| set_taps(&mut pair, leg, folder))?;
     let (sender, receiver) = (pair.boards[leg.sender], pair.boards[1 - leg.sender]);
 
@@ -210,7 +210,7 @@ pub fn run(
     let streams = (0..leg.sessions)
         .map(|part| {
             let (from, to) = part_of(cargo.len(), leg.sessions, part);
-            (to - from, source(cargo.clone(), from, sent[part].clone(), trouble.clone()))
+            (to - from, source(cargo.clone(), from, sent[part].clone(), read_error.clone()))
         })
         .collect();
     let arrived: Shared<u64> = Rc::default();
@@ -223,7 +223,7 @@ pub fn run(
     let clock = Clock::new();
     pair.world.run_program(receiver, Box::new(Receiver::new(PORT, leg.sessions, make)));
     pair.world.run_program(sender, Box::new(Sender::new(Pair::socket(1 - leg.sender, PORT), streams)));
-    let done = watch(&mut pair.world, &arrived, &trouble, progress)?;
+    let done = watch(&mut pair.world, &arrived, &read_error, progress)?;
     let wall_seconds = clock.now().as_secs_f64();
     captures.iter().try_for_each(|capture| capture.borrow_mut().finish())?;
     let ends = ends(&mut pair, leg);
@@ -289,7 +289,7 @@ pub fn run(
 fn watch(
     world: &mut World,
     arrived: &Shared<u64>,
-    trouble: &Shared<Option<io::Error>>,
+    read_error: &Shared<Option<io::Error>>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<bool, Failure> {
     let mut looks = 0u32;
@@ -300,7 +300,7 @@ fn watch(
         }
     });
     progress(*arrived.borrow());
-    match trouble.borrow_mut().take() {
+    match read_error.borrow_mut().take() {
         Some(error) => Err(Failure::Reading(error)),
         None => Ok(done),
     }
@@ -312,12 +312,17 @@ fn part_of(bytes: u64, parts: usize, part: usize) -> (u64, u64) {
     (edge(part), edge(part + 1))
 }
 
-fn source(cargo: Payload, from: u64, hasher: Shared<Sha256>, trouble: Shared<Option<io::Error>>) -> Source {
+fn source(
+    cargo: Payload,
+    from: u64,
+    hasher: Shared<Sha256>,
+    read_error: Shared<Option<io::Error>>,
+) -> Source {
     Box::new(move |at, target| {
         if let Err(error) = cargo.read(from + at, target) {
             // The transfer continues with zeros and is reported as failed.
             target.fill(0);
-            trouble.borrow_mut().get_or_insert(error);
+            read_error.borrow_mut().get_or_insert(error);
         }
         hasher.borrow_mut().update(&*target);
     })
@@ -484,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_arrives_whole_and_the_row_says_so() {
+    fn a_file_arrives_intact_and_the_row_reports_it() {
         let cargo = Payload::generated(3_000_000);
         for leg in TRANSFERS {
             let row = tour(leg, &cargo);
@@ -524,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_cover_a_file_without_gap() {
+    fn parts_cover_a_file_without_gaps() {
         for (bytes, parts) in [(0, 3), (7, 60), (100, 60), (u64::MAX / 2, 7)] {
             let edges: Vec<_> = (0..parts).map(|part| part_of(bytes, parts, part)).collect();
             assert!(edges.windows(2).all(|pair| pair[0].1 == pair[1].0));

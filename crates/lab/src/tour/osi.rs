@@ -134,7 +134,7 @@ fn joined(over: LowerLayer, contents: &[u8]) -> Result<Measured, Failure> {
     if over == LowerLayer::Loopback {
         // The best of three: other load on the machine can only make a run slower.
         let all: Result<Vec<f64>, DiskError> = (0..3).map(|_| disks_mbps(contents, &file())).collect();
-        limit_mbps = all.map_err(|trouble| halted(&trouble))?.into_iter().fold(0.0, f64::max);
+        limit_mbps = all.map_err(|error| halted(&error))?.into_iter().fold(0.0, f64::max);
         setup = Setup {
             fdata_bytes: LARGE_FDATA_BYTES,
             tpdu_bytes: LARGE_TPDU_BYTES,
@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_crosses_all_seven_layers_whole() {
+    fn a_file_crosses_all_seven_layers_intact() {
         for over in TRANSFERS {
             for bytes in [0, 1, 3_000_000] {
                 let row = run(over, &Payload::generated(bytes), &mut |_| {}).expect("it ends");
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_file_a_part_is_moved() {
+    fn only_part_of_a_long_file_is_transferred() {
         let row =
             run(LowerLayer::Loopback, &Payload::generated(PART_BYTES_MAX + 5), &mut |_| {}).expect("it ends");
         assert_eq!((row.bytes, row.sha256_equal), (PART_BYTES_MAX, true));

@@ -319,14 +319,14 @@ impl Program for End {
             }
             (true, _) => drop(rdma.connect(address(1), self.qp, depths, &said).expect("a route")),
             (false, LowerLayer::Efe) => rdma.listen_efe(SERVICE),
-            (false, _) => drop(rdma.listen(address(1)).expect("nobody else listens")),
+            (false, _) => drop(rdma.listen(address(1)).expect("the port is free")),
         }
     }
 
     fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant) {
         let (Completion::Rdma, Some(mut rdma)) = (completion, host.rdma()) else { return };
-        while let Some(news) = rdma.nic().poll() {
-            match news {
+        while let Some(event) = rdma.nic().poll() {
+            match event {
                 CmEvent::ConnectRequest(request) => {
                     self.on_private_data(&request.private_data);
                     let (said, depths) = (self.said(), (BLOCKS as u16, BLOCKS as u16));
@@ -432,12 +432,12 @@ fn in_virtual_time(
         ),
     }
     let (sent, arrived): (Shared<Sha256>, Shared<u64>) = Default::default();
-    let trouble: Rc<RefCell<Option<std::io::Error>>> = Rc::default();
-    let file = source(cargo.clone(), 0, sent.clone(), trouble.clone());
+    let read_error: Rc<RefCell<Option<std::io::Error>>> = Rc::default();
+    let file = source(cargo.clone(), 0, sent.clone(), read_error.clone());
     let clock = Clock::new();
     world.run_program(boards[1], Box::new(End::new(by, over, cargo.len(), None, arrived.clone())));
     world.run_program(boards[0], Box::new(End::new(by, over, cargo.len(), Some(file), arrived.clone())));
-    let done = watch(&mut world, &arrived, &trouble, progress)?;
+    let done = watch(&mut world, &arrived, &read_error, progress)?;
     let wall_seconds = clock.now().as_secs_f64();
     if !done || *arrived.borrow() < cargo.len() {
         return Err(Failure::Halted(format!("{world:?}, {} of {} bytes", arrived.borrow(), cargo.len())));
@@ -636,8 +636,8 @@ fn in_real_time(by: Method, cargo: &Payload, progress: &mut dyn FnMut(u64)) -> R
     let at = rdma::Address::Ip(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0));
     let listener = two.context.listen(at, &rdma::Connect::default()).map_err(halted)?;
     let sent: Shared<Sha256> = Shared::default();
-    let trouble: Rc<RefCell<Option<std::io::Error>>> = Rc::default();
-    let mut file = source(cargo.clone(), 0, sent.clone(), trouble.clone());
+    let read_error: Rc<RefCell<Option<std::io::Error>>> = Rc::default();
+    let mut file = source(cargo.clone(), 0, sent.clone(), read_error.clone());
     let (clock, cpu) = (Clock::new(), kiban_os::clock::process_cpu_nanos());
     let bytes = cargo.len();
     let received = std::thread::scope(|scope| {
@@ -648,7 +648,7 @@ fn in_real_time(by: Method, cargo: &Payload, progress: &mut dyn FnMut(u64)) -> R
     })?;
     let seconds = clock.now().as_secs_f64();
     let cpu_nanos = kiban_os::clock::process_cpu_nanos().saturating_sub(cpu) as f64;
-    if let Some(error) = trouble.borrow_mut().take() {
+    if let Some(error) = read_error.borrow_mut().take() {
         return Err(Failure::Reading(error));
     }
     let (one, two) = (one.context.counters(), two.context.counters());
@@ -720,7 +720,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_arrives_whole_by_write_and_by_read_over_every_lower_layer() {
+    fn a_file_arrives_intact_by_write_and_read_over_every_lower_layer() {
         for (by, over) in TRANSFERS {
             for bytes in [0, 1, BLOCK_BYTES as u64, 5_000_000] {
                 let row = run(by, over, &Payload::generated(bytes), &mut |_| {}).expect("it ends");
@@ -732,7 +732,7 @@ mod tests {
     }
 
     #[test]
-    fn rdma_over_the_boards_tcp_copies_no_byte_more_often_than_tcp_does() {
+    fn rdma_over_the_boards_tcp_adds_no_copies() {
         for (by, over) in TRANSFERS.into_iter().filter(|(_, over)| *over != LowerLayer::OsTcp) {
             let row = run(by, over, &Payload::generated(5_000_000), &mut |_| {}).expect("it ends");
             let copies = row.copies_per_byte.expect("bytes arrived");
@@ -744,7 +744,7 @@ mod tests {
     }
 
     #[test]
-    fn virtual_rows_come_close_to_what_the_line_can_carry() {
+    fn virtual_rows_nearly_reach_the_line_rate() {
         for (by, over) in TRANSFERS.into_iter().filter(|(_, over)| *over != LowerLayer::OsTcp) {
             let row = run(by, over, &Payload::generated(20_000_000), &mut |_| {}).expect("it ends");
             let percent = row.limit_percent.expect("bytes arrived");

@@ -183,7 +183,7 @@ pub fn run(cargo: &Payload, progress: &mut dyn FnMut(u64)) -> Result<Row, Failur
         .connect_packets(Attachment::Board(boards[0], 0), Attachment::Board(boards[1], 0), &cable)
         .expect("both are VI ports");
     let (sent, received): (Shared<Sha256>, Shared<Sha256>) = Default::default();
-    let (arrived, trouble): (Shared<u64>, Rc<RefCell<Option<std::io::Error>>>) = Default::default();
+    let (arrived, read_error): (Shared<u64>, Rc<RefCell<Option<std::io::Error>>>) = Default::default();
     let buffer = vec![0; MESSAGE_BYTES];
     let receiving = Receiving {
         length: cargo.len(),
@@ -197,7 +197,7 @@ pub fn run(cargo: &Payload, progress: &mut dyn FnMut(u64)) -> Result<Row, Failur
     let sending = Sending {
         path: world.board(boards[0]).vi_path(0).expect("a VI port"),
         length: cargo.len(),
-        source: source(cargo.clone(), 0, sent.clone(), trouble.clone()),
+        source: source(cargo.clone(), 0, sent.clone(), read_error.clone()),
         buffer,
         nic: None,
         posted: 0,
@@ -206,7 +206,7 @@ pub fn run(cargo: &Payload, progress: &mut dyn FnMut(u64)) -> Result<Row, Failur
     let clock = Clock::new();
     world.run_program(boards[1], Box::new(receiving));
     world.run_program(boards[0], Box::new(sending));
-    let done = watch(&mut world, &arrived, &trouble, progress)?;
+    let done = watch(&mut world, &arrived, &read_error, progress)?;
     let wall_seconds = clock.now().as_secs_f64();
     if !done {
         return Err(Failure::Halted(format!("{world:?}, {} of {} bytes", arrived.borrow(), cargo.len())));
@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_crosses_the_link_whole_at_its_rate_with_two_copies() {
+    fn a_file_crosses_the_link_at_its_rate_with_two_copies() {
         for bytes in [0, 1, 65_536, 3_000_000] {
             let row = run(&Payload::generated(bytes), &mut |_| {}).expect("it ends");
             assert!(row.sha256_equal, "{bytes} bytes");

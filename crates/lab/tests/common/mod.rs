@@ -1,4 +1,4 @@
-//! Texts that are kept beside the tests.
+//! Compares texts with snapshots.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! A question that is answered at once, and plans of it.
+//! A question whose trials take no time, and plans of it.
 #![allow(dead_code, reason = "each test file uses its part of it")]
 
 use kiban_lab::engine::{
@@ -6,7 +6,8 @@ use kiban_lab::engine::{
 };
 use std::sync::Mutex;
 
-/// The sum of two parameters and the seed, and what else a test wants of it.
+/// A question that returns the sum of two parameters and the seed, with the failures that a test
+/// configures.
 pub(crate) struct Toy {
     pub(crate) time: Time,
     pub(crate) parameters: Vec<Parameter>,
@@ -14,9 +15,9 @@ pub(crate) struct Toy {
     pub(crate) asked: Mutex<Vec<(Point, u64)>>,
     /// Added to every figure: another build of the same version.
     pub(crate) build: f64,
-    /// How many trials are lost, at first or after the spared ones.
+    /// How many trials fail as lost, at the start or after `spared` successes.
     pub(crate) lost: Mutex<u32>,
-    /// How many succeed before the first is lost.
+    /// How many trials succeed before the first is lost.
     pub(crate) spared: Mutex<u32>,
 }
 
@@ -51,7 +52,7 @@ impl Toy {
         Plan::read(text, &[self]).expect("the plan is good")
     }
 
-    /// Opens a run in a folder.
+    /// Opens a run in a directory.
     pub(crate) fn open(&self, dir: &std::path::Path, text: &str, shard: Shard) -> Run {
         Run::open(dir, self.manifest(text, shard)).expect("the folder is free")
     }

@@ -3,7 +3,7 @@
 use super::numbers::Numbers;
 use super::peer::TokenArgs;
 use crate::messages::bar;
-use crate::way::Host;
+use crate::peer::Host;
 use clap::Args;
 use kiban_lab::net::delay::{DelayRequest, Delays, measure};
 use std::fmt;
@@ -13,9 +13,11 @@ use std::process::ExitCode;
 ///
 /// A message of N bytes over L metres of fibre at B bit/s takes L/c + 8N/B one way, with c = 2.1e8 m/s.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  KIBAN_LAB_TOKEN=... kiban lab delay HOST\n  kiban lab delay HOST --distance 510 --rate 1000      subtract 510 km of fibre at 1 Gbit/s\n  kiban lab delay NEAR FAR --sizes 1,1000,9000 --json\n\nExit status: 0 if all hosts were measured, 1 otherwise, 2 for invalid arguments."
-)]
+#[command(after_help = "Examples:\
+        \n  KIBAN_LAB_TOKEN=... kiban lab delay HOST\
+        \n  kiban lab delay HOST --distance 510 --rate 1000      subtract 510 km of fibre at 1 Gbit/s\
+        \n  kiban lab delay NEAR FAR --sizes 1,1000,9000 --json\
+        \n\nExit status: 0 if all hosts were measured, 1 otherwise, 2 for invalid arguments.")]
 pub(crate) struct Delay {
     /// Hosts that run `kiban lab serve` with the same token [default port: 4195].
     #[arg(value_name = "HOST[:PORT]", required = true)]

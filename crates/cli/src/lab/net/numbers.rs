@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_and_ranges_are_read() {
+    fn lists_and_ranges_are_parsed() {
         for (text, expected) in [
             ("100", &[100][..]),
             ("100,500..2000/500", &[100, 500, 1000, 1500, 2000]),

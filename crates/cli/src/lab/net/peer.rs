@@ -1,6 +1,6 @@
 //! Connects to a measurement server with its token.
 
-use crate::way::Host;
+use crate::peer::Host;
 use clap::Args;
 use kiban_lab::net::Session;
 use kiban_lab::net::admission::Token;
@@ -36,7 +36,8 @@ impl TokenArgs {
             (Some(path), _) => token_of(path),
             (None, Ok(text)) if !text.is_empty() => Token::of_text(&text),
             (None, _) => Err(format!(
-                "no token: set {TOKEN_VARIABLE} to what `kiban lab serve` printed, or name a file with --token-file"
+                "no token: set {TOKEN_VARIABLE} to what `kiban lab serve` printed, or name a file with \
+                 --token-file"
             )),
         }
     }

@@ -1,7 +1,7 @@
 //! `kiban lab serve`: serves measurements of other hosts.
 
 use super::peer::token_of;
-use crate::way::cannot_listen;
+use crate::peer::cannot_listen;
 use clap::Args;
 use ipnet::IpNet;
 use kiban_lab::net::admission::{Token, network};
@@ -21,9 +21,12 @@ use std::process::ExitCode;
 /// this on trusted networks, restrict addresses with --allow, and stop it when you are done. Each trial opens
 /// another port, chosen by the system or from --data-ports, for that client's address only.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  kiban lab serve                                  prints a token, and serves until ctrl-c\n  kiban lab serve --allow 192.0.2.0/24 --allow 2001:db8::7\n  kiban lab serve --listen 192.0.2.7:4195 --token-file token --rate 1000 --sessions 1\n  kiban lab serve --data-ports 4200-4203           behind a firewall that allows these ports and 4195\n\nExit status: 1 if it cannot listen, 2 for invalid arguments."
-)]
+#[command(after_help = "Examples:\
+        \n  kiban lab serve                                  prints a token, and serves until ctrl-c\
+        \n  kiban lab serve --allow 192.0.2.0/24 --allow 2001:db8::7\
+        \n  kiban lab serve --listen 192.0.2.7:4195 --token-file token --rate 1000 --sessions 1\
+        \n  kiban lab serve --data-ports 4200-4203           behind a firewall that allows these ports and 4195\
+        \n\nExit status: 1 if it cannot listen, 2 for invalid arguments.")]
 pub(crate) struct Serve {
     /// Address to listen on; port 0 chooses a port and prints it.
     #[arg(long, default_value = "[::]:4195", value_name = "ADDRESS:PORT")]
@@ -80,8 +83,8 @@ impl Serve {
             ..Limits::default()
         };
         let (json, quiet) = (self.json, self.quiet);
-        let told = move |event| tell(event, json, quiet);
-        let server = Server::bind(self.listen, token.clone(), self.allow, limits, told)
+        let on_event = move |event| tell(event, json, quiet);
+        let server = Server::bind(self.listen, token.clone(), self.allow, limits, on_event)
             .map_err(|error| cannot_listen(self.listen, &error))?;
         let at = server.address().map_err(|error| cannot_listen(self.listen, &error))?;
         eprintln!("listening on {at}; press ctrl-c to stop");
@@ -148,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_go_from_the_first_to_the_last() {
+    fn a_port_range_includes_both_ends() {
         assert_eq!(ports("4200-4203"), Ok(Ports(4200..=4203)));
         for text in ["", "4200", "4203-4200", "4200-70000", "a-b", "-1-5", "0-5"] {
             assert!(ports(text).is_err_and(|why| why.contains("4200-4203")), "{text}");

@@ -2,7 +2,7 @@
 
 use super::numbers::Numbers;
 use super::peer::TokenArgs;
-use crate::way::Host;
+use crate::peer::Host;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kiban_lab::engine::Options;
@@ -22,9 +22,15 @@ use std::time::Duration;
 /// kept in a directory, so the same command resumes an interrupted sweep. 'kiban lab live', 'summary' and
 /// 'report' read the directory, also while the sweep runs.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  KIBAN_LAB_TOKEN=... kiban lab sweep HOST         message and reply, header and body in two writes\n  kiban lab sweep HOST --pattern stream --buffers 4096..4194304*2 --seconds 3\n  kiban lab sweep HOST --pattern stream,stream-back --buffers 0    both directions\n  kiban lab sweep HOST --nagle on,off --mss 0,1400 --congestion system,bbr\n  kiban lab sweep HOST --json --svg pictures --out folder\n  kiban lab live lab-HOST                          watch it from another terminal\n  kiban lab report lab-HOST                        a page with maps, causes and remedies\n\nExit status: 0 if all points were measured, 1 if the peer was lost or refused, 2 for invalid arguments."
-)]
+#[command(after_help = "Examples:\
+        \n  KIBAN_LAB_TOKEN=... kiban lab sweep HOST         message and reply, header and body in two writes\
+        \n  kiban lab sweep HOST --pattern stream --buffers 4096..4194304*2 --seconds 3\
+        \n  kiban lab sweep HOST --pattern stream,stream-back --buffers 0    both directions\
+        \n  kiban lab sweep HOST --nagle on,off --mss 0,1400 --congestion system,bbr\
+        \n  kiban lab sweep HOST --json --svg pictures --out folder\
+        \n  kiban lab live lab-HOST                          watch it from another terminal\
+        \n  kiban lab report lab-HOST                        a page with maps, causes and remedies\
+        \n\nExit status: 0 if all points were measured, 1 if the peer was lost or refused, 2 for invalid arguments.")]
 pub(crate) struct SweepHost {
     /// Host that runs `kiban lab serve` [default port: 4195].
     #[arg(value_name = "HOST[:PORT]")]
@@ -159,7 +165,7 @@ impl SweepHost {
             bar.set_message(what.to_owned());
         });
         bar.finish_and_clear();
-        let report = report.map_err(|trouble| trouble.to_string())?;
+        let report = report.map_err(|error| error.to_string())?;
         for broken in &report.broken {
             eprintln!("kiban: {}: skipped: {broken}", folder.display());
         }

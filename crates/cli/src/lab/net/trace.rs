@@ -2,7 +2,7 @@
 
 use super::peer::TokenArgs;
 use super::sweep::{Nagle, PatternName, seconds};
-use crate::way::Host;
+use crate::peer::Host;
 use clap::Args;
 use kiban_lab::net::setup::Setup;
 use kiban_lab::net::trace::Trace;
@@ -13,9 +13,11 @@ use std::process::ExitCode;
 ///
 /// The given case is captured; if it is slow, it is captured again with the remedy. Needs CAP_NET_RAW.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  KIBAN_LAB_TOKEN=... kiban lab trace HOST --message 1000 --buffer 16000\n  kiban lab trace HOST --message 1000 --svg pictures --pcap captures\n  kiban lab trace HOST --message 4400 --buffer 9500 --pattern stream --json\n\nExit status: 0 if packets were captured, 1 if the host is unreachable or the capture failed, 2 for invalid arguments."
-)]
+#[command(after_help = "Examples:\
+        \n  KIBAN_LAB_TOKEN=... kiban lab trace HOST --message 1000 --buffer 16000\
+        \n  kiban lab trace HOST --message 1000 --svg pictures --pcap captures\
+        \n  kiban lab trace HOST --message 4400 --buffer 9500 --pattern stream --json\
+        \n\nExit status: 0 if packets were captured, 1 if the host is unreachable or the capture failed, 2 for invalid arguments.")]
 pub(crate) struct TraceHost {
     /// Host that runs `kiban lab serve` [default port: 4195].
     #[arg(value_name = "HOST[:PORT]")]

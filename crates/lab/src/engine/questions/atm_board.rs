@@ -32,14 +32,14 @@ impl AtmBoard {
     }
 }
 
-struct Asked {
+struct Parameters {
     plan: Plan,
     sessions: usize,
     interval: Interval,
 }
 
-impl Asked {
-    fn of(point: &Point) -> Result<Asked, Failure> {
+impl Parameters {
+    fn of(point: &Point) -> Result<Parameters, Failure> {
         let sessions = within(point, "sessions", 1, 1000)? as usize;
         let window_bytes = (within(point, "window_kib", 1, 16 << 10)? as u32) << 10;
         let plan = match one_of(point, "board", &BOARDS)? {
@@ -50,7 +50,7 @@ impl Asked {
             settle: Duration::from_millis(within(point, "settle_milliseconds", 0, 3_600_000)?),
             span: Duration::from_millis(within(point, "milliseconds", 1, 3_600_000)?),
         };
-        Ok(Asked { plan, sessions, interval })
+        Ok(Parameters { plan, sessions, interval })
     }
 }
 
@@ -89,11 +89,11 @@ impl Question for AtmBoard {
     }
 
     fn validate(&self, point: &Point) -> Result<(), Failure> {
-        Asked::of(point).map(drop)
+        Parameters::of(point).map(drop)
     }
 
     fn trial(&self, point: &Point, seed: u64) -> Result<Metrics, Failure> {
-        let Asked { plan, sessions, interval } = Asked::of(point)?;
+        let Parameters { plan, sessions, interval } = Parameters::of(point)?;
         let flow = measure(&Plan { seed, ..plan }, sessions, interval);
         let [sender, receiver] = flow.busy;
         let figures = [

@@ -1,11 +1,11 @@
-//! TCP of a mix: connections of the kernel, from client to server, that send all they may.
+//! TCP of a mix: kernel connections, from client to server, that send as much as they can.
 //!
 //! Begin     each connection first sends the session's nonce and its circuit.
 //! Block     the interval between the arrivals of one 64 KiB block and the next: a connection that sends as
 //!           fast as it can has no due times, so this is all that can be known of its delays.
-//! Round     the kernel's smoothed round trip (TCP_INFO), looked at each [`ROUND`] at the sending end.
-//! Pace      a flow with `shape_mbps` writes so much less often that its cells on a line of ATM would have
-//!           that rate.
+//! RTT       the kernel's smoothed RTT (TCP_INFO), sampled every [`ROUND`] at the sender.
+//! Pace      a flow with `shape_mbps` paces its writes, so that its cells on an ATM line would have that
+//!           rate.
 
 use super::super::traffic::BLOCK_OCTETS;
 use super::delays::Delays;
@@ -27,9 +27,9 @@ use std::time::Duration;
 pub(super) const LOOK: Duration = Duration::from_millis(200);
 /// How often round-trip times are read.
 const ROUND: Duration = Duration::from_millis(20);
-/// Octets of a write.
+/// Octets per write.
 const WRITE_OCTETS: usize = 16 << 10;
-/// Octets of a read.
+/// Octets per read.
 const READ_OCTETS: usize = 256 << 10;
 
 /// Returns the first bytes of a connection.
@@ -51,8 +51,8 @@ pub(super) struct SendStats {
 pub(super) struct Outgoing {
     pub(super) retransmissions: u64,
     pub(super) round_us: Delays,
-    /// The error, if there was one.
-    pub(super) trouble: Option<String>,
+    /// The error, if one occurred.
+    pub(super) error: Option<String>,
 }
 
 /// Sends from one moment to another, or until it is stopped.
@@ -66,7 +66,7 @@ pub(super) fn send(
 ) -> Outgoing {
     let mut outgoing = Outgoing::default();
     let stopped = || stop.load(Ordering::Acquire);
-    // Segments of 9140 octets over AAL5, as the boards of the virtual network have them.
+    // Segments of 9140 octets over AAL5, the same as between the boards of the virtual network.
     let payload = 9140.0 / (aal5::cells(9140 + 40 + 8) * CELL_BYTES) as f64;
     let octets_per_second = shape_mbps.map(|mbps| mbps * 1e6 / 8.0 * payload);
     let room = [0x5a; WRITE_OCTETS];
@@ -94,7 +94,7 @@ pub(super) fn send(
             }
             Err(error) if is_pause(&error) => {}
             Err(error) => {
-                outgoing.trouble = Some(format!("a connection of TCP failed: {error}"));
+                outgoing.error = Some(format!("a connection of TCP failed: {error}"));
                 break;
             }
         }

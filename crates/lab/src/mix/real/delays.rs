@@ -1,8 +1,8 @@
-//! Delays of which only their differences mean anything, in bounded memory.
+//! Delays whose origin is arbitrary, so that only their differences count, in bounded memory.
 //!
-//! Variation RFC 5481 §4.2, PDV: the delay of each less the least of all. (IPDV, §4.1, is the difference to
-//! the one before, and
-//!           RFC 3550 §6.4.1's jitter a mean of that: neither says how long a buffer has to wait.)
+//! Variation RFC 5481 §4.2, PDV: each delay minus the minimum. (IPDV, §4.1, is the difference from the
+//! previous delay, and the jitter of RFC 3550 §6.4.1 a mean of that: neither gives the depth that a playout
+//! buffer needs.)
 //! Bound     beyond [`KEPT_MAX`] every second value is discarded, and from then on every second new value is
 //!           skipped: an even sample. Minimum and maximum are exact.
 
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_of_many_are_those_of_an_even_part_and_the_ends_are_exact() {
+    fn quantiles_come_from_an_even_sample_and_extremes_are_exact() {
         let mut delays = Delays::default();
         assert_eq!(delays.variation_us(), [None, None]);
         let count = 1_000_000u64;

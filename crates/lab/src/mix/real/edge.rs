@@ -1,11 +1,10 @@
-//! The sending edge: the plan's sources, shaped paths, and cells packed into datagrams that are due at a
-//! moment.
+//! The sending edge: the plan's sources, shaped paths, and cells packed into datagrams with a due time.
 //!
 //! Sources   those of the virtual network, whose cells are generated slightly ahead of time: the same plan
 //!           and seed give the same cells.
 //! Shape     a shaped path sends its cells no earlier than its contract allows (GCRA), its circuits in turn;
 //!           at most `queue_cells` of them wait.
-//! Pack      a datagram is full with [`CELLS_MAX`](super::wire::CELLS_MAX) cells or what the plan says, and
+//! Pack      a datagram is full with [`CELLS_MAX`](super::wire::CELLS_MAX) cells or the plan's limit, and
 //!           waits no longer than [`PACK`] for more. It is due with its last cell.
 
 use super::super::plan::{Kind, Plan};
@@ -20,11 +19,11 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-/// The longest time that a cell waits for others of its datagram: little beside what a path takes, and most
-/// of a datagram at 10 Mbit/s.
+/// The longest time that a cell waits for others of its datagram: small compared to the path's delay, and
+/// enough to fill most of a datagram at 10 Mbit/s.
 const PACK: Duration = Duration::from_millis(1);
 
-/// A circuit's source, and how many cells have been made.
+/// A circuit's source, and the number of cells generated so far.
 struct Circuit {
     number: u16,
     flow: usize,
@@ -37,7 +36,7 @@ struct Circuit {
     units: u64,
 }
 
-/// A path that is shaped.
+/// A shaped path.
 struct Shaper {
     meter: Meter,
     last: Instant,
@@ -78,10 +77,10 @@ impl Edge {
             if said.kind == Kind::Bulk {
                 return None;
             }
-            let path = plan.pvc(&said.from, &said.to).expect("the plan was judged");
+            let path = plan.pvc(&said.from, &said.to).expect("the plan is valid");
             let ledger = CellLog::shared();
             let vc = Vc::new(path as u16 + 1, VCI_USER_FIRST + circuit as u16);
-            let source = traffic::source(plan, said, vc, traffic::chance(plan, circuit), ledger.clone());
+            let source = traffic::source(plan, said, vc, traffic::rng(plan, circuit), ledger.clone());
             let (packing, number) = (Vec::new(), number as u16);
             Some(Circuit {
                 number,
@@ -115,7 +114,7 @@ impl Edge {
         }
     }
 
-    /// Makes what sources send before `until`.
+    /// Generates the cells that sources send before `until`.
     pub(super) fn make(&mut self, until: Instant) {
         let mut cells = Vec::new();
         for (place, circuit) in self.circuits.iter_mut().enumerate() {
@@ -190,7 +189,7 @@ impl Edge {
         self.order += 1;
     }
 
-    /// Stops making cells: the datagram being filled is due as it is.
+    /// Stops generating cells: a partly filled datagram becomes due.
     pub(super) fn end(&mut self) {
         (0..self.circuits.len()).for_each(|place| self.send(place));
     }
@@ -200,7 +199,7 @@ impl Edge {
         self.due.peek().map(|Reverse((due, ..))| *due)
     }
 
-    /// Returns the next datagram, and when it was due, if that is not after `now`.
+    /// Returns the next datagram and its due time, unless that is after `now`.
     pub(super) fn take(&mut self, now: Instant) -> Option<(Instant, Vec<u8>)> {
         self.next().filter(|due| *due <= now)?;
         self.due.pop().map(|Reverse((due, _, octets))| (due, octets))
@@ -212,7 +211,7 @@ impl Edge {
         std::mem::replace(&mut self.offered, none)
     }
 
-    /// Cells that found the queue of a shaped path full.
+    /// Cells dropped at the full queue of a shaped path.
     pub(super) fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -222,7 +221,7 @@ impl Edge {
         self.due.iter().map(|Reverse((.., octets))| wire::cells(octets)).sum()
     }
 
-    /// Datagrams of each circuit of all `circuits`, TCP's among them.
+    /// The number of datagrams of each of the `circuits`, TCP's included.
     pub(super) fn datagrams(&self, circuits: usize) -> Vec<u64> {
         let mut sent = vec![0; circuits];
         for circuit in &self.circuits {

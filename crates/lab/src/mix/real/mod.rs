@@ -5,12 +5,13 @@
 //! bulk: all it may ► TCP ─────────────────────────────── network ── read, blocks ─────────────────────────┘
 //! ```
 //!
-//! Goal      the figures of the virtual network, of a real one: the same sources and sinks, the same
+//! Goal      the figures of the virtual network for a real one: the same sources and sinks, the same
 //!           contract, one outcome.
-//! Told      losses by numbers; delays by their differences alone, since clocks of two hosts do not agree;
-//!           how late the sender was.
-//! Left out  the way back: flows of the other site are sent from there. TCP is not policed: its segments are
-//!           the kernel's. The drift of the two clocks is reported, but not subtracted from delays.
+//! Measured  losses from sequence numbers; only differences of delays, because the clocks of two hosts do not
+//!           agree; how late the sender was.
+//! Left out  the reverse direction: flows of the other site are sent from there. TCP is not policed, because
+//!           its segments are the kernel's. The drift of the two clocks is reported, but not subtracted from
+//!           delays.
 
 mod bulk;
 mod delays;

@@ -1,15 +1,16 @@
 //! The receiving end: takes the cells out of datagrams, polices them, and passes them to the sinks of the
 //! virtual network.
 //!
-//! Moment    Time: a cell's arrival time is when it was due plus the transit time of its datagram. So cells
-//!           of one datagram are as far apart as they were sent, delays of the sender do not count, and the
+//! Time      a cell's arrival time is its due time plus the transit time of its datagram. So cells of one
+//!           datagram are as far apart as they were sent, delays of the sender do not count, and the
 //!           network's effects are all included. The two clocks are not synchronised: only differences of
 //!           delays are reported.
 //! Police    GCRA over the cells of a path in the order of these times; cells wait [`HOLD`] for those of
 //!           other circuits.
 //! Order     a circuit keeps the order of its cells, as in ATM: a datagram that arrives after a later one is
 //!           counted as reordered (RFC 4737 §3.3), but its cells are useless to AAL and are dropped.
-//! Bounds    cells that wait, datagrams that may still come late; frames and matrices have their own.
+//! Bounds    on waiting cells, and on missing datagrams that may still arrive; frames and matrices have their
+//!           own.
 
 use super::super::traffic::{self, contract};
 use super::delays::Delays;
@@ -28,16 +29,16 @@ use std::time::Duration;
 /// How long cells wait for those of other circuits: longer than it takes to fill a datagram, plus scheduling
 /// delays.
 pub(super) const HOLD: Duration = Duration::from_millis(20);
-/// Cells that wait at most.
+/// The most cells that wait.
 const HELD_MAX: usize = 1 << 18;
-/// Datagrams of a circuit that are missing and may still come.
+/// The most missing datagrams of a circuit that may still arrive.
 const MISSING_MAX: usize = 4096;
-/// Added to times, so that a start message that arrives late makes none negative.
+/// Added to times, so that none becomes negative if the start message arrives late.
 const BIAS: Duration = Duration::from_secs(10);
-/// The mark of a cell of low priority.
+/// The mark of a low-priority cell.
 const CLP: u32 = 1;
 
-/// One of a flow.
+/// The receiving state of one circuit.
 struct Circuit {
     flow: usize,
     path: Option<usize>,
@@ -69,14 +70,14 @@ pub(super) struct Receiver {
     flows: Vec<FlowState>,
     paths: Vec<(Meter, bool)>,
     held: BinaryHeap<Held>,
-    /// Cells that wait, by the number in `held`, from the first that is not gone.
+    /// Waiting cells, by their number in `held`, starting with the first that has not left.
     cells: slab::Slab,
     order: u64,
     sample: Duration,
     sample_end: Instant,
     samples: Vec<Vec<FlowSample>>,
     left: usize,
-    /// The least delays of the quarters of the time.
+    /// The shortest delay in each quarter of the time.
     quarters: [Option<i64>; 4],
     length: Duration,
 }
@@ -110,7 +111,7 @@ mod slab {
 }
 
 impl Incoming {
-    /// Returns the flow as in the plan, without what only the sender knows.
+    /// Returns the flow as in the plan, without the settings of the sender.
     fn flow(&self) -> Flow {
         Flow {
             mbps: self.mbps,
@@ -126,10 +127,10 @@ impl Incoming {
     }
 
     /// Validates the request; the error says what is wrong.
-    pub(super) fn judge(&self, paths: usize) -> Result<(), String> {
-        self.flow().judge().map_err(|(wrong, remedy)| format!("{wrong}: {remedy}"))?;
+    pub(super) fn validate(&self, paths: usize) -> Result<(), String> {
+        self.flow().validate().map_err(|(wrong, remedy)| format!("{wrong}: {remedy}"))?;
         if self.path.is_some_and(|path| path as usize >= paths) {
-            return Err("a flow has a path that is none".into());
+            return Err("a flow names a path that does not exist".into());
         }
         Ok(())
     }
@@ -137,9 +138,9 @@ impl Incoming {
 
 impl Policed {
     /// Validates the request; the error says what is wrong.
-    pub(super) fn judge(&self) -> Result<(), String> {
+    pub(super) fn validate(&self) -> Result<(), String> {
         let good = (0.001..=100_000.0).contains(&self.mbps) && (0.001..=1e8).contains(&self.cdvt_us);
-        if good { Ok(()) } else { Err("a contract's rate or tolerance is none".into()) }
+        if good { Ok(()) } else { Err("a contract has an invalid rate or tolerance".into()) }
     }
 }
 
@@ -220,7 +221,7 @@ impl Receiver {
         let bias = BIAS.as_nanos() as i64;
         for mut cell in cells {
             let nanos = (cell.at.as_nanos() as i64 + delay + bias).max(0) as u64;
-            // Cells of a circuit stay in their order.
+            // Cells of a circuit keep their order.
             cell.at = Instant::from_nanos(nanos).max(circuit.last + Duration::from_nanos(1));
             circuit.last = cell.at;
             let place = self.cells.put(cell);
@@ -347,7 +348,8 @@ impl Receiver {
 }
 
 impl FlowTotal {
-    /// Records AAL1's counters and the estimate of the source's clock, from the last copy that has one.
+    /// Records AAL1's counters and the estimate of the source's clock, from the last copy that has an
+    /// estimate.
     fn tell_stream(&mut self, sink: &StreamSink) {
         let counters = sink.counters();
         self.matrices += counters.matrices;
@@ -407,15 +409,15 @@ mod tests {
         all
     }
 
-    /// Receives a plan's datagrams; `way` gives the transit time of each, or `None` for a loss.
-    fn received(plan: &Plan, way: impl Fn(usize) -> Option<Duration>) -> (Vec<Vec<FlowSample>>, Total) {
+    /// Receives a plan's datagrams; `transit` gives the transit time of each, or `None` for a loss.
+    fn received(plan: &Plan, transit: impl Fn(usize) -> Option<Duration>) -> (Vec<Vec<FlowSample>>, Total) {
         let request = plan.leaving("a").expect("flows leave").request;
         let mut receiver = Receiver::new(&request, NONCE);
         let mut arrivals: Vec<(Duration, Vec<u8>)> = datagrams(plan)
             .into_iter()
             .enumerate()
             .filter_map(|(number, (due, octets))| {
-                way(number).map(|way| (Duration::from_nanos(due.as_nanos()) + way, octets))
+                transit(number).map(|transit| (Duration::from_nanos(due.as_nanos()) + transit, octets))
             })
             .collect();
         arrivals.sort_by_key(|(at, _)| *at);
@@ -430,17 +432,17 @@ mod tests {
         (samples, total)
     }
 
-    const WAY: Duration = Duration::from_millis(3);
+    const TRANSIT: Duration = Duration::from_millis(3);
 
     #[test]
-    fn what_a_constant_way_carries_is_what_the_virtual_network_carries() {
+    fn a_constant_delay_gives_the_results_of_the_virtual_network() {
         let flows = flow("mpeg2", "fec = \"short\"")
             + &flow("jpeg", "ranges = [[2.1, 5.5]]\nshape_mbps = 8\ncopies = 2")
             + &flow("audio", "")
             + &flow("data", "");
         let plan = plan("mbps = 60", &flows);
         let outcome = run(&plan, &mut |_| {});
-        let (samples, total) = received(&plan, |_| Some(WAY));
+        let (samples, total) = received(&plan, |_| Some(TRANSIT));
         assert_eq!(samples.len(), 4);
         for (place, (flow, total)) in outcome.flows.iter().zip(&total.flows).enumerate() {
             assert_eq!((total.cells, total.policed, total.strange), (flow.cells, 0, 0), "{}", flow.name);
@@ -460,38 +462,37 @@ mod tests {
     }
 
     #[test]
-    fn a_contract_is_judged_by_when_cells_come_and_not_by_how_they_are_packed() {
-        // Both worlds police the same cells; in the virtual one they first wait for each other in a site's
-        // switch.
+    fn policing_depends_on_cell_times_and_not_on_packing() {
+        // Both networks police the same cells; in the virtual one cells first queue in a site's switch.
         let plan = plan("mbps = 6\ncdvt_us = 100", &flow("jpeg", "ranges = [[4.0, 5.0]]\nshape_mbps = 12"));
         let expected = run(&plan, &mut |_| {}).network.cells_policed as f64;
-        let (_, total) = received(&plan, |_| Some(WAY));
+        let (_, total) = received(&plan, |_| Some(TRANSIT));
         let policed = total.flows[0].policed as f64;
         assert!(expected > 1000.0 && (policed - expected).abs() < 0.01 * expected, "{policed} {expected}");
         // A stream below its contract conforms although its cells arrive 25 at a time; with jitter beyond the
         // tolerance it does not.
         let plan = self::plan("mbps = 6\ncdvt_us = 100", &flow("constant", "mbps = 5"));
-        let (_, total) = received(&plan, |_| Some(WAY));
+        let (_, total) = received(&plan, |_| Some(TRANSIT));
         assert_eq!(total.flows[0].policed, 0);
-        // Ten of them wait for the last, and come one close behind the other.
-        let jitter = |number: usize| Some(WAY + Duration::from_millis(9 - number as u64 % 10));
+        // Ten cells wait for the last of them, and arrive back to back.
+        let jitter = |number: usize| Some(TRANSIT + Duration::from_millis(9 - number as u64 % 10));
         let (_, total) = received(&plan, jitter);
         assert!(total.flows[0].policed > 100, "{:?}", total.flows[0]);
     }
 
     #[test]
-    fn lost_late_and_double_datagrams_are_told_apart() {
+    fn lost_late_and_duplicate_datagrams_are_distinguished() {
         let plan = plan("mbps = 60", &flow("constant", "mbps = 5"));
         let all = datagrams(&plan);
         let cells = |number: usize| wire::read(&all[number].1).expect("a datagram").1.len() as u64;
         let sum: u64 = (0..all.len()).map(cells).sum();
-        // The tenth is lost; the twentieth is later than the one behind it.
-        let way = |number: usize| match number {
+        // The tenth is lost; the twentieth is later than the one after it.
+        let transit = |number: usize| match number {
             10 => None,
-            20 => Some(WAY + Duration::from_millis(30)),
-            _ => Some(WAY),
+            20 => Some(TRANSIT + Duration::from_millis(30)),
+            _ => Some(TRANSIT),
         };
-        let (samples, total) = received(&plan, way);
+        let (samples, total) = received(&plan, transit);
         let flow = &total.flows[0];
         assert_eq!((flow.cells, flow.reordered), (sum - cells(10), 1));
         assert_eq!(flow.datagrams, all.len() as u64 - 1);
@@ -509,26 +510,26 @@ mod tests {
         assert!(!receiver.on_datagram(&strange, 3_000_000), "another session's");
         strange[0] ^= 1;
         strange[9] = 200;
-        assert!(!receiver.on_datagram(&strange, 3_000_000), "a circuit that is none");
+        assert!(!receiver.on_datagram(&strange, 3_000_000), "an unknown circuit");
         let (_, total) = receiver.finish();
         assert_eq!((total.flows[0].cells, total.flows[0].strange), (cells(0), cells(0)));
     }
 
     #[test]
-    fn a_shaped_path_keeps_to_its_contract_and_a_clock_is_found_over_jitter() {
+    fn a_shaped_path_conforms_and_the_clock_is_estimated_despite_jitter() {
         let shaped = plan("mbps = 6\ncdvt_us = 100\nshape = true", &flow("jpeg", "ranges = [[4.0, 5.0]]"));
-        let (_, total) = received(&shaped, |_| Some(WAY));
+        let (_, total) = received(&shaped, |_| Some(TRANSIT));
         assert_eq!((total.flows[0].policed, total.flows[0].damaged), (0, 0));
 
         let clock = plan("mbps = 60", &flow("constant", "mbps = 5\nclock_ppm = 100"));
         let jitter = |number: usize| {
             let micros = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 55;
-            Some(WAY + Duration::from_micros(micros))
+            Some(TRANSIT + Duration::from_micros(micros))
         };
         let (_, total) = received(&clock, jitter);
         let flow = &total.flows[0];
         let ppm = flow.recovered_ppm.expect("there was time");
-        // Half a millisecond of jitter over the half second that is looked at; most of it is averaged away.
+        // Half a millisecond of jitter over the half second that is measured; most of it is averaged out.
         assert!((ppm - 100.0).abs() < 500.0 && flow.slips == 0, "{ppm}");
         let [Some(p50), Some(p99)] = flow.variation_us else { panic!("{flow:?}") };
         assert!((200.0..312.0).contains(&p50) && (480.0..512.0).contains(&p99), "{p50} {p99}");

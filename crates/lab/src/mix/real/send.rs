@@ -1,13 +1,13 @@
-//! The client's part of a mix: sends what leaves one site of a plan, and makes one outcome of what both ends
-//! know.
+//! The client's part of a mix: sends the flows that start at one site of a plan, and combines the results of
+//! both ends into one outcome.
 //!
 //! Sites     this host is one site of the plan; the server is all the others, so all flows of this site go to
 //!           it, each policed by its path's contract. Flows of other sites are left out, and listed.
 //! Pace      one thread sends datagrams when they are due, by the monotonic clock. Its lateness is reported,
 //!           but is not part of any delay, because a datagram carries its sending time.
-//! Loss      sent datagrams that the server has not received; datagrams that this host's own queue rejected
+//! Loss      datagrams sent that the server has not received; datagrams that this host's own queue rejected
 //!           are reported, too.
-//! End       by time, by `stop`, or because the peer is gone: what there is until then is the outcome.
+//! End       by time, by `stop`, or because the peer is gone: the outcome covers the time until then.
 
 use super::super::outcome::{FlowOutcome, Medium, Network, Outcome, Real, Sample};
 use super::super::plan::{Kind, Plan, Word};
@@ -33,21 +33,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
-/// How far ahead of time cells are made.
+/// How far ahead of time cells are generated.
 const AHEAD: Duration = Duration::from_millis(20);
-/// After the end, what a unit that was begun may still take: as long as the virtual network waits.
+/// After the end, how long a unit that was begun may still take: the same as in the virtual network.
 const TAIL: Duration = Duration::from_secs(1);
-/// After the end, how long a path that is shaped may send what waits; the server waits somewhat longer.
+/// After the end, how long a shaped path may go on sending queued cells; the server waits somewhat longer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The longest time for which a thread lets time go by: it looks whether it is to stop.
+/// The longest time for which a thread sleeps before it checks whether to stop.
 const TURN: Duration = Duration::from_millis(5);
-/// The sending buffer, bytes: what this host's own queue holds is the network's affair.
+/// The socket's send buffer, bytes: queueing in this host is part of the network's delay.
 const BUFFER_BYTES: usize = 4 << 20;
-/// How long a server may take for its last message.
+/// How long the server may take to send its last message.
 const LAST_WORD: Duration = Duration::from_secs(30);
-/// How long to wait for a cookie before it is sent again.
+/// How long to wait for a cookie before retransmitting it.
 const COOKIE_TIME: Duration = Duration::from_millis(200);
-/// Octets of headers of a datagram: UDP, and IP of version 4 or 6.
+/// Octets of headers of a datagram: UDP, and IPv4 or IPv6.
 const UDP_OCTETS: u64 = 8;
 
 /// The flows to be sent.
@@ -73,7 +73,7 @@ impl Plan {
         }
         if !SAMPLE_MILLIS.contains(&self.sample_ms) {
             return impossible(format!(
-                "sample_ms is {}: over a real network {SAMPLE_MILLIS:?} are possible",
+                "sample_ms is {}: over a real network, choose {SAMPLE_MILLIS:?}",
                 self.sample_ms
             ));
         }
@@ -84,7 +84,7 @@ impl Plan {
         };
         let incoming = |number: &usize| {
             let flow = &self.flows[*number];
-            let path = self.pvc(&flow.from, &flow.to).expect("the plan was judged");
+            let path = self.pvc(&flow.from, &flow.to).expect("the plan is valid");
             Incoming {
                 kind: flow.kind,
                 copies: flow.copies as u32,
@@ -112,9 +112,9 @@ impl Plan {
 /// The results known at this end.
 #[derive(Default)]
 struct Near {
-    /// Of each sample, of each flow.
+    /// For each sample, the statistics of each flow.
     offered: Vec<Vec<Offered>>,
-    /// Octets of TCP, likewise.
+    /// For each sample, the TCP octets of each flow.
     written: Vec<Vec<u64>>,
     late: Delays,
     datagrams: u64,
@@ -129,7 +129,7 @@ struct Near {
 /// Sends the flows of a site of a plan to a server; calls `done` with the progress, 0 to 1.
 ///
 /// # Errors
-/// It cannot start. Later errors are part of the outcome ([`Real::ended_early`]).
+/// Returns an error if the mix cannot start. Later errors are part of the outcome ([`Real::ended_early`]).
 pub fn run(
     plan: &Plan,
     from: &str,
@@ -141,18 +141,21 @@ pub fn run(
     let peer = client.peer();
     let (reader, writer) = client.lines();
     let lost = |error: io::Error| {
-        Failure::Lost(format!("the server at {peer}: {error}; is its kiban as new as this one, with mixes?"))
+        Failure::Lost(format!(
+            "the server at {peer}: {error}; is its kiban as new as this one, and able to run mixes?"
+        ))
     };
     write_message(writer, &Request::Mix(Box::new(chosen.request.clone()))).map_err(lost)?;
-    let (port, streams, nonce) = match read_message_until(reader, TOLD_BYTES_MAX, TIMEOUT).map_err(lost)? {
-        ServerMessage::Ready { datagrams, streams, nonce } => (datagrams, streams, nonce),
-        ServerMessage::Impossible(why) => return Err(Failure::Impossible(plain(&why))),
-        ServerMessage::Heard(_) | ServerMessage::Sample(_) | ServerMessage::Total(_) => {
-            return Err(Failure::Lost("unexpected reply from the server".into()));
-        }
-    };
-    let nonce = octets(&nonce).ok_or_else(|| Failure::Lost("the server's nonce is none".into()))?;
-    let here = |error: io::Error| Failure::Lost(format!("this host's sockets: {error}"));
+    let (port, streams, nonce) =
+        match read_message_until(reader, SERVER_LINE_BYTES_MAX, TIMEOUT).map_err(lost)? {
+            ServerMessage::Ready { datagrams, streams, nonce } => (datagrams, streams, nonce),
+            ServerMessage::Impossible(why) => return Err(Failure::Impossible(plain(&why))),
+            ServerMessage::Heard(_) | ServerMessage::Sample(_) | ServerMessage::Total(_) => {
+                return Err(Failure::Lost("unexpected reply from the server".into()));
+            }
+        };
+    let nonce = octets(&nonce).ok_or_else(|| Failure::Lost("the server sent an invalid nonce".into()))?;
+    let here = |error: io::Error| Failure::Lost(format!("a socket of this host failed: {error}"));
     let socket = open(SocketAddr::new(peer.ip(), port)).map_err(here)?;
 
     let circuits: Vec<(usize, u16)> = chosen
@@ -187,11 +190,11 @@ pub fn run(
 
     let clock = Clock::new();
     let edge = Edge::new(plan, &chosen.flows, *nonce.first_chunk::<NONCE_OCTETS>().expect("16 octets"));
-    let (tell, told) = sync_channel(16);
+    let (sender, messages) = sync_channel(16);
     let sent: Vec<SendStats> = connections.iter().map(|_| SendStats::default()).collect();
     let halt = AtomicBool::new(false);
     let (near, samples, total) = std::thread::scope(|scope| {
-        scope.spawn(|| listen(reader, tell));
+        scope.spawn(|| listen(reader, sender));
         let end = Instant::ZERO + Duration::from_secs_f64(plan.seconds);
         let locals: Vec<usize> = connections.iter().map(|(local, _)| *local).collect();
         let threads: Vec<_> = connections
@@ -210,7 +213,7 @@ pub fn run(
             socket: &socket,
             clock,
             edge,
-            told: &told,
+            messages: &messages,
             near: Near::default(),
             samples: Vec::new(),
             total: None,
@@ -229,7 +232,7 @@ pub fn run(
         sender.write_down();
         let ended = ClientMessage::Ended(sender.edge.datagrams(circuits.len()));
         if sender.total.is_none() && write_message(writer, &ended).is_ok() {
-            sender.last_word();
+            sender.await_total();
         }
         // So that the listening thread ends, whatever happened to the peer.
         if sender.total.is_none() {
@@ -251,17 +254,18 @@ fn prove(socket: &UdpSocket, nonce: &[u8; NONCE_OCTETS], reader: &mut Lines) -> 
         if reader.buffer().is_empty() && !readable(reader.get_ref(), COOKIE_TIME).map_err(lost)? {
             continue;
         }
-        match read_message_until(reader, TOLD_BYTES_MAX, TIMEOUT).map_err(lost)? {
+        match read_message_until(reader, SERVER_LINE_BYTES_MAX, TIMEOUT).map_err(lost)? {
             ServerMessage::Heard(said) if said == hex(&cookie) => return Ok(()),
             _ => {
                 return Err(Failure::Lost(
-                    "the UDP port that the server named is not its own: it did not return the cookie sent there".into(),
+                    "the UDP port that the server named is not its own: it did not return the cookie sent to \
+                     that port".into(),
                 ));
             }
         }
     }
     let peer = socket.peer_addr().map_err(lost)?;
-    Err(Failure::Lost(format!("no datagram reaches the server at {peer}; is a firewall between?")))
+    Err(Failure::Lost(format!("no datagram reaches the server at {peer}; is there a firewall in between?")))
 }
 
 fn open(peer: SocketAddr) -> io::Result<UdpSocket> {
@@ -275,11 +279,11 @@ fn open(peer: SocketAddr) -> io::Result<UdpSocket> {
 }
 
 /// Passes on the server's messages until the last one, or until the server is gone.
-fn listen(reader: &mut Lines, tell: SyncSender<io::Result<ServerMessage>>) {
+fn listen(reader: &mut Lines, sender: SyncSender<io::Result<ServerMessage>>) {
     loop {
-        let told = read_message_until(reader, TOLD_BYTES_MAX, TIMEOUT);
-        let is_last = !matches!(told, Ok(ServerMessage::Sample(_) | ServerMessage::Heard(_)));
-        if tell.send(told).is_err() || is_last {
+        let message = read_message_until(reader, SERVER_LINE_BYTES_MAX, TIMEOUT);
+        let is_last = !matches!(message, Ok(ServerMessage::Sample(_) | ServerMessage::Heard(_)));
+        if sender.send(message).is_err() || is_last {
             return;
         }
     }
@@ -291,12 +295,12 @@ struct Sending<'a> {
     socket: &'a UdpSocket,
     clock: Clock,
     edge: Edge,
-    told: &'a Receiver<io::Result<ServerMessage>>,
+    messages: &'a Receiver<io::Result<ServerMessage>>,
     near: Near,
     samples: Vec<Vec<FlowSample>>,
     total: Option<Total>,
     sent: &'a [SendStats],
-    /// The flows of the TCP circuits, and the octets counted so far.
+    /// The flow of each TCP circuit, and the octets counted so far.
     locals: &'a [usize],
     seen: Vec<u64>,
     headers: u64,
@@ -332,12 +336,12 @@ impl Sending<'_> {
                 self.put(due, datagram);
             }
             done((now.as_secs_f64() / self.plan.seconds).min(1.0));
-            if self.hears() {
+            if self.receive_messages() {
                 break;
             }
             if self.near.ended_early.is_none() && stop() {
-                self.near.ended_early = Some("it was ended by its user".into());
-                // Everything that is made is sent, so that whatever does not arrive is lost.
+                self.near.ended_early = Some("interrupted by the user".into());
+                // Everything generated is sent, so that what does not arrive is lost.
                 end = made;
                 self.edge.end();
             }
@@ -382,17 +386,17 @@ impl Sending<'_> {
     }
 
     /// Returns whether the server's last message has arrived.
-    fn hears(&mut self) -> bool {
-        while let Ok(told) = self.told.try_recv() {
-            if self.on_told(told) {
+    fn receive_messages(&mut self) -> bool {
+        while let Ok(message) = self.messages.try_recv() {
+            if self.on_message(message) {
                 return true;
             }
         }
         false
     }
 
-    fn on_told(&mut self, told: io::Result<ServerMessage>) -> bool {
-        match told {
+    fn on_message(&mut self, message: io::Result<ServerMessage>) -> bool {
+        match message {
             Ok(ServerMessage::Sample(sample))
                 if sample.len() == self.flows && self.samples.len() < self.samples_max() =>
             {
@@ -402,7 +406,7 @@ impl Sending<'_> {
                 self.total = Some(*total);
                 return true;
             }
-            // A cookie that was sent twice.
+            // The reply to a retransmitted cookie.
             Ok(ServerMessage::Heard(_)) => {}
             Ok(_) => return self.gone("unexpected reply".into()),
             Err(error) => return self.gone(error.to_string()),
@@ -420,18 +424,18 @@ impl Sending<'_> {
         true
     }
 
-    fn last_word(&mut self) {
+    fn await_total(&mut self) {
         let deadline = self.clock.now() + LAST_WORD;
         while self.total.is_none() {
             let left = deadline.since(self.clock.now());
-            match self.told.recv_timeout(left) {
-                Ok(told) => {
-                    if self.on_told(told) {
+            match self.messages.recv_timeout(left) {
+                Ok(message) => {
+                    if self.on_message(message) {
                         return;
                     }
                 }
                 Err(_) => {
-                    self.gone("it has not reported what arrived".into());
+                    self.gone("no report of what arrived".into());
                     return;
                 }
             }
@@ -449,10 +453,10 @@ fn outcome(
     total: Option<Total>,
 ) -> Outcome {
     let is_whole = total.is_some();
-    // If the peer is gone, what it had reported is used.
+    // If the peer is gone, use its last report.
     let total = total.unwrap_or_else(|| partial(chosen.flows.len(), samples));
-    let trouble = near.outgoing.iter().find_map(|(_, outgoing)| outgoing.trouble.clone());
-    near.ended_early = near.ended_early.or(trouble);
+    let error = near.outgoing.iter().find_map(|(_, outgoing)| outgoing.error.clone());
+    near.ended_early = near.ended_early.or(error);
     let mut network = Network { kind: Medium::Real, cells_dropped_full: near.dropped, ..Network::default() };
     let flow = |(local, number): (usize, &usize)| {
         let (said, came) = (&plan.flows[*number], &total.flows[local]);

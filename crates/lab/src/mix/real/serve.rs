@@ -3,10 +3,11 @@
 //! Ports     one for datagrams and, if there is TCP, one for connections, chosen by the system; both accept
 //!           only packets from the session's address with its nonce, and send nothing: all messages go over
 //!           the control connection.
-//! Bounds    the server's: seconds of a trial, octets per second (excess datagrams are dropped and counted,
-//!           connections are read more slowly), a window; and the protocol's: flows, circuits, connections.
-//! End       when the client says so, and then traffic in transit may still arrive until nothing has for
-//!           [`QUIET`]; or when the client is gone.
+//! Bounds    those of the server: seconds of a trial, octets per second (excess datagrams are dropped and
+//!           counted, connections are read more slowly), a window; those of the protocol: flows, circuits,
+//!           connections.
+//! End       when the client announces it; then traffic in transit may arrive until there has been none for
+//!           [`QUIET`]. Or when the client is gone.
 
 use super::bulk::{self, LOOK, ReceiveStats, Tally};
 use super::protocol::*;
@@ -31,25 +32,25 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How long a client may take to start, and beyond its announced length.
+/// How long a client may take to start, and by how much it may exceed its announced duration.
 const GRACE: Duration = Duration::from_secs(10);
 /// After the end, how long nothing may arrive before the session ends.
 const QUIET: Duration = Duration::from_secs(2);
-/// The socket's buffer, bytes: a tenth of a second of 300 Mbit/s.
+/// The socket's receive buffer, bytes: 0.1 s at 300 Mbit/s.
 const BUFFER_BYTES: u32 = 4 << 20;
-/// How far a session may exceed its rate for a moment.
+/// How far a session may run ahead of its rate in a burst.
 const BURST: Duration = Duration::from_millis(250);
 /// How long to wait for the sockets when nothing arrives.
 const TURN: Duration = Duration::from_millis(5);
-/// Datagrams that are taken before the rest is looked at.
+/// The most datagrams read before other events are checked.
 const BATCH: usize = 256;
 
-/// What the server lends to a session.
+/// The part of the server that a session uses.
 pub(crate) struct Room<'a> {
     pub(crate) clock: Clock,
     pub(crate) limits: &'a Limits,
     pub(crate) ports: &'a DataPorts,
-    /// The server ends.
+    /// Set when the server ends.
     pub(crate) ends: &'a AtomicBool,
     /// The client's address.
     pub(crate) address: IpAddr,
@@ -67,7 +68,7 @@ pub(crate) fn serve(
     reader: &mut Lines,
     writer: &mut TcpStream,
 ) -> io::Result<()> {
-    if let Err(why) = judge(request, room.limits) {
+    if let Err(why) = validate(request, room.limits) {
         return write_message(writer, &ServerMessage::Impossible(why));
     }
     let nonce = random::bytes::<NONCE_BYTES>()?;
@@ -90,7 +91,7 @@ pub(crate) fn serve(
         Err(error) => {
             return write_message(
                 writer,
-                &ServerMessage::Impossible(format!("the server's sockets: {error}")),
+                &ServerMessage::Impossible(format!("a socket of the server failed: {error}")),
             );
         }
     };
@@ -114,13 +115,13 @@ pub(crate) fn serve(
 }
 
 /// Checks a request against the limits and for consistency.
-fn judge(request: &MixRequest, limits: &Limits) -> Result<(), String> {
+fn validate(request: &MixRequest, limits: &Limits) -> Result<(), String> {
     let copies =
         |flows: &mut dyn Iterator<Item = &Incoming>| flows.map(|flow| u64::from(flow.copies)).sum::<u64>();
     let circuits = copies(&mut request.flows.iter());
     let streams = copies(&mut request.flows.iter().filter(|flow| flow.kind == Kind::Bulk));
     let window = request.flows.iter().map(|flow| flow.window_kib.saturating_mul(1024)).max().unwrap_or(0);
-    for (what, asked, most) in [
+    for (what, requested, most) in [
         ("milliseconds in a trial", u64::from(request.millis), u64::from(limits.trial_seconds) * 1000),
         ("flows of a mix", request.flows.len() as u64, FLOWS_MAX as u64),
         ("paths of a mix", request.paths.len() as u64, FLOWS_MAX as u64),
@@ -128,15 +129,15 @@ fn judge(request: &MixRequest, limits: &Limits) -> Result<(), String> {
         ("connections of a mix", streams, BULK_MAX as u64),
         ("bytes in a socket buffer", window.into(), limits.buffer_bytes.into()),
     ] {
-        if asked > most {
-            return Err(format!("the server grants {most} {what}, not {asked}"));
+        if requested > most {
+            return Err(format!("too many {what}: {requested}, the server allows {most}"));
         }
     }
     if request.millis == 0 || circuits == 0 || !SAMPLE_MILLIS.contains(&u64::from(request.sample_ms)) {
-        return Err(format!("a mix has a length, flows, and samples of {SAMPLE_MILLIS:?} ms"));
+        return Err(format!("a mix needs a duration, flows, and a sample interval of {SAMPLE_MILLIS:?} ms"));
     }
-    request.paths.iter().try_for_each(Policed::judge)?;
-    request.flows.iter().try_for_each(|flow| flow.judge(request.paths.len()))
+    request.paths.iter().try_for_each(Policed::validate)?;
+    request.flows.iter().try_for_each(|flow| flow.validate(request.paths.len()))
 }
 
 /// Returns the circuits that are TCP connections.
@@ -152,7 +153,7 @@ struct Session<'a> {
     bulk: &'a [u16],
     tallies: &'a [Tally],
     stop: AtomicBool,
-    /// Octets so far.
+    /// Octets received so far.
     spent: AtomicU64,
     begin: Instant,
 }
@@ -167,7 +168,7 @@ impl Session<'_> {
         writer: &mut TcpStream,
     ) -> io::Result<()> {
         let clock = self.room.clock;
-        let told = |what| Err(io::Error::new(io::ErrorKind::TimedOut, what));
+        let timed_out = |what| Err(io::Error::new(io::ErrorKind::TimedOut, what));
         let mut receiver =
             Receiver::new(self.request, *self.nonce.first_chunk::<NONCE_OCTETS>().expect("16 octets"));
         let length = Duration::from_millis(self.request.millis.into());
@@ -189,7 +190,7 @@ impl Session<'_> {
             for step in steps {
                 let Step::Said(stream, _, said) = step else { continue };
                 let greets = |circuit: &u16| is_same(&said, &bulk::greeting(&self.nonce, *circuit));
-                // A connection without the nonce does not occupy a place.
+                // A connection without the nonce takes no slot.
                 let Some(place) = self.bulk.iter().position(greets).filter(|place| !has_come[*place]) else {
                     continue;
                 };
@@ -229,7 +230,7 @@ impl Session<'_> {
                 write_message(writer, &ServerMessage::Sample(sample))?;
             }
             if self.room.ends.load(Ordering::Acquire) {
-                return told("the server ends");
+                return timed_out("the server is shutting down");
             }
             if let Some(sent) = &sent {
                 let streams = self.tallies.iter().all(|tally| lock(tally).ended);
@@ -237,7 +238,7 @@ impl Session<'_> {
                     break;
                 }
             } else if now >= deadline {
-                return told("the mix took longer than announced");
+                return timed_out("the mix exceeded its announced duration");
             }
         }
         self.stop.store(true, Ordering::Release);
@@ -271,7 +272,7 @@ impl Session<'_> {
             }
             let octets = &octets[..came.octets];
             if let Some(cookie) = wire::read_cookie(octets, self.nonce.first_chunk().expect("16 octets")) {
-                // Before the beginning alone: later it would be a line for each datagram.
+                // Only before the start: later it would be a line for each datagram.
                 cookies.extend(start.is_none().then_some(cookie));
                 continue;
             }
@@ -286,7 +287,7 @@ impl Session<'_> {
         refused
     }
 
-    /// Counts octets; returns how long they are ahead of the server's rate.
+    /// Counts octets; returns by how much they are ahead of the server's rate.
     fn spend(&self, octets: u64) -> Duration {
         let spent = self.spent.fetch_add(octets, Ordering::AcqRel) + octets;
         let due = Duration::from_secs_f64(spent as f64 / self.room.limits.bytes_per_second.max(1) as f64);

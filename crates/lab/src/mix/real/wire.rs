@@ -6,14 +6,14 @@
 //! 40 a cell: due so much after the first (4), header (4), payload (48); 25 at most
 //! ```
 //!
-//! Shape     all numbers with the highest octet first; moments are nanoseconds after the sender's beginning.
+//! Format    all numbers in network byte order; times are nanoseconds since the sender's start.
 //! Cells     several are packed into a packet as in RFC 4717 §5.1: header without HEC, then payload; each has
 //!           its own time, because a contract polices when a cell arrives, and cells of a datagram arrive
 //!           together.
 //! Length    25 cells are 1440 octets; with UDP and IPv6 1488, within Ethernet's 1500, so that there is no
 //!           fragmentation. 59 octets per cell on Ethernet, compared to 53 on an ATM line.
-//! Numbers   of datagrams for what is missing, late or double; of cells for how many of them a missing one
-//!           held.
+//! Numbers   datagram numbers show what is missing, late or duplicated; cell numbers show how many cells a
+//!           missing datagram held.
 
 use kiban_atm::TimedCell;
 use kiban_atm::wire::atm::CELL_PAYLOAD_BYTES;
@@ -22,9 +22,9 @@ use std::time::Duration;
 
 /// Octets before the cells.
 pub(super) const HEAD_OCTETS: usize = 40;
-/// Octets of a cell.
+/// Octets per cell.
 const CELL_OCTETS: usize = 8 + CELL_PAYLOAD_BYTES;
-/// Cells of a datagram.
+/// The most cells in a datagram.
 pub(super) const CELLS_MAX: usize = 25;
 /// The longest datagram.
 pub(super) const DATAGRAM_OCTETS_MAX: usize = HEAD_OCTETS + CELLS_MAX * CELL_OCTETS;
@@ -41,7 +41,7 @@ pub(super) fn write_cookie(nonce: &[u8; NONCE_OCTETS], cookie: &[u8; COOKIE_OCTE
     [&nonce[..], cookie].concat()
 }
 
-/// Reads the cookie of a datagram that has one. It is shorter than any with cells.
+/// Reads the cookie of a datagram that has one. Such a datagram is shorter than any with cells.
 pub(super) fn read_cookie(octets: &[u8], nonce: &[u8; NONCE_OCTETS]) -> Option<[u8; COOKIE_OCTETS]> {
     octets.strip_prefix(nonce)?.try_into().ok()
 }
@@ -62,9 +62,9 @@ pub(super) struct Head {
 /// Writes a datagram of cells, whose `at` are their due times; [`stamp`] sets the sending time.
 ///
 /// # Panics
-/// If there are no cells, or more than [`CELLS_MAX`].
+/// Panics if there are no cells, or more than [`CELLS_MAX`].
 pub(super) fn write(head: &Head, cells: &[TimedCell]) -> Vec<u8> {
-    assert!((1..=CELLS_MAX).contains(&cells.len()), "a datagram has cells, and no more than fit");
+    assert!((1..=CELLS_MAX).contains(&cells.len()), "a datagram holds 1 to CELLS_MAX cells");
     let first = cells[0].at;
     let mut octets = Vec::with_capacity(HEAD_OCTETS + cells.len() * CELL_OCTETS);
     octets.extend_from_slice(&head.nonce);
@@ -120,8 +120,8 @@ pub(super) fn read(octets: &[u8]) -> Option<(Head, Vec<TimedCell>)> {
         return None;
     }
     let cell = |octets: &[u8; CELL_OCTETS]| {
-        let (after, rest) = octets.split_first_chunk().expect("a cell has 56 octets");
-        let (header, payload) = rest.split_first_chunk().expect("a cell has 56 octets");
+        let (after, rest) = octets.split_first_chunk().expect("an encoded cell has 56 octets");
+        let (header, payload) = rest.split_first_chunk().expect("an encoded cell has 56 octets");
         let at = first + Duration::from_nanos(u32::from_be_bytes(*after).into());
         TimedCell::new(at, u32::from_be_bytes(*header), *payload.first_chunk().expect("48 are left"))
     };
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_datagram_is_read_as_it_was_written_and_nothing_else_is_read() {
+    fn datagrams_round_trip_and_invalid_ones_are_rejected() {
         let head = Head { nonce: *b"nonce---", circuit: 7, number: 3, cell: 44, sent: 0 };
         let cells: Vec<TimedCell> = (0..25)
             .map(|n| TimedCell::new(Instant::from_nanos(1000 + 37 * n), 0x0011_0002, [n as u8; 48]))

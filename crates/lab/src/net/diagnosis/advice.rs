@@ -1,7 +1,7 @@
-//! What to change, in plain words, and the settings with which a second measurement proves it.
+//! Remedies in plain words, and the settings with which a second measurement proves them.
 //!
-//! Rule      an advice is worth what it does on this network: each one is tried on the worst case of its
-//!           cause, and called proved only if that case is no longer slow.
+//! Rule      a remedy counts only by its effect on this network: each one is tried on the worst case of its
+//!           cause, and is called proved only if that case is no longer slow.
 
 use super::boundary::buffer_bytes_max;
 use super::cause::Cause;
@@ -9,25 +9,25 @@ use crate::net::trial::evidence::{Evidence, Pattern};
 use crate::net::trial::setup::{HEADER_BYTES, Setup};
 use serde::{Deserialize, Serialize};
 
-/// An advice.
+/// A remedy.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Advice {
-    /// In plain words.
+    /// The remedy in words.
     pub words: String,
-    /// The case with it; none: it cannot be tried from here.
+    /// The case with the remedy applied; `None` if it cannot be tried from here.
     pub setup: Option<Setup>,
 }
 
-/// An advice that was tried.
+/// A remedy that was tried.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Proof {
-    /// The advice.
+    /// The remedy.
     pub advice: String,
     /// The case, in words.
     pub case: String,
-    /// Its figure as it was: exchanges in a second, or Mbit/s.
+    /// Its figure without the remedy: exchanges per second, or Mbit/s.
     pub before: f64,
-    /// And with the advice; none if that could not be measured.
+    /// Its figure with the remedy; `None` if that could not be measured.
     pub after: Option<f64>,
     /// The figures' unit.
     pub unit: String,
@@ -38,13 +38,13 @@ pub struct Proof {
     pub note: String,
 }
 
-/// Buffers are advised in round numbers.
+/// Buffer sizes are rounded.
 fn round_up(bytes: f64) -> u32 {
     const STEP: f64 = 4096.0;
     ((bytes / STEP).ceil() * STEP).clamp(STEP, f64::from(1u32 << 30)) as u32
 }
 
-/// Returns the remedies against a cause, the best first. `best_mbps` is the best known rate of the path, and
+/// Returns the remedies for a cause, the best first. `best_mbps` is the best known rate of the path, and
 /// `congestion` the algorithms that both ends have.
 pub fn against(
     cause: Cause,
@@ -58,19 +58,20 @@ pub fn against(
     match cause {
         Cause::NagleDelayedAck => {
             let mut list = vec![advice(
-                "set TCP_NODELAY on the side that writes".into(),
+                "set TCP_NODELAY on the sender".into(),
                 Setup { no_delay: true, ..setup.clone() },
             )];
             if setup.pattern == Pattern::WriteWriteRead {
                 list.push(advice(
-                    "write header and body at once (one write, or writev)".into(),
+                    "write header and body with one call (write or writev)".into(),
                     Setup { pattern: Pattern::WriteRead, ..setup.clone() },
                 ));
                 if let Some(bytes) = buffer_bytes_max(setup) {
                     list.push(advice(
                         format!(
-                            "where the program cannot be changed: socket buffers of at most {bytes} bytes for messages of {} \
-                             (twice the body), which keeps segments no longer than the body",
+                            "where the program cannot be changed: socket buffers of at most {bytes} bytes \
+                             for messages of {} (twice the body), which keeps segments no longer than the \
+                             body",
                             setup.message_bytes
                         ),
                         Setup { buffer_bytes: Some(bytes), ..setup.clone() },
@@ -78,7 +79,8 @@ pub fn against(
                 } else if let Some(bytes) = short_segments(setup) {
                     list.push(advice(
                         format!(
-                            "where the program cannot be changed: an MSS of {bytes} bytes (TCP_MAXSEG, or the route's advmss)"
+                            "where the program cannot be changed: an MSS of {bytes} bytes (TCP_MAXSEG, or \
+                             the route's advmss)"
                         ),
                         Setup { mss_bytes: Some(bytes), ..setup.clone() },
                     ));
@@ -101,7 +103,8 @@ pub fn against(
             vec![
                 advice(
                     format!(
-                        "socket buffers of at least {bytes} bytes: twice {best_mbps:.1} Mbit/s times {:.2} ms",
+                        "socket buffers of at least {bytes} bytes: twice {best_mbps:.1} Mbit/s times {:.2} \
+                         ms",
                         round_trip_us * 1e-3
                     ),
                     Setup { buffer_bytes: Some(bytes), ..setup.clone() },
@@ -116,7 +119,7 @@ pub fn against(
         Cause::Sender => {
             let bytes = setup.message_bytes.saturating_mul(16).min(1 << 20);
             vec![advice(
-                format!("write more at a time: {bytes} bytes"),
+                format!("write larger pieces: {bytes} bytes"),
                 Setup { message_bytes: bytes, ..setup.clone() },
             )]
         }
@@ -126,11 +129,11 @@ pub fn against(
                 .into_iter()
                 .find(|name| name != now && congestion.iter().any(|known| known == name));
             other.map_or_else(
-                || vec![words("look for where packets are lost: the link's errors, queues, a policer")],
+                || vec![words("find where packets are lost: link errors, full queues, a policer")],
                 |name| {
                     vec![advice(
                         format!(
-                            "congestion control {name} in place of {now}, or find where packets are lost"
+                            "use congestion control {name} instead of {now}, or find where packets are lost"
                         ),
                         Setup { congestion: Some(name.into()), ..setup.clone() },
                     )]
@@ -138,14 +141,14 @@ pub fn against(
             )
         }
         Cause::Receiver => vec![
-            words("the program that receives has to read more often, or has to be given more of a processor"),
+            words("make the receiving program read more often, or give it more CPU time"),
             advice(
-                "larger receive buffers, if it is merely away for a while".into(),
+                "use larger receive buffers, if it only pauses for a while".into(),
                 Setup { buffer_bytes: None, ..setup.clone() },
             ),
         ],
         Cause::ServerLimit => vec![words("start `kiban lab serve` with a larger --rate, if that is allowed")],
-        Cause::NotExplained => vec![words("look at it with `kiban lab trace`")],
+        Cause::NotExplained => vec![words("inspect it with `kiban lab trace`")],
     }
 }
 
@@ -174,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn an_advice_changes_what_it_speaks_of_and_nothing_else() {
+    fn a_remedy_changes_only_the_setting_that_it_names() {
         let case = setup(Pattern::WriteWriteRead, 4540);
         let list = against(Cause::NagleDelayedAck, &case, &stalled(), 0.0, &[]);
         let setups: Vec<_> = list.into_iter().map(|advice| advice.setup.expect("to be tried")).collect();
@@ -186,14 +189,14 @@ mod tests {
                 Setup { buffer_bytes: Some(9000), ..case.clone() },
             ]
         );
-        // 500 bytes are too few for a buffer: a short MSS is left.
+        // 500 bytes are too few for a buffer, so a short MSS is the remedy.
         let small = setup(Pattern::WriteWriteRead, 540);
         let list = against(Cause::NagleDelayedAck, &small, &stalled(), 0.0, &[]);
         assert_eq!(list[2].setup, Some(Setup { mss_bytes: Some(500), ..small }));
     }
 
     #[test]
-    fn buffers_are_advised_from_bandwidth_and_delay() {
+    fn buffer_sizes_follow_from_bandwidth_and_delay() {
         let case = setup(Pattern::Stream, 6000);
         let list = against(Cause::ReceiveBuffer, &case, &stream(), 100.0, &[]);
         // Twice 100 Mbit/s times 10 ms are 250,000 bytes.
@@ -202,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn another_congestion_control_is_advised_where_both_ends_have_it() {
+    fn another_congestion_control_is_suggested_if_both_ends_have_it() {
         let case = setup(Pattern::Stream, 6000);
         let of = |known: &[&str]| {
             let known: Vec<String> = known.iter().map(|name| (*name).to_owned()).collect();
@@ -213,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cause_has_an_answer() {
+    fn every_cause_has_a_remedy() {
         for (cause, ..) in Cause::ALL {
             let list = against(cause, &setup(Pattern::Stream, 100), &stream(), 100.0, &[]);
             assert!(list.iter().all(|advice| !advice.words.is_empty()) && !list.is_empty(), "{cause:?}");

@@ -1,13 +1,13 @@
-//! Predicts where a map should be slow, before it is measured.
+//! Predicts which cells of a map are slow, before they are measured.
 //!
 //! Exchanges  write, write, read stalls if the second write is shorter than a segment and Nagle's algorithm
-//!            is on: the header is unacknowledged, so the body waits. The segment size is limited by the
-//!            path's MSS, by TCP_MAXSEG, and by half of the largest window that the peer offered (Linux),
-//!            which depends on the requested buffer.
-//! Streams    a window carries itself once in a round trip: below a quarter of the best rate, the buffer is
-//!            the boundary.
-//! Limits     the rule is Linux's. A receiver may round its window to whole segments, so that cells beside
-//!            the boundary may fall on its other side; of 117 cells at MTU 9180 four did.
+//!            is on: the header is unacknowledged, so the body is held back. The segment size is limited by
+//!            the path's MSS, by TCP_MAXSEG, and by half of the largest window that the peer advertised
+//!            (Linux), which depends on the requested buffer.
+//! Streams    at most one window is sent per round trip: below a quarter of the best rate, the buffer is the
+//!            limit.
+//! Limits     the rule is Linux's. A receiver may round its window to whole segments, so cells next to the
+//!            boundary may be predicted wrongly; of 117 cells at MTU 9180, 4 were.
 
 use super::cause::STREAM_SLOW_PART;
 use crate::net::trial::evidence::Pattern;
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn the_boundary_is_where_it_was_measured() {
+    fn the_predicted_boundary_matches_measurements() {
         let (jumbo, usual) = (
             Path { round_trip_us: 100.0, mss_bytes: 9128, rate_mbps: 0.0 },
             Path { round_trip_us: 100.0, mss_bytes: 1448, rate_mbps: 0.0 },
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_bounded_by_a_window_in_a_round_trip() {
+    fn a_stream_is_limited_to_one_window_per_round_trip() {
         let path = Path { round_trip_us: 20_000.0, mss_bytes: 1448, rate_mbps: 0.0 };
         let stream = |bytes| Setup { pattern: Pattern::Stream, ..setup(6000, bytes) };
         // 20 kB over 20 ms are 8 Mbit/s.

@@ -1,9 +1,9 @@
-//! Why a case is slow, from evidence alone.
+//! Determines why a case is slow, from the evidence alone.
 //!
 //! Order     from certain to likely; the first rule that matches decides. Each rule states its evidence in
 //!           figures.
-//! Silence   if none fits, the case is not explained, and the evidence is shown: a guess would send people
-//!           the wrong way.
+//! Unknown   if no rule matches, the case is not explained, and the evidence is shown: a wrong guess would
+//!           mislead.
 //! Sources   Nagle (RFC 896) and delayed acknowledgements (RFC 1122 §4.2.3.2) together: a sender holds a
 //!           short segment until everything before it is acknowledged; a receiver without data to send
 //!           acknowledges after up to 40 ms (Linux) to 500 ms. The silly window syndrome: RFC 813 and RFC
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
-    /// The server's own limit on bytes in a second.
+    /// The server's own rate limit.
     ServerLimit,
     /// The sender holds a short segment; the receiver delays the acknowledgement that would release it.
     NagleDelayedAck,
@@ -40,14 +40,14 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// All, with a letter for maps and words for tables.
+    /// All causes, with a letter for maps and words for tables.
     pub const ALL: [(Cause, char, &'static str); 10] = [
-        (Cause::ServerLimit, 'T', "the server's own limit on bytes in a second"),
+        (Cause::ServerLimit, 'T', "the server's own rate limit"),
         (Cause::NagleDelayedAck, 'N', "Nagle's algorithm against delayed acknowledgements"),
         (Cause::Loss, 'L', "loss"),
         (Cause::SillyWindow, 'W', "silly window"),
-        (Cause::ReceiveBuffer, 'B', "receive buffer below bandwidth times delay"),
-        (Cause::SendBuffer, 'b', "send buffer below bandwidth times delay"),
+        (Cause::ReceiveBuffer, 'B', "receive buffer below bandwidth-delay product"),
+        (Cause::SendBuffer, 'b', "send buffer below bandwidth-delay product"),
         (Cause::Receiver, 'R', "the receiver does not read fast enough"),
         (Cause::Sender, 'S', "the sender does not write fast enough"),
         (Cause::CongestionWindow, 'C', "congestion window"),
@@ -58,7 +58,7 @@ impl Cause {
         Cause::ALL.iter().find(|(cause, ..)| *cause == self).expect("all are listed")
     }
 
-    /// Its letter.
+    /// Returns the letter of the cause.
     pub fn letter(self) -> char {
         self.row().1
     }
@@ -69,7 +69,7 @@ impl Cause {
     }
 }
 
-/// A cause, and the evidence for it.
+/// A cause and its evidence.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Explanation {
     /// The cause.
@@ -78,7 +78,7 @@ pub struct Explanation {
     pub because: String,
 }
 
-/// A stream slower than this part of the best one is slow.
+/// A stream below this fraction of the best one is slow.
 pub const STREAM_SLOW_PART: f64 = 0.25;
 
 /// Returns whether a case is slow. `best_mbps` is the best stream of its map.
@@ -102,7 +102,7 @@ pub fn explain(evidence: &Evidence) -> Explanation {
 type Found = Option<(Cause, String)>;
 
 fn server_limit(evidence: &Evidence) -> Found {
-    let why = "the server read or wrote less than it could, for its limit's sake (--rate)".to_owned();
+    let why = "the server limited its rate (--rate)".to_owned();
     evidence.receiver.rate_limited.then_some((Cause::ServerLimit, why))
 }
 
@@ -111,7 +111,7 @@ fn captured(evidence: &Evidence) -> Found {
     let capture = evidence.capture.as_ref().filter(|capture| capture.gaps > 0)?;
     if 2 * capture.held > capture.gaps && !evidence.settings.no_delay {
         let because = format!(
-            "in {} of {} gaps captured, data left {:.1} ms late, at once after an acknowledgement that carried nothing; {}",
+            "in {} of {} gaps captured, data was held for {:.1} ms, until a pure acknowledgement arrived; {}",
             capture.held,
             capture.gaps,
             capture.held_ms,
@@ -121,7 +121,7 @@ fn captured(evidence: &Evidence) -> Found {
     }
     if 2 * capture.sent_again > capture.gaps {
         let because =
-            format!("{} of {} gaps captured ended as data were sent again", capture.sent_again, capture.gaps);
+            format!("{} of {} captured gaps ended with a retransmission", capture.sent_again, capture.gaps);
         return Some((Cause::Loss, because));
     }
     None
@@ -130,10 +130,10 @@ fn captured(evidence: &Evidence) -> Found {
 fn of_exchanges(evidence: &Evidence, exchanges: &Exchanges) -> Found {
     let again = evidence.retransmits();
     if exchanges.stalls > 0 && again * 2 >= exchanges.stalls {
-        let because = format!("{again} segments sent again in {} stalls", exchanges.stalls);
+        let because = format!("{again} segments retransmitted in {} stalls", exchanges.stalls);
         return Some((Cause::Loss, because));
     }
-    // Without a capture, everything else has to agree.
+    // Without a capture, all other evidence has to agree.
     let delayed = evidence.receiver.counters.get("DelayedACKs");
     let is_held = evidence.capture.is_none()
         && evidence.pattern == Pattern::WriteWriteRead
@@ -143,7 +143,8 @@ fn of_exchanges(evidence: &Evidence, exchanges: &Exchanges) -> Found {
         && (30.0..600.0).contains(&exchanges.stall_ms);
     if is_held {
         let because = format!(
-            "{} stalls of {:.1} ms and {delayed} delayed acknowledgements at the receiver, nothing sent again; {}",
+            "{} stalls of {:.1} ms and {delayed} delayed acknowledgements at the receiver, no \
+             retransmissions; {}",
             exchanges.stalls,
             exchanges.stall_ms,
             short_write(evidence)
@@ -154,7 +155,7 @@ fn of_exchanges(evidence: &Evidence, exchanges: &Exchanges) -> Found {
     (shares.window >= 0.5).then(|| silly_or_slow(evidence, shares))
 }
 
-/// The rule that our measurements have established: a stall needs a last write below the MSS.
+/// Compares the last write with the MSS: our measurements show that only a last write below the MSS stalls.
 fn short_write(evidence: &Evidence) -> String {
     let (bytes, mss) = (evidence.last_write_bytes, evidence.info.snd_mss);
     let relation = if bytes < mss { "below" } else { "not below" };
@@ -168,12 +169,12 @@ fn of_stream(evidence: &Evidence) -> Found {
     let timeouts = evidence.counters.get("TCPTimeouts");
     if segments > 0 && again * 100 >= segments {
         let because = format!(
-            "{again} of {segments} segments sent again ({:.1} %), {timeouts} timeouts",
+            "{again} of {segments} segments retransmitted ({:.1} %), {timeouts} timeouts",
             100.0 * again as f64 / segments as f64
         );
         return Some((Cause::Loss, because));
     }
-    // A stall of an acknowledgement's delay for each piece: they fill the time.
+    // One delayed acknowledgement per write: the stalls fill the time.
     let delayed = evidence.receiver.counters.get("DelayedACKs") as f64;
     let ato = f64::from(evidence.receiver.info.ato_us.max(40_000)) * 1e-6;
     let waited = (delayed * ato / evidence.receiver.seconds.max(1e-6)).min(1.0);
@@ -198,8 +199,8 @@ fn of_stream(evidence: &Evidence) -> Found {
     }
     if shares.send_buffer >= 0.5 {
         let because = format!(
-            "the send buffer of {} bytes limited the sender {:.0} % of the time; it carries {:.2} Mbit/s at most over \
-             {:.2} ms",
+            "the send buffer of {} bytes limited the sender {:.0} % of the time; it carries {:.2} Mbit/s at \
+             most over {:.2} ms",
             evidence.given.send_bytes / 2,
             100.0 * shares.send_buffer,
             window_mbps(evidence.given.send_bytes / 2, evidence),
@@ -209,7 +210,7 @@ fn of_stream(evidence: &Evidence) -> Found {
     }
     if shares.busy < 0.7 {
         let because = format!(
-            "there was nothing to send {:.0} % of the time: writes of {} bytes come too slowly",
+            "the sender had no data {:.0} % of the time: writes of {} bytes come too slowly",
             100.0 * (1.0 - shares.busy),
             evidence.message_bytes
         );
@@ -220,8 +221,8 @@ fn of_stream(evidence: &Evidence) -> Found {
     if shares.window + shares.send_buffer < 0.2 && (0.5..2.0).contains(&(carried / evidence.mbps().max(1e-9)))
     {
         let because = format!(
-            "a congestion window of {} segments of {} bytes carries {carried:.2} Mbit/s over {:.2} ms; no buffer limited \
-             the sender",
+            "a congestion window of {} segments of {} bytes carries {carried:.2} Mbit/s over {:.2} ms; no \
+             buffer limited the sender",
             evidence.info.snd_cwnd,
             evidence.info.snd_mss,
             evidence.info.rtt_us as f64 * 1e-3
@@ -231,7 +232,7 @@ fn of_stream(evidence: &Evidence) -> Found {
     None
 }
 
-/// The peer's window was full for most of the time; this finds out why.
+/// Explains why the peer's window was full for most of the time.
 fn silly_or_slow(evidence: &Evidence, shares: Shares) -> (Cause, String) {
     let window = evidence.info.snd_wnd.unwrap_or(evidence.receiver.given.receive_bytes / 2);
     let full = full_segment(evidence);
@@ -239,8 +240,8 @@ fn silly_or_slow(evidence: &Evidence, shares: Shares) -> (Cause, String) {
     let delayed = evidence.receiver.counters.get("DelayedACKs");
     if window < 2 * full && delayed > 0 {
         let because = format!(
-            "the window of {window} bytes, less than two segments of {full}, was full {part:.0} % of the time, and {delayed} \
-             acknowledgements were delayed"
+            "the window of {window} bytes, less than two segments of {full}, was full {part:.0} % of the \
+             time, and {delayed} acknowledgements were delayed"
         );
         return (Cause::SillyWindow, because);
     }
@@ -248,16 +249,16 @@ fn silly_or_slow(evidence: &Evidence, shares: Shares) -> (Cause, String) {
     let most = window_mbps(evidence.receiver.given.receive_bytes / 2, evidence);
     if shut == 0 && evidence.mbps() > 0.4 * most {
         let because = format!(
-            "the peer's window of {window} bytes was full {part:.0} % of the time; its buffer of {} bytes carries {most:.2} \
-             Mbit/s at most over {:.2} ms",
+            "the peer's window of {window} bytes was full {part:.0} % of the time; its buffer of {} bytes \
+             carries {most:.2} Mbit/s at most over {:.2} ms",
             evidence.receiver.given.receive_bytes / 2,
             evidence.info.rtt_us as f64 * 1e-3
         );
         return (Cause::ReceiveBuffer, because);
     }
     let because = format!(
-        "the peer's window was full {part:.0} % of the time and shut {shut} times, though its buffer would carry {most:.2} \
-         Mbit/s"
+        "the peer's window was full {part:.0} % of the time and shut {shut} times, though its buffer would \
+         carry {most:.2} Mbit/s"
     );
     (Cause::Receiver, because)
 }
@@ -273,14 +274,15 @@ fn window_mbps(bytes: u32, evidence: &Evidence) -> f64 {
 }
 
 fn what_there_is(evidence: &Evidence) -> String {
-    let shares = evidence.shares().map_or("the kernel does not report shares of time".into(), |shares| {
-        format!(
-            "busy {:.0} %, window full {:.0} %, send buffer full {:.0} %",
-            100.0 * shares.busy,
-            100.0 * shares.window,
-            100.0 * shares.send_buffer
-        )
-    });
+    let shares =
+        evidence.shares().map_or("the kernel does not report what limited the sender".into(), |shares| {
+            format!(
+                "busy {:.0} %, window full {:.0} %, send buffer full {:.0} %",
+                100.0 * shares.busy,
+                100.0 * shares.window,
+                100.0 * shares.send_buffer
+            )
+        });
     let counts = |counters: &kiban_measure::Counters| {
         let words: Vec<String> = counters.0.iter().map(|(name, count)| format!("{name} {count}")).collect();
         words.join(", ")
@@ -289,10 +291,14 @@ fn what_there_is(evidence: &Evidence) -> String {
         format!("; {} stalls of {:.1} ms", exchanges.stalls, exchanges.stall_ms)
     });
     let capture = evidence.capture.as_ref().map_or(String::new(), |capture| {
-        format!("; captured {} gaps, {} held, {} sent again", capture.gaps, capture.held, capture.sent_again)
+        format!(
+            "; captured {} gaps, {} held, {} retransmitted",
+            capture.gaps, capture.held, capture.sent_again
+        )
     });
     format!(
-        "{shares}{stalls}{capture}; MSS {}, window {}, round trip {:.2} ms, sent again {}; sender: {}; receiver: {}",
+        "{shares}{stalls}{capture}; MSS {}, window {}, RTT {:.2} ms, retransmits {}; sender: {}; receiver: \
+         {}",
         evidence.info.snd_mss,
         evidence.info.snd_wnd.map_or("unknown".into(), |window| window.to_string()),
         f64::from(evidence.info.rtt_us) * 1e-3,
@@ -315,7 +321,7 @@ pub(super) mod tests {
         Counters(list.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect())
     }
 
-    /// Returns the evidence of one second of an unlimited stream over 10 ms: 100 Mbit/s.
+    /// Returns the evidence of one second of an unlimited stream over a path of 10 ms: 100 Mbit/s.
     pub(in crate::net::diagnosis) fn stream() -> Evidence {
         let zero = TcpInfo {
             data_segs_out: Some(0),
@@ -388,7 +394,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn each_cause_is_told_from_its_evidence() {
+    fn each_cause_is_recognised_from_its_evidence() {
         let digest = |gaps, held, sent_again| {
             Some(Digest { gaps, held, held_ms: 41.7, sent_again, ..Digest::default() })
         };
@@ -529,7 +535,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn slow_is_what_stands_still_or_falls_far_behind_the_best() {
+    fn stalled_or_far_below_best_counts_as_slow() {
         let mut evidence = stalled();
         assert!(is_slow(&evidence, 0.0));
         evidence.exchanges.as_mut().expect("exchanges").stalled_part = 0.4;
@@ -538,7 +544,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn every_cause_has_a_letter_of_its_own() {
+    fn cause_letters_are_unique() {
         let mut letters: Vec<char> = Cause::ALL.iter().map(|(_, letter, _)| *letter).collect();
         letters.sort_unstable();
         letters.dedup();

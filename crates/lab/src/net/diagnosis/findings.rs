@@ -1,9 +1,9 @@
-//! The findings of a sweep: maps, causes, advice, and the effect of the advice.
+//! The findings of a sweep: maps, causes, remedies, and the effect of the remedies.
 //!
-//! From      the records in the sweep's directory alone, so that they can be computed again, also while the
-//!           sweep still runs.
-//! Proofs    advised settings are usually outside the grid: each advised point is a run of one point, in
-//!           `proofs` below the sweep's directory, named by the first digits of its trial's key.
+//! Source    only the records in the sweep's directory, so findings can be recomputed, also while the sweep
+//!           runs.
+//! Proofs    remedies usually use settings outside the grid: each of them is a run of one point, in `proofs`
+//!           below the sweep's directory, named by the first digits of its trial's key.
 //! Path      is that of the first record; each record has its own.
 
 use super::advice::{Proof, against};
@@ -30,9 +30,9 @@ use std::path::{Path as Folder, PathBuf};
 pub struct CauseCount {
     /// The cause.
     pub cause: Cause,
-    /// In words.
+    /// The cause in words.
     pub words: String,
-    /// Cells.
+    /// The number of cells.
     pub cells: usize,
     /// The evidence from the worst of them.
     pub example: String,
@@ -51,15 +51,15 @@ pub struct Findings {
     pub path: Path,
     /// The environment of the measurement.
     pub environment: Option<Environment>,
-    /// A map for each combination but message and buffer.
+    /// One map for each combination of all settings except message and buffer.
     pub maps: Vec<Map>,
     /// Causes, the most frequent first.
     pub causes: Vec<CauseCount>,
-    /// The advice, and its effect.
+    /// The remedies and their effects.
     pub advice: Vec<Proof>,
-    /// Points that were measured under foreign load.
+    /// The number of points that were measured under foreign load.
     pub disturbed: usize,
-    /// Advice that has not been measured: its words and its point.
+    /// Remedies that have not been measured: words and point.
     #[serde(skip)]
     pub open: Vec<(String, Setup)>,
     /// Remarks about cells.
@@ -145,7 +145,7 @@ impl Findings {
         Ok(Some(findings))
     }
 
-    /// Maps and causes; the worst case of each cause.
+    /// Finds maps and causes, and the worst case of each cause.
     fn draw(&mut self, sweep: &Sweep) -> Vec<Setup> {
         let mut found: BTreeMap<Cause, Vec<(f64, Setup, String)>> = BTreeMap::new();
         for group in sweep.grid.groups() {
@@ -214,7 +214,7 @@ impl Findings {
         cell
     }
 
-    /// Returns the remedies against a cause, with the effect on its worst case where they were tried.
+    /// Returns the remedies for a cause, with their effect on its worst case where they were tried.
     fn advise(
         &mut self,
         dir: &Folder,
@@ -244,7 +244,7 @@ impl Findings {
                         proof.removed = !is_slow(evidence, best_stream) && after > before;
                     }
                     None => {
-                        proof.note = "the sweep ended before it".to_owned();
+                        proof.note = "the sweep ended before this measurement".to_owned();
                         self.open.push((proof.advice.clone(), changed));
                     }
                 }
@@ -254,8 +254,8 @@ impl Findings {
         Ok(())
     }
 
-    /// Records why advised points could not be measured.
-    pub(in crate::net) fn told(&mut self, notes: &[(String, String)]) {
+    /// Records why points with remedies could not be measured.
+    pub(in crate::net) fn add_notes(&mut self, notes: &[(String, String)]) {
         for proof in self.advice.iter_mut().filter(|proof| !proof.note.is_empty()) {
             if let Some((_, why)) = notes.iter().find(|(advice, _)| *advice == proof.advice) {
                 proof.note.clone_from(why);
@@ -269,19 +269,19 @@ impl Findings {
         for (setup, note) in &self.notes {
             explanation.note(&setup.point(&self.host), note.clone());
         }
-        let mut blocks = vec![Block::Paragraph(format!("{}.", self.way()))];
+        let mut blocks = vec![Block::Paragraph(format!("{}.", self.path_line()))];
         for map in &self.maps {
             let (all, slow, right) = map.counts();
             blocks.push(Block::Paragraph(format!(
-                "{}: {slow} of {all} cells are slow; whether a cell is slow was predicted rightly in {right} of {all}, from the rule \
-                 and the path's MSS.",
+                "{}: {slow} of {all} cells are slow; the prediction, from the rule and the path's MSS, is \
+                 right for {right} of {all}.",
                 map.title
             )));
         }
         if !self.causes.is_empty() {
             let mut sheet = Sheet::new(
                 "Causes, the most frequent first",
-                &["mark", "cause", "#cells", "worst", "seen there"],
+                &["mark", "cause", "#cells", "worst", "evidence"],
             );
             for count in &self.causes {
                 let letter = count.cause.letter().to_string();
@@ -324,9 +324,9 @@ impl Findings {
     }
 
     /// Describes the path in one line.
-    fn way(&self) -> String {
+    fn path_line(&self) -> String {
         format!(
-            "{}: {}, kiban {}; round trip {:.3} ms, MSS {} bytes, {} Mbit/s or more",
+            "{}: {}, kiban {}; RTT {:.3} ms, MSS {} bytes, at least {} Mbit/s",
             self.host,
             self.server.kernel,
             self.server.kiban,
@@ -337,7 +337,7 @@ impl Findings {
     }
 }
 
-/// Returns the measurements of an advised point, if there are any.
+/// Returns the measurements of a point with a remedy, if there are any.
 fn proved(dir: &Folder, host: &str, setup: &Setup) -> Result<Option<Measured>, StoreError> {
     let (folder, _) = proof(dir, host, setup);
     // A run that was not started, or that ended while it started, is reported when it is opened for writing.
@@ -363,7 +363,7 @@ fn title(group: &Setup) -> String {
 
 impl fmt::Display for Findings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}", self.way())?;
+        writeln!(f, "{}", self.path_line())?;
         if let Some(environment) = &self.environment {
             writeln!(f, "measured from {}\n", environment.line())?;
         }
@@ -408,7 +408,7 @@ impl fmt::Display for Findings {
             }
         }
         if self.disturbed > 0 {
-            writeln!(f, "{} points were measured under foreign load, every repeat too", self.disturbed)?;
+            writeln!(f, "{} points were disturbed by other load in every attempt", self.disturbed)?;
         }
         Ok(())
     }

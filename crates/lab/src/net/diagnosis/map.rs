@@ -1,8 +1,9 @@
-//! A map: message length across, socket buffers down, the predicted boundary over it.
+//! A map: message length on the horizontal axis, socket buffers on the vertical, the predicted boundary on
+//! top.
 //!
-//! Text      a shade, the figure, and a cause's letter where a cell is slow; `│` where the prediction changes
-//!           sides.
-//! SVG       the same cells with the boundary as a line; the same bytes for the same map.
+//! Text      a shade, the figure, and a cause's letter where a cell is slow; `│` where the prediction
+//!           changes.
+//! SVG       the same cells with the boundary as a line; the same map always gives the same bytes.
 
 use super::cause::Cause;
 use crate::net::trial::evidence::Pattern;
@@ -13,13 +14,13 @@ use std::fmt::{self, Write};
 /// One cell.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Cell {
-    /// The figure: exchanges in a second, or Mbit/s; none if there was no trial.
+    /// The figure: exchanges per second, or Mbit/s; `None` without a trial.
     pub figure: Option<f64>,
     /// Payload that arrived, Mbit/s.
     pub mbps: f64,
-    /// Whether it should be slow.
+    /// Whether it is predicted to be slow.
     pub predicted_slow: bool,
-    /// Why it is slow; none if it is not.
+    /// Why it is slow; `None` if it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
     /// The evidence for the cause.
@@ -30,7 +31,7 @@ pub struct Cell {
 /// A map.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Map {
-    /// What all its cells have in common, in words.
+    /// The settings that all cells share, in words.
     pub title: String,
     /// How the client wrote.
     pub pattern: Pattern,
@@ -38,13 +39,13 @@ pub struct Map {
     pub unit: String,
     /// Message lengths, bytes.
     pub messages: Vec<u32>,
-    /// Socket buffers, bytes; 0: the system's own.
+    /// Socket buffers, bytes; 0 is the system's default.
     pub buffers: Vec<u32>,
-    /// Rows of buffers, columns of messages.
+    /// Rows are buffers, columns are messages.
     pub cells: Vec<Vec<Cell>>,
 }
 
-/// Shades, by the part of the best figure.
+/// Shades, by the fraction of the best figure.
 const SHADES: [(f64, char); 5] = [(0.5, '█'), (0.25, '▓'), (0.05, '▒'), (0.01, '░'), (0.0, '·')];
 
 impl Map {
@@ -55,7 +56,7 @@ impl Map {
         })
     }
 
-    /// Cells measured, slow ones, and those where the prediction was right.
+    /// Returns the number of cells measured, of slow ones, and of those that were predicted correctly.
     pub fn counts(&self) -> (usize, usize, usize) {
         let measured = self.iter().filter(|(.., cell)| cell.figure.is_some());
         measured.fold((0, 0, 0), |(all, slow, right), (.., cell)| {
@@ -64,8 +65,8 @@ impl Map {
         })
     }
 
-    /// Returns the value with which a cell is compared: for exchanges the best of its message, because long
-    /// ones take longer; for streams the best of all.
+    /// Returns the reference value of a cell: for exchanges the best of its message length, because long
+    /// messages take longer; for streams the best of all.
     fn best(&self, column: usize) -> f64 {
         let figures = self
             .cells
@@ -75,8 +76,8 @@ impl Map {
         figures.filter_map(|(_, cell)| cell.figure).fold(0.0, f64::max)
     }
 
-    /// Returns the fraction of that value which a cell reaches. Exchanges that stall count as zero, even if
-    /// every cell of their message stalls.
+    /// Returns the fraction of that value which a cell reaches. Stalled exchanges count as zero, even if
+    /// every cell of their message length stalls.
     fn part(&self, cell: &Cell, column: usize) -> f64 {
         if !self.pattern.is_stream() && cell.cause.is_some() {
             return 0.0;
@@ -103,8 +104,10 @@ impl Map {
         const TOP: usize = 48;
         let (width, height) = (LEFT + WIDE * self.messages.len() + 8, TOP + HIGH * self.buffers.len() + 28);
         let mut svg = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" \
-             font-size=\"11\">\n<rect width=\"{width}\" height=\"{height}\" fill=\"white\"/>\n<text x=\"8\" y=\"16\">{}, {}: \
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
+             font-family=\"sans-serif\" \
+             font-size=\"11\">\n<rect width=\"{width}\" height=\"{height}\" fill=\"white\"/>\n<text x=\"8\" \
+             y=\"16\">{}, {}: \
              message (across) and socket buffers (down), bytes</text>\n",
             plain(&self.title),
             self.unit
@@ -124,20 +127,20 @@ impl Map {
             );
             for (column, cell) in self.cells[row].iter().enumerate() {
                 let x = LEFT + WIDE * column;
-                // Light is fast; the text stands out on both, and slow cells have a letter too.
+                // Light is fast; the text is readable on both, and slow cells have a letter too.
                 let share = self.part(cell, column).sqrt();
                 let (red, green, blue) = (150.0 + 90.0 * share, 40.0 + 200.0 * share, 40.0 + 180.0 * share);
                 let ink = if share < 0.35 { "white" } else { "black" };
                 let letter = cell.cause.map_or(String::new(), |cause| format!(" {}", cause.letter()));
-                let told = cell.figure.map_or("-".into(), short);
+                let figure = cell.figure.map_or("-".into(), short);
                 let title = cell.cause.map_or(String::new(), |cause| {
                     format!("<title>{}: {}</title>", cause.words(), plain(&cell.because))
                 });
                 let _ = writeln!(
                     svg,
                     "<g>{title}<rect x=\"{x}\" y=\"{y}\" width=\"{WIDE}\" height=\"{HIGH}\" \
-                     fill=\"rgb({red:.0},{green:.0},{blue:.0})\"/><text x=\"{}\" y=\"{}\" text-anchor=\"middle\" \
-                     fill=\"{ink}\">{told}{letter}</text></g>",
+                     fill=\"rgb({red:.0},{green:.0},{blue:.0})\"/><text x=\"{}\" y=\"{}\" \
+                     text-anchor=\"middle\" fill=\"{ink}\">{figure}{letter}</text></g>",
                     x + WIDE / 2,
                     y + 16
                 );
@@ -196,7 +199,8 @@ impl fmt::Display for Map {
         }
         let (all, slow, right) = self.counts();
         table.remark(format!(
-            "{slow} of {all} cells are slow; │ is the predicted boundary, right in {right} of {all} cells; best {}",
+            "{slow} of {all} cells are slow; │ is the predicted boundary, right for {right} of {all} cells; \
+             best {}",
             figure((0..self.messages.len()).map(|column| self.best(column)).fold(0.0, f64::max))
         ));
         write!(f, "{table}")
@@ -247,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_has_every_cell_and_the_boundary_and_is_the_same_again() {
+    fn a_picture_is_deterministic_and_has_every_cell_and_the_boundary() {
         let svg = map().svg();
         assert_eq!(svg.matches("<rect").count(), 1 + 4);
         // Right of the slow cell, and above it.

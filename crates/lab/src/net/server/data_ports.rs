@@ -6,7 +6,7 @@ use std::io;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Callers at once of which one is to be a trial's data connection.
+/// The most connections accepted while waiting for a trial's data connection.
 pub(crate) const CALLERS: Bounds = Bounds { connections_max: 16, per_network_max: 16, time: LINE_TIME };
 
 /// The ports for data connections, used in turn.
@@ -16,12 +16,12 @@ pub(crate) struct DataPorts {
 }
 
 impl DataPorts {
-    /// Uses the ports of a range in turn; for 0 the system chooses.
+    /// Uses the ports of a range in turn; with port 0 the system chooses.
     pub(crate) fn new(range: RangeInclusive<u16>) -> DataPorts {
         DataPorts { range, turn: AtomicUsize::new(0) }
     }
 
-    /// Makes a socket on the first free port from the next in turn on.
+    /// Opens a socket on the first free port, starting with the next in turn.
     pub(crate) fn take<T>(&self, mut make: impl FnMut(u16) -> io::Result<T>) -> io::Result<T> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.range.len().max(1);
         let mut found = Err(io::ErrorKind::AddrInUse.into());

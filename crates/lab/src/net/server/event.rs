@@ -1,6 +1,6 @@
 //! Events of a server, for its log, and reasons for refusals.
 
-use super::limits::{STRANGER_TIME, STRANGERS_MAX, STRANGERS_PER_NETWORK_MAX};
+use super::limits::{UNAUTHENTICATED_MAX, UNAUTHENTICATED_PER_NETWORK_MAX, UNAUTHENTICATED_TIMEOUT};
 use std::net::IpAddr;
 
 /// An event for the log.
@@ -10,17 +10,17 @@ pub enum Event {
     Began(IpAddr),
     /// A session has ended, after this many trials, for this reason.
     Ended(IpAddr, u64, String),
-    /// A connection was refused for this reason. `more`: the number of others refused for the same reason
-    /// since the last line.
+    /// A connection was refused for this reason. `more`: the number of further connections of its network
+    /// refused for the same reason since the last line.
     Refused {
         /// The address; the last one, if there are several.
         address: IpAddr,
         /// The cause.
         why: Refusal,
-        /// The number of others without a line.
+        /// The number of further refusals without a line of their own.
         more: u64,
     },
-    /// This many others were refused, for any reason.
+    /// This many further connections were refused, for any reason.
     RefusedOthers(u64),
 }
 
@@ -29,19 +29,19 @@ pub enum Event {
 pub enum Refusal {
     /// `--allow` does not include the address.
     NotAllowed,
-    /// The client sent nothing, or too little, in time.
+    /// The client did not send a complete first line in time.
     Silent,
-    /// Later connections needed its place.
+    /// Displaced by later connections.
     Displaced,
     /// Its first line is not of this protocol.
     Nonsense,
     /// Its token is wrong.
     Token,
-    /// It has another protocol version.
+    /// It uses another protocol version.
     Version,
-    /// All sessions are in use: this many.
+    /// All sessions are in use; their number.
     Full(usize),
-    /// This host lends no thread.
+    /// The host could not create a thread.
     NoThread,
 }
 
@@ -50,27 +50,28 @@ impl std::fmt::Display for Refusal {
         let text = match self {
             Refusal::NotAllowed => "the address is not allowed",
             Refusal::Silent => {
-                let seconds = STRANGER_TIME.as_secs();
-                return write!(f, "no token was shown within {seconds} s");
+                let seconds = UNAUTHENTICATED_TIMEOUT.as_secs();
+                return write!(f, "no token was received within {seconds} s");
             }
             Refusal::Displaced => {
                 return write!(
                     f,
-                    "too many connections wait that have not shown the token ({STRANGERS_PER_NETWORK_MAX} of an address, \
-                     {STRANGERS_MAX} in all), and this was the oldest: try again"
+                    "too many connections have not presented the token yet (limits: \
+                     {UNAUTHENTICATED_PER_NETWORK_MAX} per address, {UNAUTHENTICATED_MAX} in all), and this was the \
+                     oldest: try again"
                 );
             }
             Refusal::Nonsense => "the client does not speak this protocol",
-            Refusal::Token => "the token is not this server's",
+            Refusal::Token => "wrong token",
             Refusal::Version => "the client uses another version of the protocol",
             Refusal::Full(most) => {
                 return write!(
                     f,
-                    "the server is full: {most} of {most} sessions are open; try again later, or start it with more \
-                     (--sessions)"
+                    "the server is full: {most} of {most} sessions are open; try again later, or start it \
+                     with more (--sessions)"
                 );
             }
-            Refusal::NoThread => "the server has no thread to spare: try again later",
+            Refusal::NoThread => "the server cannot create a thread: try again later",
         };
         f.write_str(text)
     }

@@ -5,29 +5,29 @@ use std::time::Duration;
 
 /// The most unauthenticated connections at a time, and how many of them may come from one IPv4 address or
 /// IPv6 /64.
-pub(crate) const STRANGERS_MAX: usize = 64;
-pub(super) const STRANGERS_PER_NETWORK_MAX: usize = 8;
+pub(crate) const UNAUTHENTICATED_MAX: usize = 64;
+pub(super) const UNAUTHENTICATED_PER_NETWORK_MAX: usize = 8;
 /// How long a client may take to present the token.
-pub(super) const STRANGER_TIME: Duration = Duration::from_secs(5);
+pub(super) const UNAUTHENTICATED_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The limits of a server.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// The number of simultaneous sessions.
     pub sessions: usize,
-    /// Of a trial, s.
+    /// The longest trial, s.
     pub trial_seconds: u32,
-    /// Of a session, s.
+    /// The longest session, s.
     pub session_seconds: u32,
     /// The idle time after which a session ends, s.
     pub idle_seconds: u32,
-    /// Bytes of a socket buffer.
+    /// The largest socket buffer, bytes.
     pub buffer_bytes: u32,
-    /// Bytes of a message or a reply.
+    /// The longest message or reply, bytes.
     pub message_bytes: u32,
-    /// Bytes read or written in a second, by each session.
+    /// The most bytes read or written per second, in each session.
     pub bytes_per_second: u64,
-    /// Ports of data connections; 0: the system chooses.
+    /// The ports of data connections; 0: the system chooses.
     pub data_ports: RangeInclusive<u16>,
 }
 

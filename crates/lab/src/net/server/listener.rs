@@ -1,21 +1,21 @@
-//! The end that answers: `kiban lab serve`.
+//! The measurement server: `kiban lab serve`.
 //!
-//! Goal      measurements only, only for clients that know the token, and within bounds.
-//! Threads   one a session, and sessions have a bound.
-//! Strangers Unauthenticated connections have no thread, but a place in a table of their own (`unproven.rs`),
-//!           a short time and a short line. They never take the place of a session.
+//! Purpose   measurements only, only for clients that know the token, and within limits.
+//! Threads   one per session, and the number of sessions is limited.
+//! Unproven  unauthenticated connections have no thread, but a slot in a table of their own (`unproven.rs`),
+//!           a short timeout and a short line. They never take the slot of a session.
 //! Trial     a port chosen by the system, or one of a range, open for one connection from the session's
 //!           address that sends the nonce; its data is read and discarded.
-//! Aim       payload goes only to a connection from the session's address that has sent the nonce: a client
-//!           cannot name an address or a port.
-//! Log       lines of refusals are rationed (`ration.rs`).
-//! Bounds    seconds of a trial and of a session, bytes of buffers and messages, bytes per second (above
-//!           that, the server stops reading for a while, and reports it with the outcome).
+//! Aim       payload is sent only on a connection from the session's address that has presented the nonce: a
+//!           client cannot name another target.
+//! Log       lines about refusals are rate-limited (`refusal_log.rs`).
+//! Limits    duration of a trial and of a session, size of buffers and messages, bytes per second (above
+//!           that, the server pauses reading, and reports it with the outcome).
 //! Left out  TLS; a list of tokens.
 
 use super::data_ports::{CALLERS, DataPorts};
 use super::event::{Event, Refusal};
-use super::limits::{Limits, STRANGER_TIME, STRANGERS_MAX, STRANGERS_PER_NETWORK_MAX};
+use super::limits::{Limits, UNAUTHENTICATED_MAX, UNAUTHENTICATED_PER_NETWORK_MAX, UNAUTHENTICATED_TIMEOUT};
 use super::refusal_log::RefusalLog;
 use super::unproven::{Bounds, HandshakeError, Handshakes, Length, Step};
 use crate::mix::real::Room;
@@ -40,7 +40,7 @@ const DATA_TIMEOUT: Duration = Duration::from_secs(10);
 const GRACE: Duration = Duration::from_secs(10);
 /// Bytes read from a stream at a time.
 const READ_BYTES: usize = 256 << 10;
-/// How far a session may exceed its rate for a moment.
+/// How far a session may run ahead of its rate in a burst.
 const BURST: Duration = Duration::from_millis(250);
 /// How often a waiting thread checks whether the server is ending.
 const LOOK: Duration = Duration::from_millis(200);
@@ -59,37 +59,37 @@ struct Shared {
     ends: AtomicBool,
     ports: DataPorts,
     sessions: AtomicUsize,
-    told: Box<dyn Fn(Event) + Send + Sync>,
+    on_event: Box<dyn Fn(Event) + Send + Sync>,
 }
 
-/// A session's place, returned when it is dropped.
-struct Place(Arc<Shared>);
+/// A session's slot, freed when it is dropped.
+struct SessionSlot(Arc<Shared>);
 
-impl Place {
-    fn take(shared: &Arc<Shared>) -> Option<Place> {
+impl SessionSlot {
+    fn take(shared: &Arc<Shared>) -> Option<SessionSlot> {
         let more = |now: usize| (now < shared.limits.sessions).then_some(now + 1);
         let taken = shared.sessions.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
-        taken.is_ok().then(|| Place(Arc::clone(shared)))
+        taken.is_ok().then(|| SessionSlot(Arc::clone(shared)))
     }
 }
 
-impl Drop for Place {
+impl Drop for SessionSlot {
     fn drop(&mut self) {
         self.0.sessions.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 impl Server {
-    /// Starts listening. `told` is called for each event.
+    /// Starts listening. `on_event` is called for each event.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Returns errors of the operating system.
     pub fn bind(
         address: SocketAddr,
         token: Token,
         allowed: Vec<IpNet>,
         limits: Limits,
-        told: impl Fn(Event) + Send + Sync + 'static,
+        on_event: impl Fn(Event) + Send + Sync + 'static,
     ) -> io::Result<Server> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
@@ -102,7 +102,7 @@ impl Server {
             ends: AtomicBool::new(false),
             ports,
             sessions: AtomicUsize::new(0),
-            told: Box::new(told),
+            on_event: Box::new(on_event),
         };
         Ok(Server { listener, shared: Arc::new(shared) })
     }
@@ -110,39 +110,39 @@ impl Server {
     /// Returns the address on which it listens.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Returns errors of the operating system.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Ends [`Server::run`] and all sessions soon, from another thread.
+    /// Makes [`Server::run`] and all sessions end soon; may be called from another thread.
     pub fn stopper(&self) -> impl Fn() + Send + Sync + 'static {
         let shared = Arc::clone(&self.shared);
         move || shared.ends.store(true, Ordering::Release)
     }
 
-    /// Answers until it is stopped.
+    /// Serves until it is stopped.
     ///
     /// # Errors
-    /// Those of the system, for the listener.
+    /// Returns errors of the operating system for the listener.
     pub fn run(&self) -> io::Result<()> {
         let shared = &self.shared;
         let bounds = Bounds {
-            connections_max: STRANGERS_MAX,
-            per_network_max: STRANGERS_PER_NETWORK_MAX,
-            time: STRANGER_TIME,
+            connections_max: UNAUTHENTICATED_MAX,
+            per_network_max: UNAUTHENTICATED_PER_NETWORK_MAX,
+            time: UNAUTHENTICATED_TIMEOUT,
         };
-        let mut strangers = Handshakes::new(bounds, Length::Line(HELLO_BYTES_MAX as usize));
+        let mut handshakes = Handshakes::new(bounds, Length::Line(HELLO_BYTES_MAX as usize));
         let mut ration = RefusalLog::default();
         while !shared.ends.load(Ordering::Acquire) {
             let mut refused = Vec::new();
             let admits = |address| {
                 let admits = may_connect(&shared.allowed, address);
-                // No answer: an address that may not connect need not learn that there is a server.
+                // Do not reply: an address that is not allowed need not learn that there is a server.
                 refused.extend((!admits).then_some((address, Refusal::NotAllowed)));
                 admits
             };
-            for step in strangers.turn(&self.listener, || shared.clock.now(), LOOK, admits)? {
+            for step in handshakes.turn(&self.listener, || shared.clock.now(), LOOK, admits)? {
                 let (stream, address, why) = match step {
                     Step::Said(stream, address, said) => match self.admit(stream, address, &said) {
                         Ok(()) => continue,
@@ -165,8 +165,8 @@ impl Server {
             }
             let now = shared.clock.now();
             let lines = refused.into_iter().filter_map(|(address, why)| ration.refused(address, why, now));
-            lines.for_each(&shared.told);
-            ration.on_time(now).into_iter().for_each(&shared.told);
+            lines.for_each(&shared.on_event);
+            ration.on_time(now).into_iter().for_each(&shared.on_event);
         }
         Ok(())
     }
@@ -188,17 +188,18 @@ impl Server {
         if hello.version != VERSION {
             return refused(stream, Refusal::Version);
         }
-        let Some(place) = Place::take(shared) else {
+        let Some(slot) = SessionSlot::take(shared) else {
             return refused(stream, Refusal::Full(shared.limits.sessions));
         };
-        // The thread has the connection: without one it is closed, and the client tells its user.
+        // The thread owns the connection: if it cannot be created, the connection closes and the client
+        // reports that.
         let thread = std::thread::Builder::new().name("session".into());
-        let begun = thread.spawn(move || place.0.meet(stream, address));
+        let begun = thread.spawn(move || slot.0.meet(stream, address));
         begun.map(drop).map_err(|_| (None, Refusal::NoThread))
     }
 }
 
-/// Sends the reason and closes. Does not wait.
+/// Sends the reason and closes, without waiting.
 fn refuse(mut stream: TcpStream, why: Refusal) {
     // The client may be gone already.
     let _ = write_message(&mut stream, &Greeting::Refused(why.to_string()));
@@ -211,13 +212,13 @@ fn refuse(mut stream: TcpStream, why: Refusal) {
 impl Shared {
     fn meet(&self, stream: TcpStream, address: IpAddr) {
         let Ok((mut reader, mut writer)) = self.lines(stream) else { return };
-        (self.told)(Event::Began(address));
+        (self.on_event)(Event::Began(address));
         let mut trials = 0;
         let how = match self.session(&mut reader, &mut writer, address, &mut trials) {
-            Ok(()) => "the client was done".to_owned(),
+            Ok(()) => "the client closed the session".to_owned(),
             Err(error) => error.to_string(),
         };
-        (self.told)(Event::Ended(address, trials, how));
+        (self.on_event)(Event::Ended(address, trials, how));
     }
 
     fn lines(&self, stream: TcpStream) -> io::Result<(Lines, TcpStream)> {
@@ -248,7 +249,7 @@ impl Shared {
                 continue;
             }
             let Request::Trial { settings, work, millis } = ask else {
-                let why = "there is no trial that could have ended".to_owned();
+                let why = "no trial is in progress".to_owned();
                 write_message(writer, &Reply::Impossible(why))?;
                 continue;
             };
@@ -260,12 +261,16 @@ impl Shared {
                 Ok(listener) => listener,
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                     // Ports become free when other trials end.
-                    let why = "all of the server's ports for data are in use: --data-ports with more of them, or wait";
+                    let why = "all data ports of the server are in use: start it with a larger range \
+                        (--data-ports), or try again later";
                     write_message(writer, &Reply::Lost(why.into()))?;
                     continue;
                 }
                 Err(error) => {
-                    write_message(writer, &Reply::Impossible(format!("the server's socket: {error}")))?;
+                    write_message(
+                        writer,
+                        &Reply::Impossible(format!("the server's socket failed: {error}")),
+                    )?;
                     continue;
                 }
             };
@@ -285,7 +290,10 @@ impl Shared {
             match self.next(reader, end)? {
                 Some(Request::Ended) => {}
                 Some(Request::Trial { .. } | Request::Mix(_)) => {
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, "a trial within a trial"));
+                    return Err(io::Error::new(
+                        io::ErrorKind::InvalidData,
+                        "a trial was requested during a trial",
+                    ));
                 }
                 None => return Ok(()),
             }
@@ -304,10 +312,10 @@ impl Shared {
         while reader.buffer().is_empty() && !readable(reader.get_ref(), LOOK)? {
             let now = self.clock.now();
             if self.ends.load(Ordering::Acquire) {
-                return Err(late("the server ends"));
+                return Err(late("the server is shutting down"));
             }
             if now >= end {
-                return Err(late("the session took as long as is allowed"));
+                return Err(late("the session reached its maximum duration"));
             }
             if now >= idle {
                 return Err(late("the client was silent for too long"));
@@ -346,7 +354,7 @@ impl Shared {
         };
         let buffer = settings.send_bytes.max(settings.receive_bytes).unwrap_or(0);
         if message == 0 || reply == 0 {
-            return Some("a message and a reply have a byte at least".into());
+            return Some("a message and a reply need at least 1 byte".into());
         }
         [
             ("milliseconds in a trial", millis, limits.trial_seconds.saturating_mul(1000)),
@@ -354,8 +362,8 @@ impl Shared {
             ("bytes in a message", message.max(reply), limits.message_bytes),
         ]
         .into_iter()
-        .find(|(_, asked, most)| asked > most)
-        .map(|(what, asked, most)| format!("the server grants {most} {what}, not {asked}"))
+        .find(|(_, requested, most)| requested > most)
+        .map(|(what, requested, most)| format!("too many {what}: {requested}, the server allows {most}"))
     }
 
     fn accept(&self, listener: &TcpListener, address: IpAddr, nonce: &[u8]) -> io::Result<TcpStream> {
@@ -363,8 +371,8 @@ impl Shared {
         let mut callers = Handshakes::new(CALLERS, Length::Octets(NONCE_BYTES));
         while self.clock.now() < deadline && !self.ends.load(Ordering::Acquire) {
             let now = || self.clock.now();
-            // Other connections from that address, which send nothing or something else, delay the right one
-            // only within the limits.
+            // Other connections from that address, with another nonce or none, delay the right one only
+            // within the limits.
             for step in callers.turn(listener, now, LOOK, |from| from == address)? {
                 if let Step::Said(stream, _, said) = step
                     && is_same(&said, nonce)
@@ -380,11 +388,11 @@ impl Shared {
         ))
     }
 
-    /// Writes all of `bytes` until a deadline: a peer that reads slowly gains no time.
+    /// Writes all of `bytes` before a deadline: a peer that reads slowly gains no time.
     fn put(&self, stream: &mut TcpStream, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
         while !bytes.is_empty() {
             if self.ends.load(Ordering::Acquire) {
-                return Err(late("the server ends"));
+                return Err(late("the server is shutting down"));
             }
             if self.clock.now() >= deadline {
                 return Err(late("the client did not read what was sent"));
@@ -399,7 +407,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes messages for a while, and waits until the client has closed.
+    /// Writes messages for the announced time, then waits until the client has closed.
     fn write(
         &self,
         mut stream: TcpStream,
@@ -474,11 +482,11 @@ impl Shared {
                 Err(error) => return Err(error),
             }
             if self.ends.load(Ordering::Acquire) {
-                return Err(late("the server ends"));
+                return Err(late("the server is shutting down"));
             }
             if self.clock.now() >= deadline {
                 match work {
-                    // Do not wait for data in flight: the rate is known.
+                    // Data in flight need not be awaited: the rate is known.
                     Work::Read | Work::Write { .. } => break,
                     Work::Reply { .. } => return Err(late("the trial took longer than announced")),
                 }
@@ -497,7 +505,7 @@ fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
 }
 
-/// Bytes in a second.
+/// The rate limit of a session, in bytes per second.
 struct Budget {
     per_second: u64,
     begin: Instant,
@@ -530,8 +538,8 @@ impl Budget {
         }
     }
 }
-/// Allocates a message of the length that a client requested: if there is no memory, only its measurement
-/// fails.
+/// Allocates a message of the length that a client requested: if there is not enough memory, only that
+/// client's trial fails.
 fn filled(bytes: u32) -> io::Result<Vec<u8>> {
     let (mut message, bytes) = (Vec::new(), bytes as usize);
     message.try_reserve_exact(bytes)?;

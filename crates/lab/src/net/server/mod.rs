@@ -1,4 +1,4 @@
-//! The end that answers: its bounds, its strangers, its ports and its log.
+//! The measurement server: its limits, unauthenticated connections, ports and log.
 
 pub(crate) mod data_ports;
 mod event;

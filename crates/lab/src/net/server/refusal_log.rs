@@ -1,9 +1,10 @@
-//! Log lines of refusals, rationed: whoever is refused a thousand times a second fills no disk.
+//! Rate-limited log lines of refusals, so that a client that is refused a thousand times per second cannot
+//! fill the disk.
 //!
-//! Window      the first refusal opens a window of [`WINDOW`]. Within it each network has one line for each
-//!             cause, and there are [`LINES_MAX`] lines in all. At its end a line each says how many more
-//!             there were, and one line how many others.
-//! Limits      so at most 2 × [`LINES_MAX`] + 1 lines in [`WINDOW`], whatever the clients do.
+//! Window      the first refusal opens a window of [`WINDOW`]. Within it each network gets one line per
+//!             cause, and there are at most [`LINES_MAX`] lines in all. When it closes, one line for each of
+//!             these says how many more there were, and one line how many others.
+//! Limits      hence at most 2 × [`LINES_MAX`] + 1 lines per [`WINDOW`], whatever the clients do.
 
 use super::event::{Event, Refusal};
 use super::unproven::network_of;
@@ -13,29 +14,29 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// How long refusals are counted together.
+/// The length of a window.
 const WINDOW: Duration = Duration::from_secs(10);
-/// Networks and causes that have lines of their own in a window.
+/// The most networks and causes that have their own lines in a window.
 const LINES_MAX: usize = 16;
 
-/// The lines of the window that is open.
+/// The lines of the open window.
 #[derive(Default)]
 pub(super) struct RefusalLog {
     until: Option<Instant>,
-    /// The last address of each, and how many had no line.
-    told: BTreeMap<(IpNet, Refusal), (IpAddr, u64)>,
+    /// The last address of each, and the number of refusals without a line.
+    lines: BTreeMap<(IpNet, Refusal), (IpAddr, u64)>,
     others: u64,
 }
 
 impl RefusalLog {
-    /// Counts a refusal; whether it has a line.
+    /// Counts a refusal; returns whether to log it.
     pub(super) fn refused(&mut self, address: IpAddr, why: Refusal, now: Instant) -> Option<Event> {
         self.until.get_or_insert(now + WINDOW);
         let key = (network_of(address), why);
-        if let Some((last, more)) = self.told.get_mut(&key) {
+        if let Some((last, more)) = self.lines.get_mut(&key) {
             (*last, *more) = (address, *more + 1);
-        } else if self.told.len() < LINES_MAX {
-            self.told.insert(key, (address, 0));
+        } else if self.lines.len() < LINES_MAX {
+            self.lines.insert(key, (address, 0));
             return Some(Event::Refused { address, why, more: 0 });
         } else {
             self.others += 1;
@@ -43,13 +44,13 @@ impl RefusalLog {
         None
     }
 
-    /// Returns the lines that close a window whose time is over.
+    /// Returns the closing lines of a window that is over.
     pub(super) fn on_time(&mut self, now: Instant) -> Vec<Event> {
         if self.until.is_none_or(|until| now < until) {
             return Vec::new();
         }
-        let RefusalLog { told, others, .. } = std::mem::take(self);
-        let more = told.into_iter().filter(|(_, (_, more))| *more > 0);
+        let RefusalLog { lines, others, .. } = std::mem::take(self);
+        let more = lines.into_iter().filter(|(_, (_, more))| *more > 0);
         let lines = more.map(|((_, why), (address, more))| Event::Refused { address, why, more });
         lines.chain((others > 0).then_some(Event::RefusedOthers(others))).collect()
     }
@@ -60,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_of_refusals_is_some_lines_and_all_are_counted() {
+    fn a_flood_of_refusals_gives_few_lines_and_all_are_counted() {
         let mut ration = RefusalLog::default();
         let at = |millis| Instant::ZERO + Duration::from_millis(millis);
         let mut lines = Vec::new();

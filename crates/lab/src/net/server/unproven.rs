@@ -1,16 +1,15 @@
 //! Connections that have not authenticated yet.
 //!
-//! Purpose     an honest client is served while others fill the server with silent connections.
-//! Bounds      [`Bounds`]: in all, from one network, and a time. A network is an IPv4 address, or an IPv6
-//!             /64, since one host has as much.
-//! Displaced   a new connection always gets a place. It takes that of the oldest connection of its own
-//!             network if that network has its share, otherwise that of the oldest one of the network with
-//!             the most. An honest client sends its line within a round trip, so it does not become the
+//! Purpose     serve an honest client while others fill the server with silent connections.
+//! Limits      [`Bounds`]: in all, per network, and a timeout. A network is an IPv4 address, or an IPv6 /64,
+//!             which even a single host has.
+//! Displacing  a new connection always gets a slot. If its own network has used up its share, it takes the
+//!             slot of that network's oldest connection, otherwise of the oldest connection of the network
+//!             with the most. An honest client sends its line within a round trip, so it does not become the
 //!             oldest.
-//! First words [`Handshakes`] reads a line, or so many octets, of each connection without waiting for any of
-//! them,
-//!             and no octet more.
-//! Limits      callers from more than `connections_max` networks at once displace each other.
+//! Handshake   [`Handshakes`] reads a line, or a fixed number of octets, from each connection without
+//!             blocking, and not one octet more.
+//! Weakness    connections from more than `connections_max` networks at once displace each other.
 
 use ipnet::IpNet;
 use kiban_base::Instant;
@@ -34,7 +33,7 @@ pub(crate) struct Bounds {
     pub(crate) time: Duration,
 }
 
-/// Returns what counts as one caller: an IPv4 address, or an IPv6 /64 (RFC 6177: a site has one at least).
+/// Returns the network of an address: an IPv4 address, or an IPv6 /64 (RFC 6177: a site has at least one).
 pub(crate) fn network_of(address: IpAddr) -> IpNet {
     let address = address.to_canonical();
     let bits = if address.is_ipv4() { 32 } else { 64 };
@@ -47,7 +46,7 @@ struct Entry<T> {
     item: T,
 }
 
-/// A table of such connections, or of anything else, the oldest first.
+/// A table of unauthenticated connections, or of any other type, the oldest first.
 pub(crate) struct Unproven<T> {
     bounds: Bounds,
     entries: Vec<Entry<T>>,
@@ -58,7 +57,7 @@ impl<T> Unproven<T> {
         Unproven { bounds, entries: Vec::new() }
     }
 
-    /// Adds a connection; returns the one that it displaced, if there was no free place.
+    /// Adds a connection; returns the one that it displaced, if the table was full.
     pub(crate) fn insert(&mut self, network: IpNet, now: Instant, item: T) -> Option<T> {
         let displaced = self.displaced_by(network).map(|at| self.entries.remove(at).item);
         self.entries.push(Entry { network, until: now + self.bounds.time, item });
@@ -74,18 +73,18 @@ impl<T> Unproven<T> {
         if self.entries.len() < self.bounds.connections_max {
             return None;
         }
-        // Of networks that have as many, the one whose oldest is the oldest.
+        // If several networks have the most, take the one with the oldest connection.
         let most = self.entries.iter().map(|entry| count(entry.network)).max()?;
         self.entries.iter().position(|entry| count(entry.network) == most)
     }
 
-    /// Removes the connections whose time is over.
+    /// Removes the connections that timed out.
     fn expired(&mut self, now: Instant) -> Vec<T> {
         self.entries.extract_if(.., |entry| entry.until <= now).map(|entry| entry.item).collect()
     }
 }
 
-/// How much a connection has to send.
+/// The length of the first message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Length {
     /// Everything up to the first newline, at most this many octets.
@@ -120,7 +119,7 @@ struct Half {
 }
 
 impl Half {
-    /// Returns the result, if nothing more is to be awaited.
+    /// Returns the result, once it is known.
     fn step(self, length: Length) -> Step {
         let Half { stream, address, said } = self;
         let is_whole = match length {
@@ -135,7 +134,7 @@ impl Half {
     }
 }
 
-/// Connections of which the first words are read.
+/// Connections whose first message is being read.
 pub(crate) struct Handshakes {
     table: Unproven<Half>,
     length: Length,
@@ -150,7 +149,7 @@ impl Handshakes {
     /// what has arrived.
     ///
     /// # Errors
-    /// Those of the system, while waiting.
+    /// Returns errors of the operating system while waiting.
     pub(crate) fn turn(
         &mut self,
         listener: &TcpListener,
@@ -178,8 +177,8 @@ impl Handshakes {
                         continue;
                     }
                     let mut half = Half { stream, address, said: Vec::new() };
-                    // A connection whose message is complete needs no place, and cannot be displaced by those
-                    // behind it.
+                    // A connection whose message is complete needs no slot, and cannot be displaced by later
+                    // ones.
                     if hear(&mut half, self.length).is_break() {
                         steps.push(half.step(self.length));
                     } else if let Some(half) = self.table.insert(network_of(address), now, half) {
@@ -190,7 +189,7 @@ impl Handshakes {
                 // A client that closed meanwhile is not an error.
                 Err(error)
                     if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
-                // A lack of files or memory passes.
+                // A shortage of file descriptors or memory passes.
                 Err(_) => {
                     pace(Duration::from_millis(10));
                     break;
@@ -208,7 +207,7 @@ fn hear(half: &mut Half, length: Length) -> std::ops::ControlFlow<()> {
     let left = match length {
         Length::Line(most) | Length::Octets(most) => most.saturating_sub(half.said.len()).min(room.len()),
     };
-    // Data after the line belongs to the session, so it is peeked at before it is read.
+    // Data after the line belongs to the session, so peek before reading.
     let part = match (length, half.stream.peek(&mut room[..left])) {
         (Length::Line(_), Ok(count)) => {
             room[..count].iter().position(|octet| *octet == b'\n').map_or(count, |at| at + 1)
@@ -245,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_is_an_address_or_what_a_host_of_ipv6_has() {
+    fn a_network_is_an_ipv4_address_or_an_ipv6_slash_64() {
         for (one, other, same) in [
             ("192.0.2.1", "192.0.2.1", true),
             ("192.0.2.1", "192.0.2.2", false),
@@ -258,18 +257,18 @@ mod tests {
     }
 
     #[test]
-    fn a_network_displaces_its_own_and_a_newcomer_the_oldest_of_the_largest() {
+    fn a_full_table_displaces_the_oldest_of_the_largest_network() {
         let mut table = Unproven::new(BOUNDS);
         let (flood, other, honest) = (of("192.0.2.1"), of("192.0.2.2"), of("198.51.100.7"));
         for number in 0..3 {
             assert_eq!(table.insert(flood, at(number), number), None);
         }
-        // Its share is used up: it has its own oldest, however much room there is.
+        // The network has used up its share: its own oldest connection is displaced, although there is room.
         assert_eq!(table.insert(flood, at(3), 3), Some(0));
         assert_eq!(table.insert(other, at(3), 10), None);
         assert_eq!(table.insert(other, at(3), 11), None);
         assert_eq!(table.insert(honest, at(3), 20), None);
-        // All places are in use: the network with the most loses one.
+        // All slots are in use: the network with the most connections loses one.
         assert_eq!(table.insert(honest, at(4), 21), Some(1));
         for number in 100..1000 {
             let displaced = table.insert(flood, at(4), number).expect("all places are taken");
@@ -279,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_takes_too_long_is_cut() {
+    fn slow_connections_time_out() {
         let mut table = Unproven::new(BOUNDS);
         for (number, address) in ["192.0.2.1", "192.0.2.2", "192.0.2.3"].into_iter().enumerate() {
             assert_eq!(table.insert(of(address), at(number as u64), number), None);
@@ -291,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn no_octet_behind_the_first_words_is_taken() {
+    fn data_after_the_first_message_is_not_consumed() {
         for (length, said, words) in [
             (Length::Line(20), &b"hello\nand more"[..], &b"hello\n"[..]),
             (Length::Octets(5), b"helloand more", b"hello"),

@@ -1,28 +1,28 @@
 //! The digest of a short capture: which segments were held back, and for how long.
 //!
-//! Held      the signature of Nagle's algorithm against a delayed acknowledgement, as the sender's host sees
-//!           it: data is sent; nothing moves for 20 ms or longer; an acknowledgement without data arrives; a
-//!           short segment is sent within 2 ms of it. It was ready and waited for the acknowledgement: with
-//!           at most a segment in flight, no window held it back.
-//! Again     bytes that were sent twice were lost, or considered lost.
-//! Shut      a window of less than a segment that the peer tells.
+//! Held      the signature of Nagle's algorithm with a delayed acknowledgement, as seen at the sender: data
+//!           is sent; nothing moves for 20 ms or longer; a pure acknowledgement arrives; a short segment is
+//!           sent within 2 ms. The segment was ready and waited for the acknowledgement: with at most one
+//!           segment in flight, no window held it back.
+//! Resent    bytes that were sent twice were lost, or considered lost.
+//! Shut      a window of less than a segment that the peer advertises.
 
 use kiban_measure::{Direction, Frame};
 use serde::{Deserialize, Serialize};
 
-/// From here on a gap is a wait for a clock, ns.
+/// The shortest gap that counts as a wait for a timer, ns.
 const GAP_NANOS: u64 = 20_000_000;
-/// A segment sent within this time after an acknowledgement was waiting for it, ns.
+/// The longest time from an acknowledgement to the segment that it released, ns.
 const RELEASE_NANOS: u64 = 2_000_000;
 
-/// One packet, read.
+/// One parsed packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Segment {
     /// Nanoseconds since the capture's first packet.
     pub nanoseconds: u64,
     /// Whether it was sent; otherwise it was received.
     pub sent: bool,
-    /// Its first byte's number.
+    /// The sequence number.
     pub sequence: u32,
     /// The acknowledgement number.
     pub acknowledged: u32,
@@ -34,11 +34,11 @@ pub struct Segment {
     pub flags: u8,
 }
 
-/// SYN or FIN.
+/// Whether SYN or FIN is set.
 const SYN_FIN: u8 = 0b11;
 
 impl Segment {
-    /// Reads a packet; none if it is no TCP, or cut too short.
+    /// Parses a packet; `None` if it is not TCP, or truncated.
     pub fn read(frame: &Frame, begin: u64) -> Option<Segment> {
         let packet = &frame.kept;
         let (ip_bytes, total) = match packet.first()? >> 4 {
@@ -49,7 +49,7 @@ impl Segment {
             6 => (40, 40 + usize::from(u16::from_be_bytes(*packet.get(4..6)?.first_chunk()?))),
             _ => return None,
         };
-        // Large segments of an offload have no true length in the header.
+        // Large segments of an offload do not fit the length field of the header.
         let total = if total <= 40 { frame.wire_bytes as usize } else { total };
         let tcp = packet.get(ip_bytes..ip_bytes + 20)?;
         let word = |at: usize| u32::from_be_bytes([tcp[at], tcp[at + 1], tcp[at + 2], tcp[at + 3]]);
@@ -65,7 +65,7 @@ impl Segment {
         })
     }
 
-    /// Reads a capture.
+    /// Parses a capture.
     pub fn read_all(frames: &[Frame]) -> Vec<Segment> {
         let begin = frames.iter().map(|frame| frame.nanoseconds).min().unwrap_or(0);
         frames.iter().filter_map(|frame| Segment::read(frame, begin)).collect()
@@ -75,24 +75,24 @@ impl Segment {
 /// The digest of a capture.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Digest {
-    /// Packets.
+    /// The number of packets.
     pub packets: usize,
-    /// Gaps of 20 ms or longer while data were not acknowledged.
+    /// Gaps of 20 ms or longer while data was unacknowledged.
     pub gaps: u64,
-    /// Of these, data held back until a delayed acknowledgement.
+    /// Gaps in which data was held back until a delayed acknowledgement.
     pub held: u64,
     /// The median time for which they were held, ms.
     pub held_ms: f64,
-    /// Of the gaps, those that ended with a retransmission.
+    /// Gaps that ended with a retransmission.
     pub sent_again: u64,
-    /// Of the gaps, those that an acknowledgement ended without releasing a short segment.
+    /// Gaps that ended with an acknowledgement which released no short segment.
     pub others: u64,
     /// The smallest window field after the handshake, not scaled.
     pub window_min: u16,
 }
 
 impl Digest {
-    /// Looks through a capture of a sender whose segments have at most `mss_bytes`.
+    /// Analyses a capture of a sender whose segments have at most `mss_bytes`.
     pub fn of(segments: &[Segment], mss_bytes: u32) -> Digest {
         let mut digest = Digest { packets: segments.len(), window_min: u16::MAX, ..Digest::default() };
         let mut held_ms = Vec::new();
@@ -103,7 +103,7 @@ impl Digest {
             }
             let before = at.checked_sub(1).map(|before| &segments[before]);
             let gap = before.map_or(0, |before| segment.nanoseconds.saturating_sub(before.nanoseconds));
-            // A capture that starts in the middle: what was acknowledged before is not known, but was little.
+            // A capture that starts in the middle: the data sent before is unknown, but was little.
             let under_way = match (sent_end, acknowledged) {
                 (Some(end), Some(next)) => end.wrapping_sub(next),
                 (Some(_), None) => 1,
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_are_told_apart() {
+    fn gaps_are_classified() {
         for (what, rows, expected) in [
             (
                 "a body held until a delayed acknowledgement",
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_may_wrap() {
+    fn sequence_numbers_may_wrap() {
         let rows = [
             (0.0, true, u32::MAX - 9, 1, 40),
             (44.0, false, 1, 30, 0),

@@ -1,7 +1,7 @@
-//! Evidence: what both ends know of a trial.
+//! Evidence: the observations of both ends in a trial.
 //!
 //! Ends      the sender is the end that writes messages: the client, except in [`Pattern::StreamBack`].
-//! Kept      with the record, so that a cause can be found, or doubted, later and without the network.
+//! Kept      with the record, so that a cause can be found, or questioned, later and without the network.
 
 use super::digest::Digest;
 use super::path::Path;
@@ -14,18 +14,18 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pattern {
-    /// A header and a body in two writes, then the reply is waited for.
+    /// A header and a body in two writes, then wait for the reply.
     WriteWriteRead,
     /// The same bytes in one write.
     WriteRead,
     /// Messages without replies.
     Stream,
-    /// The same from the server to the client.
+    /// Messages without replies, from the server to the client.
     StreamBack,
 }
 
 impl Pattern {
-    /// All, with their names.
+    /// All patterns, with their names.
     pub const ALL: [(Pattern, &'static str); 4] = [
         (Pattern::WriteWriteRead, "write-write-read"),
         (Pattern::WriteRead, "write-read"),
@@ -38,7 +38,7 @@ impl Pattern {
         matches!(self, Pattern::Stream | Pattern::StreamBack)
     }
 
-    /// Its name.
+    /// Returns the name of the pattern.
     pub fn name(self) -> &'static str {
         Pattern::ALL.iter().find(|(pattern, _)| *pattern == self).expect("all are listed").1
     }
@@ -54,22 +54,22 @@ impl Pattern {
     }
 }
 
-/// Exchanges of messages and replies.
+/// Statistics of exchanges of messages and replies.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Exchanges {
-    /// The number in the measured time.
+    /// The number of exchanges in the measured time.
     pub count: u64,
-    /// Before it.
+    /// The number of exchanges during the warm-up.
     pub warm_up: u64,
-    /// The time in the middle, us.
+    /// The median duration, us.
     pub p50_us: f64,
-    /// The longest, us.
+    /// The longest duration, us.
     pub max_us: f64,
-    /// Exchanges that took 20 ms longer than they needed: they waited for a clock.
+    /// Exchanges that took 20 ms longer than necessary: they waited for a timer.
     pub stalls: u64,
-    /// The time in the middle of these, ms.
+    /// The median duration of these, ms.
     pub stall_ms: f64,
-    /// The part of the time that went by in these.
+    /// The fraction of the time spent in these.
     pub stalled_part: f64,
 }
 
@@ -86,15 +86,15 @@ pub struct Evidence {
     pub settings: Settings,
     /// The measured time, s.
     pub seconds: f64,
-    /// The path, as the session's beginning showed it.
+    /// The path, as measured at the start of the session.
     pub path: Path,
     /// The server's description of itself.
     pub peer: Welcome,
-    /// What the sender's kernel set.
+    /// The socket options that the sender's kernel applied.
     pub given: Given,
     /// The state of the sender's kernel at the start of the measurement.
     pub info_before: TcpInfo,
-    /// And at its end.
+    /// The same at the end of the measurement.
     pub info: TcpInfo,
     /// The counters of the sender's host.
     pub counters: Counters,
@@ -103,7 +103,7 @@ pub struct Evidence {
     /// Exchanges, if there were any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exchanges: Option<Exchanges>,
-    /// A short capture of a slow case.
+    /// The digest of a short capture, if the case was slow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capture: Option<Digest>,
 }
@@ -136,7 +136,7 @@ impl Evidence {
         u64::from(self.info.total_retrans.saturating_sub(self.info_before.total_retrans))
     }
 
-    /// Segments with data that the sender sent.
+    /// Returns the number of segments with data that the sender sent.
     pub fn segments(&self) -> Option<u64> {
         let before = self.info_before.data_segs_out?;
         Some(u64::from(self.info.data_segs_out?.saturating_sub(before)))

@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 /// The properties of a path.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Path {
-    /// A round trip of one byte, in the middle of some, us.
+    /// The median round-trip time of one byte, us.
     pub round_trip_us: f64,
     /// The largest segment with ample buffers, bytes.
     pub mss_bytes: u32,
-    /// At least so fast is it, Mbit/s: slow start is part of the figure.
+    /// A lower bound of its rate, Mbit/s: slow start is part of the measurement.
     pub rate_mbps: f64,
 }

@@ -1,4 +1,4 @@
-//! The set-up of a trial, read from a point.
+//! The settings of a trial, read from a point.
 
 use super::evidence::Pattern;
 use crate::engine::{Failure, Parameter, Point, Value};
@@ -10,7 +10,7 @@ use std::time::Duration;
 pub const QUESTION: &str = "network";
 /// Bytes of the header in write, write, read.
 pub const HEADER_BYTES: u32 = 40;
-/// The value of a point for which the system's own value stays.
+/// The value of a point that selects the system's default.
 pub const SYSTEM: &str = "system";
 
 /// A trial's parameters.
@@ -20,20 +20,20 @@ pub struct Setup {
     pub pattern: Pattern,
     /// Bytes of a message.
     pub message_bytes: u32,
-    /// Both socket buffers; none: the system's, which grow by themselves.
+    /// Both socket buffers; `None`: the system's, which grow automatically.
     pub buffer_bytes: Option<u32>,
     /// TCP_NODELAY.
     pub no_delay: bool,
-    /// TCP_MAXSEG; none: the path's.
+    /// TCP_MAXSEG; `None`: the path's.
     pub mss_bytes: Option<u32>,
-    /// Congestion control; none: the system's.
+    /// Congestion control; `None`: the system's.
     pub congestion: Option<String>,
     /// The time to measure, s.
     pub seconds: f64,
 }
 
 impl Setup {
-    /// Bytes of the writes of one message.
+    /// Returns the lengths of the writes of one message.
     pub fn writes(&self) -> Vec<u32> {
         match self.pattern {
             Pattern::WriteWriteRead if self.message_bytes > HEADER_BYTES => {
@@ -59,7 +59,7 @@ impl Setup {
         Duration::from_secs_f64(self.seconds)
     }
 
-    /// Returns the point with this set-up of a host.
+    /// Returns the point of these settings for a host.
     pub fn point(&self, host: &str) -> Point {
         let count = |count: Option<u32>| Value::Count(count.unwrap_or(0).into());
         [
@@ -81,37 +81,37 @@ impl Setup {
     /// # Errors
     /// [`Failure::Impossible`]: what to change.
     pub fn of(point: &Point) -> Result<Setup, Failure> {
-        let wrong = |what: &str| Failure::Impossible(format!("{what}; the point is {point}"));
+        let wrong = |what: &str| Failure::Impossible(format!("{what}: the point is {point}"));
         let count = |name: &str| {
             let count = point.count(name).and_then(|count| u32::try_from(count).ok());
-            count.ok_or_else(|| wrong(&format!("{name} is a count below 4 GB")))
+            count.ok_or_else(|| wrong(&format!("{name} must be a whole number below 2^32")))
         };
         let some = |count: u32| (count > 0).then_some(count);
         let pattern = point.word("pattern").and_then(Pattern::of);
-        let congestion = point.word("congestion").ok_or_else(|| wrong("congestion is a name"))?;
+        let congestion = point.word("congestion").ok_or_else(|| wrong("congestion must be a name"))?;
         let setup = Setup {
-            pattern: pattern
-                .ok_or_else(|| wrong("pattern is write-write-read, write-read, stream or stream-back"))?,
+            pattern: pattern.ok_or_else(|| {
+                wrong("pattern must be write-write-read, write-read, stream or stream-back")
+            })?,
             message_bytes: count("message_bytes")?,
             buffer_bytes: some(count("buffer_bytes")?),
-            no_delay: point.flag("no_delay").ok_or_else(|| wrong("no_delay is true or false"))?,
+            no_delay: point.flag("no_delay").ok_or_else(|| wrong("no_delay must be true or false"))?,
             mss_bytes: some(count("mss_bytes")?),
             congestion: (congestion != SYSTEM).then(|| congestion.to_owned()),
-            seconds: point.figure("seconds").ok_or_else(|| wrong("seconds is a figure"))?,
+            seconds: point.figure("seconds").ok_or_else(|| wrong("seconds must be a number"))?,
         };
         if setup.message_bytes == 0 {
-            return Err(wrong("a message has a byte at least"));
+            return Err(wrong("message_bytes must be at least 1"));
         }
         if !(0.01..=3600.0).contains(&setup.seconds) {
-            return Err(wrong("seconds are 0.01 to 3600"));
+            return Err(wrong("seconds must be 0.01 to 3600"));
         }
         Ok(setup)
     }
 
-    /// Describes it in words, for a table or a title.
+    /// Describes the settings in words, for a table or a title.
     pub fn words(&self) -> String {
-        let bytes =
-            |bytes: Option<u32>| bytes.map_or("as the system has it".into(), |bytes| bytes.to_string());
+        let bytes = |bytes: Option<u32>| bytes.map_or("system default".into(), |bytes| bytes.to_string());
         let mut words = format!(
             "{}, message {}, buffers {}, Nagle {}",
             self.pattern.name(),
@@ -143,17 +143,17 @@ pub(in crate::net) static PARAMETERS: LazyLock<Vec<Parameter>> = LazyLock::new(|
         parameter("message_bytes", "bytes of a message", Some(Value::Count(1000))),
         parameter(
             "buffer_bytes",
-            "SO_SNDBUF and SO_RCVBUF at both ends; 0: as the system has it",
+            "SO_SNDBUF and SO_RCVBUF at both ends; 0: the system's default",
             Some(Value::Count(0)),
         ),
-        parameter("no_delay", "TCP_NODELAY: Nagle's algorithm is off", Some(Value::Flag(false))),
+        parameter("no_delay", "TCP_NODELAY: disable Nagle's algorithm", Some(Value::Flag(false))),
         parameter("mss_bytes", "TCP_MAXSEG; 0: the path's", Some(Value::Count(0))),
         parameter(
             "congestion",
-            "congestion control, by its name; system: as the system has it",
+            "congestion control algorithm; system: the system's default",
             Some(Value::Word(SYSTEM.into())),
         ),
-        parameter("seconds", "how long is measured", Some(Value::Figure(0.5))),
+        parameter("seconds", "duration of the measurement, seconds", Some(Value::Figure(0.5))),
     ]
 });
 

@@ -1,10 +1,10 @@
-//! A stream: messages one after the other, without replies.
+//! A stream: messages sent back to back, without replies.
 //!
 //! Trial     the client writes for the requested time and closes the connection; the server reports how many
 //!           bytes arrived, and the time from the first to the last.
 //! Back      the server writes, and the client counts the bytes; the server reports the state of the sender's
 //!           kernel.
-//! Limits    slow start is part of it: on a long path a trial has to be long.
+//! Limits    slow start is part of the measurement: on a long path a trial has to be long.
 
 use super::digest::{Digest, Segment};
 use super::evidence::Evidence;
@@ -23,10 +23,10 @@ use std::net::Shutdown;
 /// Bytes read at a time.
 const READ_BYTES: usize = 256 << 10;
 
-/// Runs one trial. With `captured`, it is captured, and the packets are returned.
+/// Runs one trial. If `captured`, it is captured, and the packets are returned.
 ///
 /// # Errors
-/// [`Failure`]: the cause.
+/// Returns [`Failure`] with the cause.
 pub fn run(
     client: &mut Client,
     path: &Path,
@@ -78,7 +78,7 @@ pub fn run(
 /// Runs one trial from the server to the client.
 ///
 /// # Errors
-/// [`Failure`]: the cause.
+/// Returns [`Failure`] with the cause.
 pub fn run_back(
     client: &mut Client,
     path: &Path,
@@ -120,7 +120,7 @@ pub fn run_back(
         path: *path,
         peer: client.welcome().clone(),
         given: sender.given,
-        // The connection began with the trial: what its sender counts was nothing then.
+        // The connection began with the trial, so its sender's counters started at zero.
         info_before: TcpInfo {
             data_segs_out: info.data_segs_out.map(|_| 0),
             busy_us: none(info.busy_us),

@@ -1,10 +1,10 @@
 //! Write, write, read: messages that wait for a reply.
 //!
-//! Trial     exchanges for a while first, so that the quick acknowledgements at the start of a connection do
-//!           not count; then for the requested time.
-//! Slow      more than half of the time went by in exchanges that took [`STALL`] longer than a round trip and
-//!           the message's bytes at the path's rate.
-//! Capture   of a slow case, some more exchanges under a capture, where that is allowed.
+//! Trial     first exchanges without measurement, so that the quick acknowledgements at the start of a
+//!           connection do not count; then for the requested time.
+//! Slow      a case that spent more than half of the time in exchanges that took [`STALL`] longer than a
+//!           round trip plus the transmission time at the path's rate.
+//! Capture   a slow case repeats some exchanges with a capture, if that is permitted.
 
 use super::digest::{Digest, Segment};
 use super::evidence::{Evidence, Exchanges};
@@ -25,9 +25,9 @@ use std::time::Duration;
 const WARM_UP: (Duration, u64) = (Duration::from_millis(150), 40);
 /// An exchange that takes this much longer than necessary has waited for a timer.
 pub const STALL: Duration = Duration::from_millis(20);
-/// From which part of the time on a case is slow that went by in stalls.
+/// The fraction of time spent in stalls above which a case is slow.
 pub const SLOW_PART: f64 = 0.5;
-/// Exchanges of a capture, and how long it may take.
+/// The number of captured exchanges, and the most time for them.
 const CAPTURED: (u64, Duration) = (6, Duration::from_secs(2));
 /// The fewest exchanges that are measured.
 const EXCHANGES_MIN: u64 = 5;
@@ -60,7 +60,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Returns why a data connection counts as lost.
+/// Returns the description of why a data connection counts as lost.
 pub(in crate::net) fn broken(error: &io::Error) -> Failure {
     Failure::Lost(match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
@@ -76,10 +76,10 @@ pub(in crate::net) fn info(stream: &TcpStream) -> Result<TcpInfo, Failure> {
     TcpInfo::of(stream).map_err(|error| broken(&error))
 }
 
-/// Runs one trial. With `captured`, all of it is captured, and the packets are returned.
+/// Runs one trial. If `captured`, all of it is captured, and the packets are returned.
 ///
 /// # Errors
-/// [`Failure`]: the cause.
+/// Returns [`Failure`] with the cause.
 pub fn run(
     client: &mut Client,
     path: &Path,
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!((exchanges.count, exchanges.stalls, exchanges.warm_up), (5, 2, 3));
         assert!((exchanges.stall_ms - 52.0).abs() < 1e-9);
         assert!((exchanges.stalled_part - 104.0 / 153.0).abs() < 1e-9);
-        // 25,000 bytes at 8 Mbit/s are 25 ms: nothing has waited.
+        // 25,000 bytes at 8 Mbit/s take 25 ms: there was no stall.
         assert_eq!(sum_up(&times, 3, &path, 25_000).stalls, 0);
         assert_eq!(sum_up(&[], 0, &path, 100).stalled_part, 0.0);
     }

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_are_round() {
+    fn tick_marks_are_round_numbers() {
         let marks = |scale, figures: &[f64]| Axis::new(scale, figures.iter().copied(), (0.0, 100.0)).marks;
         for (scale, figures, expected) in [
             (Scale::Linear, &[3.0, 134.6][..], &[0.0, 20.0, 40.0, 60.0, 80.0, 100.0, 120.0, 140.0][..]),
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_have_their_places() {
+    fn values_map_to_coordinates() {
         for (scale, figures, figure, place) in [
             (Scale::Linear, [0.0, 100.0], 50.0, 50.0),
             (Scale::From(50.0), [60.0, 100.0], 75.0, 50.0),
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn an_axis_of_nothing_or_of_one_figure_still_is_one() {
+    fn an_axis_of_no_value_or_one_value_is_valid() {
         for scale in [Scale::Linear, Scale::From(3.0), Scale::Range, Scale::Decades, Scale::Doublings] {
             for figures in [vec![], vec![4.0], vec![0.0], vec![f64::NAN]] {
                 let axis = Axis::new(scale, figures.iter().copied(), (0.0, 100.0));

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_is_a_mark_in_its_cell_and_words_where_the_pointer_is() {
+    fn a_note_is_a_mark_in_its_cell_and_a_tooltip() {
         let note = |mark: &str| Some(Note { mark: mark.into(), words: "it <waits>".into() });
         let notes = vec![vec![note("N"), None], vec![note("N"), note("")]];
         let elements = Heat { notes, ..example() }.picture().elements;
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn long_words_and_a_long_legend_have_room() {
+    fn long_texts_and_legends_fit() {
         let plain = example().picture();
         let notes = vec![vec![Some(Note { mark: "N".into(), words: String::new() }), None], vec![None, None]];
         let cells = vec![vec![Some(47_995.2), Some(1.0)], vec![None, None]];

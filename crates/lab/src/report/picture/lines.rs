@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn names_do_not_lie_on_each_other() {
+    fn curve_names_do_not_overlap() {
         let line = |name: usize| Line {
             name: format!("curve {name}"),
             points: vec![(0.0, Some(1.0)), (1.0, Some(0.01 * name as f64))],

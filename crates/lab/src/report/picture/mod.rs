@@ -55,7 +55,8 @@ impl Picture {
         let Picture { width, height, .. } = self;
         format!(
             "<svg viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" role=\"img\" \
-             aria-labelledby=\"{id}-title {id}-desc\">\n<title id=\"{id}-title\">{}</title>\n<desc id=\"{id}-desc\">{}</desc>\n\
+             aria-labelledby=\"{id}-title {id}-desc\">\n<title id=\"{id}-title\">{}</title>\n<desc \
+             id=\"{id}-desc\">{}</desc>\n\
              {}</svg>\n",
             text(&self.title),
             text(&self.description),
@@ -68,10 +69,13 @@ impl Picture {
         const TITLE: f64 = 34.0;
         let (width, height, id) = (self.width, self.height + TITLE, slug(&self.name));
         format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
+             height=\"{height}\" \
              role=\"img\" aria-labelledby=\"{id}-title {id}-desc\">\n<title id=\"{id}-title\">{}</title>\n\
-             <desc id=\"{id}-desc\">{}</desc>\n<style>\n{STYLE}</style>\n<path class=\"ground\" d=\"M0 0H{width}V{height}H0z\"/>\n\
-             <text class=\"head\" x=\"12\" y=\"23\">{}</text>\n<g transform=\"translate(0 {TITLE})\">\n{}</g>\n</svg>\n",
+             <desc id=\"{id}-desc\">{}</desc>\n<style>\n{STYLE}</style>\n<path class=\"ground\" d=\"M0 \
+             0H{width}V{height}H0z\"/>\n\
+             <text class=\"head\" x=\"12\" y=\"23\">{}</text>\n<g transform=\"translate(0 \
+             {TITLE})\">\n{}</g>\n</svg>\n",
             text(&self.title),
             text(&self.description),
             text(&self.title),
@@ -86,7 +90,7 @@ struct Canvas(String);
 
 impl Canvas {
     fn add(&mut self, line: impl AsRef<str>) {
-        writeln!(self.0, "{}", line.as_ref()).expect("a string takes all");
+        writeln!(self.0, "{}", line.as_ref()).expect("writing to a string succeeds");
     }
 
     /// Adds text at a position; `class` may contain several classes.

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_layer_stands_on_those_below() {
+    fn layers_are_stacked() {
         let layer = |name: &str, values: [f64; 2]| Line {
             name: name.into(),
             points: vec![(0.0, Some(values[0])), (1.0, Some(values[1]))],
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_drawn_of_nothing() {
+    fn an_empty_figure_draws_nothing() {
         let empty = Stacked {
             name: "e".into(),
             title: String::new(),

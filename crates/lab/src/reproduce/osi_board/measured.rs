@@ -104,6 +104,6 @@ pub fn table(all: &[Measured]) -> Table {
     table.remark(
         "MB/s of the file, not doubled: one thread does the work of both ends and of their disks in memory.",
     );
-    table.remark("% of the time in a run of its own; HIF has the disks, FTAM's users and the driver.");
+    table.remark("% of the time, from a separate run; HIF includes the disks, FTAM's users and the driver.");
     table
 }

@@ -99,8 +99,8 @@ fn carried(boards: &Boards) -> u64 {
         .map_or(0, |line| line.bytes * 8 + line.frames * lapb::line_bits(0) as u64 + line.stuffed_bits)
 }
 
-fn run(way: Setting, fdata_bytes: usize, tpdu_bytes: usize, costs: Option<Costs>) -> Run {
-    let join = match way {
+fn run(setting: Setting, fdata_bytes: usize, tpdu_bytes: usize, costs: Option<Costs>) -> Run {
+    let join = match setting {
         Setting::Line => Medium::line(LINE_BITS_PER_SECOND),
         Setting::Loopback => Medium::Loopback,
     };
@@ -120,13 +120,13 @@ fn run(way: Setting, fdata_bytes: usize, tpdu_bytes: usize, costs: Option<Costs>
 }
 
 /// Returns the throughput as defined in the paper, doubled in loopback.
-fn mbps(way: Setting, took: Duration) -> f64 {
-    let factor = if way == Setting::Loopback { 2.0 } else { 1.0 };
+fn mbps(setting: Setting, took: Duration) -> f64 {
+    let factor = if setting == Setting::Loopback { 2.0 } else { 1.0 };
     factor * FILE_BYTES as f64 * 8.0 / took.as_secs_f64() / 1e6
 }
 
-fn rate(way: Setting, fdata_bytes: usize, tpdu_bytes: usize, costs: Costs) -> f64 {
-    mbps(way, run(way, fdata_bytes, tpdu_bytes, Some(costs)).took)
+fn rate(setting: Setting, fdata_bytes: usize, tpdu_bytes: usize, costs: Costs) -> f64 {
+    mbps(setting, run(setting, fdata_bytes, tpdu_bytes, Some(costs)).took)
 }
 
 /// The utilization of a line.
@@ -178,10 +178,10 @@ pub struct OsiBoard {
 
 /// Runs all modelled points. Calls `progress` after every point.
 pub fn make(effort: Effort, progress: &mut dyn FnMut()) -> OsiBoard {
-    let mut curve = |name: &str, way, points: &[(usize, usize, usize)]| {
+    let mut curve = |name: &str, setting, points: &[(usize, usize, usize)]| {
         let point = |&(x, fdata, tpdu): &(usize, usize, usize)| {
             progress();
-            (x as f64, Some(rate(way, fdata, tpdu, OSI_BOARD_1992)))
+            (x as f64, Some(rate(setting, fdata, tpdu, OSI_BOARD_1992)))
         };
         Curve { name: name.to_owned(), points: points.iter().map(point).collect() }
     };
@@ -213,7 +213,8 @@ pub fn make(effort: Effort, progress: &mut dyn FnMut()) -> OsiBoard {
     let report = Report {
         paper: "osi-board",
         source: "Idoue, Kato, Suzuki (KDD), the general-purpose OSI 7-layer board, 1992",
-        today: "the same line without a modelled processor; in loopback what is measured on this machine, see the last table",
+        today: "the same line without a modelled processor; in loopback, measured on this machine, see \
+            the last table",
         rows,
         constants: constants(),
         figures: vec![two_a, two_b],
@@ -303,8 +304,16 @@ fn throughput(two_a: &Figure, two_b: &Figure) -> Vec<Row> {
         Row {
             today: today(8000),
             verdict: Verdict::of(Verdict::Fitted, is_near(line_8000, published::LINE_MBPS)),
-            note: Some(format!("{}; what the lower module spends on a frame was fitted to it", off(line_8000, 1.5))),
-            ..Row::new("§3 (1)", "line, F-DATA 8000, TPDU 2048, Mbit/s", "about 1.5", format!("{line_8000:.2}"))
+            note: Some(format!(
+                "{}; the lower module's cost per frame was fitted to this value",
+                off(line_8000, 1.5)
+            )),
+            ..Row::new(
+                "§3 (1)",
+                "line, F-DATA 8000, TPDU 2048, Mbit/s",
+                "about 1.5",
+                format!("{line_8000:.2}"),
+            )
         },
         Row {
             today: today(4000),
@@ -315,21 +324,33 @@ fn throughput(two_a: &Figure, two_b: &Figure) -> Vec<Row> {
         Row {
             verdict: Verdict::of(Verdict::Met, from == published::LINE_FROM_BYTES),
             note: Some(format!(
-                "of 1000, 2000, 4000 and 8000 the first from which on it has 95 % of the rate at 8000; at 2000 it is {:.2}. A \
-                 host's byte of {} ns gives the same, coding adjusted so that the loopback keeps its rate",
+                "the smallest of 1000, 2000, 4000 and 8000 with 95 % of the rate at 8000; at 2000 the \
+                rate is {:.2}. Costs of {} ns per host byte give the same, with coding adjusted to keep \
+                the loopback rate",
                 at(line, 2000),
                 same.join(", ")
             )),
-            ..Row::new("§3 (1)", "line: that rate from, bytes of F-DATA", "4000", from.to_string())
+            ..Row::new("§3 (1)", "line: F-DATA size that reaches that rate, bytes", "4000", from.to_string())
         },
         Row {
             verdict: Verdict::of(Verdict::Fitted, is_near(most, published::LOOPBACK_MBPS)),
-            note: Some(format!("{}; coding was fitted to it", off(most, published::LOOPBACK_MBPS))),
-            ..Row::new("§3 (1)", "loopback x 2, F-DATA 8000, TPDU 2048, Mbit/s", "about 4", format!("{most:.2}"))
+            note: Some(format!(
+                "{}; the cost of coding was fitted to this value",
+                off(most, published::LOOPBACK_MBPS)
+            )),
+            ..Row::new(
+                "§3 (1)",
+                "loopback x 2, F-DATA 8000, TPDU 2048, Mbit/s",
+                "about 4",
+                format!("{most:.2}"),
+            )
         },
         Row {
             verdict: Verdict::of(Verdict::Fitted, is_near(least, published::LOOPBACK_LEAST_MBPS)),
-            note: Some(format!("{}; a task's turn was fitted to it", off(least, published::LOOPBACK_LEAST_MBPS))),
+            note: Some(format!(
+                "{}; the cost of a task's turn was fitted to this value",
+                off(least, published::LOOPBACK_LEAST_MBPS)
+            )),
             ..Row::new("§3 (4)", "the same, TPDU 512, Mbit/s", "2.5", format!("{least:.2}"))
         },
         Row {
@@ -341,7 +362,7 @@ fn throughput(two_a: &Figure, two_b: &Figure) -> Vec<Row> {
         },
         Row {
             verdict: Verdict::of(Verdict::Met, falls),
-            note: Some("at every F-DATA that was run it is lower than at the next larger one".to_owned()),
+            note: Some("at every F-DATA size the rate is lower than at the next larger one".to_owned()),
             ..Row::new(
                 "§3 (5)",
                 "loopback falls with smaller F-DATA: at 2000, Mbit/s",
@@ -352,18 +373,20 @@ fn throughput(two_a: &Figure, two_b: &Figure) -> Vec<Row> {
         Row {
             verdict: Verdict::of(Verdict::Fitted, straight >= published::STRAIGHT),
             note: Some(
-                "how much of the curve from 128 to 2048 a straight line explains (R squared); counted from 0.99. That the \
-                 lower module's cost has no part by the byte was chosen for it"
+                "R squared of a linear fit to the curve from 128 to 2048; counts as linear from 0.99. \
+                The lower module was given no cost per byte to obtain this"
                     .to_owned(),
             ),
-            ..Row::new("Fig. 2(b)", "line falls with the TPDU, straight", "nearly", format!("{straight:.4}"))
+            ..Row::new("Fig. 2(b)", "line falls linearly with the TPDU", "nearly", format!("{straight:.4}"))
         },
         Row {
             verdict: Verdict::of(Verdict::Met, margin > 1.0),
-            note: Some("the least, over all TPDUs, of the loopback's rate by the line's".to_owned()),
+            note: Some(
+                "minimum over all TPDU sizes of the loopback rate divided by the line rate".to_owned(),
+            ),
             ..Row::new(
                 "§3 (2)",
-                "the upper module is faster than what is below, times",
+                "the upper module is faster than the lower one, factor",
                 "it is",
                 format!("{margin:.1}"),
             )
@@ -395,23 +418,23 @@ fn times(figure_3: &[Tasks]) -> Vec<Row> {
         Row {
             verdict: Verdict::of(Verdict::Met, sender.of(Task::Lower) > 2.0 * receiver.of(Task::Lower)),
             note: Some(
-                "that it asks all the time while the module below has no room is the paper's explanation, and built in. Counted \
-                 as met from twice the time"
+                "that it polls all the time while the lower module has no room is the paper's \
+                explanation, and part of the model. Counts as met from twice the time"
                     .to_owned(),
             ),
             ..Row::new(
                 "Fig. 3",
-                "LIF, % of what tasks take: sender, receiver",
+                "LIF, % of the tasks' time: sender, receiver",
                 "sender's large",
                 format!("{:.0}, {:.0}", percent(sender), percent(receiver)),
             )
         },
         Row {
             verdict: Verdict::of(Verdict::Met, above > 5.0 * below && below > 0.0),
-            note: Some("both ends together; counted as met from five times".to_owned()),
+            note: Some("both ends together; counts as met from a factor of five".to_owned()),
             ..Row::new(
                 "Fig. 3",
-                "F-DATA 8000 to 2000, s more: FTAM and PL, SL and TL",
+                "F-DATA 8000 to 2000, increase in s: FTAM and PL, SL and TL",
                 "much, little",
                 format!("{above:.1}, {below:.1}"),
             )
@@ -419,8 +442,8 @@ fn times(figure_3: &[Tasks]) -> Vec<Row> {
         Row {
             verdict: Verdict::of(Verdict::Met, factors[2].max(factors[3]) < 0.5 * factors[0].min(factors[1])),
             note: Some(
-                "if the paper means factors, session's does not come out: it is handed four times as many units, and pays for \
-                 each; but little. Counted as met when SL's and TL's are below half of the others"
+                "if the paper means factors, that of session is not reproduced: it processes four times as \
+                many units, at a small cost each. Counts as met if SL's and TL's are below half of the others"
                     .to_owned(),
             ),
             ..Row::new(

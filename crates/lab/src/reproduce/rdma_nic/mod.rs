@@ -170,7 +170,8 @@ pub fn make() -> RdmaNic {
     let report = Report {
         paper: "rdma-nic",
         source: "Uchiyama and others (Keio, NEC), the RDMA communication mechanism on ExpEther, 2008",
-        today: "the same blocks at the same clocks, each at work on the next segment while this one streams",
+        today: "the same blocks at the same clocks, each working on the next segment while the current \
+            one is transferred",
         rows,
         constants: constants(),
         figures: vec![figure],
@@ -183,8 +184,8 @@ fn constants() -> Vec<Constant> {
         name: "segment",
         value: format!("{} B: header 2 words, payload {PAYLOAD_BYTES} B", work::SEGMENT_BYTES),
         origin: "sourced",
-        why: "section 6.2.3: 1472 B at most, and a mask only for a transfer's last word, so that a segment within a transfer \
-              ends with a full word",
+        why: "section 6.2.3: 1472 B at most, and a mask only for a transfer's last word, so that a segment \
+            within a transfer ends with a full word",
     };
     let clocks = CONSTANTS.iter().map(|constant| {
         let (origin, why) = match constant.origin {
@@ -223,7 +224,9 @@ fn latency(table_2: &[StepRow]) -> Vec<Row> {
         Row {
             verdict: Verdict::of(Verdict::Met, in_order == table_2.len()),
             note: Some(
-                "of a Write of one word: what the core wrote down while it made the segment, see table 2 below".to_owned(),
+                "for a Write of one word: the steps that the core logged while it made the segment, see \
+                table 2 below"
+                    .to_owned(),
             ),
             ..Row::new("Table 2", "steps that the core takes once, in this order", "16", in_order.to_string())
         },
@@ -231,26 +234,34 @@ fn latency(table_2: &[StepRow]) -> Vec<Row> {
             today: Some(ns(RDMA_NIC_2008.overlapped(&write.sending).end).to_string()),
             verdict: Verdict::of(Verdict::Exact, first(Core::Of2008) == published::WRITE_NS),
             note: Some(format!(
-                "{sum} clocks, the sum of table 2, from the core's steps. Overlapping makes the first payload no earlier"
+                "{sum} clocks, the sum of table 2, from the core's steps. Overlapping does not make the \
+                first payload earlier"
             )),
             ..Row::new("Table 1", "RDMA Write: first payload, ns", "352", first(Core::Of2008).to_string())
         },
         Row {
             verdict: Verdict::Conflict,
             note: Some(format!(
-                "the text calls the request nearly table 2 without reading STag and PBL: {without} clocks, where table 1 has \
-                 {published_clocks}. Which {} clocks are not there cannot be derived: taking the DMA length has so many, and so \
-                 have three rows of one clock (check STag, request DMA, write payload)",
+                "the text describes the request as nearly table 2 without reading STag and PBL: \
+                {without} clocks, but table 1 has {published_clocks}. Which {} clocks are missing cannot \
+                be derived: taking the DMA length has as many, and so have three rows of one clock (check \
+                STag, request DMA, write payload)",
                 without - published_clocks
             )),
-            ..Row::new("Table 1", "RDMA Read request: header out, ns, by the text", "168", ns(without).to_string())
+            ..Row::new(
+                "Table 1",
+                "RDMA Read request: header out, ns, by the text",
+                "168",
+                ns(without).to_string(),
+            )
         },
         Row {
             today: Some(ns(RDMA_NIC_2008.overlapped(&request).end).to_string()),
             verdict: Verdict::of(Verdict::Met, ns(sequence) == published::READ_REQUEST_NS),
             note: Some(format!(
-                "{sequence} clocks: the core that we ship judges the memory for the answer before it asks ({judging} clocks), \
-                 which the paper's did not; {} without. It asks for no transfer, and its header and body are six words",
+                "{sequence} clocks: kiban's core validates the memory for the response before it sends \
+                the request ({judging} clocks), which the paper's did not; {} without that. The request \
+                needs no DMA transfer, and its header and body are six words",
                 sequence - judging
             )),
             ..Row::new("Table 1", "the same, by the core's steps", "168", ns(sequence).to_string())
@@ -304,7 +315,9 @@ fn theory() -> Vec<Row> {
     let mut rows = vec![Row {
         verdict: Verdict::of(Verdict::Exact, (theory * 10.0).floor() / 10.0 == published::THEORY_MIB),
         note: Some(
-            "953.67, cut off. MB are MiB: 64 bits at 125 MHz are 1000 MB/s, and the percentages below hold only so".to_owned(),
+            "953.67, truncated. MB are MiB: 64 bits at 125 MHz are 1000 MB/s, and the percentages below \
+            are correct only for MiB"
+                .to_owned(),
         ),
         ..Row::new("§7.2", "64 bits at 125 MHz, MB/s", "953.6", format!("{theory:.2}"))
     }];
@@ -368,12 +381,12 @@ fn throughput(figure: &Figure, all: &[(usize, Steps)]) -> Vec<Row> {
             today: Some(format!("{:.1}", long(Core::Overlapped, end))),
             verdict: Verdict::of(Verdict::Fitted, near(here) && near(at_64)),
             note: Some(format!(
-                "{}; what a further segment of {PAYLOAD_BYTES} B adds; at 64 KiB {at_64:.1} ({}). The pause after a segment was \
-                 fitted to it",
+                "{}; from the cost of one more segment of {PAYLOAD_BYTES} B; at 64 KiB {at_64:.1} ({}). \
+                The pause after a segment was fitted to this value",
                 off(here, mib),
                 off(at_64, mib)
             )),
-            ..Row::new("Fig. 10", format!("{what}: most, MiB/s"), mib.to_string(), format!("{here:.1}"))
+            ..Row::new("Fig. 10", format!("{what}: maximum, MiB/s"), mib.to_string(), format!("{here:.1}"))
         });
     }
     for (what, curve, overlapped, end, from) in [
@@ -387,13 +400,18 @@ fn throughput(figure: &Figure, all: &[(usize, Steps)]) -> Vec<Row> {
             today: Some(near_from(overlapped, long(Core::Overlapped, end), NEAR_PERCENT).to_string()),
             verdict: Verdict::of(Verdict::Met, here == from),
             note: Some(format!(
-                "no figure is given; counted as met when this is the first power of two from which on it has {NEAR_PERCENT} % of \
-                 the most (from {} to {} % gives the same). How long a message takes to begin is table 2 and the look-ups, not \
-                 fitted",
+                "the paper gives no number; counts as met if this is the first power of two from which \
+                on it has {NEAR_PERCENT} % of the maximum ({} to {} % gives the same). The start-up time \
+                of a message follows from table 2 and the look-ups and was not fitted",
                 least.unwrap_or(0),
                 most.unwrap_or(0)
             )),
-            ..Row::new("Fig. 10", format!("{what}: close to it from, bytes"), from.to_string(), here.to_string())
+            ..Row::new(
+                "Fig. 10",
+                format!("{what}: close to the maximum from, bytes"),
+                from.to_string(),
+                here.to_string(),
+            )
         });
     }
     let (receives, sends) = (dips(receive), dips(send));
@@ -401,8 +419,9 @@ fn throughput(figure: &Figure, all: &[(usize, Steps)]) -> Vec<Row> {
         today: Some(list(&dips(receive_overlapped))),
         verdict: Verdict::of(Verdict::Met, receives == [published::DIP_BYTES]),
         note: Some(
-            "powers of two at which it is lower, by 1 % at least, than at half and at twice the length. A message that needs a second segment pays \
-             the pause of 11 clocks beside the look-ups; without it 1024 and 2048 B would be equal"
+            "powers of two at which it is lower, by at least 1 %, than at half and at twice the length. \
+            A message that needs a second segment adds the pause of 11 clocks to the look-ups; without it \
+            1024 and 2048 B would be equal"
                 .to_owned(),
         ),
         ..Row::new("Fig. 10", "receive: falls at, bytes", published::DIP_BYTES.to_string(), list(&receives))
@@ -418,7 +437,12 @@ fn throughput(figure: &Figure, all: &[(usize, Steps)]) -> Vec<Row> {
     rows.push(Row {
         verdict: Verdict::of(Verdict::Met, (sent, received) == (1, segments)),
         note: Some(format!("the cores' steps for 64 KiB, {segments} segments")),
-        ..Row::new("§7.2", "STag look-ups: sent, received", "1, one a segment", format!("{sent}, {received}"))
+        ..Row::new(
+            "§7.2",
+            "STag look-ups: sent, received",
+            "1, one per segment",
+            format!("{sent}, {received}"),
+        )
     });
     rows
 }
@@ -466,10 +490,11 @@ fn overlapping(gains: &[Gain]) -> Vec<Row> {
             today: Some(pair(idle, send_overlapped, receive_overlapped)),
             verdict: Verdict::of(Verdict::Ours, send_overlapped.idle + receive_overlapped.idle == 0),
             note: Some(
-                "of long messages. No block becomes faster, and the pauses remain as work of the blocks; they and the look-ups are no longer \
-                 in the way of the words".to_owned(),
+                "for long messages. No block becomes faster, and the pauses remain as work of the \
+                blocks; but they and the look-ups no longer delay the words"
+                    .to_owned(),
             ),
-            ..Row::new("Overlap", "idle clocks a segment: send, receive", "", pair(idle, send, receive))
+            ..Row::new("Overlap", "idle clocks per segment: send, receive", "", pair(idle, send, receive))
         },
         Row {
             today: Some(pair(percent, send_overlapped, receive_overlapped)),
@@ -515,7 +540,8 @@ impl RdmaNic {
         let sum = |of: fn(&StepRow) -> u64| self.table_2.iter().map(of).sum::<u64>().to_string();
         table.row(["", "sum", &sum(|row| row.published), &sum(|row| row.here)]);
         table.remark(
-            "the clocks are the paper's; the places are where the core that we ship wrote the step down, for a Write of one word.",
+            "the clocks are the paper's; the positions are those at which kiban's core logged the step, \
+            for a Write of one word.",
         );
         table
     }
@@ -525,9 +551,9 @@ impl RdmaNic {
             .text_column("core")
             .number_column("MiB/s")
             .number_column("% of the format's limit")
-            .number_column("clocks a segment")
+            .number_column("clocks per segment")
             .number_column("idle")
-            .number_column("words that stand");
+            .number_column("waiting words");
         for gain in &self.gains {
             table.row([
                 gain.core.clone(),
@@ -538,7 +564,9 @@ impl RdmaNic {
                 gain.stood_words.map(|words| words.to_string()).unwrap_or_default(),
             ]);
         }
-        table.remark("words that stand: payload read in before its place is known; the FIFO between needs room for them.");
+        table.remark(
+            "waiting words: payload that is read before its memory address is known; the FIFO must hold it.",
+        );
         table
     }
 }

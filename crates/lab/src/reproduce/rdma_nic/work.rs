@@ -58,7 +58,7 @@ impl Side {
         let key = RngKey::for_simulation(seed);
         let mut nic = Rnic::new(Config { cut_at_elements: true, ..Config::default() }, key);
         let pd = nic.create_pd().expect("the first of many");
-        let cq = nic.create_cq(messages).expect("fewer than it may have");
+        let cq = nic.create_cq(messages).expect("fewer than the maximum");
         let qp = nic.create_qp(QpAttributes {
             pd,
             send_cq: cq,

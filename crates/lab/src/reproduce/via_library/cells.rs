@@ -117,7 +117,7 @@ pub(super) fn make(plans: &[(Plan, Load)], done: &(dyn Fn() + Sync)) -> Vec<Cell
     };
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(work))));
-    let mut made = made.into_inner().expect("nobody panicked with it");
+    let mut made = made.into_inner().expect("no thread panicked while it held the lock");
     made.sort_by_key(|(at, size)| (*at, size.packet_kb));
     let cell = |(at, (plan, _)): (usize, &(Plan, Load))| Cell {
         wait: plan.wait.to_string(),

@@ -261,11 +261,9 @@ impl Tables {
         long.remark(
             "measured now, in real time: VI through shared memory, unreliable, 64 descriptors of 1 KiB.",
         );
-        long.remark(
-            "others: processors that other processes used meanwhile; above 0.1 or so a row says little.",
-        );
+        long.remark("others: cores that other processes used; above about 0.1 a row is of little value.");
         if !self.apart {
-            long.remark("ONE PROCESSOR for both ends: who polls keeps the sender from sending.");
+            long.remark("ONE PROCESSOR for both ends: a polling receiver keeps the sender from running.");
         }
         long.remark(self.environment.line());
         [short, long]

@@ -179,7 +179,8 @@ pub fn make(effort: &Effort, done: &(dyn Fn() + Sync)) -> ViaLibrary {
     rows.extend(adaptive_rows(&adaptive, &table_3, &figure, effort));
     let report = Report {
         paper: "via-library",
-        source: "Murayama, Ochiai, Yamaguchi (Mitsubishi Electric), an improvement of VIA communication functions, 2000",
+        source: "Murayama, Ochiai, Yamaguchi (Mitsubishi Electric), an improvement of VIA communication \
+            functions, 2000",
         today: "kiban's adaptive waiting on the same modelled host",
         rows,
         constants: host::constants(&host),
@@ -191,12 +192,12 @@ pub fn make(effort: &Effort, done: &(dyn Fn() + Sync)) -> ViaLibrary {
 impl ViaLibrary {
     /// Returns table 3 and the tables of the other cells.
     pub fn tables(&self) -> [Table; 4] {
-        let adaptive = "adaptive, the longest stalls often: three unreliable, then reliable delivery with patience, reliable \
-                        reception, and unreliable with latency dear";
+        let adaptive = "adaptive, frequent long stalls: unreliable with three buffers, reliable delivery \
+            that waits for descriptors, reliable reception, unreliable with a high price of latency";
         [
             cells::table("table 3: unreliable, all sizes", &self.table_3),
             cells::table("polling for less than 100 us", &self.short),
-            cells::table("stalls come to who runs, too", std::slice::from_ref(&self.running)),
+            cells::table("running processes are stalled, too", std::slice::from_ref(&self.running)),
             cells::table(adaptive, &self.adaptive),
         ]
     }
@@ -247,9 +248,9 @@ fn tables_1_and_2(host: &Host, effort: &Effort) -> Vec<Row> {
             rows.push(Row {
                 verdict: Verdict::of(Verdict::Met, here == (speed, loses, cpu)),
                 note: Some(format!(
-                    "a packet lies for {lay:.0} us in the median, {lost} of {packets} are lost with 7 MB, CPU use is {used:.1} %. The tables \
-                     have words: speed counts as low where a packet lies for more than a tenth of the time to the next, CPU use as \
-                     low up to {LOW_CPU_PERCENT:.0} %"
+                    "median wait of a packet {lay:.0} us, {lost} of {packets} lost with 7 MB, CPU use \
+                    {used:.1} %. The tables give words: speed counts as low if a packet waits for more \
+                    than a tenth of the interval, CPU use as low up to {LOW_CPU_PERCENT:.0} %"
                 )),
                 ..Row::new(
                     place,
@@ -324,12 +325,12 @@ fn table_rows(cells: &[Cell], host: &Host) -> Vec<Row> {
         let (verdict, note) = match sizes {
             Some(_) => (
                 Verdict::of(Verdict::Fitted, near),
-                "how often stalls come, and how long they last, was fitted to the three cells that lost",
+                "frequency and length of the stalls were fitted to the three cells with loss",
             ),
             None => (
                 Verdict::of(Verdict::Met, cell.lost() == 0),
-                "no fit has used the cells that lost nothing; that a descriptor holds any packet was assumed, because \
-                 bytes alone cannot tell them from those that lost",
+                "no fit has used the cells without loss; a descriptor is assumed to hold any packet, \
+                because bytes alone cannot distinguish these cells from those with loss",
             ),
         };
         rows.push(Row {
@@ -342,13 +343,13 @@ fn table_rows(cells: &[Cell], host: &Host) -> Vec<Row> {
             rows.push(Row {
                 verdict: Verdict::of(Verdict::Met, at.is_some_and(|at| (from..=to).contains(&at))),
                 note: Some(
-                    "here a cell loses most at the first size that sleeps, where a stall meets the most packets; no fit has \
-                     used the sizes"
+                    "here a cell loses most at the smallest size with a sleep between packets, where \
+                    most packets arrive during a stall; no fit has used the sizes"
                         .to_owned(),
                 ),
                 ..Row::new(
                     "Table 3",
-                    format!("its packets, {spin} us, {buffer} MB, KB"),
+                    format!("sizes of lost packets, {spin} us, {buffer} MB, KB"),
                     format!("{from}..{to}"),
                     match (at, cell.lossy_kb()) {
                         (Some(at), Some((first, last))) => format!("{at} ({first}..{last})"),
@@ -378,14 +379,15 @@ fn order_row(host: &Host) -> Row {
     Row {
         verdict: Verdict::of(Verdict::Met, falls),
         note: Some(format!(
-            "descriptors x (work + polling): how long a stall must be to lose anything, ms. Cells that lost: {}; that did \
-             not: {}. Only the work comes from a fit, that of figure 2, and every work under 366 us gives this order",
+            "descriptors x (work + polling): the shortest stall that loses a packet, ms. Cells with \
+            loss: {}; without: {}. Only the work is fitted, to figure 2, and any work below 366 us gives \
+            this order",
             of(true),
             of(false)
         )),
         ..Row::new(
             "Table 3",
-            "order of the nine by how long their descriptors last",
+            "the nine cells in the order of how long their descriptors last",
             "losses fall",
             if falls { "losses fall" } else { "another" }.to_owned(),
         )
@@ -400,8 +402,9 @@ fn short_row(short: &[Cell], host: &Host) -> Row {
     Row {
         verdict: Verdict::of(Verdict::Met, all),
         note: Some(format!(
-            "with 0, 20, 50 and 90 us and 15 MB, the largest buffer that the paper names (its limit is not said, nor which \
-             times it tried). Here 15 MB suffice from {} us on, and a little below that hardly any stall is long enough",
+            "with 0, 20, 50 and 90 us and 15 MB, the largest buffer in the paper (which states neither \
+            its limit nor the times that it tried). Here 15 MB suffice from {} us on, and slightly below \
+            that hardly any stall is long enough",
             enough.saturating_sub(host.work).as_micros()
         )),
         ..Row::new("§4.3", "loss, polling for less than 100 us, any buffer, %", "lost", here.join(", "))
@@ -417,13 +420,13 @@ fn reason_rows(running: &Cell, host: &Host) -> Vec<Row> {
         Row {
             verdict: Verdict::of(Verdict::Ours, running.lost() > 0),
             note: Some(
-                "the counter-test: were stalls as many for whoever runs, small packets would be lost with 300 us and 7 MB, \
-                 which the paper excludes. So a process that polls must have kept its processor"
+                "counter-test: if running processes were stalled as often, small packets would be lost with \
+                300 us and 7 MB, which the paper excludes. So a polling process must have kept its processor"
                     .to_owned(),
             ),
             ..Row::new(
                 "Table 3",
-                "loss, 300 us, 7 MB, if stalls also come to who runs, %",
+                "loss, 300 us, 7 MB, if running processes are stalled too, %",
                 "",
                 worst.map_or("none".to_owned(), |size| {
                     format!("{} at {} KB", percent(size.loss_percent()), size.packet_kb)
@@ -433,10 +436,11 @@ fn reason_rows(running: &Cell, host: &Host) -> Vec<Row> {
         Row {
             verdict: Verdict::Conflict,
             note: Some(format!(
-                "read in bytes, at {:.1} MB/s, 7, 10 and 15 MB last {:.0}, {:.0} and {:.0} ms, the order that the text names; \
-                 but then a stall fills a buffer alike for all three polling times at 25 KB and more, where all three sleep, \
-                 and the cells of a column could not differ. Read in descriptors of {DESCRIPTOR_BYTES} B the cells differ as \
-                 published, and stalls of 100 ms would lose in all nine",
+                "counted in bytes, at {:.1} MB/s, 7, 10 and 15 MB last {:.0}, {:.0} and {:.0} ms, the order \
+                that the text gives; but then a stall would fill a buffer equally for all three polling \
+                times at 25 KB and more, where all three sleep, and the cells of a column could not differ. \
+                Counted in descriptors of {DESCRIPTOR_BYTES} B the cells differ as published, and stalls of \
+                100 ms would cause loss in all nine",
                 in_bytes.1,
                 bytes_ms(*in_bytes.0.start()),
                 bytes_ms(10.0),
@@ -513,8 +517,8 @@ fn laws(host: &Host, effort: &Effort) -> Vec<Row> {
         Row {
             verdict: Verdict::of(Verdict::Met, scales),
             note: Some(format!(
-                "fewest descriptors without loss at 50 KB and 100 us: {one}, {two} and {tenth} (a stalled packet more or less \
-                 counts where they are few)"
+                "fewest descriptors without loss at 50 KB and 100 us: {one}, {two} and {tenth} (with so \
+                few descriptors, a single packet matters)"
             )),
             ..Row::new(
                 "§4.4",
@@ -526,8 +530,8 @@ fn laws(host: &Host, effort: &Effort) -> Vec<Row> {
         Row {
             verdict: Verdict::of(Verdict::Met, few < one && lost == 0 && cpu < published::CPU_AT_50[0].1),
             note: Some(format!(
-                "stalls of 1 ms: {few} descriptors in place of {one} at 50 KB; and polling is not needed: with interrupts alone \
-                 and 7 MB no size loses"
+                "stalls of 1 ms: {few} descriptors instead of {one} at 50 KB; and polling is not needed: \
+                with interrupts alone and 7 MB there is no loss at any size"
             )),
             ..Row::new(
                 "§4.4",
@@ -539,11 +543,12 @@ fn laws(host: &Host, effort: &Effort) -> Vec<Row> {
         Row {
             verdict: Verdict::of(Verdict::Met, same == published::TABLE_3.len()),
             note: Some(
-                "the paper says that the processor's speed does not matter, since VIA does not use it. Here half the work lets \
-                 the process sleep at smaller packets, and a stall meets more of them"
+                "the paper says that the processor's speed does not matter, because VIA does not use it. \
+                Here, with half the work per packet, the process sleeps at smaller sizes, and more \
+                packets arrive during a stall"
                     .to_owned(),
             ),
-            ..Row::new("§4.4", "processor twice as fast: cells of table 3 that stay", "9", same.to_string())
+            ..Row::new("§4.4", "processor twice as fast: unchanged cells of table 3", "9", same.to_string())
         },
     ]
 }
@@ -568,8 +573,9 @@ fn adaptive_rows(adaptive: &[Cell], table_3: &[Cell], figure: &Figure, effort: &
         Row {
             verdict: Verdict::of(Verdict::Ours, fitting.1 == 0),
             note: Some(format!(
-                "{} sizes and buffers in which the packets of the longest stall find descriptors; the longest stalls (33.5 ms) come \
-                 as often as the short ones of table 3. Where they do not fit, it loses as every sleeper does, at most {} %",
+                "{} combinations of size and buffer in which all packets of the longest stall find \
+                descriptors; the longest stalls (33.5 ms) are as frequent as the short ones of table 3. \
+                In the other combinations it loses packets like every sleeping process, at most {} %",
                 fitting.0,
                 percent(
                     BUFFERS
@@ -584,8 +590,8 @@ fn adaptive_rows(adaptive: &[Cell], table_3: &[Cell], figure: &Figure, effort: &
         Row {
             verdict: Verdict::of(Verdict::Ours, delivery.lost() + reception.lost() == 0),
             note: Some(format!(
-                "all sizes, 7 MB, the same stalls; reliable delivery waits for a dry receive queue (`dry_patience`, 100 ms). The \
-                 sender is held instead, for {held:.1} % of the time at most"
+                "all sizes, 7 MB, the same stalls; if the receive queue is empty, reliable delivery waits \
+                (`dry_patience`, 100 ms). The sender is stopped instead, for at most {held:.1} % of the time"
             )),
             ..Row::new(
                 "Adaptive",
@@ -605,13 +611,14 @@ fn adaptive_rows(adaptive: &[Cell], table_3: &[Cell], figure: &Figure, effort: &
         rows.push(Row {
             verdict: Verdict::of(Verdict::Ours, fixed.is_some_and(|(_, cpu)| here < cpu)),
             note: Some(
-                "the shortest polling of the three that loses nothing here at any size. Adaptive sleeps at once at 50 KB; at \
-                 sizes where a stall does not fit the buffer it needs a reliable level, or latency held to be dear"
+                "the shortest of the three polling times without loss at any size. Adaptive sleeps at \
+                once at 50 KB; at sizes where a stall does not fit the buffer it needs a reliable level, \
+                or a high price of latency"
                     .to_owned(),
             ),
             ..Row::new(
                 "Adaptive",
-                format!("CPU at 50 KB beside the best fixed without loss, {buffer} MB, %"),
+                format!("CPU at 50 KB, and with the best fixed time without loss, {buffer} MB, %"),
                 "",
                 fixed.map_or("no fixed".to_owned(), |(spin, cpu)| format!("{here:.1}; {spin} us: {cpu:.1}")),
             )
@@ -621,13 +628,13 @@ fn adaptive_rows(adaptive: &[Cell], table_3: &[Cell], figure: &Figure, effort: &
     rows.push(Row {
         verdict: Verdict::of(Verdict::Ours, dear.lost() == 0 && dear_cpu < at_50(figure, 2)),
         note: Some(format!(
-            "unreliable, 7 MB, all {} sizes: told that a sleep is as dear as 300 us of polling (`Costs::price`), it polls through \
-             every gap up to that and sleeps at once at longer ones",
+            "unreliable, 7 MB, all {} sizes: configured to weigh a sleep like 300 us of polling \
+            (`Costs::price`), it polls in gaps up to that length and sleeps at once in longer ones",
             effort.sizes_kb.len()
         )),
         ..Row::new(
             "Adaptive",
-            "latency dear: packets lost; CPU at 50 KB, %",
+            "high price of latency: packets lost; CPU at 50 KB, %",
             "",
             format!("{}; {dear_cpu:.1}", dear.lost()),
         )

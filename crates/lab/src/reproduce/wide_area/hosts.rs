@@ -218,7 +218,7 @@ impl<'a> Hosts<'a> {
             initial: None,
         };
         let remote = SocketAddr::new(address(1), PORT);
-        hosts.sites[1].board.host().listen(remote).expect("nobody listens yet");
+        hosts.sites[1].board.host().listen(remote).expect("the port is free");
         hosts.sites[0].stream = hosts.sites[0].board.host().open(remote).ok();
         (0..2).for_each(|side| hosts.drain(side, Instant::ZERO));
         hosts

@@ -191,7 +191,8 @@ impl Map {
             name: self.name.to_owned(),
             title: format!("TCP throughput, Mbit/s, by message and socket buffers; rules: {}", self.profile),
             description: format!(
-                "A map of {all} cells. {slow} of them are slower than {SLOW_MBPS} Mbit/s, {} faster than {USUAL_MBPS} Mbit/s.",
+                "A map of {all} cells. {slow} of them are slower than {SLOW_MBPS} Mbit/s, {} faster than \
+                 {USUAL_MBPS} Mbit/s.",
                 self.iter().filter(|(_, _, cell)| cell.mbps > USUAL_MBPS).count()
             ),
             x,

@@ -175,7 +175,9 @@ fn distances() -> Vec<Row> {
         rows.push(Row {
             here: format!("{here:.2}"),
             verdict: Verdict::of(Verdict::Fitted, here.round() == f64::from(ping_ms)),
-            note: Some("no distance is published: so much fibre is assumed that light takes the ping".into()),
+            note: Some(
+                "no distance is published; assumed is the length of fibre that gives this ping time".into(),
+            ),
             ..Row::published(
                 "table 1",
                 format!("ping, {site}, {:.0} km of fibre, ms", metres / 1e3),
@@ -185,7 +187,7 @@ fn distances() -> Vec<Row> {
         rows.push(Row {
             here: format!("{:.2}", here / 4.0),
             verdict: Verdict::of(Verdict::Exact, (here / 4.0).round() == f64::from(one_way_ms)),
-            note: Some("a quarter of the ping: the folded circuit is crossed four times".into()),
+            note: Some("a quarter of the ping: the looped-back circuit is traversed four times".into()),
             ..Row::published("table 1", format!("one way, {site}, ms"), one_way_ms.to_string())
         });
     }
@@ -198,11 +200,11 @@ fn distances() -> Vec<Row> {
         ),
         verdict: Verdict::Conflict,
         note: Some(
-            "the paper puts all delay down to distance, but Sendai lies on the way to Sapporo, some 300 and 830 km as \
-             the crow flies: detours or what else stood on the way made most of it"
+            "the paper attributes all delay to distance, but Sendai is on the way to Sapporo, about 300 \
+            and 830 km as the crow flies: most of the delay is due to detours or equipment on the path"
                 .into(),
         ),
-        ..Row::published("table 1", "Tohoku farther away than Hokkaido, fibre for it", "20 ms and 11 ms")
+        ..Row::published("table 1", "Tohoku farther away than Hokkaido: length of fibre", "20 ms and 11 ms")
     });
     let distant = 0.1;
     let bytes = distant * published::LINE_BITS_PER_SECOND / 8.0;
@@ -272,15 +274,19 @@ fn region(old: &Map, modern: &Map) -> Vec<Row> {
                 "not slow here: {}",
                 if missed.is_empty() { "none".to_owned() } else { missed.join("; ") }
             )),
-            ..Row::published("§3.2", "cells under 10 Mbit/s: buffers 2000 .. 9000, messages 2000 .. 4500", format!("{all}"))
+            ..Row::published(
+                "§3.2",
+                "cells under 10 Mbit/s: buffers 2000 .. 9000, messages 2000 .. 4500",
+                format!("{all}"),
+            )
         },
         Row {
             here: span(rates),
             today: today_of(&collapses),
             verdict: Verdict::of(Verdict::Met, rates.0 >= 1.2 && rates.1 <= 2.6),
             note: Some(
-                "met within 1.2 .. 2.6: the text's 1.4 .. 2.1 with a margin, 0.2 below and 0.5 above. The rules were \
-                 fitted to where the region lies, not to its rates"
+                "counts as met within 1.2 .. 2.6: the text's 1.4 .. 2.1 with a margin of 0.2 below and \
+                0.5 above. The rules were fitted to the position of the region, not to its rates"
                     .into(),
             ),
             ..Row::published("§3.2", "their rates, Mbit/s", "1.4 .. 2.1")
@@ -290,18 +296,23 @@ fn region(old: &Map, modern: &Map) -> Vec<Row> {
             today: Some(format!("{} of {all_usual}", count(modern, outside, |mbps| mbps > USUAL_MBPS).0)),
             verdict: Verdict::of(Verdict::Fitted, usual == all_usual),
             note: Some(format!(
-                "here {} Mbit/s: what the hosts spend was chosen so. Today TCP acknowledges every second segment, and such \
-                 a buffer holds no more than two: writer and reader take turns",
+                "here {} Mbit/s: the costs of the hosts were chosen for this result. Today TCP acknowledges \
+                every second segment, and such a buffer holds at most two: writer and reader alternate",
                 span(range(old, outside, any))
             )),
-            ..Row::published("§3.2", "cells over 40 Mbit/s: buffers from 10,000, messages from 1000", "usually")
+            ..Row::published(
+                "§3.2",
+                "cells over 40 Mbit/s: buffers from 10,000, messages from 1000",
+                "usually",
+            )
         },
         Row {
             here: span(range(old, long, any)),
             today: today_of(&long),
             verdict: Verdict::Conflict,
             note: Some(
-                "§3.3 and figure 8: slow up to the MTU (9180). §3.2: slow up to 4500, half of it. Figure 7: 33.9 with 4600"
+                "§3.3 and figure 8: slow up to the MTU (9180). §3.2: slow up to 4500, half of it. Figure 7: \
+                 33.9 with 4600"
                     .into(),
             ),
             ..Row::published("§3.2, §3.3", "buffers up to 8000, messages 5000 .. 6000, Mbit/s", "<10, or ~40")
@@ -310,7 +321,9 @@ fn region(old: &Map, modern: &Map) -> Vec<Row> {
             here: span(range(old, short, any)),
             today: today_of(&short),
             verdict: Verdict::Conflict,
-            note: Some("§3.3 and figure 8: slow up to the MTU, without a lower end. §3.2: slow from 2000 on".into()),
+            note: Some(
+                "§3.3 and figure 8: slow up to the MTU, without a lower end. §3.2: slow from 2000 on".into(),
+            ),
             ..Row::published("§3.2, §3.3", "buffers up to 8000, messages 100 .. 1500, Mbit/s", "<10, or ~40")
         },
         Row {
@@ -318,11 +331,12 @@ fn region(old: &Map, modern: &Map) -> Vec<Row> {
             today: Some(format!("{waits:.0}")),
             verdict: Verdict::of(Verdict::Ours, waits == 0.0 && today.0 >= SLOW_MBPS),
             note: Some(format!(
-                "nothing is published. Today no writer waits for the reader's clock; from 1000-byte messages on the slowest cell has {:.1} \
-                 Mbit/s, its window full of one or two messages",
+                "nothing is published. Today no writer waits for the reader's delayed-ACK timer; with \
+                messages from 1000 bytes on, the slowest cell has {:.1} Mbit/s, limited by a window of \
+                one or two messages",
                 today.0
             )),
-            ..Row::published("", "waits for a clock a second, all cells together", "-")
+            ..Row::published("", "delayed-ACK stalls per second, sum of all cells", "-")
         },
     ]
 }
@@ -346,7 +360,11 @@ fn sequences(
             here: format!("{:.2}", slow.mbps),
             verdict: Verdict::of(Verdict::Fitted, is_near(slow.mbps, published::SLOW_MBPS)),
             note: Some(off(slow.mbps, published::SLOW_MBPS)),
-            ..Row::published("figure 7", "slow: buffer 9500, message 4400, Mbit/s", published::SLOW_MBPS.to_string())
+            ..Row::published(
+                "figure 7",
+                "slow: buffer 9500, message 4400, Mbit/s",
+                published::SLOW_MBPS.to_string(),
+            )
         },
         Row {
             here: format!(
@@ -364,24 +382,32 @@ fn sequences(
         Row {
             here: words(slow.stall_ms.map(span)),
             verdict: Verdict::of(Verdict::Met, stalls.is_some()),
-            note: Some("a timer of 50 ms that is looked at every 10 ms".into()),
-            ..Row::published("figure 7", "slow: acknowledgements that wait, ms", "41.2, 44.7")
+            note: Some("a timer of 50 ms that is checked every 10 ms".into()),
+            ..Row::published("figure 7", "slow: delayed acknowledgements, ms", "41.2, 44.7")
         },
         Row {
             here: format!("{:.2}, {:.2}", slow.mbps, inside.mbps),
             verdict: Verdict::Conflict,
             note: Some(
-                "by its label the slow case lies outside of the region of the text, which ends at 9000: read so, 9000 \
-                 stands second"
+                "by its label the slow case lies outside the region given in the text, which ends at \
+                9000; the second value is for 9000"
                     .into(),
             ),
-            ..Row::published("figure 7", "slow: buffer 9500 as labelled, 9000 by the text, Mbit/s", "3.3, 1.4 .. 2.1")
+            ..Row::published(
+                "figure 7",
+                "slow: buffer 9500 as labelled, 9000 by the text, Mbit/s",
+                "3.3, 1.4 .. 2.1",
+            )
         },
         Row {
             here: format!("{:.1}", fast.mbps),
             verdict: Verdict::of(Verdict::Fitted, is_near(fast.mbps, published::FAST_MBPS)),
             note: Some(off(fast.mbps, published::FAST_MBPS)),
-            ..Row::published("figure 7", "fast: buffer 8500, message 4600, Mbit/s", published::FAST_MBPS.to_string())
+            ..Row::published(
+                "figure 7",
+                "fast: buffer 8500, message 4600, Mbit/s",
+                published::FAST_MBPS.to_string(),
+            )
         },
         Row {
             here: format!("{:.2}", fast.answer_ms_max),
@@ -389,13 +415,14 @@ fn sequences(
                 Verdict::Met,
                 fast.stall_ms.is_none() && fast.answer_ms_max <= published::FAST_ANSWER_MS,
             ),
-            ..Row::published("figure 7", "fast: acknowledgements come within, ms", "about 1.5")
+            ..Row::published("figure 7", "fast: acknowledgements arrive within, ms", "about 1.5")
         },
         Row {
             here: format!("{:.2}, {:.1}", label.mbps, fast.mbps),
             verdict: Verdict::Conflict,
             note: Some(
-                "its label says 4500, which the text calls slow; its text says 4600, and 4550 + 50 are 4600".into(),
+                "the label says 4500, which the text calls slow; the text says 4600, and 4550 + 50 are 4600"
+                    .into(),
             ),
             ..Row::published("figure 7", "fast: message 4500 as labelled, 4600 by the text, Mbit/s", "33.9")
         },
@@ -403,8 +430,8 @@ fn sequences(
             here: fast.segment_bytes.iter().map(u32::to_string).collect::<Vec<_>>().join(" + "),
             verdict: Verdict::of(Verdict::Met, fast.segment_bytes == [50, 4550]),
             note: Some(
-                "an MSS of 4550 (half of the MTU without headers) would cut so; with the MTU of the text, 9180, a message \
-                 of 4600 bytes is one segment"
+                "an MSS of 4550 (half of the MTU without headers) would give these segments; with the \
+                MTU in the text, 9180, a message of 4600 bytes is one segment"
                     .into(),
             ),
             ..Row::published("figure 7", "fast: segments of a message", "4550 + 50")
@@ -424,7 +451,7 @@ fn sawtooth(map: &Map) -> Row {
         here: teeth.map(|(top, foot)| format!("{top:.0}/{foot:.0}")).join(", "),
         verdict: Verdict::of(Verdict::Met, teeth.iter().all(|(top, foot)| top > foot)),
         note: Some(format!(
-            "buffer {SAWTOOTH_BUFFER}: at 1, 2, 3 times {MSS} bytes, and at the next thousand"
+            "buffer {SAWTOOTH_BUFFER}: at 1, 2, 3 times {MSS} bytes, and at the next multiple of 1000 bytes"
         )),
         ..Row::published("§3.2", "sawtooth: best at multiples of the MSS, Mbit/s", "best there")
     }
@@ -446,10 +473,10 @@ fn constants() -> Vec<Constant> {
             "line",
             "155.52 Mbit/s".into(),
             "sourced",
-            "§3.1: point to point through one switch; the 67.815 Mbit/s of table 3 are those of another network",
+            "§3.1: point to point through one switch; the 67.815 Mbit/s of table 3 belong to another network",
         ),
         constant(
-            "window, at least",
+            "minimum window",
             format!("{} segments", tcp.window_segments_min),
             "sourced",
             "documented for later versions (tcp_recv_hiwat_minmss)",
@@ -482,7 +509,7 @@ fn constants() -> Vec<Constant> {
             "Nagle's limit",
             format!("{} bytes", tcp.nagle_limit_bytes),
             "fitted",
-            "the region of §3.2: 3001 to 3500 do as well; later versions: 4095",
+            "the region of §3.2: 3001 to 3500 fit as well; later versions: 4095",
         ),
         constant("a call", micros(costs.call), "fitted", usual),
         constant("a byte copied", nanos(costs.copy_byte_ps), "fitted", usual),

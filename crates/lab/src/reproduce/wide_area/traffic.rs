@@ -112,21 +112,21 @@ pub(super) fn make(extent: Extent, done: &(dyn Fn() + Sync)) -> Traffic {
     ];
     figures.extend(loads.iter().map(|(shaping, points)| {
         let (name, how) = match shaping {
-            Shaping::None => ("policing-unshaped", "nothing shaped"),
+            Shaping::None => ("policing-unshaped", "no shaping"),
             Shaping::Contract => ("policing-contract", "each source shaped to the contract's rate"),
             Shaping::Source => ("policing-sources", "each source shaped to 8 Mbit/s"),
             Shaping::Edge => ("policing-edge", "paths shaped at the edge"),
         };
         losses(
             name,
-            &format!("lectures at once, policed at {POLICED_MBPS} Mbit/s, {how}"),
+            &format!("simultaneous lectures, policed at {POLICED_MBPS} Mbit/s, {how}"),
             "lectures",
             points,
         )
     }));
     figures.push(losses(
         "policing-tighter",
-        "one lecture, policed tighter, paths shaped at the edge",
+        "one lecture, stricter policing, paths shaped at the edge",
         "Mbit/s of the contract",
         &rates,
     ));
@@ -148,13 +148,13 @@ pub(super) fn constants() -> Vec<Constant> {
             "tolerance of the policer",
             "100 us".into(),
             "assumed",
-            "nothing is published; rows show others",
+            "not published; some rows use other values",
         ),
         constant(
             "sources, shaped",
             format!("to {SOURCE_MBPS} Mbit/s"),
             "assumed",
-            "the largest picture is out before the next",
+            "the largest picture is sent before the next one begins",
         ),
         constant(
             "check octets of MPEG-2",
@@ -167,7 +167,7 @@ pub(super) fn constants() -> Vec<Constant> {
             "a packet of audio",
             "20 ms".into(),
             "assumed",
-            "gives the 0.3 Mbit/s of §4.3, as others would",
+            "gives the 0.3 Mbit/s of §4.3; other lengths would too",
         ),
         constant("a frame of pictures", "9180 octets".into(), "assumed", "the MTU of §3.2"),
     ]
@@ -221,8 +221,8 @@ fn rates_of_kinds(series: &Outcome) -> Vec<Row> {
             here: format!("{line:.2}"),
             verdict: Verdict::of(Verdict::Fitted, (line * 10.0).round() == published::MPEG2 * 10.0),
             note: Some(format!(
-                "5.88 x 94/88 x 53/47; with RS(128, 124) it were {}, in a transport stream {}, with both RS(94, 88) and a \
-                 transport stream {}: the paper says interleaving and cells, and names no code",
+                "5.88 x 94/88 x 53/47; it would be {} with RS(128, 124), {} in a transport stream, {} with \
+                RS(94, 88) and a transport stream: the paper mentions interleaving and cells, but no code",
                 ways[0], ways[1], ways[2]
             )),
             ..Row::published("§4.3", "MPEG-2, 5.5 and 0.38 Mbit/s over AAL1, Mbit/s on the line", "7.1")
@@ -230,13 +230,15 @@ fn rates_of_kinds(series: &Outcome) -> Vec<Row> {
         Row {
             here: format!("{audio:.2}"),
             verdict: Verdict::of(Verdict::Met, (audio * 10.0).round() == published::AUDIO * 10.0),
-            note: Some("0.256 and cells: packets of 10 ms or more all round to it".into()),
+            note: Some("0.256 plus cell overhead; packets of 10 ms or more all round to this value".into()),
             ..Row::published("§4.3", "audio, 16 kHz of 16 bit, Mbit/s on the line", "about 0.3")
         },
         Row {
             here: span(pictures),
             verdict: Verdict::of(Verdict::Fitted, met),
-            note: Some("one 2.1 .. 5.5, four in one 0.4 .. 1.7: scenes are drawn from these".into()),
+            note: Some(
+                "one picture 2.1 .. 5.5, four in one 0.4 .. 1.7: scenes are drawn from these ranges".into(),
+            ),
             ..Row::published("figure 10", "Motion-JPEG, Mbit/s", span(published::PICTURES))
         },
         Row {
@@ -265,8 +267,8 @@ fn sums(series: &Outcome) -> Vec<Row> {
             here: span(parts),
             verdict: Verdict::of(Verdict::Fitted, near),
             note: Some(format!(
-                "MPEG-2, audio and pictures of 0.4 .. 5.5 together; {} in this series while MPEG-2 is sent. At its least the sum of \
-                 the paper had pictures of 1.3 Mbit/s",
+                "sum of MPEG-2, audio and pictures of 0.4 .. 5.5; {} in this series while MPEG-2 is \
+                sent. The lowest sum in the paper implies pictures of 1.3 Mbit/s",
                 span(there)
             )),
             ..Row::published("figure 10", "Waseda to Musashino, sum, Mbit/s", span(published::TO_MUSASHINO))
@@ -275,8 +277,8 @@ fn sums(series: &Outcome) -> Vec<Row> {
             here: span(back),
             verdict: Verdict::Conflict,
             note: Some(
-                "0.3 of audio, which is constant, and pictures of 0.4 .. 1.7 make 0.7 .. 2.0: the sums leave that range at both \
-                 ends, so that other pictures came back"
+                "constant audio of 0.3 and pictures of 0.4 .. 1.7 give 0.7 .. 2.0; the published sums \
+                exceed that range at both ends, so the pictures must have had other rates"
                     .into(),
             ),
             ..Row::published("figure 11", "Musashino to Waseda, sum, Mbit/s", span(published::TO_WASEDA))
@@ -333,12 +335,13 @@ fn policing(tolerances: &[Point], loads: &[(Shaping, Vec<Point>)], rates: &[Poin
     let early_us = (cells - 1.0) * (CELL_BYTES * 8) as f64 * (1.0 / POLICED_MBPS - 1.0 / 149.76);
     let mut rows = vec![ours(
         format!(
-            "one lecture, nothing shaped, policer's tolerance of {listed} us: JPEG pictures spoilt, percent"
+            "one lecture, no shaping, policer's tolerance of {listed} us: damaged JPEG pictures, percent"
         ),
         spoilt.collect::<Vec<_>>().join(", "),
         format!(
-            "{POLICED_MBPS} Mbit/s are a *peak* rate: a picture of {cells} cells that leaves at 149.76 is {early_us:.0} us early at its \
-             last cell, whatever the mean; pictures that came through had sources that were shaped, or more tolerance than that"
+            "{POLICED_MBPS} Mbit/s is a *peak* rate: in a picture of {cells} cells that is sent at \
+            149.76 the last cell is {early_us:.0} us early, whatever the mean rate; a picture conforms \
+            only if its source is shaped or the tolerance is larger"
         ),
     )];
     for (shaping, points) in loads {
@@ -349,17 +352,17 @@ fn policing(tolerances: &[Point], loads: &[(Shaping, Vec<Point>)], rates: &[Poin
             format!("{} ({:.0} Mbit/s)", point.x, offered(&point.outcome))
         });
         let how = match shaping {
-            Shaping::None => "nothing shaped",
+            Shaping::None => "no shaping",
             Shaping::Contract => "each source shaped to the contract's rate",
             Shaping::Source => "each source shaped to 8 Mbit/s",
-            Shaping::Edge => "all of the path shaped at the edge",
+            Shaping::Edge => "the whole path shaped at the edge",
         };
         let why = match shaping {
-            Shaping::None => "each picture breaks the contract by itself",
-            Shaping::Contract => "a picture at the contract's rate leaves no room for MPEG-2 beside it",
-            Shaping::Source => "as long as the peaks of all sources together are below the contract",
+            Shaping::None => "every single picture exceeds the contract",
+            Shaping::Contract => "a picture sent at the contract's rate leaves no capacity for MPEG-2",
+            Shaping::Source => "possible as long as the sum of all peak rates is below the contract",
             Shaping::Edge => {
-                "what conforms is not dropped: pictures wait at the edge in place of it, until its queue is full"
+                "the policer drops nothing; instead, pictures wait at the edge until its queue is full"
             }
         };
         rows.push(ours(
@@ -369,10 +372,15 @@ fn policing(tolerances: &[Point], loads: &[(Shaping, Vec<Point>)], rates: &[Poin
         ));
         if let Some(last) = points.last() {
             rows.push(ours(
-                format!("{how}, {} lectures ({:.0} Mbit/s): pictures of MPEG-2, of JPEG, packets of audio spoilt, percent", last.x, offered(&last.outcome)),
+                format!(
+                    "{how}, {} lectures ({:.0} Mbit/s): damaged MPEG-2 pictures, JPEG pictures, \
+                    audio packets, percent",
+                    last.x,
+                    offered(&last.outcome)
+                ),
                 by_kind(&last.outcome, FlowOutcome::unit_loss),
                 format!(
-                    "of their cells {} percent are lost: a picture of hundreds is spoilt by one",
+                    "lost cells: {} percent; one lost cell damages a picture of hundreds of cells",
                     by_kind(&last.outcome, FlowOutcome::cell_loss)
                 ),
             ));
@@ -385,13 +393,15 @@ fn policing(tolerances: &[Point], loads: &[(Shaping, Vec<Point>)], rates: &[Poin
     {
         rows.push(ours(
             format!(
-                "one lecture ({:.1} Mbit/s) on a path of {} Mbit/s, shaped at the edge: pictures of MPEG-2, of JPEG, packets of audio spoilt, percent",
+                "one lecture ({:.1} Mbit/s) on a path of {} Mbit/s, shaped at the edge: damaged MPEG-2 \
+                pictures, JPEG pictures, audio packets, percent",
                 offered(&point.outcome),
                 point.x
             ),
             by_kind(&point.outcome, FlowOutcome::unit_loss),
             format!(
-                "of their cells {} percent are lost: below the mean rate the edge drops what the policer would have",
+                "lost cells: {} percent; below the mean rate, the edge drops the cells that the policer \
+                would drop",
                 by_kind(&point.outcome, FlowOutcome::cell_loss)
             ),
         ));
@@ -431,7 +441,7 @@ fn cells_and_pictures(points: &[Point]) -> Figure {
     };
     Figure {
         name: "cells-and-pictures",
-        title: "lost cells and what they spoil, sources shaped".into(),
+        title: "lost cells and the resulting damage, sources shaped".into(),
         x: "percent of cells",
         y: "percent of pictures or packets",
         curves: KINDS.map(curve).into(),

@@ -1,4 +1,4 @@
-//! Shared by the tests: a directory, a running board, another host, data sent and received.
+//! Shared by the tests: a directory, a running board, a second host, and data transfers.
 
 use kiban_os::interface::enter_new_namespace;
 use serde_json::Value;
@@ -12,15 +12,15 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 pub(crate) const KIBAN: &str = env!("CARGO_BIN_EXE_kiban");
-/// Longer than anything here takes.
+/// A timeout longer than any step of these tests takes.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// The least of configurations.
+/// The smallest configuration.
 pub(crate) const PORT: &str = "name = \"lab\"\n[[port]]\nname = \"lan\"\nlink = \"tap:kiban0\"\naddress = \"10.9.0.2/24\"\n\
     host_address = \"10.9.0.1/24\"\n";
 pub(crate) const ECHO: &str = "[[service]]\nkind = \"echo\"\nlisten = \"10.9.0.2:7\"\n";
 
-/// Returns whether the test has a network namespace of its own; prints why not.
+/// Returns whether the test runs in its own network namespace; if not, prints why.
 pub(crate) fn enter() -> bool {
     match enter_new_namespace() {
         Ok(()) => true,
@@ -31,19 +31,19 @@ pub(crate) fn enter() -> bool {
     }
 }
 
-/// A folder for one test: configuration, control socket, files.
-pub(crate) struct Place(pub(crate) PathBuf);
+/// A directory for one test: configuration, control socket, files.
+pub(crate) struct TestDir(pub(crate) PathBuf);
 
-impl Place {
-    pub(crate) fn new(test: &str) -> Place {
+impl TestDir {
+    pub(crate) fn new(test: &str) -> TestDir {
         let path = std::env::temp_dir().join(format!("kiban-up-{test}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("there is room for files of a while");
-        Place(path)
+        std::fs::create_dir_all(&path).expect("there is disk space");
+        TestDir(path)
     }
 
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.0.join(name);
-        std::fs::write(&path, text).expect("there is room for files of a while");
+        std::fs::write(&path, text).expect("there is disk space");
         path
     }
 
@@ -62,7 +62,7 @@ impl Place {
         self.up_by(config, spawn)
     }
 
-    /// Like [`Place::up`], with a function that starts the process.
+    /// Like [`TestDir::up`], with a function that starts the process.
     pub(crate) fn up_by(&self, config: &str, begin: impl FnOnce(Command) -> Child) -> Board<'_> {
         let file = self.write("board.toml", config);
         let path = self.0.join("notify.sock");
@@ -73,7 +73,7 @@ impl Place {
         let mut command = self.command(&["up", &file.display().to_string()]);
         command.env("NOTIFY_SOCKET", &path).stderr(log).stdout(Stdio::null());
         let child = begin(command);
-        let board = Board { place: self, child, notify };
+        let board = Board { dir: self, child, notify };
         board.expect("READY=1");
         board
     }
@@ -83,15 +83,15 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestDir {
     fn drop(&mut self) {
-        // The directory is not needed any more.
+        // Errors are ignored: a leftover directory does no harm.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
 pub(crate) struct Board<'a> {
-    place: &'a Place,
+    dir: &'a TestDir,
     pub(crate) child: Child,
     pub(crate) notify: UnixDatagram,
 }
@@ -104,20 +104,20 @@ impl Board<'_> {
             match self.notify.recv(&mut bytes) {
                 Ok(count) => break count,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => panic!("{error}: {}", self.place.log()),
+                Err(error) => panic!("{error}: {}", self.dir.log()),
             }
         };
         assert_eq!(std::str::from_utf8(&bytes[..count]), Ok(what));
     }
 
     pub(crate) fn status(&self) -> Value {
-        let output = self.place.kiban(&["status", "lab", "--json"]);
+        let output = self.dir.kiban(&["status", "lab", "--json"]);
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
-            panic!("{error}: {} {}", String::from_utf8_lossy(&output.stderr), self.place.log())
+            panic!("{error}: {} {}", String::from_utf8_lossy(&output.stderr), self.dir.log())
         })
     }
 
-    /// Asks until it is so.
+    /// Polls the status until a condition holds.
     pub(crate) fn until(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
         let clock = kiban_os::Clock::new();
         loop {
@@ -125,7 +125,7 @@ impl Board<'_> {
             if is_so(&status) {
                 return status;
             }
-            assert!(clock.now().as_secs_f64() < LONG.as_secs_f64(), "{what}: {status}\n{}", self.place.log());
+            assert!(clock.now().as_secs_f64() < LONG.as_secs_f64(), "{what}: {status}\n{}", self.dir.log());
         }
     }
 
@@ -134,7 +134,7 @@ impl Board<'_> {
         assert!(status.success());
     }
 
-    /// Stops it, until it is continued (`-CONT`).
+    /// Stops the process until it is continued (`-CONT`).
     pub(crate) fn stop(&self) {
         self.signal("-STOP");
         let path = format!("/proc/{}/task", self.child.id());
@@ -142,20 +142,20 @@ impl Board<'_> {
             let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
             stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
         };
-        while !std::fs::read_dir(&path).expect("it is our child").flatten().all(is_stopped) {
+        while !std::fs::read_dir(&path).expect("it is a child of this process").flatten().all(is_stopped) {
             std::thread::yield_now();
         }
     }
 
-    /// Waits for its end: the exit status.
+    /// Waits for its end and returns the exit status.
     pub(crate) fn wait(&mut self) -> Option<i32> {
-        self.child.wait().expect("it is our child").code()
+        self.child.wait().expect("it is a child of this process").code()
     }
 }
 
 impl Drop for Board<'_> {
     fn drop(&mut self) {
-        // It may have ended in order.
+        // It may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -171,9 +171,9 @@ pub(crate) fn connect(address: &str) -> TcpStream {
     stream
 }
 
-/// Sends a text, and reads as many bytes.
+/// Sends a text, and reads as many bytes back.
 pub(crate) fn echo(stream: &mut TcpStream, text: &[u8]) {
-    stream.write_all(text).expect("it takes it");
+    stream.write_all(text).expect("the peer reads it");
     let mut heard = vec![0; text.len()];
     stream.read_exact(&mut heard).expect("it sends it back");
     assert_eq!(heard, text);
@@ -187,8 +187,8 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> Output {
     Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"))
 }
 
-/// Copies the program. Another process does: a child that this one forks meanwhile would hold the file open
-/// for writing until its own exec, and nobody could run it (ETXTBSY).
+/// Copies the program in another process: a child that this process forks meanwhile would hold the file open
+/// for writing until its own exec, and the program could not be run (ETXTBSY).
 pub(crate) fn copy_program(to: &Path) {
     let output = run("cp", &[KIBAN, &to.display().to_string()]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -203,7 +203,7 @@ pub(crate) fn digest_of(from: &mut impl Read) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// Runs `ip`, or another tool of iproute2, which has to succeed.
+/// Runs `ip` or another tool of iproute2, which must succeed.
 pub(crate) fn ip(command: &str) {
     let output = run("ip", &command.split(' ').collect::<Vec<_>>());
     assert!(output.status.success(), "ip {command}: {}", text(&output));
@@ -213,12 +213,12 @@ pub(crate) fn ip(command: &str) {
 pub(crate) fn lan(link: &str, options: &str, mtu: usize) -> String {
     let host = match link {
         "packet:lab0" => {
-            // Remove what an earlier row has left.
+            // Remove the leftovers of an earlier row.
             let _ = run("ip", &["link", "del", "lab0"]);
             ip(&format!("link add lab0 mtu {mtu} type veth peer name lab1 mtu {mtu}"));
             ip("addr add 10.9.0.1/24 dev lab1");
             if options.contains("loss") {
-                // Nothing on a veth cuts segments: without this few and large ones would be lost.
+                // A veth does not segment: without this, few large packets would be lost.
                 ip("link set lab1 gso_max_segs 1");
             }
             ip("link set lab0 up");
@@ -237,14 +237,14 @@ pub(crate) fn counted(status: &Value, name: &str) -> u64 {
     status["ports"][0]["link_counters"][name].as_u64().unwrap_or_else(|| panic!("no {name}: {status}"))
 }
 
-/// Waits until sessions have gone and nothing of theirs is left: the memory in use is that of a board that
-/// has just begun.
+/// Waits until sessions have ended and released everything: the memory in use is that of a newly started
+/// board.
 pub(crate) fn is_clean(board: &Board<'_>, idle: &Value) -> Value {
     let used = |status: &Value, pool: &str| status["memory"][pool]["used"].as_u64().expect("a number");
     board.until("all is given back", |status| {
         let services = status["services"].as_array().expect("services");
         let same = |pool: &str| used(status, pool) == used(idle, pool);
-        // A link keeps the rest of the last page into which something came.
+        // A link keeps the rest of the last page that it received into.
         let landing = used(status, "receive_bytes").abs_diff(used(idle, "receive_bytes"));
         services.iter().all(|service| service["sessions"] == 0)
             && same("transmit_bytes")
@@ -253,14 +253,14 @@ pub(crate) fn is_clean(board: &Board<'_>, idle: &Value) -> Value {
     })
 }
 
-/// A second host: a thread in a namespace of its own that executes what it is given.
+/// A second host: a thread in its own namespace that executes closures.
 pub(crate) struct Far {
     asked: mpsc::Sender<Box<dyn FnOnce() + Send>>,
     namespace: String,
 }
 
 impl Far {
-    /// Makes one, where the test has one itself.
+    /// Creates one, if the test has its own namespace.
     pub(crate) fn new() -> Far {
         let (asked, work) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
         let (tell, told) = mpsc::channel();
@@ -273,23 +273,23 @@ impl Far {
         Far { asked, namespace: told.recv().expect("it has begun") }
     }
 
-    /// Does something there, and waits for it.
+    /// Runs a closure there, and waits for it.
     pub(crate) fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
         let (tell, told) = mpsc::channel();
         let work = move || {
-            // The caller is gone only if the test has failed.
+            // The receiver is gone only if the test has failed.
             let _ = tell.send(work());
         };
         self.asked.send(Box::new(work)).expect("it is there");
         told.recv().expect("it was done")
     }
 
-    /// Begins a program there.
+    /// Starts a program there.
     pub(crate) fn spawn(&self, command: Command) -> Child {
         self.run(|| spawn(command))
     }
 
-    /// Joins both hosts by a wire: `wire` at either end, with addresses 10.7.0.1 here and 10.7.0.2 there.
+    /// Connects both hosts by a wire: `wire` at either end, with addresses 10.7.0.1 here and 10.7.0.2 there.
     pub(crate) fn wire(&self, mtu: usize) {
         ip(&format!("link add wire mtu {mtu} type veth peer name wire mtu {mtu} netns {}", self.namespace));
         ip("addr add 10.7.0.1/24 dev wire");

@@ -1,5 +1,4 @@
-//! A folder, a server of what is in its `root`, what the server logs, and a relay that can stop or cut what
-//! passes.
+//! A directory, a server of its `root`, the server's log, and a relay that can stall or cut connections.
 
 use serde_json::Value;
 use std::fs;
@@ -12,36 +11,36 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// Whatever is waited for here happens within this time, on a slow machine too.
+/// A timeout longer than any step of these tests takes, even on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// Lines of a log, as they come.
+/// The lines of a log, as they are written.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<(Mutex<Vec<Value>>, Condvar)>);
 
 impl Log {
     fn push(&self, line: Value) {
-        self.0.0.lock().expect("nobody panics").push(line);
+        self.0.0.lock().expect("no thread panics").push(line);
         self.0.1.notify_all();
     }
 
     /// Returns all lines so far.
     pub(crate) fn lines(&self) -> Vec<Value> {
-        self.0.0.lock().expect("nobody panics").clone()
+        self.0.0.lock().expect("no thread panics").clone()
     }
 
-    /// The fields of the first line that is as wanted; waits for it.
+    /// Waits for the first line that satisfies `wanted`, and returns its fields.
     pub(crate) fn wait(&self, what: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
-        let lines = self.0.0.lock().expect("nobody panics");
+        let lines = self.0.0.lock().expect("no thread panics");
         let find =
             |lines: &[Value]| lines.iter().map(|line| &line["fields"]).find(|line| is_wanted(line)).cloned();
         let (lines, _) = self
             .0
             .1
             .wait_timeout_while(lines, PATIENCE, |lines| find(lines).is_none())
-            .expect("nobody panics");
+            .expect("no thread panics");
         find(&lines).unwrap_or_else(|| panic!("no line says {what}: {lines:#?}"))
     }
 
@@ -49,12 +48,12 @@ impl Log {
     pub(crate) fn wait_count(&self, message: &str, count: usize) {
         let is_one = |line: &&Value| line["fields"]["message"] == message;
         let few = |lines: &mut Vec<Value>| lines.iter().filter(is_one).count() < count;
-        let lines = self.0.0.lock().expect("nobody panics");
-        let (mut lines, _) = self.0.1.wait_timeout_while(lines, PATIENCE, few).expect("nobody panics");
+        let lines = self.0.0.lock().expect("no thread panics");
+        let (mut lines, _) = self.0.1.wait_timeout_while(lines, PATIENCE, few).expect("no thread panics");
         assert!(!few(&mut lines), "not {count} lines say {message}: {lines:#?}");
     }
 
-    /// The line of a refusal with this diagnostic, about this file.
+    /// Returns the line of a refusal with this diagnostic for this file.
     pub(crate) fn refused(&self, diagnostic: i64, file: &str) -> Value {
         self.wait(&format!("{diagnostic} of {file}"), |line| {
             line["message"] == "refused" && line["diagnostic"] == diagnostic && line["file"] == file
@@ -67,7 +66,7 @@ impl Log {
     }
 }
 
-/// A server that runs.
+/// A running server.
 pub(crate) struct Server {
     child: Child,
     pub(crate) port: u16,
@@ -86,7 +85,7 @@ impl Server {
         line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number")
     }
 
-    /// Returns the number of its descriptors.
+    /// Returns the number of its file descriptors.
     pub(crate) fn descriptors(&self) -> usize {
         fs::read_dir(format!("/proc/{}/fd", self.pid())).expect("it runs").count()
     }
@@ -99,12 +98,12 @@ impl Drop for Server {
     }
 }
 
-/// A folder that goes when the test does.
-pub(crate) struct Place {
+/// A directory that is removed with the test.
+pub(crate) struct TestDir {
     pub(crate) folder: PathBuf,
 }
 
-impl Drop for Place {
+impl Drop for TestDir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
@@ -116,13 +115,13 @@ pub(crate) fn kiban() -> Command {
     command
 }
 
-impl Place {
-    pub(crate) fn new() -> Place {
+impl TestDir {
+    pub(crate) fn new() -> TestDir {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("kiban-cli-ftam-{}-{number}", std::process::id()));
         fs::create_dir_all(folder.join("root")).expect("a folder");
-        let place = Place { folder };
-        let users = place.at("users.toml");
+        let dir = TestDir { folder };
+        let users = dir.at("users.toml");
         for user in ["eve", "ann"] {
             let made = kiban().arg("passwd").arg(&users).arg(user).output().expect("it was built");
             assert!(made.status.success(), "{made:?}");
@@ -131,14 +130,14 @@ impl Place {
         let lines =
             text.lines().map(|line| if line.starts_with("rights") { "rights = \"all\"" } else { line });
         fs::write(&users, lines.collect::<Vec<_>>().join("\n")).expect("written");
-        place
+        dir
     }
 
     pub(crate) fn at(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// Serves; `before` are the words of a command that runs the server, with what it needs.
+    /// Starts a server; `before` are the words of a command that runs it, with their arguments.
     pub(crate) fn serve(&self, before: &[String], more: &[&str]) -> Server {
         self.serve_at(0, before, more)
     }
@@ -181,7 +180,7 @@ impl Place {
         Server { child, port, log }
     }
 
-    /// Why a server does not start; `before` are the words of a command that runs it.
+    /// Returns why a server does not start; `before` are the words of a command that runs it.
     pub(crate) fn refuses(&self, before: &[&str], arguments: &[&str]) -> String {
         let mut words = before.iter().copied().chain([env!("CARGO_BIN_EXE_kiban")]).chain(["ftam", "serve"]);
         let mut child = Command::new(words.next().expect("one at least"))
@@ -195,13 +194,13 @@ impl Place {
         let mut told = String::new();
         for line in BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok) {
             if line.contains("serving FTAM") {
-                child.kill().expect("it is our child");
-                child.wait().expect("it is our child");
+                child.kill().expect("it is a child of this process");
+                child.wait().expect("it is a child of this process");
                 panic!("it serves: {before:?} {arguments:?}");
             }
             told.push_str(&line);
         }
-        let status = child.wait().expect("it is our child");
+        let status = child.wait().expect("it is a child of this process");
         assert_eq!(status.code(), Some(1), "{arguments:?}: {told}");
         told
     }
@@ -232,7 +231,7 @@ impl Place {
     }
 }
 
-/// Checks that it failed with these words.
+/// Checks that the command failed with these words.
 pub(crate) fn said(output: Output, words: &str) {
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(1) && error.contains(words), "not «{words}»: {output:?}");
@@ -243,8 +242,8 @@ pub(crate) fn remote(port: u16, path: &str) -> String {
 }
 
 pub(crate) fn noise(bytes: usize) -> Vec<u8> {
-    let mut chance = kiban_base::SimRng::from_seed(bytes as u64);
-    (0..bytes.div_ceil(8)).flat_map(|_| chance.draw().to_le_bytes()).take(bytes).collect()
+    let mut rng = kiban_base::SimRng::from_seed(bytes as u64);
+    (0..bytes.div_ceil(8)).flat_map(|_| rng.draw().to_le_bytes()).take(bytes).collect()
 }
 
 pub(crate) fn same(one: &Path, bytes: &[u8]) {
@@ -254,9 +253,9 @@ pub(crate) fn same(one: &Path, bytes: &[u8]) {
 /// What happens to a connection after this many bytes from one side.
 #[derive(Clone, Copy)]
 pub(crate) enum Fate {
-    /// All passes.
+    /// All bytes pass.
     Pass,
-    /// Both ends are cut.
+    /// Both ends are closed.
     Cut { up: u64, down: u64 },
     /// No more bytes pass, without notice, until [`Relay::go_on`].
     Hold { up: u64, down: u64 },
@@ -272,8 +271,8 @@ pub(crate) struct Relay {
 struct State {
     up: AtomicU64,
     down: AtomicU64,
-    /// How many directions are held, whether they may continue, and how many clients came while the server
-    /// was away.
+    /// How many directions are held, whether they may continue, and how many clients connected while the
+    /// server was away.
     held: Mutex<(usize, bool, usize)>,
     bell: Condvar,
 }
@@ -291,7 +290,7 @@ impl Relay {
                 let client = client.expect("accepted");
                 // A client that connects while the server is away is disconnected.
                 let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else {
-                    shared.held.lock().expect("nobody panics").2 += 1;
+                    shared.held.lock().expect("no thread panics").2 += 1;
                     shared.bell.notify_all();
                     continue;
                 };
@@ -317,21 +316,21 @@ impl Relay {
 
     /// Waits until a connection is held.
     pub(crate) fn wait_held(&self) {
-        let held = self.state.held.lock().expect("nobody panics");
+        let held = self.state.held.lock().expect("no thread panics");
         let waited = self.state.bell.wait_timeout_while(held, PATIENCE, |held| held.0 == 0);
-        assert!(waited.expect("nobody panics").0.0 > 0, "so many bytes never came");
+        assert!(waited.expect("no thread panics").0.0 > 0, "so many bytes never came");
     }
 
-    /// Waits until a client has come while the server was away.
+    /// Waits until a client has connected while the server was away.
     pub(crate) fn wait_turned_away(&self) {
-        let held = self.state.held.lock().expect("nobody panics");
+        let held = self.state.held.lock().expect("no thread panics");
         let waited = self.state.bell.wait_timeout_while(held, PATIENCE, |held| held.2 == 0);
-        assert!(waited.expect("nobody panics").0.2 > 0, "nobody came");
+        assert!(waited.expect("no thread panics").0.2 > 0, "nobody came");
     }
 
     /// Passes the bytes that were held.
     pub(crate) fn go_on(&self) {
-        self.state.held.lock().expect("nobody panics").1 = true;
+        self.state.held.lock().expect("no thread panics").1 = true;
         self.state.bell.notify_all();
     }
 }
@@ -347,10 +346,10 @@ fn pass(mut from: TcpStream, mut to: TcpStream, upwards: bool, fate: Fate, state
         if rest == 0 {
             match fate {
                 Fate::Hold { .. } => {
-                    let mut held = state.held.lock().expect("nobody panics");
+                    let mut held = state.held.lock().expect("no thread panics");
                     held.0 += 1;
                     state.bell.notify_all();
-                    drop(state.bell.wait_while(held, |held| !held.1).expect("nobody panics"));
+                    drop(state.bell.wait_while(held, |held| !held.1).expect("no thread panics"));
                     rest = u64::MAX;
                 }
                 _ => break,

@@ -129,7 +129,10 @@ pub(crate) fn password(
     let Some(user) = user else { return Ok(None) };
     let prompt = format!("Password of {user} at {host}: ");
     rpassword::prompt_password(prompt).map(Some).map_err(|error| {
-        format!("cannot prompt for the password ({error}): set {PASSWORD_VARIABLE}, or name a file with --password-file")
+        format!(
+            "cannot prompt for the password ({error}): set {PASSWORD_VARIABLE}, or name a file with \
+            --password-file"
+        )
     })
 }
 
@@ -181,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_and_selectors_are_read() {
+    fn hosts_and_selectors_are_parsed() {
         for (text, name, port) in [
             ("plc", "plc", None),
             ("plc:1102", "plc", Some(1102)),

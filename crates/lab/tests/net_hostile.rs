@@ -1,6 +1,8 @@
-//! `kiban lab serve` and hostile callers: they lock nobody out, fill no log, and aim nothing at others.
+//! `kiban lab serve` and hostile clients: they lock out no client, fill no log, and direct no traffic at
+//! others.
 //!
-//! Addresses   all of 127.0.0.0/8 is this host's, so that callers and victims have addresses of their own.
+//! Addresses   all of 127.0.0.0/8 belongs to this host, so attackers and victims can have addresses of their
+//!             own.
 
 use kiban_lab::engine::Failure;
 use kiban_lab::mix::{Plan, run_over};
@@ -19,7 +21,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Longer than anything here takes.
+/// A timeout longer than any step of these tests takes.
 const LONG: Duration = Duration::from_secs(60);
 /// Connections that an unauthenticated host opens.
 const FLOOD: usize = 200;
@@ -110,13 +112,13 @@ fn octets(hex: &str) -> Vec<u8> {
 }
 
 #[test]
-fn silent_strangers_take_nobodys_place_from_one_address_or_many() {
+fn silent_connections_take_no_session_slot_from_one_address_or_many() {
     let server = Running::start(Limits::default());
     let addresses: [fn(usize) -> [u8; 4]; 3] =
         [|_| [127, 0, 0, 1], |_| [127, 0, 0, 2], |number| [127, 0, 1, (number % 20) as u8 + 1]];
-    let mut strangers = Vec::new();
+    let mut connections = Vec::new();
     for address in addresses {
-        strangers.extend((0..FLOOD).map(|number| call(server.at, address(number))));
+        connections.extend((0..FLOOD).map(|number| call(server.at, address(number))));
         // All unauthenticated connections stay open while a client presents the token.
         let client = server.client().map(drop);
         assert!(client.is_ok(), "{:?}", client.err());
@@ -124,16 +126,16 @@ fn silent_strangers_take_nobodys_place_from_one_address_or_many() {
 }
 
 #[test]
-fn a_stranger_is_told_why_it_is_cut() {
+fn a_refused_client_receives_the_reason() {
     let server = Running::start(Limits { sessions: 1, ..Limits::default() });
     let _session = server.session();
-    let mut strangers: Vec<_> = (0..9).map(|_| call(server.at, [127, 0, 0, 3])).collect();
-    let silent = strangers.pop().expect("nine");
-    let said = rest(strangers.remove(0));
-    assert!(said.contains("Refused") && said.contains("8 of an address, 64 in all"), "{said}");
+    let mut connections: Vec<_> = (0..9).map(|_| call(server.at, [127, 0, 0, 3])).collect();
+    let silent = connections.pop().expect("nine");
+    let said = rest(connections.remove(0));
+    assert!(said.contains("Refused") && said.contains("8 per address, 64 in all"), "{said}");
     let said = rest(silent);
-    assert!(said.contains("no token was shown within 5 s"), "{said}");
-    // A client with the token learns the reason, and what to do.
+    assert!(said.contains("no token was received within 5 s"), "{said}");
+    // A client with the token receives the reason and the remedy.
     match server.client().err() {
         Some(Failure::Impossible(why)) => {
             assert!(why.contains("the server is full: 1 of 1 sessions are open; try again later"), "{why}");
@@ -143,35 +145,36 @@ fn a_stranger_is_told_why_it_is_cut() {
 }
 
 #[test]
-fn a_flood_of_refusals_is_a_few_lines_of_a_log() {
+fn a_flood_of_refusals_gives_few_log_lines() {
     let server = Running::start(Limits::default());
     for number in 0..FLOOD {
-        let mut stranger = call(server.at, [127, 0, 2, (number % 40) as u8 + 1]);
+        let mut connection = call(server.at, [127, 0, 2, (number % 40) as u8 + 1]);
         // The connection may have been closed before everything was sent.
-        let _ = stranger.write_all(b"GET / HTTP/1.1\r\n\r\n");
-        assert!(rest(stranger).contains("does not speak this protocol"));
+        let _ = connection.write_all(b"GET / HTTP/1.1\r\n\r\n");
+        assert!(rest(connection).contains("does not speak this protocol"));
     }
     let client = server.client().expect("the token is right");
     let is_session = |event: &Event| matches!(event, Event::Began(_));
     let lines = server.told.iter().take_while(|event| !is_session(event)).count();
     drop(client);
-    // 33 lines in ten seconds; a slow machine takes some of these.
+    // 33 lines in ten seconds; a slow machine may take several such windows.
     assert!((1..FLOOD).contains(&lines), "{lines}");
 }
 
 #[test]
-fn a_trials_payload_goes_nowhere_but_to_the_sessions_address() {
+fn payload_of_a_trial_goes_only_to_the_sessions_address() {
     let server = Running::start(Limits::default());
     let mut session = server.session();
     let work = Work::Write { message_bytes: 1000 };
     session.say(&Request::Trial { settings: Settings::default(), work, millis: 200 });
     let Reply::Ready { port, nonce } = session.hear() else { panic!("it is within all limits") };
     let (data, nonce) = (SocketAddr::new(server.at.ip(), port), octets(&nonce));
-    // Another host that knows the nonce gets nothing but a close.
+    // Another host that knows the nonce is only disconnected.
     let mut elsewhere = call(data, [127, 0, 0, 2]);
     let _ = elsewhere.write_all(&nonce);
     assert_eq!(rest(elsewhere), "");
-    // Others at the client's own address who do not know it keep the right one out no longer than they may.
+    // Other connections from the client's address without the nonce delay the right one no longer than their
+    // timeout.
     let _silent: Vec<_> = (0..3).map(|_| call(data, [127, 0, 0, 1])).collect();
     let mut wrong = call(data, [127, 0, 0, 1]);
     wrong.write_all(&[0; 16]).expect("it listens");
@@ -184,7 +187,7 @@ fn a_trials_payload_goes_nowhere_but_to_the_sessions_address() {
     assert!(matches!(session.hear(), Reply::Outcome(outcome) if outcome.bytes >= 1000));
 }
 
-/// A mix of a constant flow and one of TCP, as a client asks for it.
+/// Returns a request for a mix of a constant flow and a TCP flow.
 fn mix() -> Value {
     let flow = |kind: &str, mbps: Option<f64>| {
         json!({"kind": kind, "copies": 1, "path": null, "mbps": mbps, "fec": "none", "block_octets": null,
@@ -194,7 +197,7 @@ fn mix() -> Value {
 }
 
 #[test]
-fn a_mix_takes_nothing_from_other_addresses_and_sends_nothing_there() {
+fn a_mix_neither_accepts_from_nor_sends_to_other_addresses() {
     let server = Running::start(Limits::default());
     let mut session = server.session();
     session.say(&mix());
@@ -209,7 +212,7 @@ fn a_mix_takes_nothing_from_other_addresses_and_sends_nothing_there() {
         let datagram: Vec<u8> = nonce[..8].iter().copied().chain((8..length).map(|_| 7)).collect();
         spoof.send_to(&datagram, (server.at.ip(), datagrams)).expect("loopback");
     }
-    // Connections from other hosts, and those without the nonce, occupy no place.
+    // Connections from other hosts, and those without the nonce, take no slot.
     let greeting = [&nonce[..], &[0, 1]].concat();
     let mut elsewhere = call(streams, [127, 0, 0, 2]);
     let _ = elsewhere.write_all(&greeting);
@@ -217,7 +220,7 @@ fn a_mix_takes_nothing_from_other_addresses_and_sends_nothing_there() {
     let mut wrong = call(streams, [127, 0, 0, 1]);
     wrong.write_all(&[0; 18]).expect("it listens");
     assert_eq!(rest(wrong), "");
-    // A cookie is said by way of the session, which alone the client of that address has.
+    // The cookie is returned over the session, which only the client at that address has.
     let own = UdpSocket::bind("127.0.0.1:0").expect("loopback");
     own.set_nonblocking(true).expect("a socket");
     own.send_to(&[&nonce[..8], &[9; 16]].concat(), (server.at.ip(), datagrams)).expect("loopback");
@@ -245,13 +248,13 @@ fn a_mix_takes_nothing_from_other_addresses_and_sends_nothing_there() {
     }
 }
 
-/// A plan whose only flow leaves `here`.
+/// A plan whose only flow starts at the site `here`.
 const PLAN: &str = "seconds = 2\n[[site]]\nname = \"here\"\n[[site]]\nname = \"there\"\n[[pvc]]\nfrom = \"here\"\nto = \"there\"\nmbps = 20\n\
     [[flow]]\nname = \"cbr\"\nkind = \"constant\"\nfrom = \"here\"\nto = \"there\"\nmbps = 10\n";
 
 #[test]
-fn a_client_sends_no_payload_to_a_port_whose_owner_has_not_asked_for_it() {
-    // A server that wants the client's traffic sent to another host's port.
+fn a_client_sends_no_payload_before_the_port_returned_its_cookie() {
+    // A server that tries to direct the client's traffic to another host's port.
     let victim = UdpSocket::bind("127.0.0.1:0").expect("loopback");
     victim.set_nonblocking(true).expect("a socket");
     let port = victim.local_addr().expect("bound").port();
@@ -259,7 +262,7 @@ fn a_client_sends_no_payload_to_a_port_whose_owner_has_not_asked_for_it() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
         let at = listener.local_addr().expect("bound");
         let serving = std::thread::spawn(move || {
-            let (mut writer, _) = listener.accept().expect("it calls");
+            let (mut writer, _) = listener.accept().expect("it connects");
             let mut reader = BufReader::new(writer.try_clone().expect("a file"));
             let _: Hello = read_message(&mut reader, LINE_BYTES_MAX).expect("a hello");
             let welcome = Welcome {
@@ -278,21 +281,25 @@ fn a_client_sends_no_payload_to_a_port_whose_owner_has_not_asked_for_it() {
             if let Some(heard) = heard {
                 write_message(&mut writer, &json!({"Heard": heard})).expect("it listens");
             }
-            // Until the client has gone.
+            // Until the client is gone.
             let _ = reader.read_to_end(&mut Vec::new());
         });
         let token = Token::random().expect("random bytes");
-        let mut client = Client::connect("127.0.0.1", at.port(), &token).expect("it is let in");
+        let mut client =
+            Client::connect("127.0.0.1", at.port(), &token).expect("the server accepts the client");
         let plan = Plan::read(PLAN).expect("a plan");
         let done = run_over(&plan, "here", &mut client, &mut |_| (), &|| false).map(drop);
         drop(client);
-        serving.join().expect("it has served");
+        serving.join().expect("the server thread succeeds");
         let mut room = [0; 2000];
         let octets: Vec<usize> = std::iter::from_fn(|| victim.recv(&mut room).ok()).collect();
         assert!(octets.len() <= 25 && octets.iter().all(|octets| *octets <= 24), "{octets:?}");
         match done {
             Err(Failure::Lost(why)) => {
-                assert!(why.contains("is a firewall between") || why.contains("not its own"), "{why}")
+                assert!(
+                    why.contains("is there a firewall in between") || why.contains("not its own"),
+                    "{why}"
+                )
             }
             other => panic!("{other:?}"),
         }

@@ -1,10 +1,10 @@
-//! What goes wrong around a filestore: full disks, forbidden files, files that change, peers that stop,
-//! guess, crowd and lie.
+//! Failures around a filestore: full disks, forbidden files, files that change, and peers that stall, guess
+//! passwords, flood or send invalid data.
 //!
-//! Each time: the standard's diagnostic at the client, a line in the server's log, and files that are as they
-//! were.
+//! Each test checks the standard's diagnostic at the client, a line in the server's log, and that files are
+//! unchanged.
 
-use super::place::{Fate, Place, Relay, kiban, noise, remote, said, same};
+use super::common::{Fate, Relay, TestDir, kiban, noise, remote, said, same};
 use kiban_ftam::client::{Client, ClientConfig};
 use kiban_ftam::disk::Settings;
 use kiban_osi::ftam::initiator;
@@ -16,7 +16,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// The words that run a command where it may mount, or none where that is not allowed.
+/// Returns the words that run a command in a mount namespace; empty if that is not permitted.
 fn namespace(script: &str, argument: &str) -> Option<Vec<String>> {
     let ways: [&[&str]; 2] = [&["unshare", "-rm"], &["unshare", "-m"]];
     let can = |way: &&&[&str]| {
@@ -34,54 +34,54 @@ fn namespace(script: &str, argument: &str) -> Option<Vec<String>> {
 }
 
 #[test]
-fn a_full_disk_is_told_and_the_old_file_stands() {
-    let place = Place::new();
-    let root = place.at("root");
+fn a_full_disk_is_reported_and_the_old_file_is_kept() {
+    let dir = TestDir::new();
+    let root = dir.at("root");
     let Some(before) =
         namespace("mount -t tmpfs -o size=2m none \"$0\" && exec \"$@\"", root.to_str().expect("text"))
     else {
         return;
     };
-    let server = place.serve(&before, &[]);
-    // The mount is the server's alone.
+    let server = dir.serve(&before, &[]);
+    // The mount exists only in the server's namespace.
     let inside = std::path::PathBuf::from(format!("/proc/{}/root{}", server.pid(), root.display()));
     let there = remote(server.port, "there");
-    fs::write(place.at("old"), b"old").expect("written");
-    place.run(&["put", "-q", "old", &there]);
-    fs::write(place.at("large"), noise(6_000_000)).expect("written");
+    fs::write(dir.at("old"), b"old").expect("written");
+    dir.run(&["put", "-q", "old", &there]);
+    fs::write(dir.at("large"), noise(6_000_000)).expect("written");
     for command in ["put", "append"] {
-        place.fails(&[command, "-q", "large", &there], "5029 local failure, file space exhausted");
+        dir.fails(&[command, "-q", "large", &there], "5029 local failure, file space exhausted");
         same(&inside.join("there"), b"old");
         let line = server.log.refused(5029, "there");
         assert_eq!((line["user"].as_str(), line["said"].as_str()), (Some("eve"), Some("F-CANCEL request")));
         assert_eq!(fs::read_dir(inside.join(".kiban-ftam/new")).expect("there").count(), 0);
     }
-    // It fits beside what is there, but not a second time behind it.
-    fs::write(place.at("half"), noise(1_200_000)).expect("written");
-    place.fails(&["append", "-q", "half", &there], "5029 local failure, file space exhausted");
+    // There is room for the file, but not for a second copy.
+    fs::write(dir.at("half"), noise(1_200_000)).expect("written");
+    dir.fails(&["append", "-q", "half", &there], "5029 local failure, file space exhausted");
     server.log.wait("that the transfer's end was refused", |line| {
         line["diagnostic"] == 5029 && line["said"] == "F-TRANSFER-END response"
     });
     same(&inside.join("there"), b"old");
     // There is room again.
-    place.run(&["put", "-q", "half", &there]);
+    dir.run(&["put", "-q", "half", &there]);
     same(&inside.join("there"), &noise(1_200_000));
 }
 
 #[test]
-fn what_the_host_does_not_allow_is_refused_and_left_alone() {
-    let place = Place::new();
-    let root = place.at("root");
+fn files_without_permission_are_refused_and_not_changed() {
+    let dir = TestDir::new();
+    let root = dir.at("root");
     fs::create_dir(root.join("fixed")).expect("made");
     fs::write(root.join("fixed/there"), b"old").expect("written");
     fs::write(root.join("closed"), b"nobody's").expect("written");
     fs::set_permissions(root.join("closed"), fs::Permissions::from_mode(0o0)).expect("set");
-    // Errors that root gets, too: a read-only mount, and a process without capabilities.
+    // Errors that apply to root, too: a read-only mount, and a process without capabilities.
     let script = "mount --bind \"$0\" \"$0\" && mount -o remount,bind,ro \"$0\" && exec setpriv --bounding-set=-all --inh-caps=-all \"$@\"";
     let Some(before) = namespace(script, root.join("fixed").to_str().expect("text")) else { return };
-    let server = place.serve(&before, &[]);
+    let server = dir.serve(&before, &[]);
     let fixed = remote(server.port, "fixed/there");
-    fs::write(place.at("new"), b"new").expect("written");
+    fs::write(dir.at("new"), b"new").expect("written");
     let local_security = "11 access request violates local security";
     for arguments in [
         &["put", "-q", "new", &fixed][..],
@@ -91,25 +91,26 @@ fn what_the_host_does_not_allow_is_refused_and_left_alone() {
         &["chattr", "--legal", "ours", &fixed],
         &["mkdir", &remote(server.port, "fixed/made")],
     ] {
-        place.fails(arguments, local_security);
+        dir.fails(arguments, local_security);
     }
-    place.fails(&["get", "-q", &remote(server.port, "closed"), "stolen"], local_security);
+    dir.fails(&["get", "-q", &remote(server.port, "closed"), "stolen"], local_security);
     for file in ["fixed/there", "fixed/made", "closed"] {
         server.log.refused(11, file);
     }
     same(&root.join("fixed/there"), b"old");
-    assert!(!place.at("stolen").exists());
-    place.run(&["get", "-q", &fixed, "back"]);
-    same(&place.at("back"), b"old");
+    assert!(!dir.at("stolen").exists());
+    dir.run(&["get", "-q", &fixed, "back"]);
+    same(&dir.at("back"), b"old");
 }
 
 #[test]
-fn a_get_is_of_one_state_of_the_file_or_of_none() {
-    let place = Place::new();
-    let server = place.serve(&[], &[]);
+fn a_get_returns_one_consistent_state_of_the_file_or_fails() {
+    let dir = TestDir::new();
+    let server = dir.serve(&[], &[]);
     let contents = noise(8_000_000);
-    let file = place.at("root/there");
-    // Truncated, extended, overwritten: reported. Replaced by another file: the old one is read to its end.
+    let file = dir.at("root/there");
+    // Truncated, extended or overwritten files are reported. If another file replaces the file, the old one
+    // is read to its end.
     type Change = fn(&std::path::Path);
     let changes: [(&str, Change); 3] = [
         ("shortened", |file| {
@@ -128,7 +129,7 @@ fn a_get_is_of_one_state_of_the_file_or_of_none() {
         fs::write(&file, &contents).expect("written");
         let relay = Relay::new(server.port, vec![Fate::Hold { up: u64::MAX, down: 1_000_000 }]);
         let get = ["get", "-q", "--retries", "0", &remote(relay.port, "there"), "back"];
-        let child = place.command(&get).stderr(Stdio::piped()).spawn().expect("it was built");
+        let child = dir.command(&get).stderr(Stdio::piped()).spawn().expect("it was built");
         relay.wait_held();
         change(&file);
         relay.go_on();
@@ -136,70 +137,69 @@ fn a_get_is_of_one_state_of_the_file_or_of_none() {
         server.log.wait_count("refused", number + 1);
         server.log.refused(5030, "there");
         assert_eq!(server.log.count("refused"), number + 1, "{how}");
-        assert!(!place.at("back").exists(), "{how}");
+        assert!(!dir.at("back").exists(), "{how}");
     }
     fs::write(&file, &contents).expect("written");
     let relay = Relay::new(server.port, vec![Fate::Hold { up: u64::MAX, down: 1_000_000 }]);
     let get = ["get", "-q", "--retries", "0", &remote(relay.port, "there"), "back"];
-    let child = place.command(&get).stderr(Stdio::piped()).spawn().expect("it was built");
+    let child = dir.command(&get).stderr(Stdio::piped()).spawn().expect("it was built");
     relay.wait_held();
-    fs::write(place.at("root/other"), b"another").expect("written");
-    fs::rename(place.at("root/other"), &file).expect("renamed");
+    fs::write(dir.at("root/other"), b"another").expect("written");
+    fs::rename(dir.at("root/other"), &file).expect("renamed");
     relay.go_on();
     let output = child.wait_with_output().expect("it ends");
     assert!(output.status.success(), "{output:?}");
-    same(&place.at("back"), &contents);
+    same(&dir.at("back"), &contents);
 }
 
 #[test]
-fn a_peer_that_stops_in_the_middle_is_cut_and_can_go_on() {
-    let place = Place::new();
-    let server = place.serve(&[], &["--silence-max", "1"]);
+fn a_peer_that_stalls_is_disconnected_and_can_resume() {
+    let dir = TestDir::new();
+    let server = dir.serve(&[], &["--silence-max", "1"]);
     let contents = noise(4_000_000);
-    fs::write(place.at("here"), &contents).expect("written");
-    fs::write(place.at("root/there"), b"old").expect("written");
+    fs::write(dir.at("here"), &contents).expect("written");
+    fs::write(dir.at("root/there"), b"old").expect("written");
     let relay = Relay::new(server.port, vec![Fate::Hold { up: 2_500_000, down: u64::MAX }]);
     let there = remote(relay.port, "there");
     let put = ["put", "-q", "--retries", "0", "--checkpoint-bytes", "200000", "here", &there];
-    let child = place.command(&put).stderr(Stdio::piped()).spawn().expect("it was built");
+    let child = dir.command(&put).stderr(Stdio::piped()).spawn().expect("it was built");
     relay.wait_held();
     let line = server
         .log
         .wait("that it was cut", |line| line["message"] == "no data moved for too long: disconnected");
     assert_eq!((line["user"].as_str(), line["file"].as_str()), (Some("eve"), Some("there")));
     server.log.wait("that it ended", |line| line["message"] == "ended" && line["files"] == 1);
-    same(&place.at("root/there"), b"old");
-    assert_eq!(place.left(), 1, "what came waits to be gone on with");
+    same(&dir.at("root/there"), b"old");
+    assert_eq!(dir.left(), 1, "what came waits to be gone on with");
     // The file is not locked any more.
-    place.run(&["stat", &remote(server.port, "there")]);
+    dir.run(&["stat", &remote(server.port, "there")]);
     relay.go_on();
     said(child.wait_with_output().expect("it ends"), "1011 lower layer failure; use --resume to continue");
     let again =
         ["put", "--resume", "--json", "--retries", "0", "--checkpoint-bytes", "200000", "here", &there];
-    assert!(place.run(&again).contains("\"resumed\":true"));
-    same(&place.at("root/there"), &contents);
-    assert_eq!(place.left(), 0);
+    assert!(dir.run(&again).contains("\"resumed\":true"));
+    same(&dir.at("root/there"), &contents);
+    assert_eq!(dir.left(), 0);
 }
 
 #[test]
-fn a_peer_that_dies_without_recovery_leaves_nothing() {
-    let place = Place::new();
-    let server = place.serve(&[], &[]);
-    fs::write(place.at("here"), noise(4_000_000)).expect("written");
-    fs::write(place.at("root/there"), b"old").expect("written");
+fn a_peer_that_dies_without_recovery_leaves_no_partial_file() {
+    let dir = TestDir::new();
+    let server = dir.serve(&[], &[]);
+    fs::write(dir.at("here"), noise(4_000_000)).expect("written");
+    fs::write(dir.at("root/there"), b"old").expect("written");
     let relay = Relay::new(server.port, vec![Fate::Cut { up: 2_500_000, down: u64::MAX }]);
     let there = remote(relay.port, "there");
-    place
-        .fails(&["put", "-q", "--no-recovery", "--retries", "0", "here", &there], "1011 lower layer failure");
+    dir.fails(&["put", "-q", "--no-recovery", "--retries", "0", "here", &there], "1011 lower layer failure");
     server.log.wait("that it ended", |line| line["message"] == "ended" && line["files"] == 1);
-    same(&place.at("root/there"), b"old");
-    assert_eq!(place.left(), 0);
+    same(&dir.at("root/there"), b"old");
+    assert_eq!(dir.left(), 0);
 }
 
 #[test]
-fn guesses_are_few_however_many_come_at_once() {
-    let place = Place::new();
-    let server = place.serve(&[], &[]);
+fn password_guesses_are_limited_over_all_connections() {
+    let dir = TestDir::new();
+    let server = dir.serve(&[], &[]);
     let home = remote(server.port, "");
     let guess = || {
         let mut command = kiban();
@@ -216,16 +216,17 @@ fn guesses_are_few_however_many_come_at_once() {
         unjudged += usize::from(error.contains("2000 association with user not allowed"));
     }
     assert_eq!(wrong + unjudged, 40);
-    // Three are free, four are judged at a time; and each doubles the wait, which ends at four seconds.
+    // Three attempts are free, four are verified at a time; each failure doubles the delay, up to four
+    // seconds.
     assert!((3..=12).contains(&wrong), "{wrong} guesses were judged");
     server.log.wait_count("not let in", wrong);
     assert_eq!(server.log.count("not let in"), wrong);
     server.log.wait("that some were not judged", |line| line["message"] == "too many failures: not verified");
-    // The right one is not judged from here either, as long as the wait lasts. On a busy machine that may be
-    // over before it comes, and begins anew with another guess.
+    // Even the right password is not verified from this address until the delay is over. On a busy machine it
+    // may be over before the attempt arrives, and then another wrong guess starts it again.
     let is_held = (0..5).any(|_| {
         guess().wait_with_output().expect("it ends");
-        let output = place.try_run(&["ls", &home]);
+        let output = dir.try_run(&["ls", &home]);
         String::from_utf8_lossy(&output.stderr).contains("2000 association with user not allowed")
     });
     assert!(is_held, "whoever knows the password is judged right after guesses");
@@ -234,45 +235,45 @@ fn guesses_are_few_however_many_come_at_once() {
 }
 
 #[test]
-fn who_comes_after_others_costs_no_more_than_they_did() {
-    let place = Place::new();
-    let server = place.serve(&[], &[]);
+fn repeated_associations_do_not_increase_memory_use() {
+    let dir = TestDir::new();
+    let server = dir.serve(&[], &[]);
     let home = remote(server.port, "");
-    (0..2).for_each(|_| drop(place.run(&["ls", &home])));
+    (0..2).for_each(|_| drop(dir.run(&["ls", &home])));
     let before = server.status_kib("VmRSS");
-    (0..10).for_each(|_| drop(place.run(&["ls", &home])));
+    (0..10).for_each(|_| drop(dir.run(&["ls", &home])));
     let grown = server.status_kib("VmRSS").saturating_sub(before);
-    // Judging one password takes 19 MiB.
+    // Verifying one password takes 19 MiB.
     assert!(grown < 16 << 10, "ten associations one after another left {grown} KiB");
 }
 
 #[test]
-fn who_speaks_tls_and_who_does_not_are_told_of_when_they_meet() {
-    let place = Place::new();
+fn a_mismatch_of_tls_and_plain_text_is_reported() {
+    let dir = TestDir::new();
     let certificate = rcgen::generate_simple_self_signed(vec!["127.0.0.1".into()]).expect("a certificate");
-    fs::write(place.at("cert.pem"), certificate.cert.pem()).expect("written");
-    fs::write(place.at("key.pem"), certificate.signing_key.serialize_pem()).expect("written");
-    let secure = place.serve(&[], &["--tls-cert", "cert.pem", "--tls-key", "key.pem"]);
-    place.fails(
+    fs::write(dir.at("cert.pem"), certificate.cert.pem()).expect("written");
+    fs::write(dir.at("key.pem"), certificate.signing_key.serialize_pem()).expect("written");
+    let secure = dir.serve(&[], &["--tls-cert", "cert.pem", "--tls-key", "key.pem"]);
+    dir.fails(
         &["ls", "--timeout", "20", &remote(secure.port, "")],
         "it closed the connection before it answered",
     );
     let line = secure.log.wait("that there is no TLS", |line| line["message"] == "no TLS session");
     assert!(line["error"].as_str().is_some_and(|error| error.contains("InvalidContentType")), "{line}");
-    let plain = place.serve(&[], &[]);
-    place.fails(
+    let plain = dir.serve(&[], &[]);
+    dir.fails(
         &["ls", "--tls", "--tls-ca", "cert.pem", "--timeout", "20", &remote(plain.port, "")],
         "cannot be connected to",
     );
     let line =
         plain.log.wait("what was broken", |line| line["message"] == "ended" && !line["broken"].is_null());
     assert_eq!((line["files"].as_u64(), line["broken"].as_str()), (Some(0), Some("version")));
-    // Both still serve.
-    place.run(&["ls", "--tls", "--tls-ca", "cert.pem", &remote(secure.port, "")]);
-    place.run(&["ls", &remote(plain.port, "")]);
+    // Both servers still work.
+    dir.run(&["ls", "--tls", "--tls-ca", "cert.pem", &remote(secure.port, "")]);
+    dir.run(&["ls", &remote(plain.port, "")]);
 }
 
-/// Lets this process have as many descriptors as it may: how many that is.
+/// Raises this process's limit of file descriptors to the maximum, and returns it.
 fn descriptors() -> usize {
     let limits = fs::read_to_string("/proc/self/limits").expect("there");
     let line = limits.lines().find(|line| line.starts_with("Max open files")).expect("a line");
@@ -286,15 +287,15 @@ fn descriptors() -> usize {
 }
 
 #[test]
-fn a_crowd_that_says_nothing_keeps_nobody_out() {
+fn silent_connections_do_not_keep_clients_out() {
     let crowd = descriptors().saturating_sub(200).min(10_000);
     if crowd < 10_000 {
         eprintln!("REDUCED: only {crowd} connections, as the limit of descriptors has it");
     }
-    let place = Place::new();
-    let server = place.serve(&[], &[]);
-    fs::write(place.at("here"), noise(1_000_000)).expect("written");
-    // A connection request, whole; and behind it the half of a TPKT that says it has 1000 bytes.
+    let dir = TestDir::new();
+    let server = dir.serve(&[], &[]);
+    fs::write(dir.at("here"), noise(1_000_000)).expect("written");
+    // A complete connection request, followed by half of a TPKT whose length says 1000 bytes.
     let request = [3, 0, 0, 11, 6, 0xe0, 0, 0, 0, 1, 0];
     let half = [&request[..], &[3, 0, 3, 0xe8, 2, 0xf0, 0x80, 13, 0xff]].concat();
     let says: [&[u8]; 4] = [&[], &request[..5], &request, &half];
@@ -302,15 +303,15 @@ fn a_crowd_that_says_nothing_keeps_nobody_out() {
     let mut all = Vec::with_capacity(crowd);
     for number in 0..crowd {
         let mut socket = TcpStream::connect(("127.0.0.1", server.port)).expect("it listens");
-        // A client that was disconnected already cannot be written to.
+        // Writing to a client that was disconnected already fails.
         let _ = socket.write_all(says[number % says.len()]);
         all.push(socket);
         if number % (crowd / 4) == crowd / 8 {
-            place.run(&["put", "-q", "--timeout", "20", "here", &remote(server.port, "there")]);
+            dir.run(&["put", "-q", "--timeout", "20", "here", &remote(server.port, "there")]);
         }
     }
-    place.run(&["get", "-q", "--timeout", "20", &remote(server.port, "there"), "back"]);
-    same(&place.at("back"), &noise(1_000_000));
+    dir.run(&["get", "-q", "--timeout", "20", &remote(server.port, "there"), "back"]);
+    same(&dir.at("back"), &noise(1_000_000));
     let grown = server.status_kib("VmRSS").saturating_sub(before);
     assert!(grown < 200 << 10, "{crowd} connections took {grown} KiB");
     // 1024 unauthenticated connections with two descriptors each, and the server's own.
@@ -337,18 +338,18 @@ fn a_crowd_that_says_nothing_keeps_nobody_out() {
 }
 
 #[test]
-fn no_spelling_of_a_name_leads_out_and_each_attempt_is_told() {
-    let place = Place::new();
-    fs::write(place.at("secret"), b"not for peers").expect("written");
-    fs::create_dir(place.at("root/d")).expect("made");
-    symlink("../secret", place.at("root/link")).expect("linked");
-    symlink("..", place.at("root/up")).expect("linked");
-    symlink("../secret", place.at("root/d/link")).expect("linked");
-    let server = place.serve(&[], &[]);
-    fs::write(place.at("here"), b"new").expect("written");
+fn no_spelling_of_a_name_leaves_the_root_and_each_attempt_is_logged() {
+    let dir = TestDir::new();
+    fs::write(dir.at("secret"), b"not for peers").expect("written");
+    fs::create_dir(dir.at("root/d")).expect("made");
+    symlink("../secret", dir.at("root/link")).expect("linked");
+    symlink("..", dir.at("root/up")).expect("linked");
+    symlink("../secret", dir.at("root/d/link")).expect("linked");
+    let server = dir.serve(&[], &[]);
+    fs::write(dir.at("here"), b"new").expect("written");
     let long = "x/".repeat(600) + "secret";
     let wide = "x".repeat(256);
-    // The name as the server sees it, and as it is written in the address.
+    // The name as the server receives it, and as it is written in the address.
     let names = [
         ("../secret", "..%2fsecret"),
         ("d/..", "d%2f.."),
@@ -376,7 +377,7 @@ fn no_spelling_of_a_name_leads_out_and_each_attempt_is_told() {
             &["append", "-q", "here", &there],
             &["rm", &there],
         ] {
-            let output = place.try_run(arguments);
+            let output = dir.try_run(arguments);
             let error = String::from_utf8_lossy(&output.stderr);
             let refused =
                 ["3000 filename not found", "3006 file cannot be created", "the address has no name"];
@@ -390,35 +391,36 @@ fn no_spelling_of_a_name_leads_out_and_each_attempt_is_told() {
     }
     // Names that look like a path upwards, but are ordinary names.
     for written in ["..%5csecret", "%252e%252e", "%ef%bc%8e%ef%bc%8e", "...", "~", "$HOME"] {
-        place.run(&["put", "-q", "here", &remote(server.port, written)]);
-        place.run(&["rm", &remote(server.port, written)]);
+        dir.run(&["put", "-q", "here", &remote(server.port, written)]);
+        dir.run(&["rm", &remote(server.port, written)]);
     }
-    same(&place.at("secret"), b"not for peers");
-    assert!(!place.at("stolen").exists());
+    same(&dir.at("secret"), b"not for peers");
+    assert!(!dir.at("stolen").exists());
     let mut beside: Vec<_> =
-        fs::read_dir(&place.folder).expect("there").map(|entry| entry.expect("read").file_name()).collect();
+        fs::read_dir(&dir.folder).expect("there").map(|entry| entry.expect("read").file_name()).collect();
     beside.sort();
     assert_eq!(beside, ["here", "root", "secret", "users.toml"]);
 }
 
-/// Bytes of a long transfer: more with `KIBAN_HARM_BYTES`.
+/// The length of a long transfer; longer with `KIBAN_HARM_BYTES`.
 fn long_bytes() -> usize {
     std::env::var("KIBAN_HARM_BYTES").ok().and_then(|text| text.parse().ok()).unwrap_or(64_000_000)
 }
 
 #[test]
-fn a_long_transfer_that_is_cut_anywhere_does_not_send_all_again() {
+fn a_long_transfer_interrupted_anywhere_does_not_restart_from_zero() {
     const CHECKPOINT_BYTES: u64 = 4 << 20;
-    let place = Place::new();
-    let server = place.serve(&[], &[]);
+    let dir = TestDir::new();
+    let server = dir.serve(&[], &[]);
     let bytes = long_bytes();
     let contents = noise(bytes);
-    fs::write(place.at("here"), &contents).expect("written");
-    fs::write(place.at("root/there"), b"old").expect("written");
+    fs::write(dir.at("here"), &contents).expect("written");
+    fs::write(dir.at("root/there"), b"old").expect("written");
     let of = |parts: u64| bytes as u64 * parts / 100;
-    // In the first piece, early, in the middle, and just before the end.
+    // In the first block, early, in the middle, and just before the end.
     let cuts = [1, 12, 37, 49];
-    // Three checkpoints may be unanswered, one is being made, and sockets and the relay hold some.
+    // Three checkpoints may be unacknowledged, one is in preparation, and sockets and the relay buffer some
+    // data.
     let window = 5 * CHECKPOINT_BYTES + (8 << 20);
     let most = |times: u64| bytes as u64 * 102 / 100 + times * window;
     for put in [true, false] {
@@ -433,42 +435,42 @@ fn a_long_transfer_that_is_cut_anywhere_does_not_send_all_again() {
         let words = [&way[..1], &options, &way[1..]].concat();
         for _ in cuts {
             let ended = server.log.count("ended");
-            said(place.try_run(&words), "1011 lower layer failure; use --resume to continue");
-            // Until the server knows of the cut, the lost association has the file.
+            said(dir.try_run(&words), "1011 lower layer failure; use --resume to continue");
+            // The lost association holds the file until the server notices the loss.
             server.log.wait_count("ended", ended + 1);
         }
-        let done = place.run(&words);
+        let done = dir.run(&words);
         let (up, down) = relay.passed();
         let passed = if put { up } else { down };
         eprintln!("{way:?}: {bytes} bytes, {passed} passed; {done}");
-        same(&place.at(if put { "root/there" } else { "back" }), &contents);
+        same(&dir.at(if put { "root/there" } else { "back" }), &contents);
         assert!(passed < most(cuts.len() as u64), "{passed} bytes passed of a file of {bytes}");
-        assert_eq!(place.left(), 0);
+        assert_eq!(dir.left(), 0);
     }
 }
 
 /// A file longer than 4 GiB, with `KIBAN_HARM_LARGE` set: needs 9 GiB of space and a minute.
 #[test]
-fn a_file_of_more_than_four_gib_goes_there_and_comes_back_and_is_gone_on_with() {
+fn a_file_of_more_than_four_gib_is_put_resumed_and_fetched() {
     if std::env::var_os("KIBAN_HARM_LARGE").is_none() {
         eprintln!("SKIPPED: KIBAN_HARM_LARGE is not set");
         return;
     }
     const BYTES: u64 = (4 << 30) + (64 << 20);
-    let place = Place::new();
-    let server = place.serve(&[], &[]);
+    let dir = TestDir::new();
+    let server = dir.serve(&[], &[]);
     let tail = noise(48 << 20);
-    let local = fs::File::create(place.at("here")).expect("made");
+    let local = fs::File::create(dir.at("here")).expect("made");
     local.set_len(BYTES).expect("room");
     local.write_all_at(b"front", 0).expect("written");
     local.write_all_at(&tail, BYTES - tail.len() as u64).expect("written");
     let check = |name: &str| {
-        let file = fs::File::open(place.at(name)).expect("there");
+        let file = fs::File::open(dir.at(name)).expect("there");
         assert_eq!(file.metadata().expect("known").len(), BYTES);
         let mut read = vec![0; tail.len()];
         file.read_exact_at(&mut read, BYTES - tail.len() as u64).expect("read");
         assert!(read == tail, "{name}: another tail");
-        // On both sides of 2^32: no offset has lost its upper half.
+        // On both sides of 2^32, to detect offsets that lost their upper half.
         for at in [5, (4 << 30) - 4096, 4 << 30] {
             let mut read = vec![1; 4096];
             file.read_exact_at(&mut read, at).expect("read");
@@ -485,11 +487,11 @@ fn a_file_of_more_than_four_gib_goes_there_and_comes_back_and_is_gone_on_with() 
         let there = remote(relay.port, "there");
         let way: &[&str] = if put { &["put", "here", &there] } else { &["get", &there, "back"] };
         let options = ["-q", "--json", "--retries", "0"];
-        let first = place.try_run(&[&way[..1], &options, &way[1..]].concat());
+        let first = dir.try_run(&[&way[..1], &options, &way[1..]].concat());
         said(first, "use --resume to continue");
         let (up, down) = relay.passed();
         let before = if put { up } else { down };
-        let second = place.run(&[&way[..1], &options, &["--resume"], &way[1..]].concat());
+        let second = dir.run(&[&way[..1], &options, &["--resume"], &way[1..]].concat());
         let (up, down) = relay.passed();
         let after = (if put { up } else { down }) - before;
         eprintln!("{way:?}: {before} bytes, then {after}; {second}");
@@ -502,19 +504,19 @@ fn a_file_of_more_than_four_gib_goes_there_and_comes_back_and_is_gone_on_with() 
 #[test]
 fn a_thousand_associations_at_once_take_little_memory() {
     const ASSOCIATIONS: usize = 1000;
-    // Each has a socket at either end, and the server a directory.
+    // Each association has a socket at either end, and the server a directory.
     assert!(descriptors() > 2 * ASSOCIATIONS, "the limit of descriptors is too low for this test");
-    let place = Place::new();
-    // A hash of "secret" that costs nothing to compare with: what is looked at is what associations hold.
+    let dir = TestDir::new();
+    // A hash of "secret" that is cheap to verify, because only the memory of associations is measured.
     let cheap =
         "$argon2id$v=19$m=8,t=1,p=1$a2liYW4tdGVzdHMtc2FsdA$Jvf1PpJ6DVMpBPguhtcFSR+A3s8zvbMdkICkAIoEVlA";
-    fs::write(place.at("users.toml"), format!("[users.eve]\npassword = \"{cheap}\"\nrights = \"all\"\n"))
+    fs::write(dir.at("users.toml"), format!("[users.eve]\npassword = \"{cheap}\"\nrights = \"all\"\n"))
         .expect("written");
-    let server = place.serve(&[], &[]);
+    let server = dir.serve(&[], &[]);
     let config = ClientConfig {
         host: "127.0.0.1".into(),
         port: server.port,
-        local: place.at("root"),
+        local: dir.at("root"),
         disk: Settings::default(),
         initiator: initiator::Config {
             user: Some("eve".into()),
@@ -527,8 +529,10 @@ fn a_thousand_associations_at_once_take_little_memory() {
         timeout: Duration::from_secs(60),
         timing: false,
     };
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("events can be had");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("event polling is available");
     runtime.block_on(async {
         let mut clients = Vec::with_capacity(ASSOCIATIONS);
         for _ in 0..ASSOCIATIONS {
@@ -537,7 +541,7 @@ fn a_thousand_associations_at_once_take_little_memory() {
         let held = server.status_kib("VmHWM");
         assert!(held < 256 << 10, "{ASSOCIATIONS} associations take {held} KiB");
         eprintln!("{ASSOCIATIONS} associations: {held} KiB");
-        // The first and the last of them are there.
+        // The first and the last association are still open.
         for client in [clients.swap_remove(0), clients.pop().expect("the last")] {
             client.close().await;
         }
@@ -546,9 +550,9 @@ fn a_thousand_associations_at_once_take_little_memory() {
 }
 
 #[test]
-fn every_thread_of_a_server_is_confined_and_users_are_still_read_again() {
-    let place = Place::new();
-    let server = place.serve(&[], &[]);
+fn every_thread_of_a_server_is_sandboxed_and_users_can_still_be_reloaded() {
+    let dir = TestDir::new();
+    let server = dir.serve(&[], &[]);
     let dropped = server.log.wait("what it drops", |line| line["message"] == "privileges dropped");
     assert_eq!(
         (&dropped["capabilities"], &dropped["landlock"], &dropped["seccomp"]),
@@ -557,7 +561,7 @@ fn every_thread_of_a_server_is_confined_and_users_are_still_read_again() {
     let confined = || {
         let tasks = fs::read_dir(format!("/proc/{}/task", server.pid())).expect("it runs");
         let texts = tasks.map(|task| fs::read_to_string(task.expect("it runs").path().join("status")));
-        // A thread may end meanwhile.
+        // A thread may exit in the meantime.
         let texts: Vec<String> = texts.filter_map(Result::ok).collect();
         assert!(texts.len() >= 2, "it has several threads");
         for text in &texts {
@@ -567,14 +571,14 @@ fn every_thread_of_a_server_is_confined_and_users_are_still_read_again() {
         }
     };
     confined();
-    fs::write(place.at("own"), "words").expect("room");
-    place.run(&["put", "own", &remote(server.port, "theirs")]);
-    place.run(&["passwd", "users.toml", "joe"]);
+    fs::write(dir.at("own"), "words").expect("room");
+    dir.run(&["put", "own", &remote(server.port, "theirs")]);
+    dir.run(&["passwd", "users.toml", "joe"]);
     let hang_up = Command::new("kill").args(["-HUP", &server.pid().to_string()]).status().expect("kill");
     assert!(hang_up.success());
     let read = server.log.wait("users", |line| line["message"] == "users file reloaded");
     assert_eq!(read["users"], 3);
-    place.run(&["get", &remote(server.port, "theirs"), "back"]);
-    same(&place.at("back"), b"words");
+    dir.run(&["get", &remote(server.port, "theirs"), "back"]);
+    same(&dir.at("back"), b"words");
     confined();
 }

@@ -1,10 +1,10 @@
-//! What goes wrong: links that go down in the middle, garbage, crowds that do not read, more connections than
-//! there are places.
+//! Failures: links that go down during a transfer, garbage, peers that do not read, more connections than
+//! slots.
 
-use crate::iperf::rate;
-use crate::place::{
-    ECHO, LONG, PORT, Place, connect, counted, echo, enter, ip, is_clean, lan, run, spawn, text,
+use crate::common::{
+    ECHO, LONG, PORT, TestDir, connect, counted, echo, enter, ip, is_clean, lan, run, spawn, text,
 };
+use crate::iperf::rate;
 use kiban_base::SimRng;
 use kiban_os::packet::PacketLink;
 use serde_json::Value;
@@ -21,14 +21,14 @@ fn served(status: &Value, service: usize, name: &str) -> u64 {
 }
 
 #[test]
-fn a_transfer_lives_through_a_link_that_goes_down_and_up() {
+fn a_transfer_survives_a_link_that_goes_down_and_up() {
     if !enter() {
         return;
     }
-    let place = Place::new("down");
+    let dir = TestDir::new("down");
     let source = format!("{SOURCE}bytes = \"20MB\"\n");
     for (link, name) in [("tap:kiban0", "kiban0"), ("tun:kiban0", "kiban0"), ("packet:lab0", "lab0")] {
-        let board = place.up(&(lan(link, "", 1500) + &source));
+        let board = dir.up(&(lan(link, "", 1500) + &source));
         let idle = board.status();
         let mut session = connect("10.9.0.2:19");
         let mut piece = vec![0; 1 << 20];
@@ -60,23 +60,23 @@ fn a_transfer_lives_through_a_link_that_goes_down_and_up() {
 }
 
 /// Returns random bytes, some of them in the form of a packet: for example a header with a wrong length.
-fn garbage(chance: &mut SimRng, number: usize, forms: &[&[u8]]) -> Vec<u8> {
-    let length = 1 + chance.below(if number.is_multiple_of(10) { 9000 } else { 300 }) as usize;
-    let mut bytes: Vec<u8> = (0..length).map(|_| chance.below(256) as u8).collect();
+fn garbage(rng: &mut SimRng, number: usize, forms: &[&[u8]]) -> Vec<u8> {
+    let length = 1 + rng.below(if number.is_multiple_of(10) { 9000 } else { 300 }) as usize;
+    let mut bytes: Vec<u8> = (0..length).map(|_| rng.below(256) as u8).collect();
     if let Some(form) = forms.get(number % (forms.len() + 1)) {
         let count = form.len().min(bytes.len());
         bytes[..count].copy_from_slice(&form[..count]);
-        // A bit of the form is another now and then.
+        // Now and then a bit of the form is changed.
         if number.is_multiple_of(3) {
-            let place = chance.below(count as u64) as usize;
-            bytes[place] ^= 1 << chance.below(8);
+            let place = rng.below(count as u64) as usize;
+            bytes[place] ^= 1 << rng.below(8);
         }
     }
     bytes
 }
 
-/// An IPv4 header for an address of the board's, with a sum that is right: length, fragment field and
-/// protocol are whatever is asked.
+/// Returns an IPv4 header for an address of the board with a valid checksum and the given length, fragment
+/// field and protocol.
 fn header(target: [u8; 4], total: u16, fragment: u16, protocol: u8) -> Vec<u8> {
     let mut bytes = vec![0x45, 0, 0, 0, 0, 7, 0, 0, 64, protocol, 0, 0, target[0], target[1], target[2], 9];
     bytes.extend(target);
@@ -87,7 +87,7 @@ fn header(target: [u8; 4], total: u16, fragment: u16, protocol: u8) -> Vec<u8> {
     bytes
 }
 
-/// Says to a TUN device what comes on standard input: a length in two bytes, then a packet.
+/// A script that sends packets from standard input to a TUN device: a length in two bytes, then a packet.
 const TO_TUN: &str = "
 import socket, sys
 raw = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, 0)
@@ -99,12 +99,12 @@ while bytes:
 ";
 
 #[test]
-fn garbage_on_every_link_is_counted_and_the_board_goes_on() {
+fn garbage_on_every_link_is_counted_and_the_board_continues() {
     if !enter() {
         return;
     }
-    let place = Place::new("garbage");
-    // Frames that are longer than the board's MTU reach it, too.
+    let dir = TestDir::new("garbage");
+    // Frames that exceed the board's MTU reach it, too.
     ip("link add lab0 mtu 9180 type veth peer name lab1 mtu 9180");
     ip("link set lab0 up");
     ip("link set lab1 up");
@@ -127,9 +127,9 @@ fn garbage_on_every_link_is_counted_and_the_board_goes_on() {
         );
         config += &more.replace("{net}", &net);
     }
-    let board = place.up(&(config + ECHO));
+    let board = dir.up(&(config + ECHO));
     let mut session = connect("10.9.0.2:7");
-    let mut chance = SimRng::from_seed(7);
+    let mut rng = SimRng::from_seed(7);
     let forms = |number: usize| {
         let target = [10, 11 + number as u8, 0, 2];
         [
@@ -140,19 +140,19 @@ fn garbage_on_every_link_is_counted_and_the_board_goes_on() {
         ]
     };
     let count = 2000;
-    // Ethernet: for all, with any type or IP's; runts and jumbos among them.
+    // Ethernet: broadcast frames of any type or of IP, runts and jumbo frames included.
     let raw = PacketLink::open("lab1", 0x88b5).expect("the test has the right");
     let ethernet = |kind: [u8; 2], rest: &[u8]| [&[0xff; 6][..], &[2, 0, 0, 0, 0, 9], &kind, rest].concat();
     for number in 0..count {
         let plain = forms(0);
-        let inside = garbage(&mut chance, number, &plain.each_ref().map(Vec::as_slice));
+        let inside = garbage(&mut rng, number, &plain.each_ref().map(Vec::as_slice));
         let kind = [[8, 0], [8, 6], [0x86, 0xdd], [0, 20], [0x81, 0]][number % 5];
         raw.send(&ethernet(kind, if number.is_multiple_of(50) { &[] } else { &inside }));
     }
     let plain = forms(1);
     let mut packets = Vec::new();
     for number in 0..count {
-        let packet = garbage(&mut chance, number, &plain.each_ref().map(Vec::as_slice));
+        let packet = garbage(&mut rng, number, &plain.each_ref().map(Vec::as_slice));
         let packet = &packet[..packet.len().min(1400)];
         packets.extend((packet.len() as u16).to_be_bytes());
         packets.extend(packet);
@@ -164,7 +164,7 @@ fn garbage_on_every_link_is_counted_and_the_board_goes_on() {
         .spawn()
         .expect("python3 is there");
     tun.stdin.take().expect("piped").write_all(&packets).expect("it reads");
-    assert!(tun.wait().expect("it is our child").success());
+    assert!(tun.wait().expect("it is a child of this process").success());
     let cell = [0, 0, 6, 0x42, 0];
     for (place, port) in [(2, 7001), (3, 7002), (4, 7003), (5, 7004)] {
         let peer = UdpSocket::bind(("127.0.0.1", port + 100)).expect("a port");
@@ -178,16 +178,16 @@ fn garbage_on_every_link_is_counted_and_the_board_goes_on() {
             _ => [&label, &label[..4], &label[..3], &[0; 4]],
         };
         for number in 0..count {
-            // A datagram that the system drops counts as lost on the way.
-            let _ = peer.send_to(&garbage(&mut chance, number, &forms), ("127.0.0.1", port));
+            // A datagram that the system drops counts as lost.
+            let _ = peer.send_to(&garbage(&mut rng, number, &forms), ("127.0.0.1", port));
         }
     }
-    // Streams: garbage ends the link, which listens again.
+    // Stream links: garbage closes the connection, and the link listens again.
     for port in [7005, 7006] {
         let mut peer = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
-        let _ = peer.write_all(&garbage(&mut chance, 10, &[&[0xff; 8]]));
+        let _ = peer.write_all(&garbage(&mut rng, 10, &[&[0xff; 8]]));
         peer.set_read_timeout(Some(LONG)).expect("a socket");
-        // It hangs up: an end or a reset.
+        // The board closes the connection: an end or a reset.
         assert!(matches!(peer.read(&mut [0; 16]), Ok(0) | Err(_)));
     }
     let status = board.until("streams listen again", |status| {
@@ -211,33 +211,33 @@ fn garbage_on_every_link_is_counted_and_the_board_goes_on() {
     );
     echo(&mut session, b"as if nothing were");
     echo(&mut connect("10.9.0.2:7"), b"who comes now");
-    // A board that has lived through this ends in order.
-    assert!(!place.log().contains("panicked"), "{}", place.log());
+    // A board that has survived this shuts down normally.
+    assert!(!dir.log().contains("panicked"), "{}", dir.log());
 }
 
 #[test]
-fn who_does_not_read_holds_no_more_than_a_share() {
+fn a_program_that_does_not_read_holds_at_most_its_share_of_memory() {
     if !enter() {
         return;
     }
-    let place = Place::new("readers");
-    let board = place.up(&format!("{PORT}{SOURCE}[memory]\ntransmit = \"16MiB\"\nreceive = \"16MiB\"\n"));
+    let dir = TestDir::new("readers");
+    let board = dir.up(&format!("{PORT}{SOURCE}[memory]\ntransmit = \"16MiB\"\nreceive = \"16MiB\"\n"));
     let idle = board.status();
-    // Each would be sent whatever it takes: more than all memory, in all.
+    // Each connection requests more data than there is memory in all.
     let crowd: Vec<TcpStream> = (0..300).map(|_| connect("10.9.0.2:19")).collect();
     let before = std::cell::Cell::new(0);
     let status = board.until("it stands still", |status| {
         let out = served(status, 0, "bytes_out");
         out > 0 && status["services"][0]["sessions"] == 300 && out == before.replace(out)
     });
-    // In the transmit memory each session has a floor that is never refused, which may be all there is;
+    // In the transmit memory each session has a floor that is never refused and may be all that is available;
     // received data is not held.
     for pool in ["receive_bytes", "pdus"] {
         let memory = &status["memory"][pool];
         assert!(memory["used"].as_u64() < memory["capacity"].as_u64(), "{pool}: {memory}");
     }
-    // A peer that reads is served meanwhile; if no page was left for it, as soon as peers that have long read
-    // nothing are given up.
+    // A peer that reads is served meanwhile; if no page was left for it, as soon as the board gives up peers
+    // that have not read for long.
     let mut reader = connect("10.9.0.2:19");
     let mut piece = vec![0; 1 << 20];
     for _ in 0..10 {
@@ -249,7 +249,7 @@ fn who_does_not_read_holds_no_more_than_a_share() {
     is_clean(&board, &idle);
 }
 
-/// Accepts every connection at the board's far side, and keeps them until it is dropped.
+/// Accepts every connection at the board's far side, and keeps it until this is dropped.
 fn keeps(address: &str) -> (TcpListener, String) {
     let listener = TcpListener::bind(address).expect("it is this host's");
     let address = listener.local_addr().expect("bound").to_string();
@@ -257,17 +257,18 @@ fn keeps(address: &str) -> (TcpListener, String) {
 }
 
 #[test]
-fn who_asks_for_more_connections_than_there_are_is_refused_and_places_come_back() {
+fn excess_connections_are_refused_and_slots_are_reused() {
     if !enter() {
         return;
     }
-    let place = Place::new("places");
+    let dir = TestDir::new("places");
     let out = "[[service]]\nkind = \"forward\"\nlisten = \"kernel:127.0.0.1:8080\"\nto = \"10.9.0.1:7000\"\n";
-    let board = place.up(&format!("{PORT}{out}[tcp]\nsessions_max = 100\n"));
+    let board = dir.up(&format!("{PORT}{out}[tcp]\nsessions_max = 100\n"));
     let idle = board.status();
     let (far, _) = keeps("10.9.0.1:7000");
     for round in 1..=3_u64 {
-        // The kernel takes all of them; the board has a hundred sessions, of which some may rest.
+        // The kernel accepts all of them; the board has a hundred sessions, some of which may be in
+        // TIME-WAIT.
         let mut crowd: Vec<_> = (0..130).map(|_| TcpStream::connect("127.0.0.1:8080")).collect();
         let status = board.until("all have been seen", |status| {
             let seen = served(status, 0, "accepted") + served(status, 0, "errors");
@@ -279,10 +280,10 @@ fn who_asks_for_more_connections_than_there_are_is_refused_and_places_come_back(
         assert_eq!(status["services"][0]["sessions"].as_u64(), Some(places), "{}", status["sessions"]);
         let mut there: Vec<TcpStream> =
             (0..places).map(|_| far.accept().expect("the board connects").0).collect();
-        // Clients with a place are served; the others get a refusal.
+        // Clients that got a session are served; the others are refused.
         let mut heard = 0;
         for (number, stream) in crowd.iter_mut().enumerate() {
-            // A refused client learns it when it connects, here, or when it reads.
+            // A refused client notices when it connects or when it reads.
             let said = stream.as_mut().map_err(|error| error.kind());
             let said =
                 said.and_then(|stream| stream.write_all(&[number as u8]).map_err(|error| error.kind()));
@@ -303,7 +304,7 @@ fn who_asks_for_more_connections_than_there_are_is_refused_and_places_come_back(
                     assert_eq!(word, [number as u8]);
                     heard += 1;
                 }
-                // An end: the reset had been received before.
+                // An end: the reset was received earlier.
                 Err(error) => assert!(
                     matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof),
                     "{number}: {error}"
@@ -318,20 +319,20 @@ fn who_asks_for_more_connections_than_there_are_is_refused_and_places_come_back(
 }
 
 #[test]
-fn a_board_without_files_refuses_and_lives_on() {
+fn a_board_without_file_descriptors_refuses_and_survives() {
     if !enter() {
         return;
     }
-    let place = Place::new("files");
+    let dir = TestDir::new("files");
     let (far, to) = keeps("127.0.0.1:0");
     let forward =
         format!("[[service]]\nkind = \"forward\"\nlisten = \"10.9.0.2:80\"\nto = \"kernel:{to}\"\n");
-    let board = place.up(&format!("{PORT}{forward}"));
+    let board = dir.up(&format!("{PORT}{forward}"));
     let limit = run("prlimit", &["--pid", &board.child.id().to_string(), "--nofile=40:40"]);
     assert!(limit.status.success(), "{}", text(&limit));
     let mut crowd: Vec<_> = (0..60).map(|_| TcpStream::connect("10.9.0.2:80")).collect();
-    // The last client is one for which no descriptor was left; it may have learnt that before it knew that it
-    // was connected.
+    // The last client is one for which no descriptor was left; it may have been refused before it knew that
+    // it was connected.
     let heard = match &mut crowd[59] {
         Ok(last) => last.read(&mut [0]).map_err(|error| error.kind()),
         Err(error) => Err(error.kind()),
@@ -344,14 +345,14 @@ fn a_board_without_files_refuses_and_lives_on() {
 }
 
 #[test]
-fn iperf3_goes_through_a_forward_both_ways() {
+fn iperf3_passes_a_forward_in_both_directions() {
     if !enter() {
         return;
     }
-    let place = Place::new("iperf");
+    let dir = TestDir::new("iperf");
     let forward =
         "[[service]]\nkind = \"forward\"\nlisten = \"10.9.0.2:5201\"\nto = \"kernel:127.0.0.1:5201\"\n";
-    let board = place.up(&format!("{PORT}{forward}"));
+    let board = dir.up(&format!("{PORT}{forward}"));
     let idle = board.status();
     for way in [&[][..], &["-R"], &["-P", "8"]] {
         let rate = rate(&[&["-c", "10.9.0.2"], way].concat(), 100e6, spawn);
@@ -361,10 +362,10 @@ fn iperf3_goes_through_a_forward_both_ways() {
     assert_eq!(status["ports"][0]["losses"], 0, "{status}");
 }
 
-/// The answer to a question about figures.
+/// The reply to a metrics request.
 fn figures(address: &str) -> String {
     let mut stream = connect(address);
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: lab\r\n\r\n").expect("it takes it");
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: lab\r\n\r\n").expect("the peer reads it");
     let mut told = String::new();
     stream.read_to_string(&mut told).expect("text");
     assert!(told.starts_with("HTTP/1.1 200 "), "{told}");
@@ -372,16 +373,17 @@ fn figures(address: &str) -> String {
 }
 
 #[test]
-fn what_harm_and_queues_drop_is_lost_and_says_by_what() {
+fn drops_by_impairments_and_queues_are_counted_by_cause() {
     if !enter() {
         return;
     }
-    let place = Place::new("lost");
-    // A hundred bytes take 12.5 ms: of a burst most find the queue full, and half of the rest is lost.
+    let dir = TestDir::new("lost");
+    // A hundred bytes take 12.5 ms: most of a burst is dropped at the full queue, and half of the rest is
+    // lost.
     let port = "name = \"lab\"\n[[port]]\nname = \"wan\"\naddress = \"10.8.0.2/24\"\n\
         link = \"udp-packets:127.0.0.1:7000-127.0.0.1:7001,loss=50%,rate=64kbit,queue=30\"\n\
         [metrics]\nlisten = \"127.0.0.1:9100\"\n";
-    let board = place.up(port);
+    let board = dir.up(port);
     let near = UdpSocket::bind("127.0.0.1:7001").expect("loopback");
     let count = 100;
     for _ in 0..count {
@@ -401,9 +403,9 @@ fn what_harm_and_queues_drop_is_lost_and_says_by_what() {
             format!("kiban_port_lost_total{{board=\"lab\",port=\"wan\",cause=\"{cause}\"}} {of_cause}\n");
         assert!(figures("127.0.0.1:9100").contains(&line), "{line}");
     }
-    // The table has their sum.
+    // The table shows their sum.
     let sum: u64 = lost.as_object().expect("by cause").values().filter_map(Value::as_u64).sum();
-    let table = text(&place.kiban(&["status", "lab"]));
+    let table = text(&dir.kiban(&["status", "lab"]));
     let row = table.lines().find(|line| line.starts_with("wan ")).unwrap_or_else(|| panic!("{table}"));
     let numbers: Vec<&str> = row.split_whitespace().rev().take(2).collect();
     assert_eq!(numbers, ["0", &sum.to_string()], "{table}");
@@ -419,13 +421,13 @@ fn what_harm_and_queues_drop_is_lost_and_says_by_what() {
 }
 
 #[test]
-fn who_says_nothing_keeps_nobody_out() {
+fn silent_clients_do_not_keep_others_out() {
     if !enter() {
         return;
     }
-    let place = Place::new("silent");
-    let board = place.up(&format!("{PORT}[metrics]\nlisten = \"127.0.0.1:9100\"\n"));
-    let socket = place.0.join("kiban/lab.sock");
+    let dir = TestDir::new("silent");
+    let board = dir.up(&format!("{PORT}[metrics]\nlisten = \"127.0.0.1:9100\"\n"));
+    let socket = dir.0.join("kiban/lab.sock");
     for _ in 0..5 {
         let silent: Vec<_> = (0..20)
             .map(|_| {
@@ -437,10 +439,10 @@ fn who_says_nothing_keeps_nobody_out() {
         assert!(figures("127.0.0.1:9100").contains("kiban_info"));
         drop(silent);
     }
-    // A silent client does not keep its place for long, either.
+    // A silent client does not keep its slot for long, either.
     let clock = kiban_os::Clock::new();
     let mut silent = std::os::unix::net::UnixStream::connect(&socket).expect("it listens");
     silent.set_read_timeout(Some(LONG)).expect("a socket");
-    assert_eq!(silent.read(&mut [0; 1]).expect("it is hung up on"), 0);
+    assert_eq!(silent.read(&mut [0; 1]).expect("it is disconnected"), 0);
     assert!(clock.now().as_secs_f64() < 20.0);
 }
