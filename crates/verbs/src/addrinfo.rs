@@ -49,7 +49,7 @@ fn question(hints: &rdma_addrinfo) -> addrinfo {
 /// # Safety
 /// `from` points to `bytes` bytes.
 unsafe fn copied(from: *const c_void, bytes: usize) -> Result<*mut c_void, c_int> {
-    // SAFETY: malloc may be called with any number.
+    // SAFETY: malloc(3) accepts any size.
     let place = unsafe { libc::malloc(bytes) };
     if place.is_null() {
         return Err(fail_with_errno(libc::ENOMEM));
@@ -69,7 +69,8 @@ unsafe fn copy_address(
     if from.is_null() {
         return Err(fail_with_errno(libc::EINVAL));
     }
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `copy_address` guarantees that `from`, which is not null here, points to `bytes`
+    // bytes.
     *to.0 = unsafe { copied(from.cast(), bytes as usize)? }.cast();
     *to.1 = bytes;
     Ok(())
@@ -87,16 +88,18 @@ unsafe fn ask(
 ) -> Result<(), c_int> {
     let wanted = hints.map(question);
     let mut found: *mut addrinfo = null_mut();
-    // SAFETY: strings or null, hints that live on, and a place for the list.
+    // SAFETY: `node` and `service` are C strings or null, as the caller guarantees; `wanted` and `found` are
+    // local variables that outlive the call.
     let code = unsafe {
         libc::getaddrinfo(node, service, wanted.as_ref().map_or(null(), |hints| hints), &mut found)
     };
     if code != 0 {
         return Err(code);
     }
-    // SAFETY: getaddrinfo succeeded, so there is a list of one or more, which lives until it is freed below.
+    // SAFETY: getaddrinfo(3) succeeded, so `found` is a list of at least one entry; it lives until it is
+    // freed below.
     let result = unsafe { note(&*found, hints, answer) };
-    // SAFETY: the list is getaddrinfo's, and nothing points into it any more.
+    // SAFETY: the list came from getaddrinfo(3), and `note` copied everything that it keeps.
     unsafe { libc::freeaddrinfo(found) };
     result
 }
@@ -128,7 +131,7 @@ unsafe fn note(
         (&mut answer.ai_dst_canonname, (&mut answer.ai_dst_addr, &mut answer.ai_dst_len))
     };
     if !found.ai_canonname.is_null() {
-        // SAFETY: it is a string.
+        // SAFETY: `ai_canonname` is not null, so it is a C string of the list.
         *name = unsafe { libc::strdup(found.ai_canonname) };
     }
     // SAFETY: `ai_addrlen` is the length of the address, as getaddrinfo guarantees.
@@ -144,7 +147,7 @@ unsafe fn answer(
     answer: &mut rdma_addrinfo,
 ) -> Result<(), c_int> {
     if !node.is_null() || !service.is_null() {
-        // SAFETY: strings or null, as promised.
+        // SAFETY: the caller of `answer` guarantees that `node` and `service` are C strings or null.
         unsafe { ask(node, service, hints, answer)? };
     } else if let Some(hints) = hints {
         answer.ai_flags = hints.ai_flags;
@@ -181,15 +184,16 @@ unsafe extern "C" fn rdma_getaddrinfo(
         if (node.is_null() && service.is_null() && hints.is_null()) || result.is_null() {
             return fail_with_errno(libc::EINVAL);
         }
-        // SAFETY: null or hints, as promised.
+        // SAFETY: the caller of `rdma_getaddrinfo` guarantees that `hints` is null or valid for reads.
         let hints = unsafe { hints.as_ref() };
         if hints.is_some_and(|hints| hints.ai_family == AF_IB && hints.ai_flags & RAI_FAMILY != 0) {
             return fail_with_errno(libc::EAFNOSUPPORT);
         }
         let mut made = rdma_addrinfo::ZERO;
-        // SAFETY: promised by the caller; the answer is copied whole.
+        // SAFETY: the caller of `rdma_getaddrinfo` guarantees that `node` and `service` are C strings or
+        // null, and that the addresses of the hints have the given lengths.
         let outcome = unsafe { answer(node, service, hints, &mut made) }.and_then(|()| {
-            // SAFETY: a struct is as long as itself.
+            // SAFETY: `made` is a local variable of exactly this size.
             unsafe { copied((&raw const made).cast(), size_of::<rdma_addrinfo>()) }
         });
         match outcome {
@@ -199,7 +203,8 @@ unsafe extern "C" fn rdma_getaddrinfo(
                 0
             }
             Err(code) => {
-                // SAFETY: its parts are malloc's, and nobody else has them.
+                // SAFETY: the parts of `made` were allocated by malloc(3), and no other pointer to them
+                // exists.
                 unsafe { free_parts(&made) };
                 code
             }
@@ -208,7 +213,7 @@ unsafe extern "C" fn rdma_getaddrinfo(
 }
 
 /// # Safety
-/// Its parts are malloc's or null, and are not used again.
+/// Each part is null or was allocated by malloc(3), and is not used again.
 unsafe fn free_parts(info: &rdma_addrinfo) {
     let parts: [*mut c_void; 6] = [
         info.ai_connect,
@@ -219,17 +224,19 @@ unsafe fn free_parts(info: &rdma_addrinfo) {
         info.ai_dst_addr.cast(),
     ];
     for part in parts {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `free_parts` guarantees that each part is null or was allocated by malloc(3),
+        // and is not used again.
         unsafe { libc::free(part) };
     }
 }
 
 /// # Safety
-/// A list from `rdma_getaddrinfo`, or null.
+/// `list` is null or came from `rdma_getaddrinfo`.
 #[unsafe(export_name = "kiban_rdma_freeaddrinfo")]
 unsafe extern "C" fn rdma_freeaddrinfo(mut list: *mut rdma_addrinfo) {
     while !list.is_null() {
-        // SAFETY: an entry of the list, whose parts are freed once.
+        // SAFETY: `list` is an entry of a list from `rdma_getaddrinfo`; its parts and itself are freed
+        // exactly once.
         unsafe {
             let next = (*list).ai_next;
             free_parts(&*list);
@@ -253,7 +260,7 @@ mod tests {
     /// # Safety
     /// Reads an address, or returns `None` for a null pointer.
     unsafe fn address(at: *const sockaddr, bytes: socklen_t) -> Option<SocketAddr> {
-        // SAFETY: an address is as long as its family's struct, which is checked.
+        // SAFETY: the address is as long as the struct of its family; the assertions check this.
         unsafe {
             match c_int::from(at.as_ref()?.sa_family) {
                 libc::AF_INET => {
@@ -291,7 +298,7 @@ mod tests {
     ) -> Result<Told, c_int> {
         let mut list = null_mut();
         let hints = hints.map_or(null(), |hints| hints as *const _);
-        // SAFETY: C strings or null, hints or null, and a local variable.
+        // SAFETY: the strings and hints are null or outlive the call, and `list` is a local variable.
         let code = unsafe { rdma_getaddrinfo(pointer(node), pointer(service), hints, &mut list) };
         if code != 0 {
             return Err(code);

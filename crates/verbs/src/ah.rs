@@ -23,7 +23,7 @@ pub(crate) struct Ah {
     pub(crate) gid: [u8; 16],
 }
 
-// SAFETY: the C struct is the first field.
+// SAFETY: the type is `repr(C)`, and its first field is an `UnsafeCell` of the C struct.
 unsafe impl Object for Ah {
     type Abi = ibv_ah;
 
@@ -46,11 +46,12 @@ pub(crate) fn destination(device: &Device, attributes: &ibv_ah_attr) -> Option<[
 }
 
 /// # Safety
-/// The domain is null or one of ours.
+/// `pd` is null or a live protection domain of this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, asked: *mut ibv_ah_attr) -> *mut ibv_ah {
     pointer(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_create_ah` guarantees that `pd` is null or a live protection domain of
+        // this library and `asked` is null or valid for reads.
         let (domain, asked) = unsafe { (given::<Pd>(pd)?, asked.as_ref().ok_or(libc::EINVAL)?) };
         if transport() == Transport::Iwarp {
             return Err(libc::EOPNOTSUPP);
@@ -64,11 +65,12 @@ pub(crate) unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, asked: *mut ibv_a
 }
 
 /// # Safety
-/// A handle of ours, or null.
+/// `ah` is null or a live address handle of this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_destroy_ah` guarantees that `ah` is null or a live address handle of
+        // this library.
         let handle = unsafe { given::<Ah>(ah)? };
         handle.domain.users.fetch_sub(1, Ordering::Relaxed);
         // SAFETY: the handle came from the call that created it; posted work has copied its GID.
@@ -97,7 +99,7 @@ fn way_back(context: &Context, port: u8, wc: &ibv_wc, grh: Option<&ibv_grh>) -> 
 }
 
 /// # Safety
-/// As ibv_init_ah_from_wc(3).
+/// The arguments are as ibv_init_ah_from_wc(3) requires.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_init_ah_from_wc(
     context: *mut ibv_context,
@@ -107,7 +109,8 @@ unsafe extern "C" fn ibv_init_ah_from_wc(
     answer: *mut ibv_ah_attr,
 ) -> c_int {
     value_or_minus_one(|| {
-        // SAFETY: guaranteed by the caller. The header is in a receive buffer and may be unaligned.
+        // SAFETY: the caller of `ibv_init_ah_from_wc` guarantees that each pointer is null or valid. The GRH
+        // is in a receive buffer and may be unaligned.
         let (context, wc, answer, grh) = unsafe {
             let grh = if grh.is_null() { None } else { Some(grh.read_unaligned()) };
             (
@@ -123,7 +126,7 @@ unsafe extern "C" fn ibv_init_ah_from_wc(
 }
 
 /// # Safety
-/// As ibv_create_ah_from_wc(3).
+/// The arguments are as ibv_create_ah_from_wc(3) requires.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_create_ah_from_wc(
     pd: *mut ibv_pd,
@@ -132,9 +135,11 @@ unsafe extern "C" fn ibv_create_ah_from_wc(
     port: u8,
 ) -> *mut ibv_ah {
     let mut way = ibv_ah_attr::ZERO;
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `ibv_create_ah_from_wc` guarantees that `pd` is null or a live protection domain
+    // of this library.
     let context = unsafe { given::<Pd>(pd) }.map_or(core::ptr::null_mut(), |domain| domain.context.abi());
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `ibv_create_ah_from_wc` guarantees the same of `pd`, `wc` and `grh` as these two
+    // functions require; `context` is the domain's, or null.
     unsafe {
         if ibv_init_ah_from_wc(context, port, wc, grh, &mut way) != 0 {
             return core::ptr::null_mut();

@@ -39,8 +39,8 @@ pub(crate) struct Context {
     objects: AtomicUsize,
 }
 
-// SAFETY: the struct of C is the program's, by the rules of verbs (ibv_open_device(3)); the rest is made for
-// several threads.
+// SAFETY: programs only read the C struct (ibv_open_device(3)); all other fields may be shared between
+// threads.
 unsafe impl Sync for Context {}
 
 /// Kinds of objects in cookies, in the low bits, which are zero in pointers.
@@ -77,13 +77,14 @@ impl Context {
     }
 
     /// # Safety
-    /// The pointer is null or a context of ours that is open.
+    /// `pointer` is null or an open context of this library.
     #[inline]
     pub(crate) unsafe fn given<'a>(pointer: *mut ibv_context) -> Result<&'a Context, c_int> {
         if pointer.is_null() {
             return Err(libc::EINVAL);
         }
-        // SAFETY: it is the last field of the `verbs_context` that a context begins with.
+        // SAFETY: the pointer is to the last field of the `verbs_context` with which a `Context` begins; the
+        // caller guarantees that it is open.
         let context =
             unsafe { &*pointer.wrapping_byte_sub(offset_of!(verbs_context, context)).cast::<Context>() };
         if context.born.is_now() { Ok(context) } else { Err(libc::EIO) }
@@ -109,9 +110,9 @@ impl Context {
 /// Returns the address of an open device.
 ///
 /// # Safety
-/// As [`Context::given`].
+/// The same as for [`Context::given`].
 pub(crate) unsafe fn address(context: *mut ibv_context) -> Result<IpAddr, c_int> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `address` guarantees that `context` is null or an open context of this library.
     unsafe { Context::given(context) }.map(|context| context.device.address)
 }
 
@@ -155,11 +156,12 @@ impl Drop for Context {
 }
 
 /// # Safety
-/// A device of ours, or null.
+/// `device` is null or a device of this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
     catch_panics(null_mut(), || {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_open_device` guarantees that `device` is null or a device of this
+        // library.
         let opened = unsafe { Device::given(device) }.and_then(Context::open);
         opened.map_or_else(
             |error| {
@@ -175,11 +177,12 @@ pub(crate) unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut
 }
 
 /// # Safety
-/// A context of ours, or null.
+/// `context` is null or an open context of this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
     catch_panics(libc::EIO, || {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_close_device` guarantees that `context` is null or an open context of
+        // this library.
         match unsafe { Context::given(context) } {
             // The connection manager may give it to its next identifier.
             Ok(open) if shared_contexts(SHARED.get()).any(|shared| core::ptr::eq(shared, open)) => 0,
@@ -188,7 +191,7 @@ pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c
             Ok(open) if open.objects.load(Ordering::Relaxed) > 0 => 0,
             Ok(_) => {
                 let whole = context.wrapping_byte_sub(offset_of!(verbs_context, context)).cast::<Context>();
-                // SAFETY: it is open, was boxed by `ibv_open_device`, and no object of it is left.
+                // SAFETY: `ibv_open_device` boxed it, it is open, and no object of it is left.
                 drop(unsafe { Box::from_raw(whole) });
                 0
             }
@@ -214,7 +217,8 @@ fn event_type(what: AsyncEventKind) -> ibv_event_type {
 /// Counts an event against its object, which is there while an event of it is in the channel.
 fn note(happening: &AsyncEvent) {
     let object = core::ptr::with_exposed_provenance_mut::<c_void>((happening.cookie & !7) as usize);
-    // SAFETY: the cookie is from `tag`; destroying an object removes its events from the channel first.
+    // SAFETY: the cookie came from `tag`; an object is freed only after its events have been removed from the
+    // channel.
     unsafe {
         match happening.cookie & 7 {
             CQ => given::<Cq>(object.cast()).map(|cq| cq.events.deliver()),
@@ -226,11 +230,12 @@ fn note(happening: &AsyncEvent) {
 }
 
 /// # Safety
-/// A context of ours, or null; the pointer to the event is valid for a write.
+/// `context` is null or an open context of this library, and `event` is null or valid for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
     catch_panics(-1, || {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_get_async_event` guarantees that `context` is null or an open context of
+        // this library and `event` is null or valid for reads and writes.
         let (context, event) = match unsafe { (Context::given(context), event.as_mut()) } {
             (Ok(context), Some(event)) => (context, event),
             (Err(error), _) => return fail_with_errno(error),
@@ -254,13 +259,14 @@ unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, event: *mut 
 }
 
 /// # Safety
-/// An event from [`ibv_get_async_event`], or null.
+/// `event` is null or came from [`ibv_get_async_event`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
     catch_panics((), || {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_ack_async_event` guarantees that `event` is null or valid for reads.
         let Some(event) = (unsafe { event.as_ref() }) else { return };
-        // SAFETY: the event's type says what its element is, which is there until this is acknowledged.
+        // SAFETY: the event's type says which member is set; the object cannot be destroyed before this event
+        // is acknowledged.
         let events: Result<&Acknowledged, c_int> = unsafe {
             match event.event_type {
                 IBV_EVENT_CQ_ERR => given::<Cq>(event.element.cq.cast()).map(|cq| &cq.events),

@@ -50,7 +50,7 @@ pub(crate) fn engine() -> Result<&'static Engine, c_int> {
 
 fn make() -> Result<(Generation, Engine), c_int> {
     if !WATCHED.swap(true, Ordering::Relaxed) {
-        // SAFETY: the function makes one store. It fails for want of memory; then a fork is not noticed.
+        // SAFETY: `on_fork` only makes one store. The call fails if memory is short; forks then go unnoticed.
         unsafe { libc::pthread_atfork(None, None, Some(on_fork)) };
     }
     let ways = Features {
@@ -64,7 +64,7 @@ fn make() -> Result<(Generation, Engine), c_int> {
 
 /// Runs `work` with all signals blocked, so that threads created meanwhile do not get the program's signals.
 fn quietly<T>(work: impl FnOnce() -> T) -> T {
-    // SAFETY: sets of signals are numbers; the calls write to these two alone.
+    // SAFETY: signal sets are plain numbers, and the calls write only to these two local variables.
     let before = unsafe {
         let (mut all, mut before) = core::mem::zeroed::<(libc::sigset_t, libc::sigset_t)>();
         libc::sigfillset(&mut all);
@@ -72,7 +72,7 @@ fn quietly<T>(work: impl FnOnce() -> T) -> T {
         before
     };
     let done = work();
-    // SAFETY: as above.
+    // SAFETY: `before` is the mask that pthread_sigmask(3) returned above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, core::ptr::null_mut()) };
     done
 }
@@ -103,10 +103,11 @@ pub(crate) unsafe trait Object: Sized {
 /// Returns the object behind a program's pointer, or an errno.
 ///
 /// # Safety
-/// The pointer is null, or we returned it as this type and it has not been taken back.
+/// `pointer` is null, or [`Object::give`] returned it for this type and [`take_back`] has not freed it.
 #[inline]
 pub(crate) unsafe fn given<'a, T: Object>(pointer: *mut T::Abi) -> Result<&'a T, c_int> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `given` guarantees that `pointer` is null or an object of type `T` that `give`
+    // returned and `take_back` has not freed.
     let object = unsafe { pointer.cast::<T>().as_ref() }.ok_or(libc::EINVAL)?;
     if object.born().is_now() { Ok(object) } else { Err(libc::EIO) }
 }
@@ -114,9 +115,9 @@ pub(crate) unsafe fn given<'a, T: Object>(pointer: *mut T::Abi) -> Result<&'a T,
 /// Frees an object.
 ///
 /// # Safety
-/// As for [`given`]; the object is not used again.
+/// The same as for [`given`]; in addition the object is not used again.
 pub(crate) unsafe fn take_back<T: Object>(pointer: *mut T::Abi) {
-    // SAFETY: made by `give`.
+    // SAFETY: the caller guarantees that `give` boxed this object as a `T` and that it is not used again.
     drop(unsafe { Box::from_raw(pointer.cast::<T>()) });
 }
 

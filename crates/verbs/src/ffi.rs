@@ -16,7 +16,7 @@ pub(crate) fn catch_panics<T>(broken: T, work: impl FnOnce() -> T) -> T {
 
 /// Sets errno.
 pub(crate) fn set_errno(error: c_int) {
-    // SAFETY: errno is this thread's own.
+    // SAFETY: __errno_location() returns a valid pointer to the calling thread's errno.
     unsafe { *libc::__errno_location() = error };
 }
 

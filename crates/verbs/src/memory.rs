@@ -44,7 +44,7 @@ pub(crate) struct Pd {
     pub(crate) users: AtomicUsize,
 }
 
-// SAFETY: the C struct is the first field.
+// SAFETY: the type is `repr(C)`, and its first field is an `UnsafeCell` of the C struct.
 unsafe impl Object for Pd {
     type Abi = ibv_pd;
 
@@ -62,7 +62,7 @@ struct Td {
     users: AtomicUsize,
 }
 
-// SAFETY: the C struct is the first field.
+// SAFETY: the type is `repr(C)`, and its first field is an `UnsafeCell` of the C struct.
 unsafe impl Object for Td {
     type Abi = ibv_td;
 
@@ -91,7 +91,7 @@ struct Made {
     key: u32,
 }
 
-// SAFETY: the C struct is the first field.
+// SAFETY: the type is `repr(C)`, and its first field is an `UnsafeCell` of the C struct.
 unsafe impl Object for Mr {
     type Abi = ibv_mr;
 
@@ -110,7 +110,7 @@ struct Mw {
     key: u32,
 }
 
-// SAFETY: the C struct is the first field.
+// SAFETY: the type is `repr(C)`, and its first field is an `UnsafeCell` of the C struct.
 unsafe impl Object for Mw {
     type Abi = ibv_mw;
 
@@ -144,7 +144,7 @@ fn checked(flags: c_uint) -> Result<Access, c_int> {
 
 /// Makes the pages be there, to be written to if `writes`.
 fn populate(base: *mut c_void, bytes: usize, writes: bool) -> Result<(), c_int> {
-    // SAFETY: asks for a number.
+    // SAFETY: sysconf(3) takes a number.
     let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).map_err(|_| libc::EINVAL)?;
     let first = base.addr() & !(page - 1);
     let end = base
@@ -155,7 +155,7 @@ fn populate(base: *mut c_void, bytes: usize, writes: bool) -> Result<(), c_int> 
     let advice = if writes { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
     let start = base.with_addr(first);
     loop {
-        // SAFETY: it changes no byte: pages are brought in as an access would.
+        // SAFETY: madvise(2) with this advice changes no byte; it only populates pages, as an access would.
         if unsafe { libc::madvise(start, end - first, advice) } == 0 {
             return Ok(());
         }
@@ -213,7 +213,8 @@ fn register(
     let writes = access.local_write || access.remote_write || access.remote_atomic || access.bind;
     populate(base, bytes, writes)?;
     let start = NonNull::new(base.cast::<u8>()).ok_or(libc::EFAULT)?;
-    // SAFETY: the pages are there; that they stay is the program's part of registering.
+    // SAFETY: the pages are mapped now; the program keeps them mapped until it deregisters them
+    // (ibv_reg_mr(3)).
     let region = unsafe { Region::foreign(start, bytes, None) };
     let (engine, region) = (pd.context.engine, region.with_address(address));
     let key = match before {
@@ -226,7 +227,7 @@ fn register(
 
 fn write(mr: &Mr, made: Made) {
     let abi = mr.abi();
-    // SAFETY: the object's own struct, which programs read.
+    // SAFETY: `abi` points to the C struct inside this live object; programs only read it.
     unsafe {
         (*abi).pd = made.pd;
         (*abi).addr = made.base;
@@ -236,10 +237,11 @@ fn write(mr: &Mr, made: Made) {
 }
 
 /// # Safety
-/// The domain is null or ours.
+/// `pd` is null or a live protection domain of this library.
 unsafe fn make(pd: *mut ibv_pd, base: *mut c_void, bytes: usize, address: u64, flags: c_uint) -> *mut ibv_mr {
     pointer(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `make` guarantees that `pd` is null or a live protection domain of this
+        // library.
         let pd = unsafe { given::<Pd>(pd)? };
         let made = register(pd, base, bytes, address, flags, None)?;
         let mut abi = ibv_mr::ZERO;
@@ -257,11 +259,12 @@ unsafe fn make(pd: *mut ibv_pd, base: *mut c_void, bytes: usize, address: u64, f
 }
 
 /// # Safety
-/// A context of ours, or null.
+/// `context` is null or an open context of this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     pointer(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_alloc_pd` guarantees that `context` is null or an open context of this
+        // library.
         let context = unsafe { Context::given(context)? };
         let number = context.engine.alloc_pd().map_err(refused)?;
         Ok(named(context, number, None))
@@ -288,11 +291,12 @@ fn named(
 }
 
 /// # Safety
-/// A domain of ours, or null.
+/// `pd` is null or a live protection domain of this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_dealloc_pd` guarantees that `pd` is null or a live protection domain of
+        // this library.
         let domain = unsafe { given::<Pd>(pd)? };
         if domain.users.load(Ordering::Relaxed) > 0 {
             return Err(libc::EBUSY);
@@ -314,13 +318,14 @@ pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
 }
 
 /// # Safety
-/// As ibv_alloc_td(3).
+/// The arguments are as ibv_alloc_td(3) requires.
 pub(crate) unsafe extern "C" fn alloc_td(
     context: *mut ibv_context,
     made: *mut ibv_td_init_attr,
 ) -> *mut ibv_td {
     pointer(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_alloc_td` guarantees that `context` is null or an open context of this
+        // library and `made` is null or valid for reads.
         let (context, made) = unsafe { (Context::given(context)?, made.as_ref().ok_or(libc::EINVAL)?) };
         if made.comp_mask != 0 {
             return Err(libc::EINVAL);
@@ -332,10 +337,11 @@ pub(crate) unsafe extern "C" fn alloc_td(
 }
 
 /// # Safety
-/// A thread domain of ours, or null.
+/// `td` is null or a live thread domain of this library.
 pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_dealloc_td` guarantees that `td` is null or a live thread domain of this
+        // library.
         let thread = unsafe { given::<Td>(td)? };
         if thread.users.load(Ordering::Relaxed) > 0 {
             return Err(libc::EBUSY);
@@ -348,24 +354,27 @@ pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
 }
 
 /// # Safety
-/// As ibv_alloc_parent_domain(3).
+/// The arguments are as ibv_alloc_parent_domain(3) requires.
 pub(crate) unsafe extern "C" fn alloc_parent_domain(
     context: *mut ibv_context,
     made: *mut ibv_parent_domain_init_attr,
 ) -> *mut ibv_pd {
     pointer(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_alloc_parent_domain` guarantees that `context` is null or an open
+        // context of this library and `made` is null or valid for reads.
         let (context, made) = unsafe { (Context::given(context)?, made.as_ref().ok_or(libc::EINVAL)?) };
         if made.comp_mask & !IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT != 0 {
             // We allocate nothing through programs' allocators.
             return Err(libc::EOPNOTSUPP);
         }
-        // SAFETY: as above.
+        // SAFETY: the caller of `ibv_alloc_parent_domain` guarantees that `made.pd` is null or a live
+        // protection domain of this library.
         let of = unsafe { given::<Pd>(made.pd)? };
         let thread = if made.td.is_null() {
             None
         } else {
-            // SAFETY: as above.
+            // SAFETY: the caller of `ibv_alloc_parent_domain` guarantees that `made.td` is null or a live
+            // thread domain of this library.
             Some(unsafe { given::<Td>(made.td)? })
         };
         of.users.fetch_add(1, Ordering::Relaxed);
@@ -377,7 +386,7 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
 }
 
 /// # Safety
-/// A domain of ours, or null.
+/// `pd` is null or a live protection domain of this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_reg_mr(
     pd: *mut ibv_pd,
@@ -385,12 +394,13 @@ pub(crate) unsafe extern "C" fn ibv_reg_mr(
     bytes: usize,
     flags: c_int,
 ) -> *mut ibv_mr {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `ibv_reg_mr` guarantees that `pd` is null or a live protection domain, and that
+    // the memory stays mapped until it is deregistered.
     unsafe { make(pd, base, bytes, base.addr() as u64, flags.cast_unsigned()) }
 }
 
 /// # Safety
-/// A domain of ours, or null.
+/// `pd` is null or a live protection domain of this library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_reg_mr_iova(
     pd: *mut ibv_pd,
@@ -399,12 +409,13 @@ unsafe extern "C" fn ibv_reg_mr_iova(
     address: u64,
     flags: c_int,
 ) -> *mut ibv_mr {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `ibv_reg_mr_iova` guarantees that `pd` is null or a live protection domain, and
+    // that the memory stays mapped until it is deregistered.
     unsafe { make(pd, base, bytes, address, flags.cast_unsigned()) }
 }
 
 /// # Safety
-/// A domain of ours, or null.
+/// `pd` is null or a live protection domain of this library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_reg_mr_iova2(
     pd: *mut ibv_pd,
@@ -413,16 +424,18 @@ unsafe extern "C" fn ibv_reg_mr_iova2(
     address: u64,
     flags: c_uint,
 ) -> *mut ibv_mr {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `ibv_reg_mr_iova2` guarantees that `pd` is null or a live protection domain, and
+    // that the memory stays mapped until it is deregistered.
     unsafe { make(pd, base, bytes, address, flags) }
 }
 
 /// # Safety
-/// A region of ours, or null.
+/// `mr` is null or a live memory region of this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_dereg_mr` guarantees that `mr` is null or a live memory region of this
+        // library.
         let region = unsafe { given::<Mr>(mr)? };
         let key = lock(&region.made).key;
         region.context.engine.dereg_mr(key).map_err(refused)?;
@@ -437,7 +450,7 @@ pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
 /// with the kernel's drivers: programs do not announce them to peers again.
 ///
 /// # Safety
-/// As ibv_rereg_mr(3).
+/// The arguments are as ibv_rereg_mr(3) requires.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_rereg_mr(
     mr: *mut ibv_mr,
@@ -454,7 +467,8 @@ unsafe extern "C" fn ibv_rereg_mr(
     catch_panics(IBV_REREG_MR_ERR_CMD, || {
         let flags = flags.cast_unsigned();
         let changes = |flag| flags & flag != 0;
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_rereg_mr` guarantees that `mr` is null or a live memory region of this
+        // library.
         let region = match unsafe { given::<Mr>(mr) } {
             Ok(region) => region,
             Err(error) => return fail(IBV_REREG_MR_ERR_INPUT, error),
@@ -469,7 +483,8 @@ unsafe extern "C" fn ibv_rereg_mr(
         let mut made = lock(&region.made);
         let before = *made;
         let domain = if changes(IBV_REREG_MR_CHANGE_PD) { pd } else { before.pd };
-        // SAFETY: promised by the caller; the region's own domain is there as long as it is.
+        // SAFETY: the caller of `ibv_rereg_mr` guarantees that `pd` is null or a live protection domain; the
+        // region's own domain outlives the region.
         let domain = match unsafe { given::<Pd>(domain) } {
             Ok(domain) => domain,
             Err(error) => return fail(IBV_REREG_MR_ERR_INPUT, error),
@@ -494,7 +509,7 @@ unsafe extern "C" fn ibv_rereg_mr(
 /// Prefetches memory, which registration has done already: only the elements are checked.
 ///
 /// # Safety
-/// As ibv_advise_mr(3).
+/// The arguments are as ibv_advise_mr(3) requires.
 pub(crate) unsafe extern "C" fn advise_mr(
     pd: *mut ibv_pd,
     advice: ibv_advise_mr_advice,
@@ -503,7 +518,8 @@ pub(crate) unsafe extern "C" fn advise_mr(
     count: u32,
 ) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_advise_mr` guarantees that `pd` is null or a live protection domain of
+        // this library.
         unsafe { given::<Pd>(pd)? };
         if flags & !IBV_ADVISE_MR_FLAG_FLUSH != 0 || count == 0 || elements.is_null() {
             return Err(libc::EINVAL);
@@ -518,10 +534,11 @@ pub(crate) unsafe extern "C" fn advise_mr(
 }
 
 /// # Safety
-/// A domain of ours.
+/// `pd` is null or a live protection domain of this library.
 pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: ibv_mw_type) -> *mut ibv_mw {
     pointer(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_alloc_mw` guarantees that `pd` is null or a live protection domain of
+        // this library.
         let domain = unsafe { given::<Pd>(pd)? };
         if !matches!(kind, IBV_MW_TYPE_1 | IBV_MW_TYPE_2) {
             return Err(libc::EINVAL);
@@ -536,10 +553,11 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: ibv_mw_type) -> 
 }
 
 /// # Safety
-/// A window of ours.
+/// `mw` is null or a live memory window of this library.
 pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_dealloc_mw` guarantees that `mw` is null or a live memory window of this
+        // library.
         let window = unsafe { given::<Mw>(mw)? };
         window.context.engine.dealloc_mw(window.key).map_err(refused)?;
         window.context.release();
@@ -552,22 +570,24 @@ pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
 /// Returns a window's key as the program sees it.
 ///
 /// # Safety
-/// A window of ours, or null.
+/// `mw` is null or a live memory window of this library.
 pub(crate) unsafe fn window_key(mw: *mut ibv_mw) -> Result<(u32, ibv_mw_type), c_int> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `window_key` guarantees that `mw` is null or a live memory window of this
+    // library.
     let abi = unsafe { given::<Mw>(mw)? }.abi();
-    // SAFETY: the object's own struct.
+    // SAFETY: it points to the C struct inside this live object.
     Ok(unsafe { ((*abi).rkey, (*abi).r#type) })
 }
 
 /// Sets a window's new key.
 ///
 /// # Safety
-/// As [`window_key`].
+/// The same as for [`window_key`].
 pub(crate) unsafe fn set_window_key(mw: *mut ibv_mw, key: u32) {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `set_window_key` guarantees that `mw` is null or a live memory window of this
+    // library.
     if let Ok(window) = unsafe { given::<Mw>(mw) } {
-        // SAFETY: the object's own struct.
+        // SAFETY: it points to the C struct inside this live object.
         unsafe { (*window.abi()).rkey = key };
     }
 }

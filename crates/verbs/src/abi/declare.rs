@@ -50,7 +50,8 @@ macro_rules! structs {
 
             impl $name {
                 pub const ZERO: $name =
-                    // SAFETY: numbers, pointers, optional functions and arrays of them may all be zero.
+                    // SAFETY: all-zero bytes are a valid value of numbers, raw pointers, optional functions
+                    // and arrays of them.
                     unsafe { core::mem::zeroed() };
             }
         )*

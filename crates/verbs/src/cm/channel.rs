@@ -93,7 +93,7 @@ pub(super) struct DeliveredEvent {
     _private_data: Vec<u8>,
 }
 
-// SAFETY: its pointers are the program's, and nothing here follows them.
+// SAFETY: the pointers in the event are only handed back to the program, never dereferenced here.
 unsafe impl Send for DeliveredEvent {}
 
 /// Creates a channel, adds it to the list, and returns it with its C struct.
@@ -108,25 +108,26 @@ pub(super) fn open() -> Result<(*mut rdma_event_channel, Arc<Chan>), c_int> {
 /// Finds the channel that a program names.
 ///
 /// # Safety
-/// A channel, one that was destroyed lately, or null.
+/// `channel` is null, live, or recently destroyed.
 pub(super) unsafe fn find(channel: *const rdma_event_channel) -> Option<Arc<Chan>> {
     let channels = lock(&world().channels);
     if channel.is_null() || channels.closed(channel).is_some() {
         return None;
     }
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `find` guarantees that `channel` points to a channel; those that were destroyed
+    // recently are excluded above, and their structs still exist.
     channels.open.get(&unsafe { (*channel).fd }).cloned()
 }
 
 /// Destroys a channel; its file is closed with the last identifier that uses it.
 ///
 /// # Safety
-/// A channel from [`open`], which is not used again.
+/// `channel` came from [`open`], and the caller does not use it again.
 pub(super) unsafe fn close(channel: *mut rdma_event_channel) {
     // Its descriptor number may be reused as soon as it is closed, so the channel leaves the list first.
     let (closed, forgotten) = {
         let mut channels = lock(&world().channels);
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `close` guarantees that `channel` came from `open` and has not been closed.
         let closed = channels.open.remove(unsafe { &(*channel).fd });
         let waits = closed.as_ref().is_some_and(|closed| !closed.is_nonblocking());
         channels.closed.push_back(Closed { place: channel as usize, waits });
@@ -134,7 +135,8 @@ pub(super) unsafe fn close(channel: *mut rdma_event_channel) {
         (closed, forgotten)
     };
     if let Some(Closed { place, .. }) = forgotten {
-        // SAFETY: `open` made it, and it has been in the list of those that are no more since.
+        // SAFETY: `open` boxed it, and it has just been removed from the list of closed channels, so `find`
+        // can no longer return it.
         drop(unsafe { Box::from_raw(place as *mut rdma_event_channel) });
     }
     if let (Some(closed), Ok(engine)) = (&closed, below::engine()) {
@@ -155,11 +157,12 @@ pub(super) extern "C" fn rdma_create_event_channel() -> *mut rdma_event_channel 
 }
 
 /// # Safety
-/// A channel that is not used again, or null.
+/// `channel` is null, or a channel that the caller does not use again.
 #[unsafe(export_name = "kiban_rdma_destroy_event_channel")]
 pub(super) unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_event_channel) {
     catch_panics((), || {
-        // SAFETY: promised by the caller; one that is not in the list is not touched.
+        // SAFETY: the caller of `rdma_destroy_event_channel` guarantees that `channel` is null, live, or
+        // recently destroyed; `close` is called only if it is still in the list.
         unsafe {
             if find(channel).is_some() {
                 close(channel);
@@ -268,7 +271,7 @@ fn welcome(listener: &Arc<Id>, id: &Arc<Id>) -> Option<()> {
         if let Some((place_of_channel, channel)) = theirs {
             state.own = true;
             state.channel = channel;
-            // SAFETY: as above.
+            // SAFETY: the new struct is not shared yet, so nothing else accesses it.
             unsafe { (*place).channel = place_of_channel };
         }
     }
@@ -278,13 +281,14 @@ fn welcome(listener: &Arc<Id>, id: &Arc<Id>) -> Option<()> {
     };
     if !local.is_some_and(|local| device::bind_device(id, local.ip())) {
         if own {
-            // SAFETY: the channel was created above.
+            // SAFETY: `own` is set, so the channel was created for this identifier above, and nothing else
+            // uses it.
             unsafe { close((*place).channel) };
         }
         id.refuse();
         return None;
     }
-    // SAFETY: as above.
+    // SAFETY: the new struct is not shared before it is inserted into the list of identifiers below.
     unsafe {
         if let (Some(local), Some(peer)) = (local, peer) {
             (*place).route.addr.src = address::written(local);
@@ -312,7 +316,7 @@ const PTHREAD_CANCEL_DISABLE: c_int = 1;
 /// nothing that an unwinding thread would have to release.
 extern "C-unwind" fn wait(fd: c_int) -> bool {
     let mut file = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-    // SAFETY: one file. Whatever ends the wait, the caller looks again.
+    // SAFETY: `file` is one local `pollfd`. However the wait ends, the caller checks the channel again.
     let code = unsafe { poll(&raw mut file, 1, -1) };
     // poll(2) is never restarted; read(2), by which programs think they wait, may be.
     code < 0
@@ -321,7 +325,7 @@ extern "C-unwind" fn wait(fd: c_int) -> bool {
 }
 
 /// # Safety
-/// A channel or null; `event` is valid for a write.
+/// `channel` is null, live, or recently destroyed; `event` is null or valid for a write.
 #[unsafe(export_name = "kiban_rdma_get_cm_event")]
 pub(super) unsafe extern "C-unwind" fn rdma_get_cm_event(
     channel: *mut rdma_event_channel,
@@ -332,7 +336,8 @@ pub(super) unsafe extern "C-unwind" fn rdma_get_cm_event(
             if event.is_null() {
                 return Found::Error(libc::EINVAL);
             }
-            // SAFETY: promised by the caller.
+            // SAFETY: the caller of `rdma_get_cm_event` guarantees that `channel` is null, live, or recently
+            // destroyed.
             if let Some(channel) = unsafe { find(channel) } {
                 return look(&channel);
             }
@@ -375,7 +380,7 @@ pub(super) fn acknowledge(event: *mut rdma_cm_event) -> Result<(), c_int> {
 }
 
 /// # Safety
-/// An event from `rdma_get_cm_event`.
+/// `event` came from `rdma_get_cm_event`.
 #[unsafe(export_name = "kiban_rdma_ack_cm_event")]
 pub(super) unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
     catch_panics(-1, || acknowledge(event).map_or_else(fail_with_errno, |()| 0))
@@ -393,7 +398,7 @@ pub(super) fn complete(id: &Arc<Id>) -> c_int {
     }
     match await_event(id) {
         Ok(event) => {
-            // SAFETY: the event was delivered just now and not acknowledged.
+            // SAFETY: the event was just delivered and has not been acknowledged.
             let event = unsafe { &*event };
             match event.status {
                 0 => 0,
@@ -408,17 +413,19 @@ pub(super) fn complete(id: &Arc<Id>) -> c_int {
 /// Waits for the next event of a synchronous identifier, in `id->event`.
 pub(super) fn await_event(id: &Arc<Id>) -> Result<*mut rdma_cm_event, c_int> {
     let place = id.place();
-    // SAFETY: the identifier is there for as long as a call about it.
+    // SAFETY: the program does not destroy an identifier during a call on it (rdma_destroy_id(3)).
     let (before, channel) = unsafe { ((*place).event, (*place).channel) };
     if !before.is_null() {
         // The program may have acknowledged it itself.
         let _ = acknowledge(before);
-        // SAFETY: as above.
+        // SAFETY: the struct lives as long as the identifier; its calls are not made concurrently
+        // (rdma_cm(7)).
         unsafe { (*place).event = null_mut() };
     }
     let mut event = null_mut();
     let (mut cancelled, mut ignored) = (0, 0);
-    // SAFETY: the identifier's channel, and places. A thread is not cancelled in the middle of this.
+    // SAFETY: `channel` is the identifier's own channel, and the other pointers are local variables.
+    // Cancellation is disabled in between.
     let code = unsafe {
         pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &raw mut cancelled);
         let code = rdma_get_cm_event(channel, &raw mut event);
@@ -428,7 +435,7 @@ pub(super) fn await_event(id: &Arc<Id>) -> Result<*mut rdma_cm_event, c_int> {
     if code != 0 {
         return Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO));
     }
-    // SAFETY: as above.
+    // SAFETY: the struct lives as long as the identifier; its calls are not made concurrently (rdma_cm(7)).
     unsafe { (*place).event = event };
     Ok(event)
 }
@@ -437,7 +444,7 @@ pub(super) fn await_event(id: &Arc<Id>) -> Result<*mut rdma_cm_event, c_int> {
 pub(super) fn has_event(id: &Arc<Id>) -> bool {
     let channel = id.state().channel.clone();
     let mut file = libc::pollfd { fd: channel.number(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: one descriptor, which the channel keeps open.
+    // SAFETY: `file` is one local `pollfd`, whose descriptor the channel keeps open.
     unsafe { libc::poll(&raw mut file, 1, 0) == 1 }
 }
 
@@ -449,6 +456,7 @@ pub(super) unsafe fn private_data(from: *const c_void, bytes: u8) -> Vec<u8> {
     if from.is_null() || bytes == 0 {
         return Vec::new();
     }
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `private_data` guarantees that `from`, which is not null here, points to `bytes`
+    // bytes.
     unsafe { core::slice::from_raw_parts(from.cast::<u8>(), usize::from(bytes)) }.to_vec()
 }

@@ -161,7 +161,7 @@ fn check_connected(id: &Arc<Id>) -> Result<(), c_int> {
 }
 
 /// # Safety
-/// The parameters' private data has the length that they give.
+/// `private_data` is null or points to `private_data_len` bytes.
 unsafe fn wanted(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<Wanted, c_int> {
     let bounds = below::engine()?.bounds();
     let place = id.place();
@@ -177,7 +177,8 @@ unsafe fn wanted(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<Wanted
         let device = device.ok_or(libc::EINVAL)?;
         below::engine()?.qp_named(device, number).ok_or(libc::EINVAL)?
     } else {
-        // SAFETY: as above.
+        // SAFETY: the queue pair was created by `rdma_create_qp`, and the program may not destroy it during
+        // this call (rdma_destroy_qp(3)).
         unsafe { crate::queue::qp::number(own) }.ok_or(libc::EINVAL)?
     };
     // 255 in both: the device's maximum, limited to what the peer offers.
@@ -191,7 +192,8 @@ unsafe fn wanted(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<Wanted
         depth(param.map(|param| param.responder_resources), most(bounds.ird_max), offered.0)?,
         depth(param.map(|param| param.initiator_depth), most(bounds.ord_max), offered.1)?,
     );
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `wanted` guarantees that `private_data` is null or points to `private_data_len`
+    // bytes.
     let mut private_data = param.map_or_else(Vec::new, |param| unsafe {
         channel::private_data(param.private_data, param.private_data_len)
     });
@@ -221,17 +223,19 @@ fn step(state: &mut State, from: Phase, to: Phase) -> Result<(), c_int> {
 }
 
 /// # Safety
-/// An identifier; parameters whose private data has the length that they give, or null.
+/// `id` is an identifier of this library; `param` is null or valid, with private data of the length that it
+/// gives.
 #[unsafe(export_name = "kiban_rdma_connect")]
 pub(super) unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int {
     with(id, |id| {
-        // SAFETY: null or parameters.
+        // SAFETY: the caller of `rdma_connect` guarantees that `param` is null or valid for reads.
         let param = unsafe { param.as_ref() };
         check_connected(id)?;
         if id.state().phase != Phase::Route {
             return Err(libc::EINVAL);
         }
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `rdma_connect` guarantees that the private data has the length that the
+        // parameters give.
         let Wanted { qp, private_data, depths } = unsafe { wanted(id, param)? };
         let (from, to) = {
             let mut state = id.state();
@@ -269,7 +273,7 @@ pub(super) unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, param: *mut rd
 }
 
 /// # Safety
-/// An identifier.
+/// `id` is an identifier of this library.
 #[unsafe(export_name = "kiban_rdma_establish")]
 pub(super) unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
     with(id, |id| {
@@ -280,7 +284,7 @@ pub(super) unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
 }
 
 /// # Safety
-/// An identifier.
+/// `id` is an identifier of this library.
 #[unsafe(export_name = "kiban_rdma_listen")]
 pub(super) unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int {
     with(id, |id| {
@@ -290,7 +294,7 @@ pub(super) unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int)
 }
 
 /// # Safety
-/// A synchronous identifier; `id` is valid for a write.
+/// `listener` is an identifier of this library, and `id` is null or valid for a write.
 #[unsafe(export_name = "kiban_rdma_get_request")]
 pub(super) unsafe extern "C" fn rdma_get_request(
     listener: *mut rdma_cm_id,
@@ -301,7 +305,7 @@ pub(super) unsafe extern "C" fn rdma_get_request(
             return Err(libc::EINVAL);
         }
         let event = channel::await_event(listener)?;
-        // SAFETY: the event was delivered just now and not acknowledged.
+        // SAFETY: the event was just delivered and has not been acknowledged.
         let request = unsafe { &*event };
         if request.status != 0 {
             return Err(request.status.abs());
@@ -316,7 +320,8 @@ pub(super) unsafe extern "C" fn rdma_get_request(
             let pd = unsafe { (*listener.place()).pd };
             queues::create_qp(&new, pd, &mut attributes)?;
         }
-        // SAFETY: there is a place; both structs are there. The event is the new one's from now on.
+        // SAFETY: `id` is not null, and both structs live as long as their identifiers. The event now belongs
+        // to the new identifier.
         unsafe {
             (*listener.place()).event = core::ptr::null_mut();
             (*request.id).event = event;
@@ -327,17 +332,19 @@ pub(super) unsafe extern "C" fn rdma_get_request(
 }
 
 /// # Safety
-/// An identifier; parameters whose private data has the length that they give, or null.
+/// `id` is an identifier of this library; `param` is null or valid, with private data of the length that it
+/// gives.
 #[unsafe(export_name = "kiban_rdma_accept")]
 pub(super) unsafe extern "C" fn rdma_accept(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int {
     with(id, |id| {
-        // SAFETY: null or parameters.
+        // SAFETY: the caller of `rdma_accept` guarantees that `param` is null or valid for reads.
         let param = unsafe { param.as_ref() };
         check_connected(id)?;
         if id.state().phase != Phase::Asked {
             return Err(libc::EINVAL);
         }
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `rdma_accept` guarantees that the private data has the length that the
+        // parameters give.
         let Wanted { qp, private_data, depths } = unsafe { wanted(id, param)? };
         let end = {
             let mut state = id.state();
@@ -356,10 +363,10 @@ pub(super) unsafe extern "C" fn rdma_accept(id: *mut rdma_cm_id, param: *mut rdm
 }
 
 /// # Safety
-/// An identifier, and private data of this many bytes, or null.
+/// `id` is an identifier of this library; the private data is null or has `bytes` bytes.
 unsafe fn reject(id: *mut rdma_cm_id, private_data: *const c_void, bytes: u8) -> c_int {
     with(id, |id| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `reject` guarantees that `private_data` is null or points to `bytes` bytes.
         let private_data = unsafe { channel::private_data(private_data, bytes) };
         let end = {
             let mut state = id.state();
@@ -375,27 +382,27 @@ unsafe fn reject(id: *mut rdma_cm_id, private_data: *const c_void, bytes: u8) ->
 }
 
 /// # Safety
-/// An identifier, and private data of this many bytes, or null.
+/// `id` is an identifier of this library; the private data is null or has `bytes` bytes.
 #[unsafe(export_name = "kiban_rdma_reject")]
 pub(super) unsafe extern "C" fn rdma_reject(id: *mut rdma_cm_id, data: *const c_void, bytes: u8) -> c_int {
-    // SAFETY: as promised.
+    // SAFETY: the caller of `rdma_reject` guarantees that `data` is null or points to `bytes` bytes.
     unsafe { reject(id, data, bytes) }
 }
 
 /// # Safety
-/// An identifier, and private data of this many bytes, or null.
+/// `id` is an identifier of this library; the private data is null or has `bytes` bytes.
 #[unsafe(export_name = "kiban_rdma_reject_ece")]
 pub(super) unsafe extern "C" fn rdma_reject_ece(
     id: *mut rdma_cm_id,
     data: *const c_void,
     bytes: u8,
 ) -> c_int {
-    // SAFETY: as promised.
+    // SAFETY: the caller of `rdma_reject_ece` guarantees that `data` is null or points to `bytes` bytes.
     unsafe { reject(id, data, bytes) }
 }
 
 /// # Safety
-/// An identifier.
+/// `id` is an identifier of this library.
 #[unsafe(export_name = "kiban_rdma_disconnect")]
 pub(super) unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
     with(id, |id| {
@@ -415,7 +422,7 @@ pub(super) unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
 }
 
 /// # Safety
-/// An identifier.
+/// `id` is an identifier of this library.
 #[unsafe(export_name = "kiban_rdma_notify")]
 pub(super) unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, _event: ibv_event_type) -> c_int {
     // The engine sees the first message itself: unlike a datagram, the peer's reply cannot get lost.
@@ -423,11 +430,11 @@ pub(super) unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, _event: ibv_eve
 }
 
 /// # Safety
-/// An identifier, and the options of enhanced connections.
+/// `id` is an identifier, and `ece` is null or valid for reads.
 #[unsafe(export_name = "kiban_rdma_set_local_ece")]
 pub(super) unsafe extern "C" fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
     with(id, |id| {
-        // SAFETY: null or a struct.
+        // SAFETY: the caller of `rdma_set_local_ece` guarantees that `ece` is null or valid for reads.
         let ece = unsafe { ece.as_ref() }.ok_or(libc::EINVAL)?;
         if ece.comp_mask != 0 {
             return Err(libc::EINVAL);
@@ -438,11 +445,11 @@ pub(super) unsafe extern "C" fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mu
 }
 
 /// # Safety
-/// An identifier; `ece` is valid for a write.
+/// `id` is an identifier, and `ece` is null or valid for a write.
 #[unsafe(export_name = "kiban_rdma_get_remote_ece")]
 pub(super) unsafe extern "C" fn rdma_get_remote_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
     with(id, |_| {
-        // SAFETY: null or valid for a write, as the caller guarantees.
+        // SAFETY: the caller of `rdma_get_remote_ece` guarantees that `ece` is null or valid for writes.
         let ece = unsafe { ece.as_mut() }.ok_or(libc::EINVAL)?;
         // No peer sends any options.
         *ece = ibv_ece::ZERO;

@@ -16,7 +16,7 @@ pub(super) fn bind_device(id: &Arc<Id>, address: IpAddr) -> bool {
     if context.is_null() {
         return false;
     }
-    // SAFETY: a context of ours.
+    // SAFETY: `context` is not null, so it is a context of this library; these are never closed.
     id.state().device = unsafe { crate::context::address(context) }.ok();
     let domain = domain(context);
     let place = id.place();
@@ -62,10 +62,10 @@ pub(super) unsafe extern "C" fn rdma_get_devices(count: *mut c_int) -> *mut *mut
             return list;
         }
         for (place, context) in contexts.iter().enumerate() {
-            // SAFETY: the list has room for all and one more.
+            // SAFETY: the list has room for all contexts and a null pointer.
             unsafe { *list.add(place) = *context };
         }
-        // SAFETY: null or valid for a write, as the caller guarantees.
+        // SAFETY: the caller of `rdma_get_devices` guarantees that `count` is null or valid for writes.
         if let Some(count) = unsafe { count.as_mut() } {
             *count = contexts.len() as c_int;
         }
@@ -74,9 +74,10 @@ pub(super) unsafe extern "C" fn rdma_get_devices(count: *mut c_int) -> *mut *mut
 }
 
 /// # Safety
-/// A list from `rdma_get_devices`, or null.
+/// `list` is null or came from `rdma_get_devices`.
 #[unsafe(export_name = "kiban_rdma_free_devices")]
 pub(super) unsafe extern "C" fn rdma_free_devices(list: *mut *mut ibv_context) {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `rdma_free_devices` guarantees that `list` is null or came from
+    // `rdma_get_devices`, which uses calloc(3).
     unsafe { libc::free(list.cast::<c_void>()) };
 }

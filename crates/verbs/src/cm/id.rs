@@ -76,7 +76,7 @@ pub(super) struct State {
     pub(super) ece: ibv_ece,
 }
 
-// SAFETY: the pointers in it are the program's (queues of `queue_wanted`), and are only handed back to it.
+// SAFETY: its raw pointers (in `queue_wanted`) belong to the program and are only handed back to it.
 unsafe impl Send for State {}
 
 /// An identifier.
@@ -154,7 +154,7 @@ impl Id {
 
 impl Drop for Id {
     fn drop(&mut self) {
-        // SAFETY: the struct was created with the identifier, and everyone who could name it has released it.
+        // SAFETY: the struct was boxed together with the identifier, whose last reference is being dropped.
         unsafe {
             let place = Box::from_raw(self.place());
             if !place.route.path_rec.is_null() {
@@ -189,7 +189,7 @@ pub(super) fn with(id: *const rdma_cm_id, work: impl FnOnce(&Arc<Id>) -> Result<
 /// Makes an identifier; without a channel it has one of its own.
 ///
 /// # Safety
-/// A channel or null.
+/// `channel` is null, live, or recently destroyed.
 pub(super) unsafe fn create(
     channel: *mut rdma_event_channel,
     context: *mut c_void,
@@ -200,11 +200,11 @@ pub(super) unsafe fn create(
     let (place, chan) = if own {
         channel::open()?
     } else {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `create` guarantees that `channel` is null, live, or recently destroyed.
         (channel, unsafe { channel::find(channel) }.ok_or(libc::EINVAL)?)
     };
     let id = Id::new(chan, own);
-    // SAFETY: the struct is new and not shared.
+    // SAFETY: the struct is new, and no other thread knows it yet.
     unsafe {
         (*id.place()).channel = place;
         (*id.place()).context = context;
@@ -224,7 +224,7 @@ fn qp_type(ps: rdma_port_space) -> ibv_qp_type {
 }
 
 /// # Safety
-/// A channel or null; `id` is valid for a write.
+/// `channel` is null or a channel of this library; `id` is null or valid for a write.
 #[unsafe(export_name = "kiban_rdma_create_id")]
 pub(super) unsafe extern "C" fn rdma_create_id(
     channel: *mut rdma_event_channel,
@@ -243,7 +243,8 @@ pub(super) unsafe extern "C" fn rdma_create_id(
             RDMA_PS_IPOIB => return fail_with_errno(libc::EOPNOTSUPP),
             _ => return fail_with_errno(libc::EINVAL),
         }
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `rdma_create_id` guarantees that `channel` is null, live, or recently
+        // destroyed.
         match unsafe { create(channel, context, ps, qp_type(ps)) } {
             Ok(made) => {
                 // SAFETY: the caller guarantees that `id` is valid for a write.
@@ -312,7 +313,7 @@ pub(super) fn destroy(id: &Arc<Id>) {
 }
 
 /// # Safety
-/// An identifier that is not used again.
+/// `id` is an identifier of this library that the caller does not use again.
 #[unsafe(export_name = "kiban_rdma_destroy_id")]
 pub(super) unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
     with(id, |id| {
@@ -322,7 +323,7 @@ pub(super) unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
 }
 
 /// # Safety
-/// An identifier, and a channel or null.
+/// `id` is an identifier, and `channel` is null or a channel of this library.
 #[unsafe(export_name = "kiban_rdma_migrate_id")]
 pub(super) unsafe extern "C" fn rdma_migrate_id(
     id: *mut rdma_cm_id,
@@ -333,7 +334,8 @@ pub(super) unsafe extern "C" fn rdma_migrate_id(
         let (place, chan) = if own {
             channel::open()?
         } else {
-            // SAFETY: promised by the caller.
+            // SAFETY: the caller of `rdma_migrate_id` guarantees that `channel` is null, live, or recently
+            // destroyed.
             (channel, unsafe { channel::find(channel) }.ok_or(libc::EINVAL)?)
         };
         let id_place = id.place();
@@ -355,13 +357,13 @@ pub(super) unsafe extern "C" fn rdma_migrate_id(
             moved.into_iter().for_each(|note: QueuedEvent| chan.tell(note));
             std::mem::replace(&mut state.own, own)
         };
-        // SAFETY: as above.
+        // SAFETY: the struct lives as long as the identifier, which `with` found in the list.
         unsafe { (*id_place).channel = place };
         if was_own {
             if !event.is_null() {
                 // The program may have acknowledged it itself.
                 let _ = acknowledge(event);
-                // SAFETY: as above.
+                // SAFETY: the struct lives as long as the identifier, which `with` found in the list.
                 unsafe { (*id_place).event = null_mut() };
             }
             // SAFETY: the channel was created for this identifier.

@@ -30,7 +30,7 @@ type Made = (*mut ibv_comp_channel, *mut ibv_cq);
 
 fn make_cq(id: *mut rdma_cm_id, entries: u32) -> Result<Made, c_int> {
     let entries = c_int::try_from(entries).map_err(|_| libc::EINVAL)?;
-    // SAFETY: the identifier has a device, and the channel is new.
+    // SAFETY: the identifier has a device, whose context is never closed, and the channel is new.
     unsafe {
         let channel = ibv_create_comp_channel((*id).verbs);
         if channel.is_null() {
@@ -141,9 +141,10 @@ fn create(id: &Arc<Id>, attributes: &mut ibv_qp_init_attr_ex) -> Result<(), c_in
 }
 
 /// # Safety
-/// An identifier with a device, and attributes with objects of ours.
+/// `id` has a device, and the attributes name objects of this library.
 unsafe fn make(id: *mut rdma_cm_id, attributes: &mut ibv_qp_init_attr_ex) -> *mut ibv_qp {
-    // SAFETY: promised by the caller. The attributes begin as the shorter ones do.
+    // SAFETY: the caller of `make` guarantees a device and objects of this library; `ibv_qp_init_attr_ex`
+    // starts with the fields of `ibv_qp_init_attr`.
     unsafe {
         match table((*id).verbs).create_qp_ex {
             Some(create) if attributes.comp_mask != IBV_QP_INIT_ATTR_PD => create((*id).verbs, attributes),
@@ -155,7 +156,7 @@ unsafe fn make(id: *mut rdma_cm_id, attributes: &mut ibv_qp_init_attr_ex) -> *mu
 /// Receives may be posted.
 ///
 /// # Safety
-/// A new queue pair.
+/// `qp` is a new queue pair of this library.
 unsafe fn make_ready(qp: *mut ibv_qp) -> Result<(), c_int> {
     let mut attributes = ibv_qp_attr {
         qp_state: IBV_QPS_INIT,
@@ -164,7 +165,7 @@ unsafe fn make_ready(qp: *mut ibv_qp) -> Result<(), c_int> {
         qp_access_flags: ALL_ACCESS,
         ..ibv_qp_attr::ZERO
     };
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `make_ready` guarantees that `qp` is a live queue pair of this library.
     let is_datagrams = unsafe { (*qp).qp_type } == IBV_QPT_UD;
     let mask = IBV_QP_STATE
         | IBV_QP_PKEY_INDEX
@@ -185,7 +186,7 @@ const ALL_ACCESS: u32 =
     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 
 fn modify(qp: *mut ibv_qp, attributes: &mut ibv_qp_attr, mask: u32) -> Result<(), c_int> {
-    // SAFETY: a queue pair of ours.
+    // SAFETY: `qp` is a live queue pair of this library: a new one, or the identifier's.
     match unsafe { ibv_modify_qp(qp, attributes, mask.cast_signed()) } {
         0 => Ok(()),
         -1 => Err(last()),
@@ -225,7 +226,8 @@ pub(super) fn create_qp(
 }
 
 /// # Safety
-/// An identifier, a domain of ours or null, and attributes with objects of ours.
+/// `id` is an identifier, `pd` is null or a protection domain, and `attributes` is null or names objects of
+/// this library.
 #[unsafe(export_name = "kiban_rdma_create_qp")]
 pub(super) unsafe extern "C" fn rdma_create_qp(
     id: *mut rdma_cm_id,
@@ -233,27 +235,29 @@ pub(super) unsafe extern "C" fn rdma_create_qp(
     attributes: *mut ibv_qp_init_attr,
 ) -> c_int {
     with(id, |id| {
-        // SAFETY: null or attributes.
+        // SAFETY: the caller of `rdma_create_qp` guarantees that `attributes` is null or valid for reads and
+        // writes.
         let attributes = unsafe { attributes.as_mut() }.ok_or(libc::EINVAL)?;
         create_qp(id, pd, attributes).map(|()| 0)
     })
 }
 
 /// # Safety
-/// An identifier, and attributes with objects of ours.
+/// `id` is an identifier, and `attributes` is null or names objects of this library.
 #[unsafe(export_name = "kiban_rdma_create_qp_ex")]
 pub(super) unsafe extern "C" fn rdma_create_qp_ex(
     id: *mut rdma_cm_id,
     attributes: *mut ibv_qp_init_attr_ex,
 ) -> c_int {
     with(id, |id| {
-        // SAFETY: null or attributes.
+        // SAFETY: the caller of `rdma_create_qp_ex` guarantees that `attributes` is null or valid for reads
+        // and writes.
         create(id, unsafe { attributes.as_mut() }.ok_or(libc::EINVAL)?).map(|()| 0)
     })
 }
 
 /// # Safety
-/// An identifier.
+/// `id` is an identifier of this library.
 #[unsafe(export_name = "kiban_rdma_destroy_qp")]
 pub(super) unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
     catch_panics((), || {
@@ -271,7 +275,8 @@ pub(super) unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
 }
 
 /// # Safety
-/// An identifier, a domain of ours or null, and attributes.
+/// `id` is an identifier, `pd` is null or a protection domain of this library, and `attributes` is null or
+/// valid.
 #[unsafe(export_name = "kiban_rdma_create_srq")]
 pub(super) unsafe extern "C" fn rdma_create_srq(
     id: *mut rdma_cm_id,
@@ -279,7 +284,8 @@ pub(super) unsafe extern "C" fn rdma_create_srq(
     attributes: *mut ibv_srq_init_attr,
 ) -> c_int {
     with(id, |id| {
-        // SAFETY: null or attributes.
+        // SAFETY: the caller of `rdma_create_srq` guarantees that `attributes` is null or valid for reads and
+        // writes.
         let attributes = unsafe { attributes.as_mut() }.ok_or(libc::EINVAL)?;
         create_srq(id, pd, attributes)
     })
@@ -304,14 +310,15 @@ fn create_srq(id: &Arc<Id>, pd: *mut ibv_pd, attributes: &mut ibv_srq_init_attr)
 }
 
 /// # Safety
-/// An identifier, and attributes with objects of ours.
+/// `id` is an identifier, and `attributes` is null or names objects of this library.
 #[unsafe(export_name = "kiban_rdma_create_srq_ex")]
 pub(super) unsafe extern "C" fn rdma_create_srq_ex(
     id: *mut rdma_cm_id,
     attributes: *mut ibv_srq_init_attr_ex,
 ) -> c_int {
     with(id, |id| {
-        // SAFETY: null or attributes.
+        // SAFETY: the caller of `rdma_create_srq_ex` guarantees that `attributes` is null or valid for reads
+        // and writes.
         let attributes = unsafe { attributes.as_mut() }.ok_or(libc::EINVAL)?;
         let has = |field| attributes.comp_mask & field != 0;
         if has(IBV_SRQ_INIT_ATTR_TYPE) && attributes.srq_type != IBV_SRQT_BASIC {
@@ -326,7 +333,7 @@ pub(super) unsafe extern "C" fn rdma_create_srq_ex(
 }
 
 /// # Safety
-/// An identifier.
+/// `id` is an identifier of this library.
 #[unsafe(export_name = "kiban_rdma_destroy_srq")]
 pub(super) unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {
     catch_panics((), || {
@@ -339,7 +346,8 @@ pub(super) unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {
                 (*place).srq = null_mut();
             }
         }
-        // SAFETY: as above. The completion queues of a queue pair belong to it.
+        // SAFETY: the struct lives as long as the identifier. The completion queues stay while there is a
+        // queue pair.
         if unsafe { (*place).qp.is_null() } {
             destroy_cqs(place);
         }
@@ -369,7 +377,7 @@ pub(super) fn stand(id: &Arc<Id>) {
 }
 
 /// # Safety
-/// An identifier; attributes that name a state; `mask` is valid for a write.
+/// `id` is an identifier; `attributes` and `mask` are null or valid for reads and writes.
 #[unsafe(export_name = "kiban_rdma_init_qp_attr")]
 pub(super) unsafe extern "C" fn rdma_init_qp_attr(
     id: *mut rdma_cm_id,
@@ -377,7 +385,8 @@ pub(super) unsafe extern "C" fn rdma_init_qp_attr(
     mask: *mut c_int,
 ) -> c_int {
     with(id, |id| {
-        // SAFETY: null or valid for writes, as the caller guarantees.
+        // SAFETY: the caller of `rdma_init_qp_attr` guarantees that `attributes` and `mask` are null or valid
+        // for reads and writes.
         let (attributes, mask) = match unsafe { (attributes.as_mut(), mask.as_mut()) } {
             (Some(attributes), Some(mask)) => (attributes, mask),
             _ => return Err(libc::EINVAL),

@@ -41,7 +41,7 @@ pub(super) fn errno(error: &io::Error) -> c_int {
 /// Opens a socket that only holds an address.
 fn hold(at: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
     let family = if at.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    // SAFETY: numbers.
+    // SAFETY: socket(2) takes numbers only.
     let fd = unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
@@ -51,7 +51,7 @@ fn hold(at: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
     let allow_others = || {
         let yes: c_int = 1;
         let (value, bytes) = ((&raw const yes).cast(), size_of::<c_int>() as _);
-        // SAFETY: an option that is an int.
+        // SAFETY: `value` points to a local `int`, and `bytes` is its size.
         unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, value, bytes) };
     };
     // Earlier connections may be in TIME-WAIT there. If this were set before a port is chosen, the system
@@ -61,7 +61,7 @@ fn hold(at: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
     }
     let place = address::written(at);
     let bytes = if at.is_ipv4() { size_of::<libc::sockaddr_in>() } else { size_of::<libc::sockaddr_in6>() };
-    // SAFETY: an address and its length.
+    // SAFETY: `place` is a local address of at least `bytes` bytes.
     if unsafe { libc::bind(fd, (&raw const place).cast(), bytes as _) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -119,11 +119,12 @@ pub(super) fn bind(id: &Arc<Id>, at: SocketAddr) -> Result<(), c_int> {
 }
 
 /// # Safety
-/// An identifier, and an address of the length that its family has, or null.
+/// `id` is an identifier, and `at` is null or an address as long as its family says.
 #[unsafe(export_name = "kiban_rdma_bind_addr")]
 pub(super) unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, at: *mut sockaddr) -> c_int {
     with(id, |id| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `rdma_bind_addr` guarantees that `at` is null or an address as long as its
+        // family says.
         let at = unsafe { address::read(at)? };
         bind(id, at)?;
         Ok(0)
@@ -193,7 +194,7 @@ pub(super) fn resolve_addr(id: &Arc<Id>, from: Option<SocketAddr>, to: SocketAdd
 }
 
 /// # Safety
-/// An identifier, and addresses of the lengths that their families have; the source's may be null.
+/// `id` is an identifier; `from` and `to` are null or addresses as long as their families say.
 #[unsafe(export_name = "kiban_rdma_resolve_addr")]
 pub(super) unsafe extern "C" fn rdma_resolve_addr(
     id: *mut rdma_cm_id,
@@ -202,9 +203,11 @@ pub(super) unsafe extern "C" fn rdma_resolve_addr(
     _timeout_ms: c_int,
 ) -> c_int {
     with(id, |id| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `rdma_resolve_addr` guarantees that `to` is null or an address as long as its
+        // family says.
         let to = unsafe { address::read(to)? };
-        // SAFETY: as above. A family of zero means none, like a null pointer.
+        // SAFETY: the caller of `rdma_resolve_addr` guarantees that `from` is null or an address as long as
+        // its family says. Family 0 means no address, as null does.
         let from = unsafe {
             match from.as_ref().filter(|from| from.sa_family != 0) {
                 Some(from) => Some(address::read(from)?),
@@ -274,21 +277,21 @@ pub(super) fn resolve_route(id: &Arc<Id>) -> Result<c_int, c_int> {
 }
 
 /// # Safety
-/// An identifier.
+/// `id` is an identifier of this library.
 #[unsafe(export_name = "kiban_rdma_resolve_route")]
 pub(super) unsafe extern "C" fn rdma_resolve_route(id: *mut rdma_cm_id, _timeout_ms: c_int) -> c_int {
     with(id, resolve_route)
 }
 
 /// # Safety
-/// An address that this module wrote.
+/// The address was written by this module.
 unsafe fn port(of: &rdma_addr_socket) -> u16 {
-    // SAFETY: both families have the port, in the order of the network, at the same place.
+    // SAFETY: both families store the port at the same offset, in network byte order.
     unsafe { if c_int::from(of.addr.sa_family) == 0 { 0 } else { of.sin.sin_port } }
 }
 
 /// # Safety
-/// An identifier.
+/// `id` is an identifier of this library.
 #[unsafe(export_name = "kiban_rdma_get_src_port")]
 pub(super) unsafe extern "C" fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16 {
     catch_panics(0, || {
@@ -302,7 +305,7 @@ pub(super) unsafe extern "C" fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16 {
 }
 
 /// # Safety
-/// An identifier.
+/// `id` is an identifier of this library.
 #[unsafe(export_name = "kiban_rdma_get_dst_port")]
 pub(super) unsafe extern "C" fn rdma_get_dst_port(id: *mut rdma_cm_id) -> u16 {
     // SAFETY: the struct lives as long as the identifier.
@@ -310,7 +313,7 @@ pub(super) unsafe extern "C" fn rdma_get_dst_port(id: *mut rdma_cm_id) -> u16 {
 }
 
 /// # Safety
-/// An identifier, and an option's value of this many bytes.
+/// `id` is an identifier, and `value` points to `bytes` bytes.
 #[unsafe(export_name = "kiban_rdma_set_option")]
 pub(super) unsafe extern "C" fn rdma_set_option(
     id: *mut rdma_cm_id,
@@ -327,7 +330,8 @@ pub(super) unsafe extern "C" fn rdma_set_option(
             if bytes != size_of::<c_int>() {
                 return Err(libc::EINVAL);
             }
-            // SAFETY: promised by the caller, and so long.
+            // SAFETY: the caller of `rdma_set_option` guarantees that `value` points to `bytes` bytes, which
+            // is the size of an `int` here.
             Ok(unsafe { value.cast::<c_int>().read_unaligned() } != 0)
         };
         match (level, option) {

@@ -41,7 +41,8 @@ impl Event {
     }
 
     fn private_data(&self) -> Vec<u8> {
-        // SAFETY: all of these events speak of connections.
+        // SAFETY: all events of these tests that are read here have connection parameters, whose private data
+        // lives until the event is acknowledged.
         unsafe {
             let conn = &self.get().param.conn;
             super::channel::private_data(conn.private_data, conn.private_data_len)
@@ -49,7 +50,7 @@ impl Event {
     }
 
     fn depths(&self) -> (u8, u8) {
-        // SAFETY: as above.
+        // SAFETY: all events of these tests that are read here have connection parameters.
         unsafe { (self.get().param.conn.responder_resources, self.get().param.conn.initiator_depth) }
     }
 }
@@ -73,7 +74,7 @@ impl Events {
 
     fn next(&self) -> Event {
         let mut event = null_mut();
-        // SAFETY: a channel, and a local variable.
+        // SAFETY: the channel lives until `Events` is dropped, and `event` is a local variable.
         assert_eq!(unsafe { rdma_get_cm_event(self.0, &mut event) }, 0);
         Event(event)
     }
@@ -88,7 +89,8 @@ impl Events {
     /// Checks that no event waits.
     fn expect_nothing(&self) {
         let mut event = null_mut();
-        // SAFETY: a channel and a place; its file is its own.
+        // SAFETY: the channel and its descriptor live until `Events` is dropped, and `event` is a local
+        // variable.
         unsafe {
             let fd = (*self.0).fd;
             let flags = libc::fcntl(fd, libc::F_GETFL);
@@ -102,7 +104,7 @@ impl Events {
 
 impl Drop for Events {
     fn drop(&mut self) {
-        // SAFETY: it is used no more.
+        // SAFETY: the channel is not used after this.
         unsafe { rdma_destroy_event_channel(self.0) };
     }
 }
@@ -115,33 +117,33 @@ impl Ident {
         let mut id = null_mut();
         let channel = events.map_or(null_mut(), |events| events.0);
         let context = 77 as *mut c_void;
-        // SAFETY: a channel or null, and a local variable.
+        // SAFETY: `channel` is null or a live channel, and `id` is a local variable.
         assert_eq!(unsafe { rdma_create_id(channel, &mut id, context, RDMA_PS_TCP) }, 0);
         Ident(id)
     }
 
     fn bind(&self, to: SocketAddr) -> c_int {
         let mut to = address::written(to);
-        // SAFETY: an identifier and an address.
+        // SAFETY: the identifier lives until `Ident` is dropped, and `to` is a local address.
         unsafe { rdma_bind_addr(self.0, (&raw mut to).cast()) }
     }
 
     fn listen(to: SocketAddr, events: Option<&Events>, backlog: c_int) -> Ident {
         let id = Ident::new(events);
         assert_eq!(id.bind(to), 0);
-        // SAFETY: an identifier.
+        // SAFETY: `id` is an identifier that the test has not destroyed.
         assert_eq!(unsafe { rdma_listen(id.0, backlog) }, 0);
         id
     }
 
     fn port(&self) -> u16 {
-        // SAFETY: an identifier.
+        // SAFETY: the identifier lives until `Ident` is dropped.
         u16::from_be(unsafe { rdma_get_src_port(self.0) })
     }
 
     fn resolve_addr(&self, to: SocketAddr) -> c_int {
         let mut to = address::written(to);
-        // SAFETY: an identifier and an address.
+        // SAFETY: the identifier lives until `Ident` is dropped, and `to` is a local address.
         unsafe { rdma_resolve_addr(self.0, null_mut(), (&raw mut to).cast(), 1000) }
     }
 
@@ -150,41 +152,44 @@ impl Ident {
         let id = Ident::new(Some(events));
         assert_eq!(id.resolve_addr(to), 0);
         events.expect(RDMA_CM_EVENT_ADDR_RESOLVED, 0);
-        // SAFETY: an identifier.
+        // SAFETY: `id` is an identifier that the test has not destroyed.
         assert_eq!(unsafe { rdma_resolve_route(id.0, 1000) }, 0);
         events.expect(RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
         id
     }
 
     fn connect(&self, param: &mut rdma_conn_param) -> c_int {
-        // SAFETY: an identifier and parameters.
+        // SAFETY: the identifier lives until `Ident` is dropped; the caller keeps the private data of `param`
+        // alive.
         unsafe { rdma_connect(self.0, param) }
     }
 
     fn accept(&self, param: &mut rdma_conn_param) -> c_int {
-        // SAFETY: an identifier and parameters.
+        // SAFETY: the identifier lives until `Ident` is dropped; the caller keeps the private data of `param`
+        // alive.
         unsafe { rdma_accept(self.0, param) }
     }
 
     fn disconnect(&self) -> c_int {
-        // SAFETY: an identifier.
+        // SAFETY: the identifier lives until `Ident` is dropped.
         unsafe { rdma_disconnect(self.0) }
     }
 
     fn reject(&self, says: &[u8]) -> c_int {
-        // SAFETY: an identifier, and data.
+        // SAFETY: the identifier lives until `Ident` is dropped, and the private data is a slice of this
+        // length.
         unsafe { rdma_reject(self.0, says.as_ptr().cast(), says.len() as u8) }
     }
 
     fn device(&self) -> std::net::IpAddr {
-        // SAFETY: an identifier that has a device.
+        // SAFETY: the identifier is bound to a device, whose context is never closed.
         unsafe { crate::context::address((*self.0).verbs) }.expect("a device")
     }
 }
 
 impl Drop for Ident {
     fn drop(&mut self) {
-        // SAFETY: it is used no more.
+        // SAFETY: the identifier is not used after this.
         assert_eq!(unsafe { rdma_destroy_id(self.0) }, 0);
     }
 }
@@ -301,7 +306,7 @@ fn connect_to(
     assert_eq!(request.depths(), (3, 5));
     let passive = Ident(request.get().id);
     drop(request);
-    // SAFETY: an identifier that the program has.
+    // SAFETY: both identifiers live, and the request has filled in the addresses of `passive`.
     unsafe {
         assert_eq!((*passive.0).context, 77 as *mut c_void);
         assert_eq!(address::read((&raw const (*passive.0).route.addr.src).cast()), Ok(to));
@@ -320,7 +325,7 @@ fn connect_to(
     assert_eq!(answer.depths(), (4, 3));
     drop(answer);
     if below::is_ib() {
-        // SAFETY: an identifier.
+        // SAFETY: `active` is an identifier that the test has not destroyed.
         assert_eq!(unsafe { rdma_establish(active.0) }, 0);
     }
     ((passive, theirs), (active, queues))
@@ -418,7 +423,7 @@ fn a_backlog_bounds_the_requests_that_nobody_has_taken() {
     let queues = Queues::new(late.device());
     assert_eq!(late.connect(&mut param(&queues, b"")), 0);
     let mut file = libc::pollfd { fd: file_of(&theirs), events: libc::POLLIN, revents: 0 };
-    // SAFETY: one file.
+    // SAFETY: `file` is one local `pollfd`, whose descriptor the channel keeps open.
     assert_eq!(unsafe { libc::poll(&raw mut file, 1, 10_000) }, 1);
     drop(listener);
     ours.expect(RDMA_CM_EVENT_REJECTED, refusal(28));
@@ -427,7 +432,7 @@ fn a_backlog_bounds_the_requests_that_nobody_has_taken() {
 }
 
 fn file_of(events: &Events) -> c_int {
-    // SAFETY: a channel.
+    // SAFETY: the channel lives until `Events` is dropped.
     unsafe { (*events.0).fd }
 }
 
@@ -435,7 +440,7 @@ fn file_of(events: &Events) -> c_int {
 fn a_listener_everywhere_gives_each_request_the_device_that_it_came_to() {
     let (theirs, ours) = (Events::new(), Events::new());
     let listener = Ident::listen(at("[::]:0"), Some(&theirs), 5);
-    // SAFETY: an identifier.
+    // SAFETY: `listener` is an identifier that the test has not destroyed.
     assert!(unsafe { (*listener.0).verbs.is_null() });
     for device in crate::device::Device::all().expect("devices") {
         let active = Ident::towards(SocketAddr::new(device.address, listener.port()), &ours);
@@ -463,7 +468,7 @@ fn who_comes_a_moment_before_anybody_listens_is_heard() {
     let queues = Queues::new(active.device());
     // The system refuses it there and then.
     assert_eq!(active.connect(&mut param(&queues, b"")), 0);
-    // SAFETY: an identifier.
+    // SAFETY: `listener` is an identifier that the test has not destroyed.
     assert_eq!(unsafe { rdma_listen(listener.0, 1) }, 0);
     let request = Ident(theirs.expect(RDMA_CM_EVENT_CONNECT_REQUEST, 0).get().id);
     assert_eq!(request.reject(b""), 0);
@@ -621,8 +626,8 @@ fn a_port_is_the_one_that_the_peer_sees() {
 fn a_port_is_known_before_the_peer_has_answered() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let to = listener.local_addr().expect("an address");
-    // A backlog of one, which the first connection takes: the system does not answer the next one. SAFETY: a
-    // listening socket.
+    // The first connection takes the only place of the backlog, so the system does not answer the next one.
+    // SAFETY: `listener` is a listening socket.
     assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
     let _first = TcpStream::connect(to).expect("there is room");
     let (events, active, _queues) = calls(to, b"hello");
@@ -653,7 +658,7 @@ fn reset(stream: &TcpStream) {
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
     let bytes = size_of_val(&linger) as libc::socklen_t;
     let value = (&raw const linger).cast();
-    // SAFETY: a socket, and a value of the kind that this option has.
+    // SAFETY: the descriptor is that of `stream`, and `value` points to a `linger` of `bytes` bytes.
     let code =
         unsafe { libc::setsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_LINGER, value, bytes) };
     assert_eq!(code, 0);
@@ -670,7 +675,7 @@ fn addresses_that_lead_nowhere_are_told() {
     let first = crate::device::Device::for_loopback(at("127.0.0.1:0").ip()).expect("a device");
     assert_eq!(id.device(), first.address);
     assert_eq!((id.resolve_addr(at("127.0.0.1:9")), errno()), (-1, Some(libc::EINVAL)));
-    // SAFETY: an identifier without what each call needs.
+    // SAFETY: `id` is live; each call fails before it needs what the identifier lacks.
     unsafe {
         assert_eq!((rdma_connect(id.0, null_mut()), errno()), (-1, Some(libc::EINVAL)));
         assert_eq!((rdma_listen(id.0, 1), errno()), (-1, Some(libc::EINVAL)));
@@ -681,7 +686,7 @@ fn addresses_that_lead_nowhere_are_told() {
     // Loopback addresses have no route to other hosts.
     let out = Ident::new(Some(&events));
     assert_eq!(out.bind(at("127.0.0.1:0")), 0);
-    // SAFETY: an identifier. To be bound there is to have no device yet.
+    // SAFETY: `out` is live. An identifier that is bound to loopback has no device yet.
     assert!(unsafe { (*out.0).verbs.is_null() });
     assert_eq!(out.resolve_addr(at("192.0.2.1:9")), 0);
     let event = events.next();
@@ -709,19 +714,20 @@ fn ports_are_taken_once_unless_shared() {
     let mut yes: c_int = 1;
     for id in [&first, &second] {
         let yes = (&raw mut yes).cast();
-        // SAFETY: an identifier, and an option.
+        // SAFETY: `id` is live, and the option points to an `int`.
         let set = unsafe { rdma_set_option(id.0, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, yes, 4) };
         assert_eq!(set, 0);
     }
     assert_eq!(second.bind(same), 0);
-    // SAFETY: an identifier, and options that are not there or too short.
+    // SAFETY: `second` is live, and the option is null, or points to an `int` of which at most four bytes are
+    // read.
     unsafe {
         let value = (&raw mut yes).cast();
         assert_eq!((rdma_set_option(second.0, 9, 0, value, 4), errno()), (-1, Some(libc::ENOSYS)));
         assert_eq!((rdma_set_option(second.0, 0, 1, value, 1), errno()), (-1, Some(libc::EINVAL)));
         assert_eq!((rdma_set_option(second.0, 0, 1, null_mut(), 4), errno()), (-1, Some(libc::EINVAL)));
     }
-    // SAFETY: identifiers.
+    // SAFETY: both identifiers are live.
     unsafe {
         assert_eq!(rdma_listen(first.0, 1), 0);
         assert_eq!((rdma_listen(second.0, 1), errno()), (-1, Some(libc::EADDRINUSE)));
@@ -745,12 +751,12 @@ impl IntoPort for std::net::IpAddr {
 fn datagrams_have_no_connections() {
     let events = Events::new();
     let mut id = null_mut();
-    // SAFETY: a channel, and a local variable.
+    // SAFETY: `events` is a live channel, and `id` is a local variable.
     assert_eq!(unsafe { rdma_create_id(events.0, &mut id, null_mut(), RDMA_PS_UDP) }, 0);
     let id = Ident(id);
     assert_eq!(id.resolve_addr(at("127.0.0.1:9")), 0);
     events.expect(RDMA_CM_EVENT_ADDR_RESOLVED, 0);
-    // SAFETY: an identifier.
+    // SAFETY: `id` is an identifier that the test has not destroyed.
     unsafe {
         assert_eq!((*id.0).qp_type, IBV_QPT_UD);
         for code in [rdma_connect(id.0, null_mut()), rdma_listen(id.0, 1), rdma_accept(id.0, null_mut())] {
@@ -762,7 +768,7 @@ fn datagrams_have_no_connections() {
 #[test]
 fn what_is_no_identifier_is_refused() {
     let gone = Ident::new(None).0;
-    // SAFETY: none of these is followed: they are in no list.
+    // SAFETY: none of these pointers is in a list, so none is dereferenced.
     unsafe {
         for id in [null_mut(), gone, core::ptr::dangling_mut()] {
             assert_eq!((rdma_destroy_id(id), errno()), (-1, Some(libc::EINVAL)));
@@ -789,12 +795,12 @@ fn events_go_along_with_an_identifier_that_changes_its_channel() {
     for id in [&stays, &moves] {
         assert_eq!(id.resolve_addr(at("127.0.0.1:9")), 0);
     }
-    // SAFETY: an identifier and a channel.
+    // SAFETY: the identifier and the channel are live.
     assert_eq!(unsafe { rdma_migrate_id(moves.0, second.0) }, 0);
     assert_eq!(first.expect(RDMA_CM_EVENT_ADDR_RESOLVED, 0).get().id, stays.0);
     assert_eq!(second.expect(RDMA_CM_EVENT_ADDR_RESOLVED, 0).get().id, moves.0);
     first.expect_nothing();
-    // SAFETY: an identifier.
+    // SAFETY: the identifier, its channels and its event are live.
     unsafe {
         assert_eq!((*moves.0).channel, second.0);
         // Its calls wait from now on.
@@ -817,7 +823,7 @@ fn an_identifier_waits_for_its_events_to_be_given_back() {
     std::mem::forget((id, event));
     let (tell, told) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {
-        // SAFETY: an identifier that is not used again.
+        // SAFETY: the identifier was leaked by `forget`, and no other thread uses it.
         let code = unsafe { rdma_destroy_id(place as *mut rdma_cm_id) };
         tell.send(code).expect("somebody listens");
     });
@@ -843,7 +849,7 @@ fn who_waits_for_an_event_of_a_channel_that_goes_waits_on() {
         std::thread::spawn(move || {
             let mut event = null_mut();
             begins.send(()).expect("somebody listens");
-            // SAFETY: a channel, or one that was destroyed a moment ago; and a local variable.
+            // SAFETY: the channel is live or was destroyed recently, and `event` is a local variable.
             let code = unsafe { rdma_get_cm_event(place as *mut rdma_event_channel, &mut event) };
             let _ = tell.send((code, errno()));
         });

@@ -20,7 +20,8 @@ use std::net::{IpAddr, Ipv6Addr};
 const VLAN_NONE: u16 = 0xffff;
 
 /// # Safety
-/// As verbs(3): an open device, attributes, room for six bytes and, unless the pointer is null, for a number.
+/// `context` is null or open, `attributes` is null or valid, `mac` has room for six bytes, and `vlan` is null
+/// or valid for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_resolve_eth_l2_from_gid(
     context: *mut ibv_context,
@@ -29,14 +30,16 @@ unsafe extern "C" fn ibv_resolve_eth_l2_from_gid(
     vlan: *mut u16,
 ) -> c_int {
     catch_panics(-libc::EINVAL, || {
-        // SAFETY: null or attributes, as promised.
+        // SAFETY: the caller of `ibv_resolve_eth_l2_from_gid` guarantees that `attributes` is null or valid
+        // for reads.
         let attributes = unsafe { attributes.as_ref() };
         let (Some(attributes), false, false) = (attributes, context.is_null(), mac.is_null()) else {
             return -libc::EINVAL;
         };
         let mut source = ibv_gid { raw: [0; 16] };
         let index = c_int::from(attributes.grh.sgid_index);
-        // SAFETY: the device is open, and there is a place for the answer.
+        // SAFETY: the caller of `ibv_resolve_eth_l2_from_gid` guarantees that `context` is an open context of
+        // this library; `source` is a local variable.
         let asked =
             unsafe { crate::device::query::ibv_query_gid(context, attributes.port_num, index, &mut source) };
         if asked != 0 {
@@ -44,7 +47,8 @@ unsafe extern "C" fn ibv_resolve_eth_l2_from_gid(
         }
         match resolve(address(&source), address(&attributes.grh.dgid)) {
             Ok(found) => {
-                // SAFETY: there is room for six bytes; `vlan` is null or a number's place.
+                // SAFETY: the caller of `ibv_resolve_eth_l2_from_gid` guarantees that `mac` has room for six
+                // bytes, and that `vlan` is null or valid for a write.
                 unsafe {
                     mac.cast::<Mac>().write_unaligned(found);
                     if !vlan.is_null() {

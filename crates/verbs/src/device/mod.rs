@@ -71,7 +71,7 @@ pub(crate) struct Device {
     next: Option<&'static Device>,
 }
 
-// SAFETY: nothing changes in a device; its pointers are null.
+// SAFETY: a device is not changed after it is published, and the pointers in its C struct are null.
 unsafe impl Sync for Device {}
 
 static DEVICES: Published<Device> = Published(AtomicPtr::new(null_mut()));
@@ -97,9 +97,10 @@ impl Device {
     }
 
     /// # Safety
-    /// The pointer is null or a device of ours.
+    /// `pointer` is null or a device of this library.
     pub(crate) unsafe fn given(pointer: *mut ibv_device) -> Result<&'static Device, c_int> {
-        // SAFETY: promised by the caller; devices stay for ever.
+        // SAFETY: the caller of `given` guarantees that `pointer` is null or a device of this library;
+        // devices are never freed.
         unsafe { pointer.cast::<Device>().as_ref() }.ok_or(libc::EINVAL)
     }
 
@@ -199,7 +200,7 @@ pub(crate) unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *
                 return null_mut();
             }
         };
-        // SAFETY: any numbers may be asked for.
+        // SAFETY: calloc(3) accepts any sizes.
         let list =
             unsafe { libc::calloc(all.len() + 1, size_of::<*mut ibv_device>()) }.cast::<*mut ibv_device>();
         if list.is_null() {
@@ -207,10 +208,10 @@ pub(crate) unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *
             return null_mut();
         }
         for (at, device) in all.iter().enumerate() {
-            // SAFETY: the list has room for all, and a null behind them.
+            // SAFETY: the list has room for all devices and a null pointer after them.
             unsafe { list.add(at).write(device.abi()) };
         }
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_get_device_list` guarantees that `count` is null or valid for writes.
         if let Some(count) = unsafe { count.as_mut() } {
             *count = c_int::try_from(all.len()).unwrap_or(c_int::MAX);
         }
@@ -219,18 +220,20 @@ pub(crate) unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *
 }
 
 /// # Safety
-/// A list from [`ibv_get_device_list`], or null.
+/// `list` is null or came from [`ibv_get_device_list`].
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
-    // SAFETY: it is calloc's.
+    // SAFETY: the caller of `ibv_free_device_list` guarantees that `list` is null or came from
+    // `ibv_get_device_list`, which uses calloc(3).
     unsafe { libc::free(list.cast::<c_void>()) };
 }
 
 /// # Safety
-/// A device of ours, or null.
+/// `device` is null or a device of this library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `ibv_get_device_name` guarantees that `device` is null or a device of this
+    // library.
     match unsafe { Device::given(device) } {
         Ok(device) => device.abi.name.as_ptr(),
         Err(error) => {
@@ -243,18 +246,20 @@ unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_ch
 /// In network byte order.
 ///
 /// # Safety
-/// A device of ours, or null.
+/// `device` is null or a device of this library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `ibv_get_device_guid` guarantees that `device` is null or a device of this
+    // library.
     unsafe { Device::given(device) }.map_or(0, |device| u64::from_ne_bytes(device.guid))
 }
 
 /// # Safety
-/// A device of ours, or null.
+/// `device` is null or a device of this library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_device_index(device: *mut ibv_device) -> c_int {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `ibv_get_device_index` guarantees that `device` is null or a device of this
+    // library.
     unsafe { Device::given(device) }.map_or(-1, |device| c_int::try_from(device.index).unwrap_or(-1))
 }
 
@@ -264,7 +269,7 @@ mod tests {
 
     fn list() -> Vec<*mut ibv_device> {
         let mut count = -1;
-        // SAFETY: a local variable for the number; the list ends with null and is freed.
+        // SAFETY: `count` is a local variable; the list ends with null and is freed once.
         unsafe {
             let list = ibv_get_device_list(&mut count);
             let all =

@@ -154,12 +154,12 @@ mod tests {
     /// Names of functions whose parameters are unsigned here, called as with any number a program may pass.
     fn check(library: &CStr, function: &CStr, names: usize, ours: &dyn Fn(c_int) -> *const c_char) {
         let real = RealLibrary::open(library);
-        // SAFETY: an enum is passed as an int is.
+        // SAFETY: C passes an enum as an int, and all these functions return a string.
         let theirs = unsafe { real.function::<Name>(function) };
         // Newer releases may know numbers behind the last of ours.
         let known = c_int::try_from(names).expect("a short table");
         let text = |at: *const c_char| {
-            // SAFETY: both libraries answer with strings that live as long as they do.
+            // SAFETY: both libraries return strings that are never freed.
             unsafe { CStr::from_ptr(at) }.to_owned()
         };
         for number in (-3..known).chain(1000..1003) {
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn operations_have_names() {
         let text = |operation| {
-            // SAFETY: the answer is a string of the table.
+            // SAFETY: the result is a string of the table.
             unsafe { CStr::from_ptr(ibv_wr_opcode_str(operation)) }
         };
         assert_eq!(

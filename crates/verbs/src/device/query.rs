@@ -120,7 +120,7 @@ fn port(context: &Context) -> ibv_port_attr {
 /// `place` has room for `bytes` bytes; the answer consists of numbers.
 unsafe fn write<T>(answer: &T, place: *mut T, bytes: usize) {
     let known = bytes.min(size_of::<T>());
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `write` guarantees that `place` has room for `bytes` bytes.
     unsafe {
         core::ptr::copy_nonoverlapping(core::ptr::from_ref(answer).cast::<u8>(), place.cast(), known);
         core::ptr::write_bytes(place.cast::<u8>().add(known), 0, bytes - known);
@@ -128,11 +128,12 @@ unsafe fn write<T>(answer: &T, place: *mut T, bytes: usize) {
 }
 
 /// # Safety
-/// A context of ours, or null; the pointer to the answer is valid for a write.
+/// `context` is null or an open context of this library, and `answer` is null or valid for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_device(context: *mut ibv_context, answer: *mut ibv_device_attr) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_query_device` guarantees that `context` is null or an open context of
+        // this library and `answer` is null or valid for reads and writes.
         let (context, answer) = unsafe { (Context::given(context)?, answer.as_mut().ok_or(libc::EINVAL)?) };
         *answer = attributes(context);
         Ok(())
@@ -140,7 +141,7 @@ unsafe extern "C" fn ibv_query_device(context: *mut ibv_context, answer: *mut ib
 }
 
 /// # Safety
-/// As verbs(3).
+/// `context` is null or open; `answer` has room for `bytes` bytes.
 pub(crate) unsafe extern "C" fn query_device_ex(
     context: *mut ibv_context,
     input: *const ibv_query_device_ex_input,
@@ -148,7 +149,8 @@ pub(crate) unsafe extern "C" fn query_device_ex(
     bytes: usize,
 ) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_query_device_ex` guarantees that `context` is null or an open context of
+        // this library and `input` is null or valid for reads.
         let (context, input) = unsafe { (Context::given(context)?, input.as_ref()) };
         let is_known = input.is_none_or(|input| input.comp_mask == 0);
         if !is_known || answer.is_null() || bytes < size_of::<ibv_device_attr>() {
@@ -160,14 +162,14 @@ pub(crate) unsafe extern "C" fn query_device_ex(
         told.hca_core_clock = CLOCK_KHZ;
         told.device_cap_flags_ex = told.orig_attr.device_cap_flags.into();
         told.phys_port_cnt_ex = 1;
-        // SAFETY: the caller guarantees that there is room for as many bytes.
+        // SAFETY: the caller of `ibv_query_device_ex` guarantees that `answer` has room for `bytes` bytes.
         unsafe { write(&told, answer, bytes) };
         Ok(())
     })
 }
 
 /// # Safety
-/// As verbs(3).
+/// `context` is null or open; `answer` has room for `bytes` bytes.
 pub(crate) unsafe extern "C" fn query_port(
     context: *mut ibv_context,
     number_of_port: u8,
@@ -175,32 +177,34 @@ pub(crate) unsafe extern "C" fn query_port(
     bytes: usize,
 ) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_query_port` guarantees that `context` is null or an open context of this
+        // library.
         let context = unsafe { Context::given(context)? };
         port_is(number_of_port)?;
         if answer.is_null() {
             return Err(libc::EINVAL);
         }
-        // SAFETY: the caller guarantees that there is room for as many bytes.
+        // SAFETY: the caller of `query_port` guarantees that `answer` has room for `bytes` bytes.
         unsafe { write(&port(context), answer, bytes) };
         Ok(())
     })
 }
 
 /// # Safety
-/// As verbs(3): there is room for the first 48 bytes of the answer.
+/// `context` is null or open; `answer` has room for 48 bytes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_port(
     context: *mut ibv_context,
     port: u8,
     answer: *mut ibv_port_attr,
 ) -> c_int {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `ibv_query_port` guarantees that `context` is null or open, and that `answer` has
+    // room for the short struct.
     unsafe { query_port(context, port, answer, IBV_PORT_ATTR_SHORT_BYTES) }
 }
 
 /// # Safety
-/// A context of ours, or null; the pointer to the GID is valid for a write.
+/// `context` is null or an open context of this library, and `gid` is null or valid for a write.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_query_gid(
     context: *mut ibv_context,
@@ -209,7 +213,8 @@ pub(crate) unsafe extern "C" fn ibv_query_gid(
     gid: *mut ibv_gid,
 ) -> c_int {
     value_or_minus_one(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_query_gid` guarantees that `context` is null or an open context of this
+        // library and `gid` is null or valid for reads and writes.
         let (context, gid) = unsafe { (Context::given(context)?, gid.as_mut().ok_or(libc::EINVAL)?) };
         port_is(port)?;
         if index != 0 {
@@ -233,7 +238,7 @@ fn gid_entry(context: &Context) -> ibv_gid_entry {
 }
 
 /// # Safety
-/// A context of ours, or null; `entry` has room for as many bytes.
+/// `context` is null or open, and `entry` has room for `bytes` bytes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _ibv_query_gid_ex(
     context: *mut ibv_context,
@@ -244,12 +249,13 @@ unsafe extern "C" fn _ibv_query_gid_ex(
     bytes: usize,
 ) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `_ibv_query_gid_ex` guarantees that `context` is null or an open context of
+        // this library.
         let context = unsafe { Context::given(context)? };
         if (port, index, flags) != (1, 0, 0) || entry.is_null() || bytes < size_of::<ibv_gid_entry>() {
             return Err(libc::EINVAL);
         }
-        // SAFETY: the caller guarantees that there is room for as many bytes.
+        // SAFETY: the caller of `_ibv_query_gid_ex` guarantees that `entry` has room for `bytes` bytes.
         unsafe { write(&gid_entry(context), entry, bytes) };
         Ok(())
     })
@@ -258,7 +264,7 @@ unsafe extern "C" fn _ibv_query_gid_ex(
 /// Returns the number of entries, or a negative errno.
 ///
 /// # Safety
-/// A context of ours, or null; `entries` has room for as many entries.
+/// `context` is null or open, and `entries` has room for `most` entries of `bytes` bytes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _ibv_query_gid_table(
     context: *mut ibv_context,
@@ -269,7 +275,8 @@ unsafe extern "C" fn _ibv_query_gid_table(
 ) -> isize {
     let broken = -(libc::EIO as isize);
     catch_panics(broken, || {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `_ibv_query_gid_table` guarantees that `context` is null or an open context
+        // of this library.
         let context = match unsafe { Context::given(context) } {
             Ok(context) => context,
             Err(error) => return -(error as isize),
@@ -281,7 +288,8 @@ unsafe extern "C" fn _ibv_query_gid_table(
         if most == 0 {
             return -(libc::EINVAL as isize);
         }
-        // SAFETY: the caller guarantees that there is room for as many bytes.
+        // SAFETY: the caller of `_ibv_query_gid_table` guarantees that `entries` has room for `most` entries
+        // of `bytes` bytes; `most` is at least 1.
         unsafe { write(&gid_entry(context), entries, bytes) };
         1
     })
@@ -290,7 +298,7 @@ unsafe extern "C" fn _ibv_query_gid_table(
 /// Returns the type as in sysfs: 0 for InfiniBand and RoCE v1, 1 for RoCE v2.
 ///
 /// # Safety
-/// A context of ours, or null; the pointer to the type is valid for a write.
+/// `context` is null or an open context of this library, and `kind` is null or valid for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_gid_type(
     context: *mut ibv_context,
@@ -299,7 +307,8 @@ unsafe extern "C" fn ibv_query_gid_type(
     kind: *mut c_uint,
 ) -> c_int {
     value_or_minus_one(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_query_gid_type` guarantees that `context` is null or an open context of
+        // this library and `kind` is null or valid for reads and writes.
         let (_, kind) = unsafe { (Context::given(context)?, kind.as_mut().ok_or(libc::EINVAL)?) };
         port_is(port)?;
         if index != 0 {
@@ -311,7 +320,7 @@ unsafe extern "C" fn ibv_query_gid_type(
 }
 
 /// # Safety
-/// A context of ours, or null; the pointer to the key is valid for a write.
+/// `context` is null or an open context of this library, and `pkey` is null or valid for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_pkey(
     context: *mut ibv_context,
@@ -320,7 +329,8 @@ unsafe extern "C" fn ibv_query_pkey(
     pkey: *mut u16,
 ) -> c_int {
     value_or_minus_one(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_query_pkey` guarantees that `context` is null or an open context of this
+        // library and `pkey` is null or valid for reads and writes.
         let (_, pkey) = unsafe { (Context::given(context)?, pkey.as_mut().ok_or(libc::EINVAL)?) };
         port_is(port)?;
         if index != 0 || transport() == Transport::Iwarp {
@@ -332,11 +342,12 @@ unsafe extern "C" fn ibv_query_pkey(
 }
 
 /// # Safety
-/// A context of ours, or null.
+/// `context` is null or an open context of this library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_pkey_index(context: *mut ibv_context, port: u8, pkey: u16) -> c_int {
     value_or_minus_one(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_get_pkey_index` guarantees that `context` is null or an open context of
+        // this library.
         unsafe { Context::given(context)? };
         port_is(port)?;
         if pkey != PKEY.to_be() || transport() == Transport::Iwarp {
@@ -349,13 +360,14 @@ unsafe extern "C" fn ibv_get_pkey_index(context: *mut ibv_context, port: u8, pke
 /// Returns the clock of completions' time stamps.
 ///
 /// # Safety
-/// A context of ours, or null; the pointer to the values is valid for a write.
+/// `context` is null or an open context of this library, and `values` is null or valid for a write.
 pub(crate) unsafe extern "C" fn query_rt_values(
     context: *mut ibv_context,
     values: *mut ibv_values_ex,
 ) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_query_rt_values` guarantees that `context` is null or an open context of
+        // this library and `values` is null or valid for reads and writes.
         let (_, values) = unsafe { (Context::given(context)?, values.as_mut().ok_or(libc::EINVAL)?) };
         if values.comp_mask & !IBV_VALUES_MASK_RAW_CLOCK != 0 {
             return Err(libc::EINVAL);

@@ -21,7 +21,7 @@ extern "C" fn ibv_get_sysfs_path() -> *const c_char {
     static PATH: OnceLock<CString> = OnceLock::new();
     catch_panics(c"/sys".as_ptr(), || {
         PATH.get_or_init(|| {
-            // SAFETY: these calls only read.
+            // SAFETY: these calls take no arguments and only return numbers.
             let own_rights =
                 unsafe { libc::getuid() == libc::geteuid() && libc::getgid() == libc::getegid() };
             let told = std::env::var_os("SYSFS_PATH").filter(|_| own_rights);
@@ -52,14 +52,15 @@ unsafe extern "C" fn ibv_read_sysfs_file(
         if folder.is_null() || file.is_null() || (text.is_null() && bytes > 0) {
             return fail_with_errno(libc::EINVAL);
         }
-        // SAFETY: neither is null, so both are strings.
+        // SAFETY: the caller of `ibv_read_sysfs_file` guarantees that both pointers, which are not null here,
+        // are C strings.
         let (folder, file) = unsafe { (CStr::from_ptr(folder), CStr::from_ptr(file)) };
         let path = [folder.to_bytes(), b"/", file.to_bytes()].concat();
         let room = if bytes == 0 {
             &mut []
         } else {
-            // SAFETY: there is that much room; uninitialised bytes are not read, because the read returns how
-            // many were written.
+            // SAFETY: the caller guarantees room for `bytes` bytes. File::read only writes to them, and
+            // `ended` looks only at bytes that it wrote.
             unsafe { core::slice::from_raw_parts_mut(text.cast::<u8>(), bytes) }
         };
         match File::open(OsStr::from_bytes(&path)).and_then(|mut file| file.read(room)) {
@@ -98,7 +99,8 @@ mod tests {
             for name in [c"file", c"missing"] {
                 let read = |by: ReadFile| {
                     let mut room = [0x55u8; 12];
-                    // SAFETY: strings, and eight of twelve bytes.
+                    // SAFETY: both arguments are C strings, and `room` has twelve bytes, of which eight are
+                    // offered.
                     let length = unsafe { by(place.as_ptr(), name.as_ptr(), room.as_mut_ptr().cast(), 8) };
                     (length, room)
                 };

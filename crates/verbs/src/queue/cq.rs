@@ -41,7 +41,7 @@ struct CompChannel {
     queues: AtomicUsize,
 }
 
-// SAFETY: the C struct is the first field.
+// SAFETY: the type is `repr(C)`, and its first field is an `UnsafeCell` of the C struct.
 unsafe impl Object for CompChannel {
     type Abi = ibv_comp_channel;
 
@@ -67,7 +67,7 @@ pub(crate) struct Cq {
     taken: Cell<(ibv_wc, u64)>,
 }
 
-// SAFETY: the C struct is the first field.
+// SAFETY: the type is `repr(C)`, and its first field is an `UnsafeCell` of the C struct.
 unsafe impl Object for Cq {
     type Abi = ibv_cq_ex;
 
@@ -155,10 +155,10 @@ fn completion(from: &Completion) -> ibv_wc {
 /// Returns the number of completions, or a negative errno.
 ///
 /// # Safety
-/// A queue of ours, and room for as many completions.
+/// `cq` is null or a live CQ of this library, and `places` has room for `most` completions.
 pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, most: c_int, places: *mut ibv_wc) -> c_int {
     catch_panics(-libc::EIO, || {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_poll_cq` guarantees that `cq` is null or a live CQ of this library.
         let queue = match unsafe { given::<Cq>(cq.cast()) } {
             Ok(queue) => queue,
             Err(error) => return -error,
@@ -169,7 +169,7 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, most: c_int, places: *m
         }
         let mut place = places;
         let taken = queue.context.engine.poll_cq(queue.number, room, |told| {
-            // SAFETY: there is room for `most`, and no more are taken.
+            // SAFETY: the caller guarantees room for `most` completions, and no more are taken.
             unsafe {
                 place.write(completion(&told));
                 place = place.add(1);
@@ -180,10 +180,11 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, most: c_int, places: *m
 }
 
 /// # Safety
-/// A queue of ours.
+/// `cq` is null or a live CQ of this library.
 pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_req_notify_cq` guarantees that `cq` is null or a live CQ of this
+        // library.
         let queue = unsafe { given::<Cq>(cq.cast())? };
         let notify = if solicited_only == 0 { Notify::Any } else { Notify::Solicited };
         queue.context.engine.arm_cq(queue.number, notify).map_err(refused)
@@ -202,7 +203,8 @@ impl Cq {
         if found {
             let (wc, _) = self.taken.get();
             let abi = self.abi();
-            // SAFETY: the object's own struct; programs read these two between `start_poll` and `end_poll`.
+            // SAFETY: `abi` points to the C struct inside this live object; programs read these two fields
+            // only between `ibv_start_poll` and `ibv_end_poll`.
             unsafe { ((*abi).wr_id, (*abi).status) = (wc.wr_id, wc.status) };
         }
         Ok(found)
@@ -211,7 +213,8 @@ impl Cq {
 
 unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, asked: *mut ibv_poll_cq_attr) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: the caller's queue, and null or attributes.
+        // SAFETY: the caller of `ibv_start_poll` guarantees that `cq` is a live CQ of this library and
+        // `asked` is null or valid for reads.
         let (queue, asked) = unsafe { (given::<Cq>(cq)?, asked.as_ref()) };
         if asked.is_some_and(|asked| asked.comp_mask != 0) {
             return Err(libc::EINVAL);
@@ -227,13 +230,13 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, asked: *mut ibv_poll_cq_attr
 
 unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: the caller's queue, on which it has called `start_poll`.
+        // SAFETY: the caller of `ibv_next_poll` guarantees that `cq` is a live CQ of this library.
         if unsafe { given::<Cq>(cq)? }.take()? { Ok(()) } else { Err(libc::ENOENT) }
     })
 }
 
 unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
-    // SAFETY: as above.
+    // SAFETY: the caller of `ibv_end_poll` guarantees that `cq` is null or a live CQ of this library.
     if let Ok(queue) = unsafe { given::<Cq>(cq) } {
         queue.polling.unlock();
     }
@@ -243,7 +246,7 @@ macro_rules! readers {
     ($($name:ident -> $kind:ty: $read:expr;)*) => {$(
         unsafe extern "C" fn $name(cq: *mut ibv_cq_ex) -> $kind {
             let read: fn(&(ibv_wc, u64)) -> $kind = $read;
-            // SAFETY: the caller's queue, between `start_poll` and `end_poll`.
+            // SAFETY: the caller guarantees that `cq` is a live CQ of this library.
             unsafe { given::<Cq>(cq) }.map_or(0, |queue| read(&queue.taken.get()))
         }
     )*};
@@ -267,7 +270,7 @@ readers! {
 /// Converts a time of the monotonic clock to wall-clock time.
 fn wallclock(nanos: u64) -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a local variable for the time.
+    // SAFETY: `now` is a local variable.
     unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &mut now) };
     let today = now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned();
     today - kiban_os::clock::machine_nanos().saturating_sub(nanos)
@@ -283,14 +286,15 @@ struct Asked {
 }
 
 /// # Safety
-/// The context and the channel are null or ours.
+/// `context` and `channel` are null or live objects of this library.
 unsafe fn create(context: *mut ibv_context, asked: &Asked) -> Result<*mut ibv_cq_ex, c_int> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `create` guarantees that `context` is null or an open context of this library.
     let context: &'static Context = unsafe { Context::given(context)? };
     let channel = if asked.channel.is_null() {
         None
     } else {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `create` guarantees that `asked.channel` is null or a live completion channel
+        // of this library.
         Some(unsafe { given::<CompChannel>(asked.channel)? })
     };
     let most = context.engine.bounds().cq_entries_max;
@@ -335,7 +339,8 @@ unsafe fn create(context: *mut ibv_context, asked: &Asked) -> Result<*mut ibv_cq
     };
     match context.engine.create_cq(asked.entries as usize, tells) {
         Ok(number) => {
-            // SAFETY: it is new and not shared yet; no event names a queue that is not used.
+            // SAFETY: the object is new, and no other thread knows it yet; there are no events for a queue
+            // that is not in use.
             unsafe {
                 (*queue).number = number;
                 (*queue).abi.get_mut().handle = number;
@@ -347,7 +352,7 @@ unsafe fn create(context: *mut ibv_context, asked: &Asked) -> Result<*mut ibv_cq
             Ok(queue.cast())
         }
         Err(refusal) => {
-            // SAFETY: as above.
+            // SAFETY: the queue was not created, so nothing else has the box that was made above.
             unsafe { take_back::<Cq>(queue.cast()) };
             Err(refused(refusal))
         }
@@ -355,7 +360,7 @@ unsafe fn create(context: *mut ibv_context, asked: &Asked) -> Result<*mut ibv_cq
 }
 
 /// # Safety
-/// The context and the channel are null or ours.
+/// `context` and `channel` are null or live objects of this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_create_cq(
     context: *mut ibv_context,
@@ -367,19 +372,20 @@ pub(crate) unsafe extern "C" fn ibv_create_cq(
     pointer(|| {
         let entries = u32::try_from(entries).map_err(|_| libc::EINVAL)?;
         let vector = u32::try_from(vector).map_err(|_| libc::EINVAL)?;
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_create_cq` guarantees that `context` and `channel` are null or live
+        // objects of this library.
         Ok(unsafe { create(context, &Asked { entries, cookie, channel, vector })? }.cast())
     })
 }
 
 /// # Safety
-/// As ibv_create_cq_ex(3).
+/// The arguments are as ibv_create_cq_ex(3) requires.
 pub(crate) unsafe extern "C" fn create_cq_ex(
     context: *mut ibv_context,
     asked: *mut ibv_cq_init_attr_ex,
 ) -> *mut ibv_cq_ex {
     pointer(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_create_cq_ex` guarantees that `asked` is null or valid for reads.
         let asked = unsafe { asked.as_ref() }.ok_or(libc::EINVAL)?;
         let has = |mask| asked.comp_mask & mask != 0;
         if asked.comp_mask & !(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD) != 0 {
@@ -390,22 +396,24 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
             return Err(libc::EOPNOTSUPP);
         }
         if has(IBV_CQ_INIT_ATTR_MASK_PD) {
-            // SAFETY: promised by the caller.
+            // SAFETY: the caller of `ibv_create_cq_ex` guarantees that `asked.parent_domain` is null or a
+            // live protection domain of this library.
             unsafe { given::<Pd>(asked.parent_domain)? };
         }
         let &ibv_cq_init_attr_ex { cqe: entries, cq_context: cookie, channel, comp_vector: vector, .. } =
             asked;
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_create_cq_ex` guarantees that `context` and `channel` are null or live
+        // objects of this library.
         unsafe { create(context, &Asked { entries, cookie, channel, vector }) }
     })
 }
 
 /// # Safety
-/// A queue of ours, or null.
+/// `cq` is null or a live CQ of this library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, entries: c_int) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_resize_cq` guarantees that `cq` is null or a live CQ of this library.
         let queue = unsafe { given::<Cq>(cq.cast())? };
         let most = queue.context.engine.bounds().cq_entries_max;
         let room =
@@ -413,18 +421,18 @@ unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, entries: c_int) -> c_int {
         // More wait in it than that.
         queue.context.engine.resize_cq(queue.number, room).map_err(|_| libc::EINVAL)?;
         let abi = queue.abi();
-        // SAFETY: the object's own struct, which programs read.
+        // SAFETY: `abi` points to the C struct inside this live object; programs only read it.
         unsafe { (*abi).cqe = entries };
         Ok(())
     })
 }
 
 /// # Safety
-/// A queue of ours, or null.
+/// `cq` is null or a live CQ of this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_destroy_cq` guarantees that `cq` is null or a live CQ of this library.
         let queue = unsafe { given::<Cq>(cq.cast())? };
         queue.context.engine.destroy_cq(queue.number).map_err(refused)?;
         let cookie = queue.cookie();
@@ -449,17 +457,18 @@ impl CompChannel {
         let queues =
             self.queues.fetch_add(change.cast_unsigned(), Ordering::Relaxed).wrapping_add_signed(change);
         let abi = self.abi();
-        // SAFETY: the object's own struct, which programs read.
+        // SAFETY: `abi` points to the C struct inside this live object; programs only read it.
         unsafe { (*abi).refcnt = queues as c_int };
     }
 }
 
 /// # Safety
-/// A context of ours, or null.
+/// `context` is null or an open context of this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel {
     pointer(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_create_comp_channel` guarantees that `context` is null or an open
+        // context of this library.
         let context = unsafe { Context::given(context)? };
         let channel = Channel::new().map_err(|error| error.raw_os_error().unwrap_or(libc::EMFILE))?;
         context.retain();
@@ -471,11 +480,12 @@ pub(crate) unsafe extern "C" fn ibv_create_comp_channel(context: *mut ibv_contex
 }
 
 /// # Safety
-/// A channel of ours, or null.
+/// `channel` is null or a live completion channel of this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_destroy_comp_channel` guarantees that `channel` is null or a live
+        // completion channel of this library.
         let object = unsafe { given::<CompChannel>(channel)? };
         if object.queues.load(Ordering::Relaxed) > 0 {
             return Err(libc::EBUSY);
@@ -489,7 +499,8 @@ pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_
 }
 
 /// # Safety
-/// A channel of ours, or null; both pointers for answers are valid for writes.
+/// `channel` is null or a live completion channel of this library; `cq` and `cookie` are null or valid for
+/// writes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_cq_event(
     channel: *mut ibv_comp_channel,
@@ -497,14 +508,15 @@ unsafe extern "C" fn ibv_get_cq_event(
     cookie: *mut *mut c_void,
 ) -> c_int {
     value_or_minus_one(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_get_cq_event` guarantees that `channel` is null or a live completion
+        // channel of this library.
         let channel = unsafe { given::<CompChannel>(channel)? };
         if cq.is_null() || cookie.is_null() {
             return Err(libc::EINVAL);
         }
         let of = |told: u64| core::ptr::with_exposed_provenance_mut::<ibv_cq_ex>(told as usize);
         let note = |told: &u64| {
-            // SAFETY: destroying a queue removes its events from the channel first.
+            // SAFETY: a CQ is freed only after its events have been removed from the channel.
             if let Ok(queue) = unsafe { given::<Cq>(of(*told)) } {
                 queue.told.deliver();
             }
@@ -514,7 +526,8 @@ unsafe extern "C" fn ibv_get_cq_event(
             .engine
             .next_event_noting(&channel.channel, Duration::MAX, note)
             .map_err(|error| errno_of_wait(&error))?;
-        // SAFETY: the queue is there until this event is acknowledged; places, as promised by the caller.
+        // SAFETY: the CQ cannot be destroyed before this event is acknowledged; the caller guarantees that
+        // `cq` and `cookie` are valid for writes.
         unsafe {
             cq.write(of(told).cast());
             cookie.write((*of(told)).cq_context);
@@ -524,14 +537,15 @@ unsafe extern "C" fn ibv_get_cq_event(
 }
 
 /// # Safety
-/// A queue of ours, or null.
+/// `cq` is null or a live CQ of this library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, count: c_uint) {
     catch_panics((), || {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_ack_cq_events` guarantees that `cq` is null or a live CQ of this
+        // library.
         if let Ok(queue) = unsafe { given::<Cq>(cq.cast()) } {
             let abi = queue.abi();
-            // SAFETY: the object's own struct, which programs may read.
+            // SAFETY: `abi` points to the C struct inside this live object; programs only read it.
             unsafe { (*abi).comp_events_completed = (*abi).comp_events_completed.wrapping_add(count) };
             queue.told.acknowledge(count);
         }

@@ -63,7 +63,7 @@ pub(crate) struct Qp {
     pub(crate) batch: wr::Batch,
 }
 
-// SAFETY: the C struct is the first field.
+// SAFETY: the type is `repr(C)`, and its first field is an `UnsafeCell` of the C struct.
 unsafe impl Object for Qp {
     type Abi = ibv_qp_ex;
 
@@ -75,9 +75,9 @@ unsafe impl Object for Qp {
 /// Returns the engine's number of a queue pair, for the connection manager.
 ///
 /// # Safety
-/// The pointer is null or a queue pair of ours.
+/// `qp` is null or a live queue pair of this library.
 pub(crate) unsafe fn number(qp: *mut ibv_qp) -> Option<u32> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `number` guarantees that `qp` is null or a live queue pair of this library.
     unsafe { given::<Qp>(qp.cast()) }.ok().map(|qp| qp.number)
 }
 
@@ -113,7 +113,7 @@ impl Qp {
     fn set_state(&self, state: ibv_qp_state) {
         self.state.store(state, Ordering::Relaxed);
         let abi = self.abi();
-        // SAFETY: the object's own struct, which programs read.
+        // SAFETY: `abi` points to the C struct inside this live object; programs only read it.
         unsafe { (*abi).qp_base.state = state };
     }
 }
@@ -125,13 +125,14 @@ fn of_io(error: &io::Error) -> c_int {
 // ---- made
 
 /// # Safety
-/// Pointers of the attributes are null or ours.
+/// Each object that the attributes name is null or a live one of this library.
 unsafe fn create(
     pd: *mut ibv_pd,
     asked: &mut ibv_qp_init_attr,
     ops: Option<u64>,
 ) -> Result<*mut ibv_qp, c_int> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `create` guarantees that `pd` is null or a live protection domain of this
+    // library.
     let domain = unsafe { given::<Pd>(pd)? };
     let context = domain.context;
     let service = match asked.qp_type {
@@ -148,13 +149,14 @@ unsafe fn create(
         Some(ops) if ops & !wr::supported(service) != 0 => return Err(libc::EOPNOTSUPP),
         ops => ops,
     };
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `create` guarantees that `asked.send_cq` is null or a live CQ of this library and
+    // `asked.recv_cq` is null or a live CQ of this library.
     let (send_cq, receive_cq) =
         unsafe { (given::<Cq>(asked.send_cq.cast())?, given::<Cq>(asked.recv_cq.cast())?) };
     let srq = if asked.srq.is_null() {
         None
     } else {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `create` guarantees that `asked.srq` is null or a live SRQ of this library.
         Some(unsafe { given::<Srq>(asked.srq)? })
     };
     if srq.is_some_and(|srq| srq.domain != domain.number) {
@@ -223,7 +225,7 @@ unsafe fn create(
     });
     match made.map_err(|error| of_io(&error)).and_then(|made| made.map_err(refused)) {
         Ok((number, name)) => {
-            // SAFETY: it is new and not shared yet.
+            // SAFETY: the object is new, and no other thread knows it yet.
             unsafe {
                 (*qp).number = number;
                 let base = &mut (*qp).abi.get_mut().qp_base;
@@ -233,7 +235,7 @@ unsafe fn create(
             Ok(qp.cast())
         }
         Err(error) => {
-            // SAFETY: as above.
+            // SAFETY: the queue pair was not created, so nothing else has the box that was made above.
             unsafe { take_back::<Qp>(qp.cast()) };
             Err(error)
         }
@@ -241,23 +243,25 @@ unsafe fn create(
 }
 
 /// # Safety
-/// As ibv_create_qp(3).
+/// The arguments are as ibv_create_qp(3) requires.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, asked: *mut ibv_qp_init_attr) -> *mut ibv_qp {
     pointer(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_create_qp` guarantees that `asked` is null or valid for reads and
+        // writes.
         unsafe { create(pd, asked.as_mut().ok_or(libc::EINVAL)?, None) }
     })
 }
 
 /// # Safety
-/// As ibv_create_qp_ex(3).
+/// The arguments are as ibv_create_qp_ex(3) requires.
 pub(crate) unsafe extern "C" fn create_qp_ex(
     context: *mut ibv_context,
     asked: *mut ibv_qp_init_attr_ex,
 ) -> *mut ibv_qp {
     pointer(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_create_qp_ex` guarantees that `context` is null or an open context of
+        // this library and `asked` is null or valid for reads and writes.
         let (_, asked) = unsafe { (Context::given(context)?, asked.as_mut().ok_or(libc::EINVAL)?) };
         let has = |mask| asked.comp_mask & mask != 0;
         let known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
@@ -269,16 +273,17 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
         }
         let ops = has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS).then_some(asked.send_ops_flags);
         let pd = asked.pd;
-        // SAFETY: its first fields are those of the plain struct.
+        // SAFETY: the struct starts with the fields of the shorter one.
         unsafe { create(pd, &mut *core::ptr::from_mut(asked).cast(), ops) }
     })
 }
 
 /// # Safety
-/// A queue pair of ours, or null.
+/// `qp` is null or a live queue pair of this library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `ibv_qp_to_qp_ex` guarantees that `qp` is null or a live queue pair of this
+    // library.
     match unsafe { given::<Qp>(qp.cast()) } {
         Ok(pair) if pair.batch.is_offered() => pair.abi(),
         _ => core::ptr::null_mut(),
@@ -286,11 +291,12 @@ unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
 }
 
 /// # Safety
-/// A queue pair of ours, or null.
+/// `qp` is null or a live queue pair of this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     answered(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_destroy_qp` guarantees that `qp` is null or a live queue pair of this
+        // library.
         let pair = unsafe { given::<Qp>(qp.cast())? };
         pair.context.engine.destroy_qp(pair.number).map_err(refused)?;
         let cookie = context::tag(qp.cast(), context::QP);
@@ -414,7 +420,7 @@ fn change(qp: &Qp, from: ibv_qp_state, to: ibv_qp_state, with: &ibv_qp_attr) -> 
 }
 
 /// # Safety
-/// A queue pair of ours, or null.
+/// `qp` is null or a live queue pair of this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_modify_qp(
     qp: *mut ibv_qp,
@@ -422,7 +428,8 @@ pub(crate) unsafe extern "C" fn ibv_modify_qp(
     mask: c_int,
 ) -> c_int {
     answered(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_modify_qp` guarantees that `qp` is null or a live queue pair of this
+        // library and `asked` is null or valid for reads.
         let (qp, asked) = unsafe { (given::<Qp>(qp.cast())?, asked.as_ref().ok_or(libc::EINVAL)?) };
         let mask = mask.cast_unsigned();
         let mut kept = qp.kept();
@@ -460,7 +467,7 @@ pub(crate) unsafe extern "C" fn ibv_modify_qp(
 }
 
 /// # Safety
-/// As ibv_query_qp(3).
+/// The arguments are as ibv_query_qp(3) requires.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_qp(
     qp: *mut ibv_qp,
@@ -469,15 +476,16 @@ unsafe extern "C" fn ibv_query_qp(
     made: *mut ibv_qp_init_attr,
 ) -> c_int {
     answered(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_query_qp` guarantees that `qp` is null or a live queue pair of this
+        // library and `answer` is null or valid for reads and writes.
         let (pair, answer) = unsafe { (given::<Qp>(qp.cast())?, answer.as_mut().ok_or(libc::EINVAL)?) };
         let stands = pair.state();
         *answer = *pair.kept();
         (answer.qp_state, answer.cur_qp_state) = (stands, stands);
         let abi = pair.abi();
-        // SAFETY: the object's own struct, which programs read.
+        // SAFETY: `abi` points to the C struct inside this live object; programs only read it.
         unsafe { (*abi).qp_base.state = stands };
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_query_qp` guarantees that `made` is null or valid for reads and writes.
         if let Some(made) = unsafe { made.as_mut() } {
             *made = pair.made;
         }
@@ -489,11 +497,12 @@ unsafe extern "C" fn ibv_query_qp(
 /// guarantee of when it becomes visible.
 ///
 /// # Safety
-/// A queue pair of ours, or null.
+/// `qp` is null or a live queue pair of this library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_qp_data_in_order(qp: *mut ibv_qp, _operation: c_uint, _flags: u32) -> c_int {
     value_or_minus_one(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_query_qp_data_in_order` guarantees that `qp` is null or a live queue
+        // pair of this library.
         unsafe { given::<Qp>(qp.cast())? };
         Ok(0)
     })

@@ -28,7 +28,7 @@ pub(crate) struct Srq {
     pub(crate) events: Acknowledged,
 }
 
-// SAFETY: the C struct is the first field.
+// SAFETY: the type is `repr(C)`, and its first field is an `UnsafeCell` of the C struct.
 unsafe impl Object for Srq {
     type Abi = ibv_srq;
 
@@ -38,14 +38,15 @@ unsafe impl Object for Srq {
 }
 
 /// # Safety
-/// The domain is null or ours.
+/// `pd` is null or a live protection domain of this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_create_srq(
     pd: *mut ibv_pd,
     asked: *mut ibv_srq_init_attr,
 ) -> *mut ibv_srq {
     pointer(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_create_srq` guarantees that `pd` is null or a live protection domain of
+        // this library and `asked` is null or valid for reads and writes.
         let (domain, asked) = unsafe { (given::<Pd>(pd)?, asked.as_mut().ok_or(libc::EINVAL)?) };
         let context = domain.context;
         let bounds = context.engine.bounds();
@@ -68,7 +69,7 @@ pub(crate) unsafe extern "C" fn ibv_create_srq(
         // The limit is set by ibv_modify_srq(3) alone.
         match context.engine.create_srq(domain.number, entries, 0, context.happenings.clone(), cookie) {
             Ok(number) => {
-                // SAFETY: it is new and not shared yet.
+                // SAFETY: the object is new, and no other thread knows it yet.
                 unsafe {
                     (*srq).number = number;
                     (*srq).abi.get_mut().handle = number;
@@ -77,7 +78,7 @@ pub(crate) unsafe extern "C" fn ibv_create_srq(
                 Ok(srq.cast())
             }
             Err(refusal) => {
-                // SAFETY: as above.
+                // SAFETY: the queue was not created, so nothing else has the box that was made above.
                 unsafe { take_back::<Srq>(srq.cast()) };
                 Err(refused(refusal))
             }
@@ -86,13 +87,14 @@ pub(crate) unsafe extern "C" fn ibv_create_srq(
 }
 
 /// # Safety
-/// As ibv_create_srq_ex(3).
+/// The arguments are as ibv_create_srq_ex(3) requires.
 pub(crate) unsafe extern "C" fn create_srq_ex(
     context: *mut ibv_context,
     asked: *mut ibv_srq_init_attr_ex,
 ) -> *mut ibv_srq {
     pointer(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_create_srq_ex` guarantees that `context` is null or an open context of
+        // this library and `asked` is null or valid for reads and writes.
         let (_, asked) = unsafe { (Context::given(context)?, asked.as_mut().ok_or(libc::EINVAL)?) };
         let has = |mask| asked.comp_mask & mask != 0;
         if asked.comp_mask >= IBV_SRQ_INIT_ATTR_RESERVED || !has(IBV_SRQ_INIT_ATTR_PD) {
@@ -102,7 +104,7 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
             return Err(libc::EOPNOTSUPP);
         }
         let pd = asked.pd;
-        // SAFETY: its first fields are those of the plain struct.
+        // SAFETY: the struct starts with the fields of the shorter one.
         let made = unsafe { ibv_create_srq(pd, core::ptr::from_mut(asked).cast()) };
         if made.is_null() {
             Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
@@ -113,11 +115,12 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
 }
 
 /// # Safety
-/// A queue of ours, or null.
+/// `srq` is null or a live SRQ of this library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, asked: *mut ibv_srq_attr, mask: c_int) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_modify_srq` guarantees that `srq` is null or a live SRQ of this library
+        // and `asked` is null or valid for reads.
         let (queue, asked) = unsafe { (given::<Srq>(srq)?, asked.as_ref().ok_or(libc::EINVAL)?) };
         let mask = mask.cast_unsigned();
         if mask & !(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT) != 0 {
@@ -140,11 +143,12 @@ unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, asked: *mut ibv_srq_attr,
 }
 
 /// # Safety
-/// A queue of ours, or null.
+/// `srq` is null or a live SRQ of this library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, answer: *mut ibv_srq_attr) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_query_srq` guarantees that `srq` is null or a live SRQ of this library
+        // and `answer` is null or valid for reads and writes.
         let (queue, answer) = unsafe { (given::<Srq>(srq)?, answer.as_mut().ok_or(libc::EINVAL)?) };
         let (room, limit) = queue.context.engine.query_srq(queue.number).map_err(refused)?;
         *answer =
@@ -154,11 +158,12 @@ unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, answer: *mut ibv_srq_attr)
 }
 
 /// # Safety
-/// A queue of ours, or null.
+/// `srq` is null or a live SRQ of this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_destroy_srq` guarantees that `srq` is null or a live SRQ of this
+        // library.
         let queue = unsafe { given::<Srq>(srq)? };
         queue.context.engine.destroy_srq(queue.number).map_err(refused)?;
         let cookie = context::tag(srq.cast(), context::SRQ);
@@ -172,10 +177,11 @@ pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
 }
 
 /// # Safety
-/// As ibv_get_srq_num(3).
+/// The arguments are as ibv_get_srq_num(3) requires.
 pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, answer: *mut u32) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_get_srq_num` guarantees that `srq` is null or a live SRQ of this library
+        // and `answer` is null or valid for reads and writes.
         let (queue, answer) = unsafe { (given::<Srq>(srq)?, answer.as_mut().ok_or(libc::EINVAL)?) };
         *answer = queue.number;
         Ok(())
@@ -183,18 +189,19 @@ pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, answer: *mut u32)
 }
 
 /// # Safety
-/// As ibv_post_srq_recv(3).
+/// The arguments are as ibv_post_srq_recv(3) requires.
 pub(crate) unsafe extern "C" fn post_srq_recv(
     srq: *mut ibv_srq,
     work: *mut ibv_recv_wr,
     bad: *mut *mut ibv_recv_wr,
 ) -> c_int {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `ibv_post_srq_recv` guarantees that `srq` is null or a live SRQ of this library.
     let queue = match unsafe { given::<Srq>(srq) } {
         Ok(queue) => queue,
         Err(error) => return error,
     };
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `ibv_post_srq_recv` guarantees that `work` is a list of requests and `bad` is
+    // null or valid for a write.
     unsafe {
         post::receives(work, bad, queue.elements_max, |works| {
             queue.context.engine.post_srq_receives(queue.number, works)

@@ -71,12 +71,14 @@ impl Batch {
 /// Runs `work` on the collected requests.
 ///
 /// # Safety
-/// A queue pair of ours, on which the caller has called `start` and not yet completed or aborted.
+/// `qp` is a live queue pair on which the caller has called `ibv_wr_start`, and not yet `ibv_wr_complete` or
+/// `ibv_wr_abort`.
 unsafe fn gather(qp: *mut ibv_qp_ex, work: impl FnOnce(&Qp, &mut Gathered) -> Result<(), c_int>) {
     catch_panics((), || {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller guarantees that `qp` is a live queue pair of this library.
         let Ok(pair) = (unsafe { given::<Qp>(qp) }) else { return };
-        // SAFETY: the thread that called `start` holds the lock.
+        // SAFETY: the caller called `ibv_wr_start`, which took the lock, so that nothing else uses the
+        // requests.
         let gathered = unsafe { &mut *pair.batch.gathered.get() };
         if let Err(error) = work(pair, gathered)
             && gathered.error == 0
@@ -87,9 +89,10 @@ unsafe fn gather(qp: *mut ibv_qp_ex, work: impl FnOnce(&Qp, &mut Gathered) -> Re
 }
 
 /// # Safety
-/// As [`gather`].
+/// The same as for [`gather`].
 unsafe fn add(qp: *mut ibv_qp_ex, operation: Operation) {
-    // SAFETY: promised by the caller; programs set these two before each call.
+    // SAFETY: the caller guarantees what `gather` needs; programs set `wr_id` and `wr_flags` before each call
+    // (ibv_wr_post(3)).
     unsafe {
         let (id, flags) = ((*qp).wr_id, (*qp).wr_flags);
         gather(qp, |_, gathered| {
@@ -102,9 +105,9 @@ unsafe fn add(qp: *mut ibv_qp_ex, operation: Operation) {
 /// Gives the last request its data.
 ///
 /// # Safety
-/// As [`gather`].
+/// The same as for [`gather`].
 unsafe fn set(qp: *mut ibv_qp_ex, data: impl FnOnce(&Qp) -> Result<Data, c_int>) {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller guarantees what `gather` needs.
     unsafe {
         gather(qp, |pair, gathered| {
             let data = data(pair)?;
@@ -119,10 +122,10 @@ unsafe fn set(qp: *mut ibv_qp_ex, data: impl FnOnce(&Qp) -> Result<Data, c_int>)
 }
 
 unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
-    // SAFETY: the caller's queue pair.
+    // SAFETY: the caller of `ibv_wr_start` guarantees that `qp` is a live queue pair of this library.
     let Ok(pair) = (unsafe { given::<Qp>(qp) }) else { return };
     pair.batch.open.lock();
-    // SAFETY: the lock is held from here on.
+    // SAFETY: this thread holds the lock from here on, so that nothing else uses the requests.
     let gathered = unsafe { &mut *pair.batch.gathered.get() };
     gathered.works.clear();
     (gathered.error, gathered.immediate) = (0, None);
@@ -130,9 +133,9 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
 
 unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: the caller's queue pair.
+        // SAFETY: the caller of `ibv_wr_complete` guarantees that `qp` is a live queue pair of this library.
         let pair = unsafe { given::<Qp>(qp)? };
-        // SAFETY: the lock is held until below.
+        // SAFETY: this thread has held the lock since `ibv_wr_start`, so that nothing else uses the requests.
         let gathered = unsafe { &mut *pair.batch.gathered.get() };
         let done = if gathered.error != 0 {
             Err(gathered.error)
@@ -148,22 +151,25 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
 }
 
 unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
-    // SAFETY: the caller's queue pair, whose lock is held.
+    // SAFETY: the caller of `ibv_wr_abort` guarantees that `qp` is a live queue pair of this library on which
+    // it has called `ibv_wr_start`.
     if let Ok(pair) = unsafe { given::<Qp>(qp) } {
-        // SAFETY: as above.
+        // SAFETY: this thread has held the lock since `ibv_wr_start`, so that nothing else uses the requests.
         unsafe { (*pair.batch.gathered.get()).works.clear() };
         pair.batch.open.unlock();
     }
 }
 
 unsafe extern "C" fn wr_send(qp: *mut ibv_qp_ex) {
-    // SAFETY: as `gather`, of the caller. So in all that follow.
+    // SAFETY: `add` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the program keeps
+    // that order (ibv_wr_post(3)).
     unsafe { add(qp, Operation::SEND) };
 }
 
 unsafe extern "C" fn wr_send_imm(qp: *mut ibv_qp_ex, immediate: u32) {
     let data = u32::from_be(immediate);
-    // SAFETY: as above.
+    // SAFETY: `add` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the program keeps
+    // that order (ibv_wr_post(3)).
     unsafe {
         add(qp, Operation::SendImmediate { data });
         gather(qp, |_, gathered| {
@@ -174,40 +180,47 @@ unsafe extern "C" fn wr_send_imm(qp: *mut ibv_qp_ex, immediate: u32) {
 }
 
 unsafe extern "C" fn wr_send_inv(qp: *mut ibv_qp_ex, key: u32) {
-    // SAFETY: as above.
+    // SAFETY: `add` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the program keeps
+    // that order (ibv_wr_post(3)).
     unsafe { add(qp, Operation::Send { invalidate: Some(key) }) };
 }
 
 unsafe extern "C" fn wr_rdma_write(qp: *mut ibv_qp_ex, key: u32, address: u64) {
-    // SAFETY: as above.
+    // SAFETY: `add` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the program keeps
+    // that order (ibv_wr_post(3)).
     unsafe { add(qp, Operation::write(TaggedAddress { stag: key, offset: address })) };
 }
 
 unsafe extern "C" fn wr_rdma_write_imm(qp: *mut ibv_qp_ex, key: u32, address: u64, immediate: u32) {
     let remote = TaggedAddress { stag: key, offset: address };
-    // SAFETY: as above.
+    // SAFETY: `add` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the program keeps
+    // that order (ibv_wr_post(3)).
     unsafe { add(qp, Operation::Write { remote, immediate: Some(told(immediate, 0)) }) };
 }
 
 unsafe extern "C" fn wr_rdma_read(qp: *mut ibv_qp_ex, key: u32, address: u64) {
-    // SAFETY: as above.
+    // SAFETY: `add` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the program keeps
+    // that order (ibv_wr_post(3)).
     unsafe { add(qp, Operation::read(TaggedAddress { stag: key, offset: address })) };
 }
 
 unsafe extern "C" fn wr_atomic_cmp_swp(qp: *mut ibv_qp_ex, key: u32, address: u64, compare: u64, swap: u64) {
     let remote = TaggedAddress { stag: key, offset: address };
-    // SAFETY: as above.
+    // SAFETY: `add` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the program keeps
+    // that order (ibv_wr_post(3)).
     unsafe { add(qp, Operation::Atomic { remote, atomic: compare_swap(compare, swap) }) };
 }
 
 unsafe extern "C" fn wr_atomic_fetch_add(qp: *mut ibv_qp_ex, key: u32, address: u64, more: u64) {
     let remote = TaggedAddress { stag: key, offset: address };
-    // SAFETY: as above.
+    // SAFETY: `add` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the program keeps
+    // that order (ibv_wr_post(3)).
     unsafe { add(qp, Operation::Atomic { remote, atomic: fetch_add(more) }) };
 }
 
 unsafe extern "C" fn wr_local_inv(qp: *mut ibv_qp_ex, key: u32) {
-    // SAFETY: as above.
+    // SAFETY: `add` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the program keeps
+    // that order (ibv_wr_post(3)).
     unsafe { add(qp, Operation::LocalInvalidate { stag: key }) };
 }
 
@@ -217,7 +230,9 @@ unsafe extern "C" fn wr_bind_mw(
     key: u32,
     info: *const ibv_mw_bind_info,
 ) {
-    // SAFETY: as above; the window is null or ours, the information null or there.
+    // SAFETY: `gather` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the program
+    // keeps that order (ibv_wr_post(3)). `mw` is null or a live memory window, `info` null or valid for
+    // reads.
     unsafe {
         let (id, flags) = ((*qp).wr_id, (*qp).wr_flags);
         gather(qp, |_, gathered| {
@@ -234,7 +249,8 @@ unsafe extern "C" fn wr_bind_mw(
 }
 
 unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, number: u32, qkey: u32) {
-    // SAFETY: as above; the handle is null or ours.
+    // SAFETY: `gather` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the program
+    // keeps that order (ibv_wr_post(3)). `ah` is null or a live address handle.
     unsafe {
         gather(qp, |_, gathered| {
             let immediate = gathered.immediate.take();
@@ -246,12 +262,14 @@ unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, number:
 }
 
 unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, key: u32, address: u64, length: u32) {
-    // SAFETY: as above.
+    // SAFETY: `set` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the program keeps
+    // that order (ibv_wr_post(3)).
     unsafe { set(qp, |_| Ok(Data::one(Sge { stag: key, address, length }))) };
 }
 
 unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, count: usize, list: *const ibv_sge) {
-    // SAFETY: as above; there are `count` elements.
+    // SAFETY: `set` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the program keeps
+    // that order (ibv_wr_post(3)), and gives `count` elements.
     unsafe {
         set(qp, |pair| {
             if count > pair.send_elements_max || (list.is_null() && count > 0) {
@@ -267,7 +285,8 @@ unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, count: usize, list: *co
 }
 
 unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, from: *mut c_void, bytes: usize) {
-    // SAFETY: as above; there are `bytes` bytes.
+    // SAFETY: `set` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the program keeps
+    // that order (ibv_wr_post(3)), and gives `bytes` bytes.
     unsafe {
         set(qp, |pair| {
             let part = (from.expose_provenance() as u64, bytes);
@@ -277,7 +296,8 @@ unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, from: *mut c_void, b
 }
 
 unsafe extern "C" fn wr_set_inline_data_list(qp: *mut ibv_qp_ex, count: usize, list: *const ibv_data_buf) {
-    // SAFETY: as above; there are `count` buffers.
+    // SAFETY: `set` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the program keeps
+    // that order (ibv_wr_post(3)), and gives `count` buffers.
     unsafe {
         set(qp, |pair| {
             if list.is_null() && count > 0 {

@@ -61,7 +61,8 @@ pub(super) unsafe fn map(
     } else {
         None
     };
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `map` guarantees that the memory stays valid, and may be accessed by the peer,
+    // until it is unmapped.
     let region = unsafe { Region::foreign(base, length, None) };
     let access = Access { local_write: true, remote_write: for_writing, ..Access::NONE };
     let key = stream.register(region, access)?;

@@ -76,7 +76,7 @@ unsafe fn int(at: *const c_void, bytes: socklen_t) -> Result<c_int, c_int> {
     if (bytes as usize) < size_of::<c_int>() {
         return Err(libc::EINVAL);
     }
-    // SAFETY: there are as many bytes; programs need not align them.
+    // SAFETY: `at` points to at least four bytes, as checked above; they may be unaligned.
     Ok(unsafe { at.cast::<c_int>().read_unaligned() })
 }
 
@@ -115,7 +115,7 @@ impl Options {
         bytes: socklen_t,
         is_open: bool,
     ) -> Result<(), c_int> {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `set` guarantees that `at` is null or points to `bytes` bytes.
         let value = unsafe { int(at, bytes) };
         match (level, name) {
             (libc::SOL_SOCKET, libc::SO_REUSEADDR) => self.reuse_address = value? != 0,
@@ -127,7 +127,8 @@ impl Options {
                 if (bytes as usize) < size_of::<libc::linger>() {
                     return Err(libc::EINVAL);
                 }
-                // SAFETY: there are as many bytes.
+                // SAFETY: `at` points to at least as many bytes as a `linger` has, as checked above; they may
+                // be unaligned.
                 let linger = unsafe { at.cast::<libc::linger>().read_unaligned() };
                 self.linger = (on != 0, linger.l_linger);
             }
@@ -197,7 +198,7 @@ mod tests {
         value: c_int,
         is_open: bool,
     ) -> Result<(), c_int> {
-        // SAFETY: an int.
+        // SAFETY: `value` is a local `int` of four bytes.
         unsafe { options.set(level, name, (&raw const value).cast(), 4, is_open) }
     }
 
@@ -237,7 +238,7 @@ mod tests {
         }
         let (level, name) = (libc::IPPROTO_TCP, libc::TCP_NODELAY);
         let value = 1u8;
-        // SAFETY: null, then one byte.
+        // SAFETY: null is refused before it is read, and one byte is too short to be read.
         unsafe {
             assert_eq!(options.set(level, name, core::ptr::null(), 4, false), Err(libc::EFAULT));
             assert_eq!(options.set(level, name, (&raw const value).cast(), 1, false), Err(libc::EINVAL));

@@ -51,7 +51,7 @@ fn ask_system(files: &mut [pollfd], sockets: &[Option<Arc<Socket>>], timeout: c_
             file.fd = if timeout == 0 { -1 } else { file.fd };
         }
     }
-    // SAFETY: as many as there are.
+    // SAFETY: `asked` is a vector of this length.
     if unsafe { libc::poll(asked.as_mut_ptr(), asked.len() as nfds_t, timeout) } < 0 {
         return Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINTR));
     }
@@ -105,16 +105,16 @@ pub(super) fn poll(files: &mut [pollfd], timeout: Option<Duration>) -> Result<us
 /// Returns whether a set of select(2) contains a descriptor; a null set contains none.
 ///
 /// # Safety
-/// A set or null.
+/// `set` is null or a valid set.
 unsafe fn has(set: *const libc::fd_set, file: c_int) -> bool {
-    // SAFETY: promised by the caller; the number fits.
+    // SAFETY: the caller guarantees that the set is valid; `file` is below FD_SETSIZE, as `select` checks.
     !set.is_null() && unsafe { libc::FD_ISSET(file, set) }
 }
 
 /// As select(2).
 ///
 /// # Safety
-/// Sets or null.
+/// Each set is null or valid for reads and writes.
 pub(super) unsafe fn select(
     count: c_int,
     sets: [*mut libc::fd_set; 3],
@@ -126,7 +126,7 @@ pub(super) unsafe fn select(
     const EVENTS: [i16; 3] = [libc::POLLIN, libc::POLLOUT, libc::POLLPRI];
     let mut files = Vec::new();
     for fd in 0..count {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `select` guarantees that each set is null or valid; `fd` is below FD_SETSIZE.
         let wanted = sets.iter().zip(EVENTS).filter(|(set, _)| unsafe { has(**set, fd) });
         let events = wanted.fold(0, |events, (_, event)| events | event);
         if events != 0 {
@@ -143,7 +143,8 @@ pub(super) unsafe fn select(
     for (set, event) in sets.into_iter().zip(EVENTS).filter(|(set, _)| !set.is_null()) {
         let also = if event == libc::POLLPRI { 0 } else { over };
         for file in &files {
-            // SAFETY: promised by the caller; the number is from a set.
+            // SAFETY: the caller of `select` guarantees that each set is null or valid; the descriptor came
+            // from one of the sets, so it is below FD_SETSIZE.
             unsafe {
                 if has(set, file.fd) {
                     if file.revents & (event | also) != 0 {

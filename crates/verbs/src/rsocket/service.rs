@@ -25,16 +25,16 @@ pub(super) enum Job {
 
 /// Starts it. Signals are for the program's own threads.
 pub(super) fn start(world: &'static Registry) -> Result<(), c_int> {
-    // SAFETY: sets are made by sigfillset before they are read, and the thread's mask is put back.
+    // SAFETY: all-zero signal sets are valid, and sigfillset(3) writes only to the local variable.
     let (all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe {
         let mut set = core::mem::zeroed();
         libc::sigfillset(&mut set);
         (set, core::mem::zeroed())
     };
-    // SAFETY: as above.
+    // SAFETY: `all` and `before` are local signal sets.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before) };
     let started = std::thread::Builder::new().name("kiban-rsocket".into()).spawn(move || run(world));
-    // SAFETY: as above.
+    // SAFETY: `before` is the mask that pthread_sigmask(3) returned above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, core::ptr::null_mut()) };
     started.map(drop).map_err(|error| error.raw_os_error().unwrap_or(libc::EAGAIN))
 }
@@ -43,7 +43,7 @@ fn run(world: &'static Registry) {
     let file = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     loop {
         let mut files = [file(world.jobs.number()), file(world.happenings.number())];
-        // SAFETY: two descriptors, whose channels live as long as the process.
+        // SAFETY: `files` has two elements, whose descriptors stay open as long as the process lives.
         unsafe { libc::poll(files.as_mut_ptr(), 2, -1) };
         while world.happenings.take().is_some() {}
         while let Some(job) = world.jobs.take() {

@@ -138,10 +138,11 @@ fn reserve(address: SocketAddr, only_v6: bool) -> Result<(OwnedFd, SocketAddr), 
     let (place, bytes) = super::address::bytes(address, family);
     let on: c_int = 1;
     let set = |fd: c_int, level, name, value: &c_int| {
-        // SAFETY: an int of ours.
+        // SAFETY: `value` points to an `int` of four bytes.
         unsafe { libc::setsockopt(fd, level, name, core::ptr::from_ref(value).cast(), 4) }
     };
-    // SAFETY: plain system calls on a socket that is ours, with an address of ours.
+    // SAFETY: the descriptor was opened here, and all addresses are local variables of the lengths that are
+    // passed.
     unsafe {
         let fd = libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
         if fd < 0 {
@@ -380,8 +381,8 @@ impl Socket {
             Err(error) if error.kind() == std::io::ErrorKind::TimedOut => Ok(()),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 let mut file = libc::pollfd { fd: self.number(), events: libc::POLLIN, revents: 0 };
-                // SAFETY: one file, which is open while this socket is. The program has made it non-blocking
-                // by itself.
+                // SAFETY: `file` is one local `pollfd`, whose descriptor is open as long as this socket. The
+                // wait happens only if the program has made the descriptor non-blocking.
                 unsafe { libc::poll(&mut file, 1, 100) };
                 Ok(())
             }

@@ -14,7 +14,7 @@ impl<T: Sync> Published<T> {
     /// Returns the value published last. Acquire: its maker's writes happened before.
     #[inline]
     pub(crate) fn get(&self) -> Option<&'static T> {
-        // SAFETY: null, or a box that `publish` leaked: it is never freed.
+        // SAFETY: the pointer is null or a box that `publish` leaked, which is never freed.
         unsafe { self.0.load(Ordering::Acquire).as_ref() }
     }
 
@@ -25,12 +25,12 @@ impl<T: Sync> Published<T> {
         let before = before.map_or(core::ptr::null_mut(), |before| core::ptr::from_ref(before).cast_mut());
         let made = Box::into_raw(Box::new(made));
         match self.0.compare_exchange(before, made, Ordering::Release, Ordering::Acquire) {
-            // SAFETY: it was just made, and is never freed from now on.
+            // SAFETY: the box was just leaked and is never freed.
             Ok(_) => unsafe { &*made },
             Err(other) => {
                 // SAFETY: it was boxed above, and no other thread has seen it.
                 drop(unsafe { Box::from_raw(made) });
-                // SAFETY: another thread's leaked box: nothing puts null in the place of a value.
+                // SAFETY: another thread leaked this box; a value is never replaced by null.
                 unsafe { &*other }
             }
         }
