@@ -18,7 +18,7 @@ use libc::{addrinfo, sockaddr, socklen_t};
 const AF_IB: c_int = 27;
 
 /// Converts hints to those of getaddrinfo(3).
-fn question(hints: &rdma_addrinfo) -> addrinfo {
+fn getaddrinfo_hints(hints: &rdma_addrinfo) -> addrinfo {
     let socktype = match u32::try_from(hints.ai_qp_type) {
         Ok(IBV_QPT_RC | IBV_QPT_UC | IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV) => libc::SOCK_STREAM,
         Ok(IBV_QPT_UD) => libc::SOCK_DGRAM,
@@ -80,13 +80,13 @@ unsafe fn copy_address(
 ///
 /// # Safety
 /// `node` and `service` are C strings or null.
-unsafe fn ask(
+unsafe fn resolve(
     node: *const c_char,
     service: *const c_char,
     hints: Option<&rdma_addrinfo>,
     answer: &mut rdma_addrinfo,
 ) -> Result<(), c_int> {
-    let wanted = hints.map(question);
+    let wanted = hints.map(getaddrinfo_hints);
     let mut found: *mut addrinfo = null_mut();
     // SAFETY: `node` and `service` are C strings or null, as the caller guarantees; `wanted` and `found` are
     // local variables that outlive the call.
@@ -98,15 +98,15 @@ unsafe fn ask(
     }
     // SAFETY: getaddrinfo(3) succeeded, so `found` is a list of at least one entry; it lives until it is
     // freed below.
-    let result = unsafe { note(&*found, hints, answer) };
-    // SAFETY: the list came from getaddrinfo(3), and `note` copied everything that it keeps.
+    let result = unsafe { copy_entry(&*found, hints, answer) };
+    // SAFETY: the list came from getaddrinfo(3), and `copy_entry` copied everything that it keeps.
     unsafe { libc::freeaddrinfo(found) };
     result
 }
 
 /// # Safety
 /// `found` is an entry from getaddrinfo.
-unsafe fn note(
+unsafe fn copy_entry(
     found: &addrinfo,
     hints: Option<&rdma_addrinfo>,
     answer: &mut rdma_addrinfo,
@@ -148,7 +148,7 @@ unsafe fn answer(
 ) -> Result<(), c_int> {
     if !node.is_null() || !service.is_null() {
         // SAFETY: the caller of `answer` guarantees that `node` and `service` are C strings or null.
-        unsafe { ask(node, service, hints, answer)? };
+        unsafe { resolve(node, service, hints, answer)? };
     } else if let Some(hints) = hints {
         answer.ai_flags = hints.ai_flags;
         answer.ai_family = hints.ai_family;
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[derive(Debug, PartialEq)]
-    struct Told {
+    struct Resolved {
         flags: c_int,
         qp_type: u32,
         port_space: u32,
@@ -295,7 +295,7 @@ mod tests {
         node: Option<&CStr>,
         service: Option<&CStr>,
         hints: Option<&rdma_addrinfo>,
-    ) -> Result<Told, c_int> {
+    ) -> Result<Resolved, c_int> {
         let mut list = null_mut();
         let hints = hints.map_or(null(), |hints| hints as *const _);
         // SAFETY: the strings and hints are null or outlive the call, and `list` is a local variable.
@@ -306,7 +306,7 @@ mod tests {
         // SAFETY: the call succeeded: the list is valid, its addresses have the given lengths, and it is
         // freed once.
         unsafe {
-            let told = Told {
+            let resolved = Resolved {
                 flags: (*list).ai_flags,
                 qp_type: (*list).ai_qp_type.cast_unsigned(),
                 port_space: (*list).ai_port_space.cast_unsigned(),
@@ -315,7 +315,7 @@ mod tests {
             };
             assert!((*list).ai_next.is_null());
             rdma_freeaddrinfo(list);
-            Ok(told)
+            Ok(resolved)
         }
     }
 
@@ -342,7 +342,7 @@ mod tests {
     fn names_and_hints_become_addresses() {
         let here = Some(c"127.0.0.1");
         let port = Some(c"7174");
-        let target = Told {
+        let target = Resolved {
             flags: 0,
             qp_type: IBV_QPT_RC,
             port_space: RDMA_PS_TCP,
@@ -358,9 +358,10 @@ mod tests {
             (hints(RAI_NUMERICHOST, libc::AF_INET, 0, RDMA_PS_TCP), IBV_QPT_RC, RDMA_PS_TCP),
         ];
         for (hints, qp_type, port_space) in rows {
-            let told = get(here, port, Some(&hints)).expect("a number needs no server");
-            let expected = Told { flags: 0, qp_type, port_space, source: None, target: at("127.0.0.1:7174") };
-            assert_eq!(told, expected);
+            let resolved = get(here, port, Some(&hints)).expect("a number needs no server");
+            let expected =
+                Resolved { flags: 0, qp_type, port_space, source: None, target: at("127.0.0.1:7174") };
+            assert_eq!(resolved, expected);
         }
         let passive = |family| hints(RAI_PASSIVE, family, 0, RDMA_PS_TCP);
         for (node, family, source) in [
@@ -369,15 +370,15 @@ mod tests {
             (here, 0, "127.0.0.1:7174"),
             (Some(c"::1"), 0, "[::1]:7174"),
         ] {
-            let told = get(node, port, Some(&passive(family))).expect("no server is asked");
-            let expected = Told {
+            let resolved = get(node, port, Some(&passive(family))).expect("no server is asked");
+            let expected = Resolved {
                 flags: RAI_PASSIVE,
                 qp_type: IBV_QPT_RC,
                 port_space: RDMA_PS_TCP,
                 source: at(source),
                 target: None,
             };
-            assert_eq!(told, expected);
+            assert_eq!(resolved, expected);
         }
     }
 
@@ -398,13 +399,13 @@ mod tests {
             ai_dst_len: bytes,
             ..hints(RAI_NOROUTE, libc::AF_INET, IBV_QPT_RC, RDMA_PS_TCP)
         };
-        let told = get(None, None, Some(&both)).expect("nothing is asked for");
+        let resolved = get(None, None, Some(&both)).expect("nothing is asked for");
         assert_eq!(
-            (told.flags, told.source, told.target),
+            (resolved.flags, resolved.source, resolved.target),
             (RAI_NOROUTE, at("127.0.0.2:9"), at("127.0.0.2:9"))
         );
-        let told = get(Some(c"127.0.0.3"), Some(c"1"), Some(&both)).expect("a number");
-        assert_eq!((told.source, told.target), (at("127.0.0.2:9"), at("127.0.0.3:1")));
+        let resolved = get(Some(c"127.0.0.3"), Some(c"1"), Some(&both)).expect("a number");
+        assert_eq!((resolved.source, resolved.target), (at("127.0.0.2:9"), at("127.0.0.3:1")));
         let lying = rdma_addrinfo { ai_src_len: bytes, ..hints(0, 0, 0, 0) };
         assert_eq!(get(None, None, Some(&lying)), Err(-1));
     }

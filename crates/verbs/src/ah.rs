@@ -48,15 +48,15 @@ pub(crate) fn destination(device: &Device, attributes: &ibv_ah_attr) -> Option<[
 /// # Safety
 /// `pd` is null or a live protection domain of this library.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, asked: *mut ibv_ah_attr) -> *mut ibv_ah {
+pub(crate) unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
     pointer(|| {
         // SAFETY: the caller of `ibv_create_ah` guarantees that `pd` is null or a live protection domain of
-        // this library and `asked` is null or valid for reads.
-        let (domain, asked) = unsafe { (given::<Pd>(pd)?, asked.as_ref().ok_or(libc::EINVAL)?) };
+        // this library and `attr` is null or valid for reads.
+        let (domain, attr) = unsafe { (given::<Pd>(pd)?, attr.as_ref().ok_or(libc::EINVAL)?) };
         if transport() == Transport::Iwarp {
             return Err(libc::EOPNOTSUPP);
         }
-        let gid = destination(domain.context.device, asked).filter(|_| asked.port_num == 1);
+        let gid = destination(domain.context.device, attr).filter(|_| attr.port_num == 1);
         let gid = gid.ok_or(libc::EINVAL)?;
         domain.users.fetch_add(1, Ordering::Relaxed);
         let abi = UnsafeCell::new(ibv_ah { context: domain.context.abi(), pd, handle: 0 });
@@ -80,22 +80,27 @@ pub(crate) unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
 }
 
 /// Returns the route back to a datagram's sender, from its completion and the header in front of its payload.
-fn way_back(context: &Context, port: u8, wc: &ibv_wc, grh: Option<&ibv_grh>) -> Result<ibv_ah_attr, c_int> {
-    let mut way = ibv_ah_attr::ZERO;
-    (way.dlid, way.sl, way.src_path_bits, way.port_num) = (wc.slid, wc.sl, wc.dlid_path_bits, port);
+fn return_route(
+    context: &Context,
+    port: u8,
+    wc: &ibv_wc,
+    grh: Option<&ibv_grh>,
+) -> Result<ibv_ah_attr, c_int> {
+    let mut route = ibv_ah_attr::ZERO;
+    (route.dlid, route.sl, route.src_path_bits, route.port_num) = (wc.slid, wc.sl, wc.dlid_path_bits, port);
     if wc.wc_flags & IBV_WC_GRH != 0 {
         let grh = grh.ok_or(libc::EINVAL)?;
         if grh.dgid.bytes() != context.device.gid().bytes() {
             return Err(libc::EINVAL);
         }
         let first = u32::from_be(grh.version_tclass_flow);
-        way.is_global = 1;
-        way.grh.dgid = grh.sgid;
-        way.grh.hop_limit = 255;
-        way.grh.flow_label = first & 0xf_ffff;
-        way.grh.traffic_class = (first >> 20) as u8;
+        route.is_global = 1;
+        route.grh.dgid = grh.sgid;
+        route.grh.hop_limit = 255;
+        route.grh.flow_label = first & 0xf_ffff;
+        route.grh.traffic_class = (first >> 20) as u8;
     }
-    Ok(way)
+    Ok(route)
 }
 
 /// # Safety
@@ -120,7 +125,7 @@ unsafe extern "C" fn ibv_init_ah_from_wc(
                 grh,
             )
         };
-        *answer = way_back(context, port, wc, grh.as_ref())?;
+        *answer = return_route(context, port, wc, grh.as_ref())?;
         Ok(0)
     })
 }
@@ -134,16 +139,16 @@ unsafe extern "C" fn ibv_create_ah_from_wc(
     grh: *mut ibv_grh,
     port: u8,
 ) -> *mut ibv_ah {
-    let mut way = ibv_ah_attr::ZERO;
+    let mut route = ibv_ah_attr::ZERO;
     // SAFETY: the caller of `ibv_create_ah_from_wc` guarantees that `pd` is null or a live protection domain
     // of this library.
     let context = unsafe { given::<Pd>(pd) }.map_or(core::ptr::null_mut(), |domain| domain.context.abi());
     // SAFETY: the caller of `ibv_create_ah_from_wc` guarantees the same of `pd`, `wc` and `grh` as these two
     // functions require; `context` is the domain's, or null.
     unsafe {
-        if ibv_init_ah_from_wc(context, port, wc, grh, &mut way) != 0 {
+        if ibv_init_ah_from_wc(context, port, wc, grh, &mut route) != 0 {
             return core::ptr::null_mut();
         }
-        ibv_create_ah(pd, &mut way)
+        ibv_create_ah(pd, &mut route)
     }
 }

@@ -34,7 +34,7 @@ pub(crate) struct Context {
     pub(crate) engine: &'static Engine,
     pub(crate) device: &'static Device,
     /// Asynchronous events of the context's objects; a cookie is [`tag`]ged.
-    pub(crate) happenings: Arc<Channel<AsyncEvent>>,
+    pub(crate) async_events: Arc<Channel<AsyncEvent>>,
     /// Objects that were made of it and are there.
     objects: AtomicUsize,
 }
@@ -57,12 +57,12 @@ impl Context {
     /// Opens a device.
     fn open(device: &'static Device) -> Result<Context, c_int> {
         let engine = engine()?;
-        let happenings = Channel::new().map_err(|error| error.raw_os_error().unwrap_or(libc::EMFILE))?;
+        let async_events = Channel::new().map_err(|error| error.raw_os_error().unwrap_or(libc::EMFILE))?;
         let mut abi = verbs_context::ZERO;
         abi.sz = size_of::<verbs_context>();
         abi.context.device = device.abi();
         abi.context.cmd_fd = -1;
-        abi.context.async_fd = happenings.number();
+        abi.context.async_fd = async_events.number();
         abi.context.num_comp_vectors = 1;
         abi.context.abi_compat = VERBS_ABI_IS_EXTENDED;
         crate::device::table::fill(&mut abi);
@@ -71,7 +71,7 @@ impl Context {
             born: Generation::now(),
             engine,
             device,
-            happenings: Arc::new(happenings),
+            async_events: Arc::new(async_events),
             objects: AtomicUsize::new(0),
         })
     }
@@ -150,7 +150,7 @@ fn shared_contexts(newest: Option<&'static Shared>) -> impl Iterator<Item = &'st
 impl Drop for Context {
     fn drop(&mut self) {
         if self.born.is_now() {
-            self.engine.forget_channel(&self.happenings);
+            self.engine.forget_channel(&self.async_events);
         }
     }
 }
@@ -215,12 +215,12 @@ fn event_type(what: AsyncEventKind) -> ibv_event_type {
 }
 
 /// Counts an event against its object, which is there while an event of it is in the channel.
-fn note(happening: &AsyncEvent) {
-    let object = core::ptr::with_exposed_provenance_mut::<c_void>((happening.cookie & !7) as usize);
+fn note(async_event: &AsyncEvent) {
+    let object = core::ptr::with_exposed_provenance_mut::<c_void>((async_event.cookie & !7) as usize);
     // SAFETY: the cookie came from `tag`; an object is freed only after its events have been removed from the
     // channel.
     unsafe {
-        match happening.cookie & 7 {
+        match async_event.cookie & 7 {
             CQ => given::<Cq>(object.cast()).map(|cq| cq.events.deliver()),
             QP => given::<Qp>(object.cast()).map(|qp| qp.events.deliver()),
             _ => given::<Srq>(object.cast()).map(|srq| srq.events.deliver()),
@@ -241,12 +241,12 @@ unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, event: *mut 
             (Err(error), _) => return fail_with_errno(error),
             (_, None) => return fail_with_errno(libc::EINVAL),
         };
-        match context.engine.next_event_noting(&context.happenings, Duration::MAX, note) {
-            Ok(happening) => {
+        match context.engine.next_event_noting(&context.async_events, Duration::MAX, note) {
+            Ok(reported) => {
                 let object =
-                    core::ptr::with_exposed_provenance_mut::<c_void>((happening.cookie & !7) as usize);
-                event.event_type = event_type(happening.kind);
-                event.element = match happening.cookie & 7 {
+                    core::ptr::with_exposed_provenance_mut::<c_void>((reported.cookie & !7) as usize);
+                event.event_type = event_type(reported.kind);
+                event.element = match reported.cookie & 7 {
                     CQ => ibv_async_event_element { cq: object.cast() },
                     QP => ibv_async_event_element { qp: object.cast() },
                     _ => ibv_async_event_element { srq: object.cast() },

@@ -93,7 +93,7 @@ pub(super) struct DeliveredEvent {
     _private_data: Vec<u8>,
 }
 
-// SAFETY: the pointers in the event are only handed back to the program, never dereferenced here.
+// SAFETY: the pointers in the event are only unacknowledged back to the program, never dereferenced here.
 unsafe impl Send for DeliveredEvent {}
 
 /// Creates a channel, adds it to the list, and returns it with its C struct.
@@ -185,7 +185,7 @@ enum Found {
 fn look(channel: &Arc<Chan>) -> Found {
     loop {
         let Some(note) = channel.take() else { break };
-        if let Some(event) = hand_out(note) {
+        if let Some(event) = deliver(note) {
             return Found::Event(event);
         }
     }
@@ -194,25 +194,25 @@ fn look(channel: &Arc<Chan>) -> Found {
     }
     // A program that only polls drives the NIC here.
     let found = below::engine().map(|engine| engine.next_event(channel, Duration::ZERO));
-    let event = found.ok().and_then(Result::ok).and_then(hand_out);
+    let event = found.ok().and_then(Result::ok).and_then(deliver);
     event.map_or(Found::Error(libc::EAGAIN), Found::Event)
 }
 
 /// Converts an event to its C struct; `None` if it has become void.
-fn hand_out(note: QueuedEvent) -> Option<*mut rdma_cm_event> {
+fn deliver(note: QueuedEvent) -> Option<*mut rdma_cm_event> {
     let owner = note.owner().clone();
     let mut event =
-        rdma_cm_event { id: note.id.place(), event: note.event, status: note.status, ..rdma_cm_event::ZERO };
+        rdma_cm_event { id: note.id.abi(), event: note.event, status: note.status, ..rdma_cm_event::ZERO };
     match note.event {
         RDMA_CM_EVENT_CONNECT_REQUEST => {
             let listener = note.listener.as_ref()?;
-            event.listen_id = listener.place();
-            welcome(listener, &note.id)?;
+            event.listen_id = listener.abi();
+            deliver_request(listener, &note.id)?;
         }
         RDMA_CM_EVENT_REJECTED | RDMA_CM_EVENT_UNREACHABLE | RDMA_CM_EVENT_CONNECT_ERROR => {
-            queues::fail(&note.id);
+            queues::on_failed(&note.id);
         }
-        RDMA_CM_EVENT_ESTABLISHED => queues::stand(&note.id),
+        RDMA_CM_EVENT_ESTABLISHED => queues::on_established(&note.id),
         _ => {}
     }
     let ConnParam { mut private_data, depths } = note.says.unwrap_or_default();
@@ -235,16 +235,16 @@ fn hand_out(note: QueuedEvent) -> Option<*mut rdma_cm_event> {
             ..rdma_conn_param::ZERO
         };
     }
-    owner.state().handed += 1;
-    let mut handed = Box::new(DeliveredEvent { event, owner, _private_data: private_data });
-    let place = &raw mut handed.event;
-    lock(&world().events).insert(place as usize, handed);
+    owner.state().unacknowledged += 1;
+    let mut unacknowledged = Box::new(DeliveredEvent { event, owner, _private_data: private_data });
+    let place = &raw mut unacknowledged.event;
+    lock(&world().events).insert(place as usize, unacknowledged);
     Some(place)
 }
 
 /// Delivers a request: its identifier now belongs to the program. Returns `None` if the request is refused,
 /// because no device has the address, or because there is no file for its events.
-fn welcome(listener: &Arc<Id>, id: &Arc<Id>) -> Option<()> {
+fn deliver_request(listener: &Arc<Id>, id: &Arc<Id>) -> Option<()> {
     let (own, channel) = {
         let mut state = listener.state();
         state.waiting = state.waiting.saturating_sub(1);
@@ -255,11 +255,11 @@ fn welcome(listener: &Arc<Id>, id: &Arc<Id>) -> Option<()> {
         id.refuse();
         return None;
     }
-    let place = id.place();
+    let place = id.abi();
     // SAFETY: both structs are valid: the listener's until this event is acknowledged; the new one is not
     // shared yet.
     unsafe {
-        let listens = &*listener.place();
+        let listens = &*listener.abi();
         (*place).channel = listens.channel;
         (*place).context = listens.context;
         (*place).ps = listens.ps;
@@ -371,10 +371,10 @@ pub(super) unsafe extern "C-unwind" fn rdma_get_cm_event(
 
 /// Gives an event back.
 pub(super) fn acknowledge(event: *mut rdma_cm_event) -> Result<(), c_int> {
-    let handed = lock(&world().events).remove(&(event as usize)).ok_or(libc::EINVAL)?;
-    let mut state = handed.owner.state();
-    state.handed = state.handed.saturating_sub(1);
-    handed.owner.acknowledged.notify_all();
+    let unacknowledged = lock(&world().events).remove(&(event as usize)).ok_or(libc::EINVAL)?;
+    let mut state = unacknowledged.owner.state();
+    state.unacknowledged = state.unacknowledged.saturating_sub(1);
+    unacknowledged.owner.acknowledged.notify_all();
     drop(state);
     Ok(())
 }
@@ -412,7 +412,7 @@ pub(super) fn complete(id: &Arc<Id>) -> c_int {
 
 /// Waits for the next event of a synchronous identifier, in `id->event`.
 pub(super) fn await_event(id: &Arc<Id>) -> Result<*mut rdma_cm_event, c_int> {
-    let place = id.place();
+    let place = id.abi();
     // SAFETY: the program does not destroy an identifier during a call on it (rdma_destroy_id(3)).
     let (before, channel) = unsafe { ((*place).event, (*place).channel) };
     if !before.is_null() {

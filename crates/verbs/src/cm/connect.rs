@@ -27,10 +27,10 @@ const NO_SERVICE: c_int = 8;
 const CONSUMER: c_int = 28;
 
 impl CmEventHandler for Id {
-    fn on_event(&self, told: CmEvent) -> Option<Arc<dyn CmEventHandler>> {
+    fn on_event(&self, event: CmEvent) -> Option<Arc<dyn CmEventHandler>> {
         let me = self.me()?;
-        match told {
-            CmEvent::ConnectRequest(asked) => return me.on_asked(asked),
+        match event {
+            CmEvent::ConnectRequest(request) => return me.on_connect_request(request),
             CmEvent::Connected { private_data, depths, .. } => {
                 me.on_connected(ConnParam { private_data, depths })
             }
@@ -52,12 +52,12 @@ impl Id {
         let Some(local) = local.map(address::plain) else { return };
         state.local = Some(local);
         // SAFETY: the struct lives as long as the identifier.
-        unsafe { (*self.place()).route.addr.src = address::written(local) };
+        unsafe { (*self.abi()).route.addr.src = address::written(local) };
     }
 
-    fn on_asked(self: &Arc<Id>, asked: ConnectRequest) -> Option<Arc<dyn CmEventHandler>> {
+    fn on_connect_request(self: &Arc<Id>, request: ConnectRequest) -> Option<Arc<dyn CmEventHandler>> {
         let mut state = self.state();
-        let (local, peer) = (address::plain(asked.local), address::plain(asked.peer));
+        let (local, peer) = (address::plain(request.local), address::plain(request.peer));
         let other_family = state.local.is_some_and(|at| at.is_ipv4() != local.is_ipv4());
         if state.phase != Phase::Listening
             || state.waiting >= state.backlog
@@ -68,14 +68,14 @@ impl Id {
         let id = Id::new(state.channel.clone(), false);
         {
             let mut new = id.state();
-            new.phase = Phase::Asked;
-            new.end = Some(asked.end);
+            new.phase = Phase::Requested;
+            new.end = Some(request.end);
             new.local = Some(local);
             new.peer = Some(peer);
-            new.depths = asked.depths;
+            new.depths = request.depths;
         }
         state.waiting += 1;
-        let ConnectRequest { private_data, depths, .. } = asked;
+        let ConnectRequest { private_data, depths, .. } = request;
         state.channel.tell(QueuedEvent {
             id: id.clone(),
             listener: Some(self.clone()),
@@ -89,7 +89,7 @@ impl Id {
     fn on_connected(self: &Arc<Id>, says: ConnParam) {
         let mut state = self.state();
         let event = match state.phase {
-            Phase::Connecting if state.brought && below::is_ib() => RDMA_CM_EVENT_CONNECT_RESPONSE,
+            Phase::Connecting if state.has_program_qp && below::is_ib() => RDMA_CM_EVENT_CONNECT_RESPONSE,
             Phase::Connecting | Phase::Accepting => RDMA_CM_EVENT_ESTABLISHED,
             _ => return,
         };
@@ -154,7 +154,7 @@ struct Wanted {
 /// Datagrams have no connections, and their way to exchange numbers is not made.
 fn check_connected(id: &Arc<Id>) -> Result<(), c_int> {
     // SAFETY: the struct lives as long as the identifier.
-    match unsafe { (*id.place()).ps } {
+    match unsafe { (*id.abi()).ps } {
         RDMA_PS_UDP => Err(libc::EOPNOTSUPP),
         _ => Ok(()),
     }
@@ -164,12 +164,12 @@ fn check_connected(id: &Arc<Id>) -> Result<(), c_int> {
 /// `private_data` is null or points to `private_data_len` bytes.
 unsafe fn wanted(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<Wanted, c_int> {
     let bounds = below::engine()?.bounds();
-    let place = id.place();
+    let place = id.abi();
     // SAFETY: the struct lives as long as the identifier, and its queue pair was made by `rdma_create_qp`.
     let own = unsafe { (*place).qp };
     let (offered, device, says) = {
         let state = id.state();
-        let offered = if state.phase == Phase::Asked { state.depths } else { (u16::MAX, u16::MAX) };
+        let offered = if state.phase == Phase::Requested { state.depths } else { (u16::MAX, u16::MAX) };
         (offered, state.device, state.says.clone())
     };
     let qp = if own.is_null() {
@@ -182,10 +182,10 @@ unsafe fn wanted(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<Wanted
         unsafe { crate::queue::qp::number(own) }.ok_or(libc::EINVAL)?
     };
     // 255 in both: the device's maximum, limited to what the peer offers.
-    let depth = |asked: Option<u8>, most: u16, offered: u16| match asked {
+    let depth = |requested: Option<u8>, most: u16, offered: u16| match requested {
         None | Some(u8::MAX) => Ok(most.min(offered)),
-        Some(asked) if u16::from(asked) > most => Err(libc::EINVAL),
-        Some(asked) => Ok(u16::from(asked)),
+        Some(requested) if u16::from(requested) > most => Err(libc::EINVAL),
+        Some(requested) => Ok(u16::from(requested)),
     };
     let most = |most: u16| most.min(u16::from(u8::MAX));
     let depths = (
@@ -200,7 +200,7 @@ unsafe fn wanted(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<Wanted
     if private_data.is_empty() {
         private_data = says;
     }
-    id.state().brought = own.is_null();
+    id.state().has_program_qp = own.is_null();
     Ok(Wanted { qp, private_data, depths })
 }
 
@@ -279,7 +279,7 @@ pub(super) unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
     with(id, |id| {
         let state = id.state();
         // The engine has answered the peer already.
-        if state.brought && state.phase == Phase::Connected { Ok(0) } else { Err(libc::EINVAL) }
+        if state.has_program_qp && state.phase == Phase::Connected { Ok(0) } else { Err(libc::EINVAL) }
     })
 }
 
@@ -317,13 +317,13 @@ pub(super) unsafe extern "C" fn rdma_get_request(
         if let Some(mut attributes) = wanted {
             let new = super::id::find(request.id)?;
             // SAFETY: the struct lives as long as the listener.
-            let pd = unsafe { (*listener.place()).pd };
+            let pd = unsafe { (*listener.abi()).pd };
             queues::create_qp(&new, pd, &mut attributes)?;
         }
         // SAFETY: `id` is not null, and both structs live as long as their identifiers. The event now belongs
         // to the new identifier.
         unsafe {
-            (*listener.place()).event = core::ptr::null_mut();
+            (*listener.abi()).event = core::ptr::null_mut();
             (*request.id).event = event;
             *id = request.id;
         }
@@ -340,7 +340,7 @@ pub(super) unsafe extern "C" fn rdma_accept(id: *mut rdma_cm_id, param: *mut rdm
         // SAFETY: the caller of `rdma_accept` guarantees that `param` is null or valid for reads.
         let param = unsafe { param.as_ref() };
         check_connected(id)?;
-        if id.state().phase != Phase::Asked {
+        if id.state().phase != Phase::Requested {
             return Err(libc::EINVAL);
         }
         // SAFETY: the caller of `rdma_accept` guarantees that the private data has the length that the
@@ -348,13 +348,13 @@ pub(super) unsafe extern "C" fn rdma_accept(id: *mut rdma_cm_id, param: *mut rdm
         let Wanted { qp, private_data, depths } = unsafe { wanted(id, param)? };
         let end = {
             let mut state = id.state();
-            step(&mut state, Phase::Asked, Phase::Accepting)?;
+            step(&mut state, Phase::Requested, Phase::Accepting)?;
             state.end.ok_or(libc::EINVAL)?
         };
         if let Err(error) = below::engine()?.accept(end, qp, depths, &private_data) {
             let mut state = id.state();
             if state.phase == Phase::Accepting {
-                state.phase = Phase::Asked;
+                state.phase = Phase::Requested;
             }
             return Err(of_open_error(error));
         }
@@ -370,7 +370,7 @@ unsafe fn reject(id: *mut rdma_cm_id, private_data: *const c_void, bytes: u8) ->
         let private_data = unsafe { channel::private_data(private_data, bytes) };
         let end = {
             let mut state = id.state();
-            step(&mut state, Phase::Asked, Phase::Over)?;
+            step(&mut state, Phase::Requested, Phase::Over)?;
             state.end.take().ok_or(libc::EINVAL)?
         };
         // A peer that has gone needs no reply.

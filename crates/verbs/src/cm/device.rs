@@ -19,7 +19,7 @@ pub(super) fn bind_device(id: &Arc<Id>, address: IpAddr) -> bool {
     // SAFETY: `context` is not null, so it is a context of this library; these are never closed.
     id.state().device = unsafe { crate::context::address(context) }.ok();
     let domain = domain(context);
-    let place = id.place();
+    let place = id.abi();
     // SAFETY: the struct lives as long as the identifier.
     unsafe {
         (*place).verbs = context;

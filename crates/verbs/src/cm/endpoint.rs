@@ -29,7 +29,7 @@ unsafe fn prepare(
         if found.ai_flags & RAI_PASSIVE != 0 {
             resolve::bind(id, address::read(found.ai_src_addr)?)?;
             if !pd.is_null() {
-                (*id.place()).pd = pd;
+                (*id.abi()).pd = pd;
             }
             id.state().queue_wanted = attributes.map(|attributes| {
                 attributes.qp_type = kind;
@@ -85,7 +85,7 @@ pub(super) unsafe extern "C" fn rdma_create_ep(
         match unsafe { prepare(&made, found, pd, attributes.as_mut()) } {
             Ok(()) => {
                 // SAFETY: the caller guarantees that `id` is valid for a write.
-                unsafe { *place = made.place() };
+                unsafe { *place = made.abi() };
                 0
             }
             Err(error) => {

@@ -35,7 +35,7 @@ pub(super) enum Phase {
     Route,
     Listening,
     Connecting,
-    Asked,
+    Requested,
     Accepting,
     Connected,
     Over,
@@ -64,9 +64,9 @@ pub(super) struct State {
     /// Outstanding reads of the peer and of ours: what a request offers, then what was negotiated.
     pub(super) depths: (u16, u16),
     /// The queue pair is the program's own.
-    pub(super) brought: bool,
+    pub(super) has_program_qp: bool,
     /// The number of events that the program has not acknowledged.
-    pub(super) handed: u32,
+    pub(super) unacknowledged: u32,
     pub(super) shares: bool,
     pub(super) family_only: bool,
     /// The queue pair attributes of every connection of this listener (rdma_create_ep(3)).
@@ -76,7 +76,7 @@ pub(super) struct State {
     pub(super) ece: ibv_ece,
 }
 
-// SAFETY: its raw pointers (in `queue_wanted`) belong to the program and are only handed back to it.
+// SAFETY: its raw pointers (in `queue_wanted`) belong to the program and are only unacknowledged back to it.
 unsafe impl Send for State {}
 
 /// An identifier.
@@ -105,8 +105,8 @@ impl Id {
             waiting: 0,
             backlog: 0,
             depths: (0, 0),
-            brought: false,
-            handed: 0,
+            has_program_qp: false,
+            unacknowledged: 0,
             shares: false,
             family_only: false,
             queue_wanted: None,
@@ -122,7 +122,7 @@ impl Id {
     }
 
     /// Returns the program's struct.
-    pub(super) fn place(&self) -> *mut rdma_cm_id {
+    pub(super) fn abi(&self) -> *mut rdma_cm_id {
         self.place as *mut rdma_cm_id
     }
 
@@ -156,7 +156,7 @@ impl Drop for Id {
     fn drop(&mut self) {
         // SAFETY: the struct was boxed together with the identifier, whose last reference is being dropped.
         unsafe {
-            let place = Box::from_raw(self.place());
+            let place = Box::from_raw(self.abi());
             if !place.route.path_rec.is_null() {
                 drop(Box::from_raw(place.route.path_rec));
             }
@@ -206,12 +206,12 @@ pub(super) unsafe fn create(
     let id = Id::new(chan, own);
     // SAFETY: the struct is new, and no other thread knows it yet.
     unsafe {
-        (*id.place()).channel = place;
-        (*id.place()).context = context;
-        (*id.place()).ps = ps;
-        (*id.place()).qp_type = qp_type;
+        (*id.abi()).channel = place;
+        (*id.abi()).context = context;
+        (*id.abi()).ps = ps;
+        (*id.abi()).qp_type = qp_type;
     }
-    lock(&world().ids).insert(id.place() as usize, id.clone());
+    lock(&world().ids).insert(id.abi() as usize, id.clone());
     Ok(id)
 }
 
@@ -248,7 +248,7 @@ pub(super) unsafe extern "C" fn rdma_create_id(
         match unsafe { create(channel, context, ps, qp_type(ps)) } {
             Ok(made) => {
                 // SAFETY: the caller guarantees that `id` is valid for a write.
-                unsafe { *id = made.place() };
+                unsafe { *id = made.abi() };
                 0
             }
             Err(error) => fail_with_errno(error),
@@ -262,21 +262,21 @@ fn take_end(id: &Id) -> Option<u32> {
 
 /// Ends an identifier: when it returns, the program has none of its events.
 pub(super) fn destroy(id: &Arc<Id>) {
-    lock(&world().ids).remove(&(id.place() as usize));
-    lock(&world().taken).retain(|taken| taken.id != id.place() as usize);
-    let (end, was_asked, listener, channel, own) = {
+    lock(&world().ids).remove(&(id.abi() as usize));
+    lock(&world().taken).retain(|taken| taken.id != id.abi() as usize);
+    let (end, was_requested, listener, channel, own) = {
         let mut state = id.state();
-        let was_asked = state.phase == Phase::Asked;
+        let was_requested = state.phase == Phase::Requested;
         state.phase = Phase::Dead;
         state.reserved = None;
-        (state.end.take(), was_asked, state.listener.take(), state.channel.clone(), state.own)
+        (state.end.take(), was_requested, state.listener.take(), state.channel.clone(), state.own)
     };
     // From here on no event is delivered for it.
     if let (Some(listener), Ok(engine)) = (listener, below::engine()) {
         engine.unlisten(listener);
     }
     match (end, below::engine()) {
-        (Some(end), Ok(_)) if was_asked => end_request(end),
+        (Some(end), Ok(_)) if was_requested => end_request(end),
         (Some(end), Ok(engine)) => {
             engine.release(end);
             // It may have been moved between these two calls; its new place is recorded.
@@ -296,19 +296,19 @@ pub(super) fn destroy(id: &Arc<Id>) {
     });
     refused.iter().for_each(|request| request.refuse());
     // SAFETY: the struct lives as long as the identifier.
-    let event = unsafe { (*id.place()).event };
+    let event = unsafe { (*id.abi()).event };
     if own && !event.is_null() {
         // The program may have acknowledged it itself.
         let _ = acknowledge(event);
     }
     let mut state = id.state();
-    while state.handed > 0 {
+    while state.unacknowledged > 0 {
         state = ignore_poison(id.acknowledged.wait(state));
     }
     drop(state);
     if own {
         // SAFETY: the channel was created for this identifier.
-        unsafe { channel::close((*id.place()).channel) };
+        unsafe { channel::close((*id.abi()).channel) };
     }
 }
 
@@ -338,7 +338,7 @@ pub(super) unsafe extern "C" fn rdma_migrate_id(
             // destroyed.
             (channel, unsafe { channel::find(channel) }.ok_or(libc::EINVAL)?)
         };
-        let id_place = id.place();
+        let id_place = id.abi();
         // SAFETY: the struct lives as long as the identifier.
         let (before_place, event) = unsafe { ((*id_place).channel, (*id_place).event) };
         let was_own = {
@@ -371,7 +371,7 @@ pub(super) unsafe extern "C" fn rdma_migrate_id(
         }
         // The old channel gets no event of this identifier after this (rdma_migrate_id(3)).
         let mut state = id.state();
-        while state.handed > 0 {
+        while state.unacknowledged > 0 {
             state = ignore_poison(id.acknowledged.wait(state));
         }
         Ok(0)

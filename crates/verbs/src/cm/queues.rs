@@ -88,7 +88,7 @@ fn destroy_cqs(id: *mut rdma_cm_id) {
 
 /// Creates a queue pair; writes its domain into the attributes.
 fn create(id: &Arc<Id>, attributes: &mut ibv_qp_init_attr_ex) -> Result<(), c_int> {
-    let place = id.place();
+    let place = id.abi();
     // SAFETY: the struct lives as long as the identifier; pointers that the program gave are objects of ours.
     unsafe {
         if !(*place).qp.is_null() || (*place).verbs.is_null() {
@@ -262,7 +262,7 @@ pub(super) unsafe extern "C" fn rdma_create_qp_ex(
 pub(super) unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
     catch_panics((), || {
         let Ok(id) = super::id::find(id) else { return };
-        let place = id.place();
+        let place = id.abi();
         // SAFETY: the struct lives as long as the identifier; its queue pair was made here.
         unsafe {
             if !(*place).qp.is_null() {
@@ -292,7 +292,7 @@ pub(super) unsafe extern "C" fn rdma_create_srq(
 }
 
 fn create_srq(id: &Arc<Id>, pd: *mut ibv_pd, attributes: &mut ibv_srq_init_attr) -> Result<c_int, c_int> {
-    let place = id.place();
+    let place = id.abi();
     // SAFETY: the struct lives as long as the identifier; a domain is ours.
     unsafe {
         let pd = if pd.is_null() { (*place).pd } else { pd };
@@ -338,7 +338,7 @@ pub(super) unsafe extern "C" fn rdma_create_srq_ex(
 pub(super) unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {
     catch_panics((), || {
         let Ok(id) = super::id::find(id) else { return };
-        let place = id.place();
+        let place = id.abi();
         // SAFETY: the struct lives as long as the identifier; its queue was made here.
         unsafe {
             if !(*place).srq.is_null() {
@@ -355,9 +355,9 @@ pub(super) unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {
 }
 
 /// Handles a connection that failed: posted work is flushed.
-pub(super) fn fail(id: &Arc<Id>) {
+pub(super) fn on_failed(id: &Arc<Id>) {
     // SAFETY: the struct lives as long as the identifier.
-    let qp = unsafe { (*id.place()).qp };
+    let qp = unsafe { (*id.abi()).qp };
     if !qp.is_null() {
         let mut attributes = ibv_qp_attr { qp_state: IBV_QPS_ERR, ..ibv_qp_attr::ZERO };
         // A queue pair that is being destroyed is flushed anyway.
@@ -366,10 +366,10 @@ pub(super) fn fail(id: &Arc<Id>) {
 }
 
 /// Handles an established connection: the queue pair's state follows.
-pub(super) fn stand(id: &Arc<Id>) {
+pub(super) fn on_established(id: &Arc<Id>) {
     // SAFETY: the struct lives as long as the identifier, and its queue pair with it.
     unsafe {
-        let qp = (*id.place()).qp;
+        let qp = (*id.abi()).qp;
         if !qp.is_null() && (*qp).state < IBV_QPS_RTS {
             (*qp).state = IBV_QPS_RTS;
         }
@@ -396,7 +396,7 @@ pub(super) unsafe extern "C" fn rdma_init_qp_attr(
             (state.phase, state.peer, state.depths)
         };
         // SAFETY: the struct lives as long as the identifier.
-        let (verbs, ps) = unsafe { ((*id.place()).verbs, (*id.place()).ps) };
+        let (verbs, ps) = unsafe { ((*id.abi()).verbs, (*id.abi()).ps) };
         if verbs.is_null() || phase == Phase::Idle {
             return Err(libc::EINVAL);
         }

@@ -84,7 +84,7 @@ fn take(id: &Arc<Id>, at: SocketAddr, shares: bool) -> Result<(), c_int> {
     if taken.iter().any(meets) {
         return Err(libc::EADDRINUSE);
     }
-    taken.push(Taken { id: id.place() as usize, at, shares });
+    taken.push(Taken { id: id.abi() as usize, at, shares });
     Ok(())
 }
 
@@ -106,7 +106,7 @@ pub(super) fn bind(id: &Arc<Id>, at: SocketAddr) -> Result<(), c_int> {
     // at all devices.
     let is_any = at.ip().is_unspecified() || at.ip().to_canonical().is_loopback();
     if !is_any && !device::bind_device(id, at.ip()) {
-        lock(&world().taken).retain(|taken| taken.id != id.place() as usize);
+        lock(&world().taken).retain(|taken| taken.id != id.abi() as usize);
         return Err(libc::ENODEV);
     }
     let mut state = id.state();
@@ -114,7 +114,7 @@ pub(super) fn bind(id: &Arc<Id>, at: SocketAddr) -> Result<(), c_int> {
     state.reserved = Some(reserved);
     state.local = Some(bound);
     // SAFETY: the struct lives as long as the identifier.
-    unsafe { (*id.place()).route.addr.src = address::written(bound) };
+    unsafe { (*id.abi()).route.addr.src = address::written(bound) };
     Ok(())
 }
 
@@ -169,7 +169,7 @@ fn resolve(id: &Arc<Id>, from: Option<IpAddr>, to: SocketAddr) -> Result<(), c_i
     state.peer = Some(to);
     state.phase = Phase::Address;
     // SAFETY: the struct lives as long as the identifier.
-    unsafe { (*id.place()).route.addr.src = address::written(local) };
+    unsafe { (*id.abi()).route.addr.src = address::written(local) };
     Ok(())
 }
 
@@ -183,7 +183,7 @@ pub(super) fn resolve_addr(id: &Arc<Id>, from: Option<SocketAddr>, to: SocketAdd
     }
     let to = destination(to);
     // SAFETY: the struct lives as long as the identifier.
-    unsafe { (*id.place()).route.addr.dst = address::written(to) };
+    unsafe { (*id.abi()).route.addr.dst = address::written(to) };
     let from = id.state().local.map(|local| local.ip());
     let note = match resolve(id, from, to) {
         Ok(()) => QueuedEvent::plain(id, RDMA_CM_EVENT_ADDR_RESOLVED, 0),
@@ -228,7 +228,7 @@ pub(super) fn fill_route(id: &Arc<Id>) {
         (state.local, state.peer)
     };
     let (Some(local), Some(peer)) = (local, peer) else { return };
-    let place = id.place();
+    let place = id.abi();
     // SAFETY: the struct lives as long as the identifier; a path record in it was made here.
     unsafe {
         (*place).route.addr.addr.ibaddr =
@@ -299,7 +299,7 @@ pub(super) unsafe extern "C" fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16 {
             // An identifier that connects again changes its address while the program reads it.
             let _state = id.state();
             // SAFETY: the struct lives as long as the identifier.
-            unsafe { port(&(*id.place()).route.addr.src) }
+            unsafe { port(&(*id.abi()).route.addr.src) }
         })
     })
 }
@@ -309,7 +309,7 @@ pub(super) unsafe extern "C" fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16 {
 #[unsafe(export_name = "kiban_rdma_get_dst_port")]
 pub(super) unsafe extern "C" fn rdma_get_dst_port(id: *mut rdma_cm_id) -> u16 {
     // SAFETY: the struct lives as long as the identifier.
-    catch_panics(0, || super::id::find(id).map_or(0, |id| unsafe { port(&(*id.place()).route.addr.dst) }))
+    catch_panics(0, || super::id::find(id).map_or(0, |id| unsafe { port(&(*id.abi()).route.addr.dst) }))
 }
 
 /// # Safety
@@ -351,7 +351,7 @@ pub(super) unsafe extern "C" fn rdma_set_option(
                 }
                 state.shares = shares;
                 drop(state);
-                let place = id.place() as usize;
+                let place = id.abi() as usize;
                 lock(&world().taken)
                     .iter_mut()
                     .filter(|taken| taken.id == place)

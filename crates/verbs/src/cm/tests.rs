@@ -205,9 +205,9 @@ struct Queues {
 impl Queues {
     fn new(device: std::net::IpAddr) -> Queues {
         let engine = below::engine().expect("an engine");
-        let happenings = Arc::new(Channel::new().expect("a file"));
+        let async_events = Arc::new(Channel::new().expect("a file"));
         let pd = engine.alloc_pd().expect("a domain");
-        let tells = CqChannels { completions: None, async_events: happenings.clone(), cookie: 0 };
+        let tells = CqChannels { completions: None, async_events: async_events.clone(), cookie: 0 };
         let cq = engine.create_cq(16, tells).expect("a queue");
         let attributes = QpAttributes {
             pd,
@@ -222,13 +222,8 @@ impl Queues {
             signal_all: true,
             waits_for_receives: false,
         };
-        let made = QueuePair {
-            address: device,
-            service: Service::Connected,
-            attributes,
-            async_events: happenings,
-            cookie: 0,
-        };
+        let made =
+            QueuePair { address: device, service: Service::Connected, attributes, async_events, cookie: 0 };
         let (qp, number) = engine.create_qp(made).expect("a port").expect("a queue pair");
         Queues { pd, cq, qp, number }
     }
@@ -314,12 +309,12 @@ fn connect_to(
         assert_eq!(((*passive.0).port_num, (*passive.0).route.num_paths), (1, 1));
     }
     let theirs = Queues::new(passive.device());
-    let mut answer = param(&theirs, b"welcome");
+    let mut answer = param(&theirs, b"deliver_request");
     (answer.responder_resources, answer.initiator_depth) = (2, 4);
     assert_eq!(passive.accept(&mut answer), 0);
     passive_events.expect(RDMA_CM_EVENT_ESTABLISHED, 0);
     let answer = active_events.expect(answered(), 0);
-    assert_eq!(answer.private_data(), b"welcome");
+    assert_eq!(answer.private_data(), b"deliver_request");
     // A responder accepts as many outstanding reads as are requested, if it can: more than this program asked
     // for.
     assert_eq!(answer.depths(), (4, 3));
@@ -614,11 +609,11 @@ fn a_port_is_the_one_that_the_peer_sees() {
     });
     let (events, active, _queues) = calls(to, b"hello");
     events.expect(answered(), 0);
-    let told = active.port();
+    let result = active.port();
     assert_eq!(active.disconnect(), 0);
     let (before, now) = peer.join().expect("the peer's story");
     assert_ne!(before, now);
-    assert_eq!(told, now);
+    assert_eq!(result, now);
     expect_over(&events);
 }
 
@@ -821,19 +816,19 @@ fn an_identifier_waits_for_its_events_to_be_given_back() {
     let event = events.next();
     let (place, held) = (id.0 as usize, event.0 as usize);
     std::mem::forget((id, event));
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, result) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {
         // SAFETY: the identifier was leaked by `forget`, and no other thread uses it.
         let code = unsafe { rdma_destroy_id(place as *mut rdma_cm_id) };
-        tell.send(code).expect("somebody listens");
+        sender.send(code).expect("somebody listens");
     });
     // The destruction has begun when the identifier is no longer found.
     while super::id::find(place as *const rdma_cm_id).is_ok() {
         std::thread::yield_now();
     }
-    assert!(told.try_recv().is_err());
+    assert!(result.try_recv().is_err());
     drop(Event(held as *mut rdma_cm_event));
-    assert_eq!(told.recv(), Ok(0));
+    assert_eq!(result.recv(), Ok(0));
     thread.join().expect("no panic");
 }
 
@@ -841,9 +836,9 @@ fn an_identifier_waits_for_its_events_to_be_given_back() {
 fn who_waits_for_an_event_of_a_channel_that_goes_waits_on() {
     let events = Events::new();
     let place = events.0 as usize;
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, result) = std::sync::mpsc::channel();
     let wait = || {
-        let tell = tell.clone();
+        let sender = sender.clone();
         let (begins, began) = std::sync::mpsc::channel();
         // This thread waits until the process ends.
         std::thread::spawn(move || {
@@ -851,15 +846,15 @@ fn who_waits_for_an_event_of_a_channel_that_goes_waits_on() {
             begins.send(()).expect("somebody listens");
             // SAFETY: the channel is live or was destroyed recently, and `event` is a local variable.
             let code = unsafe { rdma_get_cm_event(place as *mut rdma_event_channel, &mut event) };
-            let _ = tell.send((code, errno()));
+            let _ = sender.send((code, errno()));
         });
         began.recv().expect("it begins");
     };
     wait();
     drop(events);
     wait();
-    let told = told.recv_timeout(Duration::from_millis(300));
-    assert_eq!(told, Err(std::sync::mpsc::RecvTimeoutError::Timeout), "an answer, and errno");
+    let result = result.recv_timeout(Duration::from_millis(300));
+    assert_eq!(result, Err(std::sync::mpsc::RecvTimeoutError::Timeout), "an answer, and errno");
 }
 
 /// Descriptors, and kibibytes that are resident.

@@ -40,10 +40,10 @@ unsafe extern "C" fn ibv_resolve_eth_l2_from_gid(
         let index = c_int::from(attributes.grh.sgid_index);
         // SAFETY: the caller of `ibv_resolve_eth_l2_from_gid` guarantees that `context` is an open context of
         // this library; `source` is a local variable.
-        let asked =
+        let code =
             unsafe { crate::device::query::ibv_query_gid(context, attributes.port_num, index, &mut source) };
-        if asked != 0 {
-            return asked;
+        if code != 0 {
+            return code;
         }
         match resolve(address(&source), address(&attributes.grh.dgid)) {
             Ok(found) => {

@@ -39,12 +39,12 @@ pub(crate) enum Transport {
 pub(crate) fn transport() -> Transport {
     static TRANSPORT: OnceLock<Transport> = OnceLock::new();
     *TRANSPORT.get_or_init(|| {
-        let told = std::env::var_os("KIBAN_TRANSPORT").unwrap_or_default();
-        named(&told.to_string_lossy()).unwrap_or_else(|| {
+        let value = std::env::var_os("KIBAN_TRANSPORT").unwrap_or_default();
+        named(&value.to_string_lossy()).unwrap_or_else(|| {
             // Warn, because a typing error would only show in what devices report. If the warning cannot be
             // written, continue.
-            let told = told.display();
-            let _ = writeln!(stderr(), "kiban: KIBAN_TRANSPORT is ib or iwarp, not {told}: ib it is");
+            let value = value.display();
+            let _ = writeln!(stderr(), "kiban: KIBAN_TRANSPORT is ib or iwarp, not {value}: ib it is");
             Transport::Ib
         })
     })

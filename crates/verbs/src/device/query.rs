@@ -43,41 +43,41 @@ fn port_is(port: u8) -> Result<(), c_int> {
 fn attributes(context: &Context) -> ibv_device_attr {
     let bounds = context.engine.bounds();
     let is_ib = transport() == Transport::Ib;
-    let mut told = ibv_device_attr::ZERO;
-    for (to, from) in told.fw_ver.iter_mut().zip(env!("CARGO_PKG_VERSION").bytes().take(63)) {
+    let mut attr = ibv_device_attr::ZERO;
+    for (to, from) in attr.fw_ver.iter_mut().zip(env!("CARGO_PKG_VERSION").bytes().take(63)) {
         *to = from as c_char;
     }
-    told.node_guid = u64::from_ne_bytes(context.device.guid);
-    told.sys_image_guid = told.node_guid;
-    told.max_mr_size = u64::MAX;
-    told.page_size_cap = 0xffff_f000;
-    (told.vendor_id, told.vendor_part_id, told.hw_ver) = (VENDOR, PART, 0);
-    told.max_qp = int(bounds.qps_max);
-    told.max_qp_wr = int(bounds.work_max);
-    told.device_cap_flags = IBV_DEVICE_SYS_IMAGE_GUID
+    attr.node_guid = u64::from_ne_bytes(context.device.guid);
+    attr.sys_image_guid = attr.node_guid;
+    attr.max_mr_size = u64::MAX;
+    attr.page_size_cap = 0xffff_f000;
+    (attr.vendor_id, attr.vendor_part_id, attr.hw_ver) = (VENDOR, PART, 0);
+    attr.max_qp = int(bounds.qps_max);
+    attr.max_qp_wr = int(bounds.work_max);
+    attr.device_cap_flags = IBV_DEVICE_SYS_IMAGE_GUID
         | IBV_DEVICE_CURR_QP_STATE_MOD
         | IBV_DEVICE_MEM_WINDOW
         | IBV_DEVICE_MEM_WINDOW_TYPE_2B
         | IBV_DEVICE_MEM_MGT_EXTENSIONS
         | if is_ib { IBV_DEVICE_RC_RNR_NAK_GEN } else { 0 };
-    told.max_sge = int(bounds.sges_max);
-    told.max_sge_rd = int(bounds.sges_max);
-    told.max_cq = int(bounds.cqs_max);
-    told.max_cqe = int(bounds.cq_entries_max);
-    told.max_mr = int(bounds.stags_max);
-    told.max_pd = int(bounds.pds_max);
-    told.max_qp_rd_atom = bounds.ird_max.into();
-    told.max_qp_init_rd_atom = bounds.ord_max.into();
-    told.max_res_rd_atom = told.max_qp.saturating_mul(told.max_qp_rd_atom);
-    told.atomic_cap = if is_ib { IBV_ATOMIC_HCA } else { IBV_ATOMIC_NONE };
-    told.max_mw = int(bounds.stags_max);
-    told.max_ah = if is_ib { int(bounds.qps_max) } else { 0 };
-    told.max_srq = int(bounds.srqs_max);
-    told.max_srq_wr = int(bounds.work_max);
-    told.max_srq_sge = int(bounds.sges_max);
-    told.max_pkeys = u16::from(is_ib);
-    told.phys_port_cnt = 1;
-    told
+    attr.max_sge = int(bounds.sges_max);
+    attr.max_sge_rd = int(bounds.sges_max);
+    attr.max_cq = int(bounds.cqs_max);
+    attr.max_cqe = int(bounds.cq_entries_max);
+    attr.max_mr = int(bounds.stags_max);
+    attr.max_pd = int(bounds.pds_max);
+    attr.max_qp_rd_atom = bounds.ird_max.into();
+    attr.max_qp_init_rd_atom = bounds.ord_max.into();
+    attr.max_res_rd_atom = attr.max_qp.saturating_mul(attr.max_qp_rd_atom);
+    attr.atomic_cap = if is_ib { IBV_ATOMIC_HCA } else { IBV_ATOMIC_NONE };
+    attr.max_mw = int(bounds.stags_max);
+    attr.max_ah = if is_ib { int(bounds.qps_max) } else { 0 };
+    attr.max_srq = int(bounds.srqs_max);
+    attr.max_srq_wr = int(bounds.work_max);
+    attr.max_srq_sge = int(bounds.sges_max);
+    attr.max_pkeys = u16::from(is_ib);
+    attr.phys_port_cnt = 1;
+    attr
 }
 
 /// Returns the greatest standard MTU that fits into packets of this length.
@@ -95,23 +95,23 @@ fn port(context: &Context) -> ibv_port_attr {
     let interfaces = Interfaces::read().ok();
     let interface = interfaces.as_ref().and_then(|all| all.with(context.device.address));
     let is_ib = transport() == Transport::Ib;
-    let mut told = ibv_port_attr::ZERO;
-    (told.state, told.phys_state) = match interface {
+    let mut attr = ibv_port_attr::ZERO;
+    (attr.state, attr.phys_state) = match interface {
         Some(_) => (IBV_PORT_ACTIVE, LINK_UP),
         None => (IBV_PORT_DOWN, DISABLED),
     };
-    told.max_mtu = IBV_MTU_4096;
-    told.active_mtu = mtu(interface.and_then(|one| one.mtu_bytes()).unwrap_or(1500));
-    told.gid_tbl_len = 1;
-    told.lid = context.device.lid();
-    told.port_cap_flags = IBV_PORT_CM_SUP | if is_ib { IBV_PORT_IP_BASED_GIDS } else { 0 };
-    told.max_msg_sz = if is_ib { 1 << 31 } else { u32::MAX };
-    told.pkey_tbl_len = u16::from(is_ib);
-    told.max_vl_num = 1;
-    (told.active_width, told.active_speed) = (WIDTH_4X, SPEED_EDR);
-    told.link_layer = IBV_LINK_LAYER_ETHERNET;
-    told.flags = if is_ib { IBV_QPF_GRH_REQUIRED } else { 0 };
-    told
+    attr.max_mtu = IBV_MTU_4096;
+    attr.active_mtu = mtu(interface.and_then(|one| one.mtu_bytes()).unwrap_or(1500));
+    attr.gid_tbl_len = 1;
+    attr.lid = context.device.lid();
+    attr.port_cap_flags = IBV_PORT_CM_SUP | if is_ib { IBV_PORT_IP_BASED_GIDS } else { 0 };
+    attr.max_msg_sz = if is_ib { 1 << 31 } else { u32::MAX };
+    attr.pkey_tbl_len = u16::from(is_ib);
+    attr.max_vl_num = 1;
+    (attr.active_width, attr.active_speed) = (WIDTH_4X, SPEED_EDR);
+    attr.link_layer = IBV_LINK_LAYER_ETHERNET;
+    attr.flags = if is_ib { IBV_QPF_GRH_REQUIRED } else { 0 };
+    attr
 }
 
 /// Writes as much of an answer as a program has room for, and zeroes behind it.
@@ -156,14 +156,14 @@ pub(crate) unsafe extern "C" fn query_device_ex(
         if !is_known || answer.is_null() || bytes < size_of::<ibv_device_attr>() {
             return Err(libc::EINVAL);
         }
-        let mut told = ibv_device_attr_ex::ZERO;
-        told.orig_attr = attributes(context);
-        told.completion_timestamp_mask = u64::MAX;
-        told.hca_core_clock = CLOCK_KHZ;
-        told.device_cap_flags_ex = told.orig_attr.device_cap_flags.into();
-        told.phys_port_cnt_ex = 1;
+        let mut attr = ibv_device_attr_ex::ZERO;
+        attr.orig_attr = attributes(context);
+        attr.completion_timestamp_mask = u64::MAX;
+        attr.hca_core_clock = CLOCK_KHZ;
+        attr.device_cap_flags_ex = attr.orig_attr.device_cap_flags.into();
+        attr.phys_port_cnt_ex = 1;
         // SAFETY: the caller of `ibv_query_device_ex` guarantees that `answer` has room for `bytes` bytes.
-        unsafe { write(&told, answer, bytes) };
+        unsafe { write(&attr, answer, bytes) };
         Ok(())
     })
 }

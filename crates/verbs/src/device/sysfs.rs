@@ -24,8 +24,9 @@ extern "C" fn ibv_get_sysfs_path() -> *const c_char {
             // SAFETY: these calls take no arguments and only return numbers.
             let own_rights =
                 unsafe { libc::getuid() == libc::geteuid() && libc::getgid() == libc::getegid() };
-            let told = std::env::var_os("SYSFS_PATH").filter(|_| own_rights);
-            told.and_then(|path| CString::new(trimmed(path.as_bytes())).ok())
+            let configured = std::env::var_os("SYSFS_PATH").filter(|_| own_rights);
+            configured
+                .and_then(|path| CString::new(trimmed(path.as_bytes())).ok())
                 .unwrap_or_else(|| c"/sys".to_owned())
         })
         .as_ptr()

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The fields of a completion that software can supply.
-const SAID: u64 = IBV_WC_STANDARD_FLAGS
+const WC_FLAGS_SUPPORTED: u64 = IBV_WC_STANDARD_FLAGS
     | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP
     | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
 
@@ -59,7 +59,7 @@ pub(crate) struct Cq {
     pub(crate) number: u32,
     channel: Option<&'static CompChannel>,
     /// Events of completions.
-    told: Acknowledged,
+    completion_events: Acknowledged,
     /// Asynchronous events.
     pub(crate) events: Acknowledged,
     /// Held from `start_poll` to `end_poll`: its holder alone uses `taken`.
@@ -168,10 +168,10 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, most: c_int, places: *m
             return 0;
         }
         let mut place = places;
-        let taken = queue.context.engine.poll_cq(queue.number, room, |told| {
+        let taken = queue.context.engine.poll_cq(queue.number, room, |event| {
             // SAFETY: the caller guarantees room for `most` completions, and no more are taken.
             unsafe {
-                place.write(completion(&told));
+                place.write(completion(&event));
                 place = place.add(1);
             }
         });
@@ -196,8 +196,8 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
 impl Cq {
     /// Takes the next completion. Returns whether there was one.
     fn take(&self) -> Result<bool, c_int> {
-        let taken = self.context.engine.poll_cq(self.number, 1, |told| {
-            self.taken.set((completion(&told), kiban_os::clock::machine_nanos()));
+        let taken = self.context.engine.poll_cq(self.number, 1, |event| {
+            self.taken.set((completion(&event), kiban_os::clock::machine_nanos()));
         });
         let found = taken.map_err(refused)? > 0;
         if found {
@@ -211,12 +211,12 @@ impl Cq {
     }
 }
 
-unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, asked: *mut ibv_poll_cq_attr) -> c_int {
+unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int {
     errno_or_zero(|| {
         // SAFETY: the caller of `ibv_start_poll` guarantees that `cq` is a live CQ of this library and
-        // `asked` is null or valid for reads.
-        let (queue, asked) = unsafe { (given::<Cq>(cq)?, asked.as_ref()) };
-        if asked.is_some_and(|asked| asked.comp_mask != 0) {
+        // `attr` is null or valid for reads.
+        let (queue, attr) = unsafe { (given::<Cq>(cq)?, attr.as_ref()) };
+        if attr.is_some_and(|attr| attr.comp_mask != 0) {
             return Err(libc::EINVAL);
         }
         queue.polling.lock();
@@ -278,7 +278,7 @@ fn wallclock(nanos: u64) -> u64 {
 
 // ---- queues
 
-struct Asked {
+struct CqAttributes {
     entries: u32,
     cookie: *mut c_void,
     channel: *mut ibv_comp_channel,
@@ -287,25 +287,25 @@ struct Asked {
 
 /// # Safety
 /// `context` and `channel` are null or live objects of this library.
-unsafe fn create(context: *mut ibv_context, asked: &Asked) -> Result<*mut ibv_cq_ex, c_int> {
+unsafe fn create(context: *mut ibv_context, attr: &CqAttributes) -> Result<*mut ibv_cq_ex, c_int> {
     // SAFETY: the caller of `create` guarantees that `context` is null or an open context of this library.
     let context: &'static Context = unsafe { Context::given(context)? };
-    let channel = if asked.channel.is_null() {
+    let channel = if attr.channel.is_null() {
         None
     } else {
-        // SAFETY: the caller of `create` guarantees that `asked.channel` is null or a live completion channel
+        // SAFETY: the caller of `create` guarantees that `attr.channel` is null or a live completion channel
         // of this library.
-        Some(unsafe { given::<CompChannel>(asked.channel)? })
+        Some(unsafe { given::<CompChannel>(attr.channel)? })
     };
     let most = context.engine.bounds().cq_entries_max;
-    if asked.entries == 0 || asked.entries as usize > most || asked.vector != 0 {
+    if attr.entries == 0 || attr.entries as usize > most || attr.vector != 0 {
         return Err(libc::EINVAL);
     }
     let mut abi = ibv_cq_ex::ZERO;
     abi.context = context.abi();
-    abi.channel = asked.channel;
-    abi.cq_context = asked.cookie;
-    abi.cqe = c_int::try_from(asked.entries).map_err(|_| libc::EINVAL)?;
+    abi.channel = attr.channel;
+    abi.cq_context = attr.cookie;
+    abi.cqe = c_int::try_from(attr.entries).map_err(|_| libc::EINVAL)?;
     abi.start_poll = Some(start_poll);
     abi.next_poll = Some(next_poll);
     abi.end_poll = Some(end_poll);
@@ -327,17 +327,17 @@ unsafe fn create(context: *mut ibv_context, asked: &Asked) -> Result<*mut ibv_cq
         context,
         number: 0,
         channel,
-        told: Acknowledged::default(),
+        completion_events: Acknowledged::default(),
         events: Acknowledged::default(),
         polling: SpinLock::new(),
         taken: Cell::new((ibv_wc::ZERO, 0)),
     }));
-    let tells = CqChannels {
+    let channels = CqChannels {
         completions: channel.map(|channel| channel.channel.clone()),
-        async_events: context.happenings.clone(),
+        async_events: context.async_events.clone(),
         cookie: context::tag(queue.cast(), context::CQ),
     };
-    match context.engine.create_cq(asked.entries as usize, tells) {
+    match context.engine.create_cq(attr.entries as usize, channels) {
         Ok(number) => {
             // SAFETY: the object is new, and no other thread knows it yet; there are no events for a queue
             // that is not in use.
@@ -374,7 +374,7 @@ pub(crate) unsafe extern "C" fn ibv_create_cq(
         let vector = u32::try_from(vector).map_err(|_| libc::EINVAL)?;
         // SAFETY: the caller of `ibv_create_cq` guarantees that `context` and `channel` are null or live
         // objects of this library.
-        Ok(unsafe { create(context, &Asked { entries, cookie, channel, vector })? }.cast())
+        Ok(unsafe { create(context, &CqAttributes { entries, cookie, channel, vector })? }.cast())
     })
 }
 
@@ -382,29 +382,31 @@ pub(crate) unsafe extern "C" fn ibv_create_cq(
 /// The arguments are as ibv_create_cq_ex(3) requires.
 pub(crate) unsafe extern "C" fn create_cq_ex(
     context: *mut ibv_context,
-    asked: *mut ibv_cq_init_attr_ex,
+    attr: *mut ibv_cq_init_attr_ex,
 ) -> *mut ibv_cq_ex {
     pointer(|| {
-        // SAFETY: the caller of `ibv_create_cq_ex` guarantees that `asked` is null or valid for reads.
-        let asked = unsafe { asked.as_ref() }.ok_or(libc::EINVAL)?;
-        let has = |mask| asked.comp_mask & mask != 0;
-        if asked.comp_mask & !(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD) != 0 {
+        // SAFETY: the caller of `ibv_create_cq_ex` guarantees that `attr` is null or valid for reads.
+        let attr = unsafe { attr.as_ref() }.ok_or(libc::EINVAL)?;
+        let has = |mask| attr.comp_mask & mask != 0;
+        if attr.comp_mask & !(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD) != 0 {
             return Err(libc::EINVAL);
         }
         let flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
-        if asked.wc_flags & !SAID != 0 || (has(IBV_CQ_INIT_ATTR_MASK_FLAGS) && asked.flags & !flags != 0) {
+        if attr.wc_flags & !WC_FLAGS_SUPPORTED != 0
+            || (has(IBV_CQ_INIT_ATTR_MASK_FLAGS) && attr.flags & !flags != 0)
+        {
             return Err(libc::EOPNOTSUPP);
         }
         if has(IBV_CQ_INIT_ATTR_MASK_PD) {
-            // SAFETY: the caller of `ibv_create_cq_ex` guarantees that `asked.parent_domain` is null or a
+            // SAFETY: the caller of `ibv_create_cq_ex` guarantees that `attr.parent_domain` is null or a
             // live protection domain of this library.
-            unsafe { given::<Pd>(asked.parent_domain)? };
+            unsafe { given::<Pd>(attr.parent_domain)? };
         }
         let &ibv_cq_init_attr_ex { cqe: entries, cq_context: cookie, channel, comp_vector: vector, .. } =
-            asked;
+            attr;
         // SAFETY: the caller of `ibv_create_cq_ex` guarantees that `context` and `channel` are null or live
         // objects of this library.
-        unsafe { create(context, &Asked { entries, cookie, channel, vector }) }
+        unsafe { create(context, &CqAttributes { entries, cookie, channel, vector }) }
     })
 }
 
@@ -437,11 +439,11 @@ pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
         queue.context.engine.destroy_cq(queue.number).map_err(refused)?;
         let cookie = queue.cookie();
         if let Some(channel) = queue.channel {
-            channel.channel.forget(|told| *told == cookie);
-            queue.told.wait();
+            channel.channel.forget(|event| *event == cookie);
+            queue.completion_events.wait();
             channel.count(-1);
         }
-        queue.context.happenings.forget(|told| told.cookie == cookie);
+        queue.context.async_events.forget(|event| event.cookie == cookie);
         queue.events.wait();
         queue.context.release();
         // SAFETY: the pointer came from the call that created the object, and no event names it any more.
@@ -514,14 +516,14 @@ unsafe extern "C" fn ibv_get_cq_event(
         if cq.is_null() || cookie.is_null() {
             return Err(libc::EINVAL);
         }
-        let of = |told: u64| core::ptr::with_exposed_provenance_mut::<ibv_cq_ex>(told as usize);
-        let note = |told: &u64| {
+        let of = |event: u64| core::ptr::with_exposed_provenance_mut::<ibv_cq_ex>(event as usize);
+        let note = |event: &u64| {
             // SAFETY: a CQ is freed only after its events have been removed from the channel.
-            if let Ok(queue) = unsafe { given::<Cq>(of(*told)) } {
-                queue.told.deliver();
+            if let Ok(queue) = unsafe { given::<Cq>(of(*event)) } {
+                queue.completion_events.deliver();
             }
         };
-        let told = channel
+        let event = channel
             .context
             .engine
             .next_event_noting(&channel.channel, Duration::MAX, note)
@@ -529,8 +531,8 @@ unsafe extern "C" fn ibv_get_cq_event(
         // SAFETY: the CQ cannot be destroyed before this event is acknowledged; the caller guarantees that
         // `cq` and `cookie` are valid for writes.
         unsafe {
-            cq.write(of(told).cast());
-            cookie.write((*of(told)).cq_context);
+            cq.write(of(event).cast());
+            cookie.write((*of(event)).cq_context);
         }
         Ok(0)
     })
@@ -547,7 +549,7 @@ unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, count: c_uint) {
             let abi = queue.abi();
             // SAFETY: `abi` points to the C struct inside this live object; programs only read it.
             unsafe { (*abi).comp_events_completed = (*abi).comp_events_completed.wrapping_add(count) };
-            queue.told.acknowledge(count);
+            queue.completion_events.acknowledge(count);
         }
     });
 }
@@ -556,7 +558,7 @@ unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, count: c_uint) {
 mod tests {
     use super::*;
 
-    fn told(kind: Kind, immediate: Option<u64>, invalidated: Option<u32>) -> Completion {
+    fn completed(kind: Kind, immediate: Option<u64>, invalidated: Option<u32>) -> Completion {
         Completion {
             id: 7,
             status: Status::Success,
@@ -572,7 +574,7 @@ mod tests {
     #[test]
     fn completions_say_what_verbs_says() {
         let check = |kind, immediate, invalidated, opcode, bytes, data: u32, flags| {
-            let wc = completion(&told(kind, immediate, invalidated));
+            let wc = completion(&completed(kind, immediate, invalidated));
             assert_eq!(
                 (wc.opcode, wc.byte_len, wc.imm_data, wc.wc_flags),
                 (opcode, bytes, data, flags),
@@ -597,7 +599,7 @@ mod tests {
             IBV_WC_WITH_IMM,
         );
         check(Kind::Receive, None, Some(9), IBV_WC_RECV, 100, 9, IBV_WC_WITH_INV);
-        let datagram = Completion { source: Some(5), ..told(Kind::Receive, None, None) };
+        let datagram = Completion { source: Some(5), ..completed(Kind::Receive, None, None) };
         let wc = completion(&datagram);
         assert_eq!((wc.src_qp, wc.wc_flags), (5, IBV_WC_GRH));
     }

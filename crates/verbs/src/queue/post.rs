@@ -63,7 +63,7 @@ pub(crate) unsafe fn inlined(
 }
 
 /// Returns the immediate value that a Write with immediate data delivers.
-pub(crate) fn told(immediate: u32, bytes: u64) -> u64 {
+pub(crate) fn immediate_value(immediate: u32, bytes: u64) -> u64 {
     u64::from(u32::from_be(immediate)) << 32 | (bytes & u64::from(u32::MAX))
 }
 
@@ -144,9 +144,9 @@ unsafe fn send(qp: &Qp, wr: &ibv_send_wr) -> Result<SendWork, c_int> {
         let operation = unsafe { datagram(ah, number, qkey, immediate)? };
         return Ok(finished(wr.wr_id, operation, data, wr.send_flags));
     }
-    let is_answered =
+    let needs_response =
         matches!(wr.opcode, IBV_WR_RDMA_READ | IBV_WR_ATOMIC_CMP_AND_SWP | IBV_WR_ATOMIC_FETCH_AND_ADD);
-    if qp.service == Service::Unreliable && is_answered {
+    if qp.service == Service::Unreliable && needs_response {
         return Err(libc::EINVAL);
     }
     let remote = || {
@@ -164,9 +164,10 @@ unsafe fn send(qp: &Qp, wr: &ibv_send_wr) -> Result<SendWork, c_int> {
         IBV_WR_SEND_WITH_IMM => Operation::SendImmediate { data: u32::from_be(wr.imm_data) },
         IBV_WR_SEND_WITH_INV => Operation::Send { invalidate: Some(wr.imm_data) },
         IBV_WR_RDMA_WRITE => Operation::write(remote()),
-        IBV_WR_RDMA_WRITE_WITH_IMM => {
-            Operation::Write { remote: remote(), immediate: Some(told(wr.imm_data, data.length())) }
-        }
+        IBV_WR_RDMA_WRITE_WITH_IMM => Operation::Write {
+            remote: remote(),
+            immediate: Some(immediate_value(wr.imm_data, data.length())),
+        },
         IBV_WR_RDMA_READ => Operation::read(remote()),
         IBV_WR_ATOMIC_CMP_AND_SWP => {
             Operation::Atomic { remote: atomic_remote, atomic: compare_swap(compare_add, swap) }
@@ -177,16 +178,16 @@ unsafe fn send(qp: &Qp, wr: &ibv_send_wr) -> Result<SendWork, c_int> {
         IBV_WR_LOCAL_INV => Operation::LocalInvalidate { stag: wr.imm_data },
         IBV_WR_BIND_MW => {
             // SAFETY: the opcode says that the program has filled in `bind_mw`.
-            let asked = unsafe { &wr.more.bind_mw };
-            // SAFETY: the caller of `send` guarantees that `asked.mw` is null or a live memory window of this
+            let mw_bind = unsafe { &wr.more.bind_mw };
+            // SAFETY: the caller of `send` guarantees that `mw_bind.mw` is null or a live memory window of this
             // library.
-            let (_, kind) = unsafe { window_key(asked.mw)? };
+            let (_, kind) = unsafe { window_key(mw_bind.mw)? };
             if kind != IBV_MW_TYPE_2 {
                 return Err(libc::EINVAL);
             }
             // SAFETY: the caller of `send` guarantees that the memory region of the binding is null or a live
             // one of this library.
-            unsafe { bind(asked.rkey, &asked.bind_info)? }
+            unsafe { bind(mw_bind.rkey, &mw_bind.bind_info)? }
         }
         _ => return Err(libc::EINVAL),
     };
@@ -352,22 +353,26 @@ pub(crate) unsafe extern "C" fn post_recv(
 ///
 /// # Safety
 /// The arguments are as ibv_bind_mw(3) requires.
-pub(crate) unsafe extern "C" fn bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, asked: *mut ibv_mw_bind) -> c_int {
+pub(crate) unsafe extern "C" fn bind_mw(
+    qp: *mut ibv_qp,
+    mw: *mut ibv_mw,
+    mw_bind: *mut ibv_mw_bind,
+) -> c_int {
     errno_or_zero(|| {
         // SAFETY: the caller of `ibv_bind_mw` guarantees that `qp` is null or a live queue pair of this
-        // library and `asked` is null or valid for reads.
-        let (qp, asked) = unsafe { (given::<Qp>(qp.cast())?, asked.as_ref().ok_or(libc::EINVAL)?) };
+        // library and `mw_bind` is null or valid for reads.
+        let (qp, mw_bind) = unsafe { (given::<Qp>(qp.cast())?, mw_bind.as_ref().ok_or(libc::EINVAL)?) };
         // SAFETY: the caller of `ibv_bind_mw` guarantees that `mw` is null or a live memory window of this
         // library.
         let (key, kind) = unsafe { window_key(mw)? };
-        if kind != IBV_MW_TYPE_1 || !qp.takes_sends() || asked.send_flags & !FLAGS != 0 {
+        if kind != IBV_MW_TYPE_1 || !qp.takes_sends() || mw_bind.send_flags & !FLAGS != 0 {
             return Err(libc::EINVAL);
         }
         let key = key & !0xff | (key.wrapping_add(1) & 0xff);
         // SAFETY: the caller of `ibv_bind_mw` guarantees that the memory region of the binding is null or a
         // live one of this library.
-        let operation = unsafe { bind(key, &asked.bind_info)? };
-        let work = finished(asked.wr_id, operation, Data::none(), asked.send_flags);
+        let operation = unsafe { bind(key, &mw_bind.bind_info)? };
+        let work = finished(mw_bind.wr_id, operation, Data::none(), mw_bind.send_flags);
         qp.context.engine.post_sends(qp.number, [work]).map_err(|(_, refusal)| refused(refusal))?;
         // SAFETY: the caller of `ibv_bind_mw` guarantees that `mw` is null or a live memory window of this
         // library.

@@ -42,20 +42,20 @@ unsafe impl Object for Srq {
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_create_srq(
     pd: *mut ibv_pd,
-    asked: *mut ibv_srq_init_attr,
+    attr: *mut ibv_srq_init_attr,
 ) -> *mut ibv_srq {
     pointer(|| {
         // SAFETY: the caller of `ibv_create_srq` guarantees that `pd` is null or a live protection domain of
-        // this library and `asked` is null or valid for reads and writes.
-        let (domain, asked) = unsafe { (given::<Pd>(pd)?, asked.as_mut().ok_or(libc::EINVAL)?) };
+        // this library and `attr` is null or valid for reads and writes.
+        let (domain, attr) = unsafe { (given::<Pd>(pd)?, attr.as_mut().ok_or(libc::EINVAL)?) };
         let context = domain.context;
         let bounds = context.engine.bounds();
-        let (entries, elements) = (asked.attr.max_wr as usize, asked.attr.max_sge as usize);
+        let (entries, elements) = (attr.attr.max_wr as usize, attr.attr.max_sge as usize);
         if entries == 0 || entries > bounds.work_max || elements > bounds.sges_max {
             return Err(libc::EINVAL);
         }
         let mut abi = ibv_srq::ZERO;
-        (abi.context, abi.srq_context, abi.pd) = (context.abi(), asked.srq_context, pd);
+        (abi.context, abi.srq_context, abi.pd) = (context.abi(), attr.srq_context, pd);
         let srq = Box::into_raw(Box::new(Srq {
             abi: UnsafeCell::new(abi),
             born: Generation::now(),
@@ -67,7 +67,7 @@ pub(crate) unsafe extern "C" fn ibv_create_srq(
         }));
         let cookie = context::tag(srq.cast(), context::SRQ);
         // The limit is set by ibv_modify_srq(3) alone.
-        match context.engine.create_srq(domain.number, entries, 0, context.happenings.clone(), cookie) {
+        match context.engine.create_srq(domain.number, entries, 0, context.async_events.clone(), cookie) {
             Ok(number) => {
                 // SAFETY: the object is new, and no other thread knows it yet.
                 unsafe {
@@ -90,22 +90,22 @@ pub(crate) unsafe extern "C" fn ibv_create_srq(
 /// The arguments are as ibv_create_srq_ex(3) requires.
 pub(crate) unsafe extern "C" fn create_srq_ex(
     context: *mut ibv_context,
-    asked: *mut ibv_srq_init_attr_ex,
+    attr: *mut ibv_srq_init_attr_ex,
 ) -> *mut ibv_srq {
     pointer(|| {
         // SAFETY: the caller of `ibv_create_srq_ex` guarantees that `context` is null or an open context of
-        // this library and `asked` is null or valid for reads and writes.
-        let (_, asked) = unsafe { (Context::given(context)?, asked.as_mut().ok_or(libc::EINVAL)?) };
-        let has = |mask| asked.comp_mask & mask != 0;
-        if asked.comp_mask >= IBV_SRQ_INIT_ATTR_RESERVED || !has(IBV_SRQ_INIT_ATTR_PD) {
+        // this library and `attr` is null or valid for reads and writes.
+        let (_, attr) = unsafe { (Context::given(context)?, attr.as_mut().ok_or(libc::EINVAL)?) };
+        let has = |mask| attr.comp_mask & mask != 0;
+        if attr.comp_mask >= IBV_SRQ_INIT_ATTR_RESERVED || !has(IBV_SRQ_INIT_ATTR_PD) {
             return Err(libc::EINVAL);
         }
-        if has(IBV_SRQ_INIT_ATTR_TYPE) && asked.srq_type != IBV_SRQT_BASIC {
+        if has(IBV_SRQ_INIT_ATTR_TYPE) && attr.srq_type != IBV_SRQT_BASIC {
             return Err(libc::EOPNOTSUPP);
         }
-        let pd = asked.pd;
+        let pd = attr.pd;
         // SAFETY: the struct starts with the fields of the shorter one.
-        let made = unsafe { ibv_create_srq(pd, core::ptr::from_mut(asked).cast()) };
+        let made = unsafe { ibv_create_srq(pd, core::ptr::from_mut(attr).cast()) };
         if made.is_null() {
             Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
         } else {
@@ -117,11 +117,11 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
 /// # Safety
 /// `srq` is null or a live SRQ of this library.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, asked: *mut ibv_srq_attr, mask: c_int) -> c_int {
+unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr, mask: c_int) -> c_int {
     errno_or_zero(|| {
         // SAFETY: the caller of `ibv_modify_srq` guarantees that `srq` is null or a live SRQ of this library
-        // and `asked` is null or valid for reads.
-        let (queue, asked) = unsafe { (given::<Srq>(srq)?, asked.as_ref().ok_or(libc::EINVAL)?) };
+        // and `attr` is null or valid for reads.
+        let (queue, attr) = unsafe { (given::<Srq>(srq)?, attr.as_ref().ok_or(libc::EINVAL)?) };
         let mask = mask.cast_unsigned();
         if mask & !(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT) != 0 {
             return Err(libc::EINVAL);
@@ -133,10 +133,10 @@ unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, asked: *mut ibv_srq_attr,
         if mask & IBV_SRQ_LIMIT != 0 {
             let engine = queue.context.engine;
             let (room, _) = engine.query_srq(queue.number).map_err(refused)?;
-            if asked.srq_limit as usize > room {
+            if attr.srq_limit as usize > room {
                 return Err(libc::EINVAL);
             }
-            engine.set_srq_limit(queue.number, asked.srq_limit as usize).map_err(refused)?;
+            engine.set_srq_limit(queue.number, attr.srq_limit as usize).map_err(refused)?;
         }
         Ok(())
     })
@@ -167,7 +167,7 @@ pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
         let queue = unsafe { given::<Srq>(srq)? };
         queue.context.engine.destroy_srq(queue.number).map_err(refused)?;
         let cookie = context::tag(srq.cast(), context::SRQ);
-        queue.context.happenings.forget(|told| told.cookie == cookie);
+        queue.context.async_events.forget(|event| event.cookie == cookie);
         queue.events.wait();
         queue.context.release();
         // SAFETY: the pointer came from the call that created the object, and no event names it any more.

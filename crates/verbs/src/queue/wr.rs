@@ -9,7 +9,7 @@ use crate::abi::*;
 use crate::engine::{given, refused};
 use crate::ffi::{catch_panics, errno_or_zero};
 use crate::memory::{set_window_key, window_key};
-use crate::queue::post::{bind, compare_swap, datagram, fetch_add, finished, inlined, told};
+use crate::queue::post::{bind, compare_swap, datagram, fetch_add, finished, immediate_value, inlined};
 use crate::queue::qp::Qp;
 use crate::sync::spin::SpinLock;
 use core::cell::UnsafeCell;
@@ -40,9 +40,9 @@ pub(crate) fn supported(service: Service) -> u64 {
     }
 }
 
-/// Requests that gather.
+/// Requests that with_requests.
 #[derive(Default)]
-struct Gathered {
+struct Collected {
     works: Vec<SendWork>,
     error: c_int,
     /// The immediate data of the last request, and whether it still lacks its destination.
@@ -52,14 +52,14 @@ struct Gathered {
 /// The requests that have been collected since `start`.
 pub(crate) struct Batch {
     offered: bool,
-    /// Held from start to end: its holder alone uses `gathered`.
+    /// Held from start to end: its holder alone uses `collected`.
     open: SpinLock,
-    gathered: UnsafeCell<Gathered>,
+    collected: UnsafeCell<Collected>,
 }
 
 impl Batch {
     pub(crate) fn new(offered: bool) -> Batch {
-        Batch { offered, open: SpinLock::new(), gathered: UnsafeCell::default() }
+        Batch { offered, open: SpinLock::new(), collected: UnsafeCell::default() }
     }
 
     /// Returns whether the program asked for these calls.
@@ -73,30 +73,30 @@ impl Batch {
 /// # Safety
 /// `qp` is a live queue pair on which the caller has called `ibv_wr_start`, and not yet `ibv_wr_complete` or
 /// `ibv_wr_abort`.
-unsafe fn gather(qp: *mut ibv_qp_ex, work: impl FnOnce(&Qp, &mut Gathered) -> Result<(), c_int>) {
+unsafe fn with_requests(qp: *mut ibv_qp_ex, work: impl FnOnce(&Qp, &mut Collected) -> Result<(), c_int>) {
     catch_panics((), || {
         // SAFETY: the caller guarantees that `qp` is a live queue pair of this library.
         let Ok(pair) = (unsafe { given::<Qp>(qp) }) else { return };
         // SAFETY: the caller called `ibv_wr_start`, which took the lock, so that nothing else uses the
         // requests.
-        let gathered = unsafe { &mut *pair.batch.gathered.get() };
-        if let Err(error) = work(pair, gathered)
-            && gathered.error == 0
+        let collected = unsafe { &mut *pair.batch.collected.get() };
+        if let Err(error) = work(pair, collected)
+            && collected.error == 0
         {
-            gathered.error = error;
+            collected.error = error;
         }
     });
 }
 
 /// # Safety
-/// The same as for [`gather`].
+/// The same as for [`with_requests`].
 unsafe fn add(qp: *mut ibv_qp_ex, operation: Operation) {
-    // SAFETY: the caller guarantees what `gather` needs; programs set `wr_id` and `wr_flags` before each call
+    // SAFETY: the caller guarantees what `with_requests` needs; programs set `wr_id` and `wr_flags` before each call
     // (ibv_wr_post(3)).
     unsafe {
         let (id, flags) = ((*qp).wr_id, (*qp).wr_flags);
-        gather(qp, |_, gathered| {
-            gathered.works.push(finished(id, operation, Data::none(), flags));
+        with_requests(qp, |_, collected| {
+            collected.works.push(finished(id, operation, Data::none(), flags));
             Ok(())
         });
     }
@@ -105,13 +105,13 @@ unsafe fn add(qp: *mut ibv_qp_ex, operation: Operation) {
 /// Gives the last request its data.
 ///
 /// # Safety
-/// The same as for [`gather`].
+/// The same as for [`with_requests`].
 unsafe fn set(qp: *mut ibv_qp_ex, data: impl FnOnce(&Qp) -> Result<Data, c_int>) {
-    // SAFETY: the caller guarantees what `gather` needs.
+    // SAFETY: the caller guarantees what `with_requests` needs.
     unsafe {
-        gather(qp, |pair, gathered| {
+        with_requests(qp, |pair, collected| {
             let data = data(pair)?;
-            let work = gathered.works.last_mut().ok_or(libc::EINVAL)?;
+            let work = collected.works.last_mut().ok_or(libc::EINVAL)?;
             if let Operation::Write { immediate: Some(immediate), .. } = &mut work.operation {
                 *immediate = *immediate & !u64::from(u32::MAX) | (data.length() & u64::from(u32::MAX));
             }
@@ -126,9 +126,9 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
     let Ok(pair) = (unsafe { given::<Qp>(qp) }) else { return };
     pair.batch.open.lock();
     // SAFETY: this thread holds the lock from here on, so that nothing else uses the requests.
-    let gathered = unsafe { &mut *pair.batch.gathered.get() };
-    gathered.works.clear();
-    (gathered.error, gathered.immediate) = (0, None);
+    let collected = unsafe { &mut *pair.batch.collected.get() };
+    collected.works.clear();
+    (collected.error, collected.immediate) = (0, None);
 }
 
 unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
@@ -136,15 +136,15 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
         // SAFETY: the caller of `ibv_wr_complete` guarantees that `qp` is a live queue pair of this library.
         let pair = unsafe { given::<Qp>(qp)? };
         // SAFETY: this thread has held the lock since `ibv_wr_start`, so that nothing else uses the requests.
-        let gathered = unsafe { &mut *pair.batch.gathered.get() };
-        let done = if gathered.error != 0 {
-            Err(gathered.error)
+        let collected = unsafe { &mut *pair.batch.collected.get() };
+        let done = if collected.error != 0 {
+            Err(collected.error)
         } else if !pair.takes_sends() {
             Err(libc::EINVAL)
         } else {
-            pair.context.engine.post_sends_together(pair.number, gathered.works.drain(..)).map_err(refused)
+            pair.context.engine.post_sends_together(pair.number, collected.works.drain(..)).map_err(refused)
         };
-        gathered.works.clear();
+        collected.works.clear();
         pair.batch.open.unlock();
         done
     })
@@ -155,7 +155,7 @@ unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
     // it has called `ibv_wr_start`.
     if let Ok(pair) = unsafe { given::<Qp>(qp) } {
         // SAFETY: this thread has held the lock since `ibv_wr_start`, so that nothing else uses the requests.
-        unsafe { (*pair.batch.gathered.get()).works.clear() };
+        unsafe { (*pair.batch.collected.get()).works.clear() };
         pair.batch.open.unlock();
     }
 }
@@ -172,8 +172,8 @@ unsafe extern "C" fn wr_send_imm(qp: *mut ibv_qp_ex, immediate: u32) {
     // that order (ibv_wr_post(3)).
     unsafe {
         add(qp, Operation::SendImmediate { data });
-        gather(qp, |_, gathered| {
-            gathered.immediate = Some(data);
+        with_requests(qp, |_, collected| {
+            collected.immediate = Some(data);
             Ok(())
         });
     }
@@ -195,7 +195,7 @@ unsafe extern "C" fn wr_rdma_write_imm(qp: *mut ibv_qp_ex, key: u32, address: u6
     let remote = TaggedAddress { stag: key, offset: address };
     // SAFETY: `add` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the program keeps
     // that order (ibv_wr_post(3)).
-    unsafe { add(qp, Operation::Write { remote, immediate: Some(told(immediate, 0)) }) };
+    unsafe { add(qp, Operation::Write { remote, immediate: Some(immediate_value(immediate, 0)) }) };
 }
 
 unsafe extern "C" fn wr_rdma_read(qp: *mut ibv_qp_ex, key: u32, address: u64) {
@@ -230,18 +230,18 @@ unsafe extern "C" fn wr_bind_mw(
     key: u32,
     info: *const ibv_mw_bind_info,
 ) {
-    // SAFETY: `gather` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the program
+    // SAFETY: `with_requests` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the program
     // keeps that order (ibv_wr_post(3)). `mw` is null or a live memory window, `info` null or valid for
     // reads.
     unsafe {
         let (id, flags) = ((*qp).wr_id, (*qp).wr_flags);
-        gather(qp, |_, gathered| {
+        with_requests(qp, |_, collected| {
             let (_, kind) = window_key(mw)?;
             if kind != IBV_MW_TYPE_2 {
                 return Err(libc::EINVAL);
             }
             let operation = bind(key, info.as_ref().ok_or(libc::EINVAL)?)?;
-            gathered.works.push(finished(id, operation, Data::none(), flags));
+            collected.works.push(finished(id, operation, Data::none(), flags));
             set_window_key(mw, key);
             Ok(())
         });
@@ -249,12 +249,12 @@ unsafe extern "C" fn wr_bind_mw(
 }
 
 unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, number: u32, qkey: u32) {
-    // SAFETY: `gather` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the program
+    // SAFETY: `with_requests` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the program
     // keeps that order (ibv_wr_post(3)). `ah` is null or a live address handle.
     unsafe {
-        gather(qp, |_, gathered| {
-            let immediate = gathered.immediate.take();
-            let work = gathered.works.last_mut().ok_or(libc::EINVAL)?;
+        with_requests(qp, |_, collected| {
+            let immediate = collected.immediate.take();
+            let work = collected.works.last_mut().ok_or(libc::EINVAL)?;
             work.operation = datagram(ah, number, qkey, immediate)?;
             Ok(())
         });

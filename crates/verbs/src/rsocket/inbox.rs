@@ -41,9 +41,9 @@ struct PendingEvents {
     /// The listener that waits for it.
     arrival: Option<(Arc<AcceptQueue>, Arc<Socket>)>,
     /// The socket to be notified when the connection is established, if no call waits for it.
-    greeted: Option<Weak<Socket>>,
+    connected_waiter: Option<Weak<Socket>>,
     /// Further events are dropped.
-    is_deaf: bool,
+    is_closed: bool,
 }
 
 /// The events of one connection.
@@ -70,8 +70,8 @@ impl Inbox {
     }
 
     /// Passes the connection to a listener when it is established.
-    pub(super) fn expect_at(&self, door: Arc<AcceptQueue>, socket: Arc<Socket>) {
-        lock(&self.notes).arrival = Some((door, socket));
+    pub(super) fn expect_at(&self, accept_queue: Arc<AcceptQueue>, socket: Arc<Socket>) {
+        lock(&self.notes).arrival = Some((accept_queue, socket));
     }
 
     /// Withdraws that.
@@ -82,7 +82,7 @@ impl Inbox {
 
     /// Notifies a socket of ours when the connection is established, so that it can send its first message.
     pub(super) fn notify_when_connected(&self, socket: Weak<Socket>) {
-        lock(&self.notes).greeted = Some(socket);
+        lock(&self.notes).connected_waiter = Some(socket);
     }
 
     /// Takes the events.
@@ -99,26 +99,26 @@ impl Inbox {
     /// Drops all further events.
     pub(super) fn close(&self) {
         let mut notes = lock(&self.notes);
-        notes.is_deaf = true;
-        notes.greeted = None;
+        notes.is_closed = true;
+        notes.connected_waiter = None;
     }
 }
 
 impl CmEventHandler for Inbox {
-    fn on_event(&self, told: CmEvent) -> Option<Arc<dyn CmEventHandler>> {
+    fn on_event(&self, event: CmEvent) -> Option<Arc<dyn CmEventHandler>> {
         let mut notes = lock(&self.notes);
-        match told {
+        match event {
             // Ends get no connect requests.
             CmEvent::ConnectRequest(_) => return None,
             CmEvent::Connected { private_data, .. } => {
-                if let Some((door, socket)) = notes.arrival.take() {
+                if let Some((accept_queue, socket)) = notes.arrival.take() {
                     drop(notes);
-                    door.arrive(socket, &self.jobs);
+                    accept_queue.arrive(socket, &self.jobs);
                     return None;
                 }
                 notes.connected = Some(private_data);
-                if let Some(socket) = notes.greeted.take() {
-                    self.jobs.tell(Job::Greet(socket));
+                if let Some(socket) = notes.connected_waiter.take() {
+                    self.jobs.tell(Job::Connected(socket));
                 }
             }
             CmEvent::Failed { error, .. } => notes.failed = Some(number(&error)),
@@ -131,7 +131,7 @@ impl CmEventHandler for Inbox {
         if let Some((_, socket)) = notes.arrival.take() {
             // The connection failed. Its objects belong to the NIC, which is locked here.
             self.jobs.tell(Job::Drop(socket));
-        } else if !notes.is_deaf {
+        } else if !notes.is_closed {
             self.channel.tell(EVENTS);
         }
         None
@@ -143,7 +143,7 @@ impl CmEventHandler for Inbox {
 struct Ready {
     sockets: VecDeque<Arc<Socket>>,
     /// The number of connections being established.
-    coming: usize,
+    pending: usize,
     is_closed: bool,
 }
 
@@ -171,7 +171,7 @@ impl AcceptQueue {
     /// Queues an established connection.
     fn arrive(&self, socket: Arc<Socket>, jobs: &Channel<Job>) {
         let mut ready = lock(&self.ready);
-        ready.coming = ready.coming.saturating_sub(1);
+        ready.pending = ready.pending.saturating_sub(1);
         if ready.is_closed {
             jobs.tell(Job::Drop(socket));
         } else {
@@ -183,7 +183,7 @@ impl AcceptQueue {
     /// Handles a connection that was being established and failed.
     pub(super) fn on_lost(&self) {
         let mut ready = lock(&self.ready);
-        ready.coming = ready.coming.saturating_sub(1);
+        ready.pending = ready.pending.saturating_sub(1);
     }
 
     /// Returns the next connection.
@@ -212,10 +212,10 @@ impl AcceptQueue {
     }
 }
 
-/// A request at a listener, and where its connection will be told of.
+/// A request at a listener, and where its connection will be event of.
 pub(super) struct IncomingRequest {
-    pub(super) door: Weak<AcceptQueue>,
-    pub(super) asked: ConnectRequest,
+    pub(super) accept_queue: Weak<AcceptQueue>,
+    pub(super) request: ConnectRequest,
     pub(super) peer: SocketAddr,
     pub(super) inbox: Arc<Inbox>,
 }
@@ -224,19 +224,24 @@ pub(super) struct IncomingRequest {
 pub(super) struct AcceptHandler(pub(super) Arc<AcceptQueue>);
 
 impl CmEventHandler for AcceptHandler {
-    fn on_event(&self, told: CmEvent) -> Option<Arc<dyn CmEventHandler>> {
-        let CmEvent::ConnectRequest(asked) = told else { return None };
-        let door = &self.0;
-        let mut ready = lock(&door.ready);
-        if ready.is_closed || ready.coming + ready.sockets.len() >= door.backlog {
+    fn on_event(&self, event: CmEvent) -> Option<Arc<dyn CmEventHandler>> {
+        let CmEvent::ConnectRequest(request) = event else { return None };
+        let accept_queue = &self.0;
+        let mut ready = lock(&accept_queue.ready);
+        if ready.is_closed || ready.pending + ready.sockets.len() >= accept_queue.backlog {
             return None;
         }
         let channel = Arc::new(Channel::new().ok()?);
-        let inbox = Arc::new(Inbox::new(channel, door.jobs.clone()));
-        ready.coming += 1;
-        let peer = asked.peer;
-        let arrival = IncomingRequest { door: Arc::downgrade(door), asked, peer, inbox: inbox.clone() };
-        door.jobs.tell(Job::Arrive(Box::new(arrival)));
+        let inbox = Arc::new(Inbox::new(channel, accept_queue.jobs.clone()));
+        ready.pending += 1;
+        let peer = request.peer;
+        let arrival = IncomingRequest {
+            accept_queue: Arc::downgrade(accept_queue),
+            request,
+            peer,
+            inbox: inbox.clone(),
+        };
+        accept_queue.jobs.tell(Job::Arrive(Box::new(arrival)));
         Some(inbox)
     }
 }

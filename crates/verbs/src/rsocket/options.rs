@@ -103,7 +103,7 @@ impl Options {
         }
     }
 
-    /// Sets one; `is_open`: a connection has begun, so that sizes stay.
+    /// Sets one; `is_open`: a connection has started, so that sizes stay.
     ///
     /// # Safety
     /// `at` points to `bytes` bytes, or is null.

@@ -4,7 +4,7 @@
 //! How       rsockets say themselves whether they are ready. While none is, their files wake a sleep in
 //!           poll(2).
 //! Wakes     a look at a socket takes the wake-up from its file, and wakes the threads that sleep here. Two
-//!           such threads could miss each other's wake-ups, so none sleeps for longer than [`NAP`].
+//!           such threads could miss each other's wake-ups, so none sleeps for longer than [`SLEEP_MAX`].
 
 use super::socket::Socket;
 use super::world::{self, Descriptor};
@@ -15,9 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The longest sleep without a look.
-const NAP: Duration = Duration::from_millis(100);
+const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// How long to poll before sleeping.
-const LOOKS: Duration = Duration::from_micros(20);
+const SPIN: Duration = Duration::from_micros(20);
 
 /// Returns the rsockets among descriptors.
 fn sockets(files: &[pollfd]) -> Vec<Option<Arc<Socket>>> {
@@ -29,7 +29,7 @@ fn sockets(files: &[pollfd]) -> Vec<Option<Arc<Socket>>> {
 }
 
 /// Queries the rsockets.
-fn ask(files: &mut [pollfd], sockets: &[Option<Arc<Socket>>], own: usize) -> usize {
+fn poll_rsockets(files: &mut [pollfd], sockets: &[Option<Arc<Socket>>], own: usize) -> usize {
     let mut count = 0;
     for (file, socket) in files.iter_mut().zip(sockets) {
         if let Some(socket) = socket {
@@ -42,23 +42,27 @@ fn ask(files: &mut [pollfd], sockets: &[Option<Arc<Socket>>], own: usize) -> usi
 
 /// Calls poll(2) on the other descriptors, and on the files of the rsockets if it is to sleep. Returns how
 /// many of the others are ready.
-fn ask_system(files: &mut [pollfd], sockets: &[Option<Arc<Socket>>], timeout: c_int) -> Result<usize, c_int> {
-    let mut asked: Vec<pollfd> = files.to_vec();
-    for (file, socket) in asked.iter_mut().zip(sockets) {
+fn poll_system(
+    files: &mut [pollfd],
+    sockets: &[Option<Arc<Socket>>],
+    timeout: c_int,
+) -> Result<usize, c_int> {
+    let mut polled: Vec<pollfd> = files.to_vec();
+    for (file, socket) in polled.iter_mut().zip(sockets) {
         if socket.is_some() {
             file.events = libc::POLLIN;
             // A negative number is passed over.
             file.fd = if timeout == 0 { -1 } else { file.fd };
         }
     }
-    // SAFETY: `asked` is a vector of this length.
-    if unsafe { libc::poll(asked.as_mut_ptr(), asked.len() as nfds_t, timeout) } < 0 {
+    // SAFETY: `polled` is a vector of this length.
+    if unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as nfds_t, timeout) } < 0 {
         return Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINTR));
     }
     let mut count = 0;
-    for ((file, asked), socket) in files.iter_mut().zip(asked).zip(sockets) {
+    for ((file, polled), socket) in files.iter_mut().zip(polled).zip(sockets) {
         if socket.is_none() {
-            file.revents = asked.revents;
+            file.revents = polled.revents;
             count += usize::from(file.revents != 0);
         }
     }
@@ -70,18 +74,19 @@ pub(super) fn poll(files: &mut [pollfd], timeout: Option<Duration>) -> Result<us
     let sockets = sockets(files);
     if sockets.iter().all(Option::is_none) {
         let wait = timeout.map_or(-1, |timeout| c_int::try_from(timeout.as_millis()).unwrap_or(c_int::MAX));
-        return ask_system(files, &sockets, wait);
+        return poll_system(files, &sockets, wait);
     }
     let clock = Clock::new();
-    let begun = clock.now();
+    let started = clock.now();
     let only = sockets.iter().all(Option::is_some);
     loop {
-        let count = ask(files, &sockets, 0) + if only { 0 } else { ask_system(files, &sockets, 0)? };
-        let passed = clock.now().since(begun);
+        let count =
+            poll_rsockets(files, &sockets, 0) + if only { 0 } else { poll_system(files, &sockets, 0)? };
+        let passed = clock.now().since(started);
         if count > 0 || timeout.is_some_and(|timeout| passed >= timeout) {
             return Ok(count);
         }
-        if passed < LOOKS {
+        if passed < SPIN {
             continue;
         }
         // From now on, a thread that takes events of these sockets wakes this one.
@@ -90,10 +95,10 @@ pub(super) fn poll(files: &mut [pollfd], timeout: Option<Duration>) -> Result<us
             Socket::arm(&socket.inner());
         }
         let mut slept = Ok(0);
-        if ask(files, &sockets, 1) == 0 {
-            let left = timeout.map_or(NAP, |timeout| timeout.saturating_sub(passed).min(NAP));
+        if poll_rsockets(files, &sockets, 1) == 0 {
+            let left = timeout.map_or(SLEEP_MAX, |timeout| timeout.saturating_sub(passed).min(SLEEP_MAX));
             // At least a millisecond: less would be no sleep.
-            slept = ask_system(files, &sockets, (left.as_millis() as c_int).max(1));
+            slept = poll_system(files, &sockets, (left.as_millis() as c_int).max(1));
         }
         for socket in sockets.iter().flatten() {
             socket.sleepers.leave();

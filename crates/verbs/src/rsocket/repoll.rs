@@ -53,14 +53,14 @@ impl Repoll {
     /// As epoll_wait(2), with a buffer for events.
     pub(super) fn wait(&self, room: &mut [epoll_event], timeout: Option<Duration>) -> Result<usize, c_int> {
         let clock = kiban_os::Clock::new();
-        let begun = clock.now();
+        let started = clock.now();
         loop {
             let known = lock(&self.files).clone();
             // The events of poll(2) have the numbers of epoll's.
             let file = |fd, events: u32| pollfd { fd, events: events as i16, revents: 0 };
             let mut files: Vec<pollfd> = known.iter().map(|(fd, events, _)| file(*fd, *events)).collect();
             files.push(file(self.changes.number(), libc::POLLIN as u32));
-            let left = timeout.map(|timeout| timeout.saturating_sub(clock.now().since(begun)));
+            let left = timeout.map(|timeout| timeout.saturating_sub(clock.now().since(started)));
             poll(&mut files, left)?;
             let changed = files.pop().is_some_and(|file| file.revents != 0);
             while self.changes.take().is_some() {}

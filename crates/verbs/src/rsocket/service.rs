@@ -18,7 +18,7 @@ pub(super) enum Job {
     /// Answer a request.
     Arrive(Box<IncomingRequest>),
     /// A connection that a program began, and does not wait for, stands.
-    Greet(Weak<Socket>),
+    Connected(Weak<Socket>),
     /// Drop a connection that is not wanted.
     Drop(Arc<Socket>),
 }
@@ -42,14 +42,14 @@ pub(super) fn start(world: &'static Registry) -> Result<(), c_int> {
 fn run(world: &'static Registry) {
     let file = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     loop {
-        let mut files = [file(world.jobs.number()), file(world.happenings.number())];
+        let mut files = [file(world.jobs.number()), file(world.async_events.number())];
         // SAFETY: `files` has two elements, whose descriptors stay open as long as the process lives.
         unsafe { libc::poll(files.as_mut_ptr(), 2, -1) };
-        while world.happenings.take().is_some() {}
+        while world.async_events.take().is_some() {}
         while let Some(job) = world.jobs.take() {
             match job {
                 Job::Arrive(arrival) => arrive(world, &arrival),
-                Job::Greet(socket) => {
+                Job::Connected(socket) => {
                     if let Some(socket) = socket.upgrade() {
                         socket.look();
                     }
@@ -61,32 +61,46 @@ fn run(world: &'static Registry) {
 }
 
 fn arrive(world: &'static Registry, arrival: &IncomingRequest) {
-    let door = arrival.door.upgrade();
-    let made = door.as_ref().ok_or(libc::ECONNABORTED).and_then(|door| accept(world, door, arrival));
+    let accept_queue = arrival.accept_queue.upgrade();
+    let made = accept_queue
+        .as_ref()
+        .ok_or(libc::ECONNABORTED)
+        .and_then(|accept_queue| accept(world, accept_queue, arrival));
     if made.is_err() {
         // A request that has gone needs no answer.
-        let _ = world.engine.reject(arrival.asked.end, &[]);
-        if let Some(door) = door {
-            door.on_lost();
+        let _ = world.engine.reject(arrival.request.end, &[]);
+        if let Some(accept_queue) = accept_queue {
+            accept_queue.on_lost();
         }
     }
 }
 
-fn accept(world: &'static Registry, door: &Arc<AcceptQueue>, arrival: &IncomingRequest) -> Result<(), c_int> {
-    let asked = &arrival.asked;
-    let peer = Connect::read(&asked.private_data).ok_or(libc::EPROTO)?;
-    let listening = door.listening.upgrade().ok_or(libc::ECONNABORTED)?;
+fn accept(
+    world: &'static Registry,
+    accept_queue: &Arc<AcceptQueue>,
+    arrival: &IncomingRequest,
+) -> Result<(), c_int> {
+    let request = &arrival.request;
+    let peer = Connect::read(&request.private_data).ok_or(libc::EPROTO)?;
+    let listening = accept_queue.listening.upgrade().ok_or(libc::ECONNABORTED)?;
     let inbox = &arrival.inbox;
-    let address = asked.local.ip().to_canonical();
+    let address = request.local.ip().to_canonical();
     let sizes = listening.sizes();
     let mut stream =
-        Stream::new(world.engine, address, sizes, inbox.channel.clone(), world.happenings.clone())?;
+        Stream::new(world.engine, address, sizes, inbox.channel.clone(), world.async_events.clone())?;
     stream.on_connect_data(&peer);
-    stream.end = Some(asked.end);
-    let (introduction, qp) = (stream.connect_data(), stream.qp);
-    let socket = Socket::accepted(world, door.family, inbox, stream, (asked.local, arrival.peer), &listening);
-    inbox.expect_at(door.clone(), Arc::new(socket));
-    world.engine.accept(asked.end, qp, asked.depths, &introduction).map_err(|_| {
+    stream.end = Some(request.end);
+    let (connect_data, qp) = (stream.connect_data(), stream.qp);
+    let socket = Socket::accepted(
+        world,
+        accept_queue.family,
+        inbox,
+        stream,
+        (request.local, arrival.peer),
+        &listening,
+    );
+    inbox.expect_at(accept_queue.clone(), Arc::new(socket));
+    world.engine.accept(request.end, qp, request.depths, &connect_data).map_err(|_| {
         inbox.give_up();
         libc::ECONNABORTED
     })

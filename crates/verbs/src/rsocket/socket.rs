@@ -33,7 +33,7 @@ use std::time::Duration;
 const LINGER: Duration = Duration::from_secs(5);
 
 /// The longest sleep without a look: wake-ups go through one file, and two threads may take each other's.
-const NAP: Duration = Duration::from_millis(200);
+const SLEEP_MAX: Duration = Duration::from_millis(200);
 
 /// The phase of a socket.
 pub(super) enum Phase {
@@ -43,7 +43,7 @@ pub(super) enum Phase {
         _port: OwnedFd,
     },
     Listening {
-        door: Arc<AcceptQueue>,
+        accept_queue: Arc<AcceptQueue>,
         number: u32,
     },
     Connecting(Box<Stream>),
@@ -62,7 +62,7 @@ pub(super) struct Inner {
     /// The program has ended our side, not the peer.
     has_shut: bool,
     /// The end of the connection has been reported: handled at once.
-    knows_gone: bool,
+    disconnect_handled: bool,
 }
 
 /// An rsocket.
@@ -83,7 +83,15 @@ pub(super) struct Socket {
 
 impl Inner {
     fn new(phase: Phase, options: Options) -> Inner {
-        Inner { phase, error: None, local: None, peer: None, options, has_shut: false, knows_gone: false }
+        Inner {
+            phase,
+            error: None,
+            local: None,
+            peer: None,
+            options,
+            has_shut: false,
+            disconnect_handled: false,
+        }
     }
 
     /// Returns the stream, if there is or was a connection.
@@ -121,14 +129,14 @@ fn number(error: &std::io::Error) -> c_int {
 }
 
 /// Returns the address of ours from which another is reached.
-fn way_to(to: SocketAddr) -> Result<IpAddr, c_int> {
-    let ask = || {
+fn source_for(to: SocketAddr) -> Result<IpAddr, c_int> {
+    let lookup = || {
         let socket = UdpSocket::bind(unspecified(if to.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 }))?;
         // A port of zero is no address for connect(2), and nothing is sent.
         socket.connect(SocketAddr::new(to.ip(), to.port().max(1)))?;
         socket.local_addr()
     };
-    ask().map(|address| address.ip()).map_err(|error| number(&error))
+    lookup().map(|address| address.ip()).map_err(|error| number(&error))
 }
 
 /// Keeps a port from others: the file, and the address with its port.
@@ -242,10 +250,10 @@ impl Socket {
         if matches!(inner.phase, Phase::New | Phase::Bound { .. } | Phase::Listening { .. }) {
             return false;
         }
-        let mut news = false;
+        let mut has_events = false;
         while let Some(event) = self.channel.take() {
             // A wake that was meant for another is passed on.
-            news |= event == WAKE;
+            has_events |= event == WAKE;
         }
         let Events { connected, failed, gone, moved } = self.inbox.take();
         if let (Some(end), Phase::Connecting(stream)) = (moved, &mut inner.phase) {
@@ -264,8 +272,8 @@ impl Socket {
                 let was_over = stream.over.is_some();
                 // Data that arrived before the end is handled first.
                 happened |= stream.advance();
-                if gone && !inner.knows_gone {
-                    inner.knows_gone = true;
+                if gone && !inner.disconnect_handled {
+                    inner.disconnect_handled = true;
                     stream.on_gone();
                     happened = true;
                 }
@@ -283,7 +291,7 @@ impl Socket {
         if happened {
             self.sleepers.note_taken();
         }
-        news | happened
+        has_events | happened
     }
 
     /// Wakes other sleeping threads; `own` of the sleepers are the caller.
@@ -312,8 +320,8 @@ impl Socket {
 
     /// Handles all events on behalf of other threads.
     pub(super) fn look(&self) {
-        let news = self.advance(&mut self.inner());
-        if news {
+        let has_events = self.advance(&mut self.inner());
+        if has_events {
             self.wake(0);
         }
     }
@@ -334,13 +342,13 @@ impl Socket {
         mut attempt: impl FnMut(&mut Inner) -> Option<Result<T, c_int>>,
     ) -> Result<T, c_int> {
         let clock = Clock::new();
-        let begun = clock.now();
+        let started = clock.now();
         loop {
-            let mut news = false;
+            let mut has_events = false;
             let mut inner = self.inner();
             let mut done = None;
             for arms in [true, false] {
-                news |= self.advance(&mut inner);
+                has_events |= self.advance(&mut inner);
                 done = attempt(&mut inner);
                 if done.is_some() {
                     break;
@@ -352,14 +360,14 @@ impl Socket {
             }
             let seen = (done.is_none() && !nonblocking).then(|| self.sleepers.enter());
             drop(inner);
-            if news {
+            if has_events {
                 self.wake(usize::from(seen.is_some()));
             }
             let Some(seen) = seen else { return done.unwrap_or(Err(libc::EAGAIN)) };
             let slept = self.sleep(seen);
             self.sleepers.leave();
             slept?;
-            if clock.now().since(begun) >= timeout {
+            if clock.now().since(started) >= timeout {
                 return Err(libc::ETIMEDOUT);
             }
         }
@@ -371,7 +379,7 @@ impl Socket {
         if self.sleepers.taken() != seen {
             return Ok(());
         }
-        let slept = self.world.engine.next_event(&self.channel, NAP);
+        let slept = self.world.engine.next_event(&self.channel, SLEEP_MAX);
         let slept = match slept {
             Ok(_) => {
                 // A thread that waits for the guard looks again.
@@ -418,23 +426,24 @@ impl Socket {
         inner.phase = Phase::New;
         let backlog = usize::try_from(backlog).map_or(4096, |backlog| backlog.clamp(1, 4096));
         let jobs = self.world.jobs.clone();
-        let door = Arc::new(AcceptQueue::new(
+        let accept_queue = Arc::new(AcceptQueue::new(
             self.family,
             backlog,
             self.channel.clone(),
             Arc::downgrade(self),
             jobs,
         ));
-        let listened = self.world.engine.listen(at, backlog as u32, Arc::new(AcceptHandler(door.clone())));
+        let listened =
+            self.world.engine.listen(at, backlog as u32, Arc::new(AcceptHandler(accept_queue.clone())));
         let (number, address) = listened.map_err(|error| number(&error))?;
         inner.local = Some(address);
-        inner.phase = Phase::Listening { door, number };
+        inner.phase = Phase::Listening { accept_queue, number };
         Ok(())
     }
 
     pub(super) fn accept(&self) -> Result<Arc<Socket>, c_int> {
         let found = self.until(self.is_nonblocking(0), Duration::MAX, |inner| match &inner.phase {
-            Phase::Listening { door, .. } => door.take().map(Ok),
+            Phase::Listening { accept_queue, .. } => accept_queue.take().map(Ok),
             _ => Some(Err(libc::EINVAL)),
         })?;
         self.world.add(found.number(), super::world::Descriptor::Socket(found.clone()));
@@ -474,12 +483,12 @@ impl Socket {
         let from = match bound {
             Some(ip) if ip.is_ipv4() == to.is_ipv4() => ip,
             Some(_) => return Err(libc::EAFNOSUPPORT),
-            None => way_to(to)?,
+            None => source_for(to)?,
         };
         self.world.serve()?;
         let engine = self.world.engine;
-        let (channel, happenings) = (self.channel.clone(), self.world.happenings.clone());
-        let mut stream = Stream::new(engine, from, inner.options.sizes(), channel, happenings)?;
+        let (channel, async_events) = (self.channel.clone(), self.world.async_events.clone());
+        let mut stream = Stream::new(engine, from, inner.options.sizes(), channel, async_events)?;
         self.inbox.notify_when_connected(Arc::downgrade(self));
         // A peer whose NIC must receive the initiator's message first may be unable to read from it: this is
         // why there is a read.
@@ -623,7 +632,7 @@ impl Socket {
                 inner.stream().is_none_or(|stream| stream.send_control(control)).then_some(Ok(()))
             });
             let left = self.until(false, LINGER, |inner| {
-                inner.stream().is_none_or(|stream| stream.is_quiet()).then_some(Ok(()))
+                inner.stream().is_none_or(|stream| stream.is_idle()).then_some(Ok(()))
             });
             if control == Control::Disconnect
                 && let Some(stream) = self.inner().stream()
@@ -646,9 +655,9 @@ impl Socket {
         self.inbox.close();
         let mut inner = self.inner();
         match std::mem::replace(&mut inner.phase, Phase::Failed) {
-            Phase::Listening { door, number } => {
+            Phase::Listening { accept_queue, number } => {
                 self.world.engine.unlisten(number);
-                let left = door.close();
+                let left = accept_queue.close();
                 drop(inner);
                 drop(left);
             }
@@ -674,7 +683,9 @@ impl Socket {
         let error = inner.error.is_some();
         let mut found = 0;
         match &inner.phase {
-            Phase::Listening { door, .. } if door.is_ready() => found |= libc::POLLIN | libc::POLLRDNORM,
+            Phase::Listening { accept_queue, .. } if accept_queue.is_ready() => {
+                found |= libc::POLLIN | libc::POLLRDNORM
+            }
             Phase::Connected(stream) => {
                 if stream.has_data() || !stream.may_read {
                     found |= libc::POLLIN | libc::POLLRDNORM;

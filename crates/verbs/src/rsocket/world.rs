@@ -27,8 +27,8 @@ pub(super) struct Registry {
     pub(super) engine: &'static Engine,
     pub(super) jobs: Arc<Channel<Job>>,
     /// Asynchronous events of queue pairs, which are not used.
-    pub(super) happenings: Arc<Channel<AsyncEvent>>,
-    things: RwLock<Vec<Option<Descriptor>>>,
+    pub(super) async_events: Arc<Channel<AsyncEvent>>,
+    descriptors: RwLock<Vec<Option<Descriptor>>>,
     pub(super) has_service: Mutex<bool>,
 }
 
@@ -49,8 +49,8 @@ pub(super) fn world() -> Result<&'static Registry, c_int> {
             born: Generation::now(),
             engine,
             jobs: Arc::new(Channel::new().map_err(number)?),
-            happenings: Arc::new(Channel::new().map_err(number)?),
-            things: RwLock::default(),
+            async_events: Arc::new(Channel::new().map_err(number)?),
+            descriptors: RwLock::default(),
             has_service: Mutex::new(false),
         })
     };
@@ -60,9 +60,9 @@ pub(super) fn world() -> Result<&'static Registry, c_int> {
 /// Finds the object of a descriptor number.
 pub(super) fn find(number: c_int) -> Result<Descriptor, c_int> {
     let world = current().ok_or(libc::EBADF)?;
-    let things = ignore_poison(world.things.read());
+    let descriptors = ignore_poison(world.descriptors.read());
     let index = usize::try_from(number).map_err(|_| libc::EBADF)?;
-    things.get(index).cloned().flatten().ok_or(libc::EBADF)
+    descriptors.get(index).cloned().flatten().ok_or(libc::EBADF)
 }
 
 /// Finds the socket of a descriptor number.
@@ -82,11 +82,11 @@ impl Registry {
     /// Registers a descriptor number.
     pub(super) fn add(&self, number: c_int, thing: Descriptor) {
         let Ok(index) = usize::try_from(number) else { return };
-        let mut things = ignore_poison(self.things.write());
-        if things.len() <= index {
-            things.resize(index + 1, None);
+        let mut descriptors = ignore_poison(self.descriptors.write());
+        if descriptors.len() <= index {
+            descriptors.resize(index + 1, None);
         }
-        things[index] = Some(thing);
+        descriptors[index] = Some(thing);
     }
 
     /// Starts the service thread if it does not run.
@@ -103,7 +103,7 @@ impl Registry {
 /// Removes a descriptor number.
 pub(super) fn remove(number: c_int) -> Result<Descriptor, c_int> {
     let world = current().ok_or(libc::EBADF)?;
-    let mut things = ignore_poison(world.things.write());
+    let mut descriptors = ignore_poison(world.descriptors.write());
     let index = usize::try_from(number).map_err(|_| libc::EBADF)?;
-    things.get_mut(index).and_then(Option::take).ok_or(libc::EBADF)
+    descriptors.get_mut(index).and_then(Option::take).ok_or(libc::EBADF)
 }

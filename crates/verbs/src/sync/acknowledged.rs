@@ -46,18 +46,18 @@ mod tests {
         events.wait();
         events.deliver();
         events.deliver();
-        let (tell, told) = channel();
+        let (sender, done) = channel();
         let waiter = {
             let events = events.clone();
             std::thread::spawn(move || {
                 events.wait();
-                tell.send(()).expect("somebody listens");
+                sender.send(()).expect("somebody listens");
             })
         };
         events.acknowledge(1);
-        assert_eq!(told.try_recv(), Err(TryRecvError::Empty));
+        assert_eq!(done.try_recv(), Err(TryRecvError::Empty));
         events.acknowledge(1);
-        told.recv().expect("it waits no more");
+        done.recv().expect("it waits no more");
         waiter.join().expect("no panic");
     }
 }
