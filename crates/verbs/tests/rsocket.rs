@@ -7,7 +7,7 @@
 #[path = "common/libraries.rs"]
 mod libraries;
 
-use libraries::{home, linked, output, told_by};
+use libraries::{home, linked, output, stdout_of};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -18,9 +18,9 @@ use std::sync::atomic::{AtomicU16, Ordering};
 static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
     let folder = linked("rsocket");
     let mut compiler = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
-    compiler.args(["-Wall", "-Wextra", "-Werror", "-O1", "-g", "-o"]).arg(folder.join("story"));
+    compiler.args(["-Wall", "-Wextra", "-Werror", "-O1", "-g", "-o"]).arg(folder.join("tests"));
     compiler.arg(home().join("tests/c/rsocket.c")).arg(folder.join("librdmacm.so.1"));
-    told_by(compiler.arg(folder.join("libibverbs.so.1")).arg("-lpthread"));
+    stdout_of(compiler.arg(folder.join("libibverbs.so.1")).arg("-lpthread"));
     folder
 });
 
@@ -32,18 +32,18 @@ fn program(name: &str, arguments: &[&str]) -> Command {
 }
 
 #[track_caller]
-fn tell(story: &str) {
-    let path = FOLDER.join("story");
-    told_by(&mut program(path.to_str().expect("a plain path"), &[story]));
+fn run_test(name: &str) {
+    let path = FOLDER.join("tests");
+    stdout_of(&mut program(path.to_str().expect("a plain path"), &[name]));
 }
 
-macro_rules! stories {
-    ($($test:ident $story:literal)*) => {
-        $(#[test] fn $test() { tell($story); })*
+macro_rules! c_tests {
+    ($($test:ident $name:literal)*) => {
+        $(#[test] fn $test() { run_test($name); })*
     };
 }
 
-stories! {
+c_tests! {
     wrong_calls_have_the_errors_of_rdma_core "errors"
     each_half_ends_by_itself_and_nothing_is_lost "halves"
     much_goes_both_ways_at_once "both_ways"
@@ -107,8 +107,8 @@ fn rstream_runs_in_each_of_its_ways() {
             &port,
         );
         let arguments = [&["-s", "127.0.0.1"][..], &arguments].concat();
-        let told = told_by(&mut program("rstream", &arguments));
-        assert!(told.contains("custom"), "{ways:?}: {told}");
+        let stdout = stdout_of(&mut program("rstream", &arguments));
+        assert!(stdout.contains("custom"), "{ways:?}: {stdout}");
         assert!(server.0.wait().expect("it is ours").success(), "{ways:?}");
     }
 }
@@ -134,7 +134,7 @@ fn rcopy_copies_a_hundred_megabytes() {
     server.stdout(Stdio::null());
     let server = Server::start(server, &port);
     let target = format!("127.0.0.1:{}", copy.display());
-    told_by(&mut program("rcopy", &[source.to_str().expect("a plain path"), &target, "-p", &port]));
+    stdout_of(&mut program("rcopy", &[source.to_str().expect("a plain path"), &target, "-p", &port]));
     drop(server);
     let same =
         std::fs::read(&source).expect("it was written") == std::fs::read(&copy).expect("it was copied");
@@ -207,7 +207,7 @@ print("done")
 "#;
 
 /// Starts a server; returns its first line.
-fn talking(mut command: Command) -> (Server, String, BufReader<impl Read>) {
+fn started(mut command: Command) -> (Server, String, BufReader<impl Read>) {
     let mut child = command.stdout(Stdio::piped()).spawn().expect("timeout(1) is there");
     let mut said = BufReader::new(child.stdout.take().expect("it is piped"));
     let mut line = String::new();
@@ -218,10 +218,10 @@ fn talking(mut command: Command) -> (Server, String, BufReader<impl Read>) {
 #[test]
 fn socket_programs_run_over_rsockets() {
     for way in ["poll", "epoll"] {
-        let (mut server, line, _said) = talking(preloaded(SERVER, &[way]));
+        let (mut server, line, _said) = started(preloaded(SERVER, &[way]));
         let (port, kind) = line.split_once(' ').expect("a port and a kind");
         assert_eq!(kind, "rsocket");
-        assert_eq!(told_by(&mut preloaded(CLIENT, &[port, "rsocket"])), "done\n", "{way}");
+        assert_eq!(stdout_of(&mut preloaded(CLIENT, &[port, "rsocket"])), "done\n", "{way}");
         assert!(server.0.wait().expect("it is ours").success(), "{way}");
     }
 }
@@ -234,12 +234,12 @@ fn handlers_may_make_the_calls_that_they_have_interrupted() {
     let mut compiler = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
     compiler.args(["-Wall", "-Wextra", "-Werror", "-O1", "-rdynamic", "-o"]).arg(&program);
     compiler.arg(home().join("../cli/tests/up/handlers.c"));
-    told_by(compiler.args(["-lpthread", "-ldl", "-lrt"]));
-    let (_server, port, _said) = talking(preloaded(HOLD, &[]));
+    stdout_of(compiler.args(["-lpthread", "-ldl", "-lrt"]));
+    let (_server, port, _said) = started(preloaded(HOLD, &[]));
     let mut handlers = self::program("env", &[]);
     handlers.arg(format!("LD_PRELOAD={}", FOLDER.join("librspreload.so").display()));
     handlers.arg(program).args(["timer", "127.0.0.1", &port, "127.0.0.1"]);
-    assert_eq!(told_by(&mut handlers), "done\n");
+    assert_eq!(stdout_of(&mut handlers), "done\n");
 }
 
 #[test]
@@ -264,7 +264,7 @@ end = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
 end.sendall(b"plain")
 print(end.recv(6, socket.MSG_WAITALL).decode())
 "#;
-    assert_eq!(told_by(&mut preloaded(code, &[&port])), "spoken\n");
+    assert_eq!(stdout_of(&mut preloaded(code, &[&port])), "spoken\n");
     serving.join().expect("it has served");
     // There is no listener any more: the error is the system's.
     let refused = output(&mut preloaded(code, &[&port]));

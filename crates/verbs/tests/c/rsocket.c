@@ -395,14 +395,14 @@ static void again(void)
 
 int main(int count, char **arguments)
 {
-    static const struct { const char *name; void (*tell)(void); } stories[] = {
+    static const struct { const char *name; void (*run)(void); } tests[] = {
         { "errors", errors }, { "halves", halves }, { "both_ways", both_ways }, { "nonblocking", nonblocking },
         { "hundred", hundred }, { "killed", killed }, { "forked", forked }, { "mapped", mapped }, { "again", again },
     };
     signal(SIGPIPE, SIG_IGN);
-    for (size_t i = 0; i < sizeof stories / sizeof *stories && count == 2; i++)
-        if (!strcmp(arguments[1], stories[i].name)) {
-            stories[i].tell();
+    for (size_t i = 0; i < sizeof tests / sizeof *tests && count == 2; i++)
+        if (!strcmp(arguments[1], tests[i].name)) {
+            tests[i].run();
             return 0;
         }
     return 2;

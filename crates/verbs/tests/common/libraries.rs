@@ -15,7 +15,7 @@ pub(crate) fn output(command: &mut Command) -> Output {
 
 /// Returns the output of a command that must succeed.
 #[track_caller]
-pub(crate) fn told_by(command: &mut Command) -> String {
+pub(crate) fn stdout_of(command: &mut Command) -> String {
     let output = output(command);
     let (words, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{command:?}: {}\n{words}{errors}", output.status);
@@ -41,6 +41,6 @@ pub(crate) fn archive() -> PathBuf {
 /// Links the libraries into a folder of the target's, and says where that is.
 pub(crate) fn linked(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    told_by(Command::new(home().join("link")).arg(archive()).arg(&folder));
+    stdout_of(Command::new(home().join("link")).arg(archive()).arg(&folder));
     folder
 }

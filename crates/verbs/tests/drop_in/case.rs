@@ -55,7 +55,7 @@ pub(crate) struct Case {
 
 /// The output of a case's processes, and how they ended.
 #[derive(Default)]
-pub(crate) struct Told {
+pub(crate) struct CaseOutput {
     /// The server; nothing where there is none.
     pub(crate) server: String,
     /// The client, or the only one.
@@ -111,11 +111,11 @@ impl Case {
 
     /// Runs it; returns a remark for the page, or the error.
     pub(crate) fn run(&self, place: &Place) -> Result<String, String> {
-        let mut told = Told::default();
-        self.run_telling(place, &mut told).map_err(|error| {
+        let mut output = CaseOutput::default();
+        self.run_telling(place, &mut output).map_err(|error| {
             let mut text = format!("{} ({}): {error}", self.title(), self.transport.name());
-            for (who, told) in [("server", &told.server), ("client", &told.client)] {
-                let lines: Vec<&str> = told.lines().filter(|line| !line.trim().is_empty()).collect();
+            for (who, output) in [("server", &output.server), ("client", &output.client)] {
+                let lines: Vec<&str> = output.lines().filter(|line| !line.trim().is_empty()).collect();
                 for line in &lines[lines.len().saturating_sub(12)..] {
                     text += &format!("\n    {who}: {line}");
                 }
@@ -124,8 +124,8 @@ impl Case {
         })
     }
 
-    fn run_telling(&self, place: &Place, told: &mut Told) -> Result<String, String> {
-        told.folder = place.folder.to_owned();
+    fn run_telling(&self, place: &Place, output: &mut CaseOutput) -> Result<String, String> {
+        output.folder = place.folder.to_owned();
         let port = free_port();
         let words = |command: &str| -> Vec<String> {
             let folders = [("{folder}", place.folder), ("{here}", place.here)];
@@ -151,33 +151,33 @@ impl Case {
             How::Alone(command) => {
                 let mut only = Running::start(&words(command), &settings)?;
                 let end = only.end(deadline);
-                told.client = std::mem::take(&mut only.told);
+                output.client = std::mem::take(&mut only.output);
                 self.ended_well("it", end)?;
             }
             How::Pair { server, client, ends } => {
                 let mut server = Running::start(&words(server), &settings)?;
                 let ready = server.until_listening(port, deadline);
                 if let Err(error) = ready {
-                    told.server = std::mem::take(&mut server.told);
+                    output.server = std::mem::take(&mut server.output);
                     return Err(format!("the server {error}"));
                 }
                 let mut client = Running::start(&words(client), &settings)?;
                 let client_end = client.end(deadline);
-                told.client = std::mem::take(&mut client.told);
+                output.client = std::mem::take(&mut client.output);
                 // Its last words come while it ends.
                 let server_end =
                     if *ends && client_end != End::Late { Some(server.end(deadline)) } else { None };
                 if server_end.is_none() {
                     server.end(after(Duration::ZERO));
                 }
-                told.server = std::mem::take(&mut server.told);
+                output.server = std::mem::take(&mut server.output);
                 self.ended_well("the client", client_end)?;
                 if let Some(end) = server_end {
                     self.ended_well("the server", end)?;
                 }
             }
         }
-        self.proof.check(told)
+        self.proof.check(output)
     }
 
     fn ended_well(&self, who: &str, end: End) -> Result<(), String> {

@@ -120,10 +120,10 @@ fn prepare(folder: &Path) {
 /// The address of the first device, from its GID.
 fn first_address(libraries: &Path) -> String {
     let mut command = Command::new("ibv_devinfo");
-    let told = libraries::told_by(command.args(["-v", "-d", "kiban0"]).env("LD_LIBRARY_PATH", libraries));
-    let gid = told.lines().find_map(|line| line.trim().strip_prefix("GID[  0]:"));
+    let output = libraries::stdout_of(command.args(["-v", "-d", "kiban0"]).env("LD_LIBRARY_PATH", libraries));
+    let gid = output.lines().find_map(|line| line.trim().strip_prefix("GID[  0]:"));
     let gid = gid.and_then(|line| line.split([',', '\t', ' ']).find(|word| word.contains(':')));
-    let gid = gid.unwrap_or_else(|| panic!("no GID in what ibv_devinfo says:\n{told}"));
+    let gid = gid.unwrap_or_else(|| panic!("no GID in what ibv_devinfo says:\n{output}"));
     let address: Ipv6Addr = gid.parse().unwrap_or_else(|error| panic!("the GID {gid}: {error}"));
     address.to_canonical().to_string()
 }

@@ -1,6 +1,6 @@
 //! What shows that a program worked: its own words and figures.
 
-use crate::case::Told;
+use crate::case::CaseOutput;
 
 /// What the output must contain.
 #[derive(Clone)]
@@ -12,35 +12,36 @@ pub(crate) enum Proof {
     /// A row for each size of perftest's, with figures.
     Perftest { sizes: Vec<u64>, iterations: u64 },
     /// Something else.
-    Check(fn(&Told) -> Result<(), String>),
+    Check(fn(&CaseOutput) -> Result<(), String>),
     /// The same, at least this many times, with a remark for the page.
-    Count(fn(&Told, usize) -> Result<String, String>, usize),
+    Count(fn(&CaseOutput, usize) -> Result<String, String>, usize),
 }
 
-fn says(who: &str, told: &str, words: &[&str]) -> Result<(), String> {
-    match words.iter().find(|word| !told.contains(**word)) {
+fn says(who: &str, output: &str, words: &[&str]) -> Result<(), String> {
+    match words.iter().find(|word| !output.contains(**word)) {
         Some(word) => Err(format!("{who} does not say '{word}'")),
         None => Ok(()),
     }
 }
 
 impl Proof {
-    pub(crate) fn check(&self, told: &Told) -> Result<String, String> {
+    pub(crate) fn check(&self, output: &CaseOutput) -> Result<String, String> {
         let checked = match self {
-            Proof::Says(words) => says("it", &told.client, words),
-            Proof::Both(server, client) => says("the server", &told.server, server)
-                .and_then(|()| says("the client", &told.client, client)),
-            Proof::Perftest { sizes, iterations } => perftest(&told.client, sizes, *iterations),
-            Proof::Check(check) => check(told),
-            Proof::Count(count, enough) => return count(told, *enough),
+            Proof::Says(words) => says("it", &output.client, words),
+            Proof::Both(server, client) => says("the server", &output.server, server)
+                .and_then(|()| says("the client", &output.client, client)),
+            Proof::Perftest { sizes, iterations } => perftest(&output.client, sizes, *iterations),
+            Proof::Check(check) => check(output),
+            Proof::Count(count, enough) => return count(output, *enough),
         };
         checked.map(|()| String::new())
     }
 }
 
 /// The lines that hold figures alone, if they are at least this many.
-pub(crate) fn figures(told: &str, at_least: usize) -> Vec<Vec<f64>> {
-    told.lines()
+pub(crate) fn figures(output: &str, at_least: usize) -> Vec<Vec<f64>> {
+    output
+        .lines()
         .filter_map(|line| {
             line.split_whitespace().map(|word| word.parse().ok()).collect::<Option<Vec<f64>>>()
         })
@@ -49,8 +50,8 @@ pub(crate) fn figures(told: &str, at_least: usize) -> Vec<Vec<f64>> {
 }
 
 /// Rows of perftest: bytes, iterations, then at least three figures that are more than nothing.
-fn perftest(told: &str, sizes: &[u64], iterations: u64) -> Result<(), String> {
-    let rows = figures(told, 5);
+fn perftest(output: &str, sizes: &[u64], iterations: u64) -> Result<(), String> {
+    let rows = figures(output, 5);
     let found: Vec<u64> = rows.iter().map(|row| row[0] as u64).collect();
     if found != sizes {
         return Err(format!("rows for sizes {found:?} and not {sizes:?}"));
@@ -69,15 +70,15 @@ fn perftest(told: &str, sizes: &[u64], iterations: u64) -> Result<(), String> {
 }
 
 /// Two rows of perftest, of both ends in one output, with figures.
-pub(crate) fn perftest_rows(told: &Told) -> Result<(), String> {
-    let rows = figures(&told.client, 5);
+pub(crate) fn perftest_rows(output: &CaseOutput) -> Result<(), String> {
+    let rows = figures(&output.client, 5);
     let are_right = rows.len() == 2 && rows.iter().all(|row| row[1] == 500.0 && row[3] > 0.0);
     if are_right { Ok(()) } else { Err(format!("the rows are {rows:?}")) }
 }
 
 /// The number behind a word, with its unit: `latency  =  12.3 us`.
-pub(crate) fn is_positive(told: &str, name: &str, unit: &str) -> Result<(), String> {
-    let found = told.lines().find_map(|line| {
+pub(crate) fn is_positive(output: &str, name: &str, unit: &str) -> Result<(), String> {
+    let found = output.lines().find_map(|line| {
         let (left, right) = line.split_once('=')?;
         (left.trim() == name).then_some(right)
     });
@@ -91,10 +92,12 @@ pub(crate) fn is_positive(told: &str, name: &str, unit: &str) -> Result<(), Stri
 }
 
 /// rping -v: one line of data each time, from the server's memory.
-pub(crate) fn rping(told: &Told) -> Result<(), String> {
-    let lines = |told: &str, begin: &str| told.lines().filter(|line| line.starts_with(begin)).count();
-    let (server, client) =
-        (lines(&told.server, "server ping data: rdma-ping-"), lines(&told.client, "ping data: rdma-ping-"));
+pub(crate) fn rping(output: &CaseOutput) -> Result<(), String> {
+    let lines = |output: &str, begin: &str| output.lines().filter(|line| line.starts_with(begin)).count();
+    let (server, client) = (
+        lines(&output.server, "server ping data: rdma-ping-"),
+        lines(&output.client, "ping data: rdma-ping-"),
+    );
     if (server, client) == (10, 10) {
         Ok(())
     } else {
@@ -103,20 +106,20 @@ pub(crate) fn rping(told: &Told) -> Result<(), String> {
 }
 
 /// The same for a server that keeps running, whose output is still in its buffer when it is killed.
-pub(crate) fn rping_client(told: &Told) -> Result<(), String> {
-    let count = told.client.lines().filter(|line| line.starts_with("ping data: rdma-ping-")).count();
+pub(crate) fn rping_client(output: &CaseOutput) -> Result<(), String> {
+    let count = output.client.lines().filter(|line| line.starts_with("ping data: rdma-ping-")).count();
     if count == 10 { Ok(()) } else { Err(format!("{count} lines of data, not 10")) }
 }
 
 /// The pingpongs of rdma-core: what went, how often, how long it took.
-pub(crate) fn pingpong(told: &Told) -> Result<(), String> {
-    for (who, told) in [("server", &told.server), ("client", &told.client)] {
-        let bytes = told.lines().find_map(|line| line.split_once(" bytes in ")?.0.parse::<u64>().ok());
-        let times = told.lines().find_map(|line| line.split_once(" iters in ")?.0.parse::<u64>().ok());
+pub(crate) fn pingpong(output: &CaseOutput) -> Result<(), String> {
+    for (who, output) in [("server", &output.server), ("client", &output.client)] {
+        let bytes = output.lines().find_map(|line| line.split_once(" bytes in ")?.0.parse::<u64>().ok());
+        let times = output.lines().find_map(|line| line.split_once(" iters in ")?.0.parse::<u64>().ok());
         if bytes.is_none_or(|bytes| bytes == 0) || times.is_none_or(|times| times == 0) {
             return Err(format!("the {who} says neither how much nor how often"));
         }
-        if told.contains("invalid data") {
+        if output.contains("invalid data") {
             return Err(format!("the {who} found wrong data"));
         }
     }
@@ -124,9 +127,9 @@ pub(crate) fn pingpong(told: &Told) -> Result<(), String> {
 }
 
 /// fi_pingpong: rows `64  10  =10  1.2k  0.00s  12.3  10.4  0.1`.
-pub(crate) fn fi_pingpong(told: &Told) -> Result<(), String> {
-    for (who, told) in [("server", &told.server), ("client", &told.client)] {
-        let mut rows = told.lines().skip_while(|line| !line.starts_with("bytes")).skip(1);
+pub(crate) fn fi_pingpong(output: &CaseOutput) -> Result<(), String> {
+    for (who, output) in [("server", &output.server), ("client", &output.client)] {
+        let mut rows = output.lines().skip_while(|line| !line.starts_with("bytes")).skip(1);
         let Some(row) = rows.next() else { return Err(format!("the {who} has no row")) };
         let words: Vec<&str> = row.split_whitespace().collect();
         let all_came = words.len() == 8 && words[2] == format!("={}", words[1]);
@@ -138,8 +141,8 @@ pub(crate) fn fi_pingpong(told: &Told) -> Result<(), String> {
 }
 
 /// ucx_perftest: `Final:  1000  0.1  1.2  1.2  3.4  3.4  100  100`.
-pub(crate) fn ucx_perftest(told: &Told) -> Result<(), String> {
-    let Some(row) = told.client.lines().find_map(|line| line.strip_prefix("Final:")) else {
+pub(crate) fn ucx_perftest(output: &CaseOutput) -> Result<(), String> {
+    let Some(row) = output.client.lines().find_map(|line| line.strip_prefix("Final:")) else {
         return Err("no line 'Final:'".into());
     };
     let row: Option<Vec<f64>> = row.split_whitespace().map(|word| word.parse().ok()).collect();
@@ -150,8 +153,8 @@ pub(crate) fn ucx_perftest(told: &Told) -> Result<(), String> {
 }
 
 /// rcopy: the copy has the same bytes.
-pub(crate) fn copied(told: &Told) -> Result<(), String> {
-    let read = |name| std::fs::read(told.folder.join(name)).unwrap_or_default();
+pub(crate) fn copied(output: &CaseOutput) -> Result<(), String> {
+    let read = |name| std::fs::read(output.folder.join(name)).unwrap_or_default();
     let (source, target) = (read("source"), read("target"));
     if !source.is_empty() && source == target {
         return Ok(());
@@ -160,27 +163,27 @@ pub(crate) fn copied(told: &Told) -> Result<(), String> {
 }
 
 /// rstream and riostream: a row `custom  64k  20  20  50m  0.01s  30.00  15.00`.
-pub(crate) fn rstream(told: &Told) -> Result<(), String> {
-    let mut rows = told.client.lines().skip_while(|line| !line.starts_with("name ")).skip(1);
+pub(crate) fn rstream(output: &CaseOutput) -> Result<(), String> {
+    let mut rows = output.client.lines().skip_while(|line| !line.starts_with("name ")).skip(1);
     let Some(row) = rows.next() else { return Err("no row".into()) };
     let words: Vec<&str> = row.split_whitespace().collect();
     let rate = words.get(6).and_then(|word| word.parse::<f64>().ok()).unwrap_or(0.0);
     if rate > 0.0 { Ok(()) } else { Err(format!("the row is '{row}'")) }
 }
 
-pub(crate) fn qperf_latency(told: &Told) -> Result<(), String> {
-    is_positive(&told.client, "latency", "s")
+pub(crate) fn qperf_latency(output: &CaseOutput) -> Result<(), String> {
+    is_positive(&output.client, "latency", "s")
 }
 
-pub(crate) fn qperf_bandwidth(told: &Told) -> Result<(), String> {
-    is_positive(&told.client, "bw", "B/sec")
+pub(crate) fn qperf_bandwidth(output: &CaseOutput) -> Result<(), String> {
+    is_positive(&output.client, "bw", "B/sec")
 }
 
-pub(crate) fn qperf_send_bandwidth(told: &Told) -> Result<(), String> {
-    is_positive(&told.client, "send_bw", "B/sec")?;
-    is_positive(&told.client, "recv_bw", "B/sec")
+pub(crate) fn qperf_send_bandwidth(output: &CaseOutput) -> Result<(), String> {
+    is_positive(&output.client, "send_bw", "B/sec")?;
+    is_positive(&output.client, "recv_bw", "B/sec")
 }
 
-pub(crate) fn qperf_rate(told: &Told) -> Result<(), String> {
-    is_positive(&told.client, "msg_rate", "/sec")
+pub(crate) fn qperf_rate(output: &CaseOutput) -> Result<(), String> {
+    is_positive(&output.client, "msg_rate", "/sec")
 }

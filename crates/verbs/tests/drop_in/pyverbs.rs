@@ -4,7 +4,7 @@
 //!           kinds; one kind is what the tests look for in /sys, where no library without privileges can put
 //!           anything.
 
-use crate::case::{Case, How, Told, Transport};
+use crate::case::{Case, CaseOutput, How, Transport};
 use crate::proof::Proof;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,12 +17,12 @@ const ENOUGH: [(Transport, usize); 2] = [(Transport::Ib, 60), (Transport::Iwarp,
 
 /// Copies them to a folder where Python finds them.
 pub(crate) fn unpack(folder: &Path) -> Result<(), String> {
-    let told = Command::new("sh")
+    let output = Command::new("sh")
         .args(["-c", "mkdir -p \"$2\" && cp \"$1\"/*.py* \"$2\" && gzip -df \"$2\"/*.gz", "sh", TESTS])
         .arg(folder.join("pyverbs"))
         .output()
         .map_err(|error| error.to_string())?;
-    if told.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&told.stderr).into_owned()) }
+    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }
 
 /// Returns what is missing.
@@ -76,15 +76,15 @@ fn kind(reason: &str) -> &'static str {
     found.map_or("something else", |(_, kind)| kind)
 }
 
-fn counted(told: &Told, enough: usize) -> Result<String, String> {
-    let told = &told.client;
+fn counted(output: &CaseOutput, enough: usize) -> Result<String, String> {
+    let output = &output.client;
     let mut results: BTreeMap<&str, usize> = BTreeMap::new();
     let mut skipped: BTreeMap<&str, usize> = BTreeMap::new();
     let mut wrong = Vec::new();
     // `name (tests.file.Class)`, perhaps a line of documentation, then ` ... ok`. What tests print may stand
     // between.
     let mut name = "";
-    for line in told.lines() {
+    for line in output.lines() {
         if line.contains(" (tests.") || line.contains(" (test_") {
             name = line.split_whitespace().next().unwrap_or("");
         }
@@ -105,7 +105,7 @@ fn counted(told: &Told, enough: usize) -> Result<String, String> {
     }
     let count = |word| results.get(word).copied().unwrap_or(0);
     let (passed, failed, errors, skips) = (count("ok"), count("FAIL"), count("ERROR"), count("skipped"));
-    if !told.contains("\nRan ") {
+    if !output.contains("\nRan ") {
         return Err("it did not come to its end".into());
     }
     eprintln!(

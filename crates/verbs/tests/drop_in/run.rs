@@ -80,7 +80,7 @@ pub(crate) enum End {
 }
 
 /// A message about a process from its threads.
-enum Told {
+enum ProcessEvent {
     Words(Vec<u8>),
     Ended(End),
 }
@@ -88,33 +88,33 @@ enum Told {
 /// A process.
 pub(crate) struct Running {
     process: u32,
-    events: Receiver<Told>,
+    events: Receiver<ProcessEvent>,
     /// Its output until now, including errors.
-    pub(crate) told: String,
+    pub(crate) output: String,
     end: Option<End>,
     is_over: bool,
 }
 
 /// Whole lines: what a program writes to its other output does not come into the midst of one.
-fn pass_on(from: impl Read + Send + 'static, to: Sender<Told>) {
+fn pass_on(from: impl Read + Send + 'static, to: Sender<ProcessEvent>) {
     std::thread::spawn(move || {
         let (mut from, mut line) = (BufReader::new(from), Vec::new());
         while let Ok(1..) = from.read_until(b'\n', &mut line) {
-            if to.send(Told::Words(std::mem::take(&mut line))).is_err() {
+            if to.send(ProcessEvent::Words(std::mem::take(&mut line))).is_err() {
                 return;
             }
         }
     });
 }
 
-fn await_end(mut child: Child, to: Sender<Told>) {
+fn await_end(mut child: Child, to: Sender<ProcessEvent>) {
     std::thread::spawn(move || {
         let end = match child.wait() {
             Ok(status) => status.code().map_or_else(|| End::Signal(status.signal().unwrap_or(0)), End::Code),
             Err(_) => End::Late,
         };
         // The receiver may be gone.
-        let _ = to.send(Told::Ended(end));
+        let _ = to.send(ProcessEvent::Ended(end));
     });
 }
 
@@ -142,14 +142,14 @@ impl Running {
             pass_on(stderr, sender.clone());
         }
         await_end(child, sender);
-        Ok(Running { process, events, told: String::new(), end: None, is_over: false })
+        Ok(Running { process, events, output: String::new(), end: None, is_over: false })
     }
 
     /// Takes the next thing that comes until then: false when nothing comes any more.
     fn take(&mut self, deadline: Instant) -> bool {
         match self.events.recv_timeout(left(deadline)) {
-            Ok(Told::Words(bytes)) => self.told += &String::from_utf8_lossy(&bytes),
-            Ok(Told::Ended(end)) => self.end = Some(end),
+            Ok(ProcessEvent::Words(bytes)) => self.output += &String::from_utf8_lossy(&bytes),
+            Ok(ProcessEvent::Ended(end)) => self.end = Some(end),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return false,
         }

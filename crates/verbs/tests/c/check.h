@@ -2,8 +2,8 @@
  *
  * A story checks; the first check that fails ends the program and says where. A program prints "ok NAME" for each.
  */
-#ifndef KIBAN_STORY_H
-#define KIBAN_STORY_H
+#ifndef KIBAN_CHECK_H
+#define KIBAN_CHECK_H
 
 #include <errno.h>
 #include <infiniband/verbs.h>
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int stories;
+static int tests_passed;
 
 #define check(what) \
     do { \
@@ -30,11 +30,11 @@ static int stories;
         check(errno == (error)); \
     } while (0)
 
-#define tell(story) \
+#define run(test) \
     do { \
-        story(); \
-        stories++; \
-        printf("ok %s\n", #story); \
+        test(); \
+        tests_passed++; \
+        printf("ok %s\n", #test); \
         fflush(stdout); \
     } while (0)
 

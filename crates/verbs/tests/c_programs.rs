@@ -11,7 +11,7 @@
 #[path = "common/libraries.rs"]
 mod libraries;
 
-use libraries::{home, linked, told_by};
+use libraries::{home, linked, stdout_of};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::LazyLock;
@@ -19,34 +19,34 @@ use std::sync::LazyLock;
 const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"];
 
 /// A folder with the libraries.
-static LIBRARIES: LazyLock<PathBuf> = LazyLock::new(|| linked("stories"));
+static LIBRARIES: LazyLock<PathBuf> = LazyLock::new(|| linked("c-programs"));
 
 /// Builds a test program and runs its test cases.
-fn tell(name: &str) {
+fn run_tests(name: &str) {
     let program = LIBRARIES.join(name);
     let mut compiler = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
     compiler.args(WARNINGS).args(["-std=c11", "-D_GNU_SOURCE", "-g", "-o"]).arg(&program);
     compiler.arg(home().join("tests/c").join(name).with_extension("c")).args(["-libverbs", "-lrdmacm"]);
-    told_by(&mut compiler);
+    stdout_of(&mut compiler);
     let mut run = Command::new("timeout");
     run.args(["--kill-after=5", "60"]).arg(&program);
     run.env("LD_LIBRARY_PATH", &*LIBRARIES).env_remove("KIBAN_TRANSPORT");
-    let told = told_by(&mut run);
-    let stories = told.lines().filter(|line| line.starts_with("ok ")).count();
-    assert!(stories > 0 && told.contains(&format!("{stories} stories")), "{told}");
+    let stdout = stdout_of(&mut run);
+    let passed = stdout.lines().filter(|line| line.starts_with("ok ")).count();
+    assert!(passed > 0 && stdout.contains(&format!("{passed} tests passed")), "{stdout}");
 }
 
 #[test]
 fn objects_are_made_asked_about_and_refused() {
-    tell("objects");
+    run_tests("objects");
 }
 
 #[test]
 fn everything_that_verbs_can_do_is_done() {
-    tell("traffic");
+    run_tests("traffic");
 }
 
 #[test]
 fn signals_end_calls_as_they_end_reads() {
-    tell("signals");
+    run_tests("signals");
 }
