@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_the_hints_are_copied() {
+    fn addresses_in_the_hints_are_copied() {
         let mut own = libc::sockaddr_in {
             sin_family: libc::AF_INET as u16,
             sin_port: 9u16.to_be(),
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn invalid_queries_and_hints_are_refused() {
         let errno = || Error::last_os_error().raw_os_error();
         assert_eq!((get(None, None, None), errno()), (Err(-1), Some(libc::EINVAL)));
         let ib = hints(RAI_FAMILY | RAI_NUMERICHOST, AF_IB, 0, RDMA_PS_IB);

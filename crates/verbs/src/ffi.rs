@@ -51,13 +51,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_ends_at_the_border() {
+    fn panics_do_not_cross_the_c_border() {
         assert_eq!(catch_panics(libc::EIO, || panic!("this message is part of the test")), libc::EIO);
         assert_eq!(catch_panics(libc::EIO, || 0), 0);
     }
 
     #[test]
-    fn minus_sets_errno() {
+    fn fail_with_errno_returns_minus_one() {
         assert_eq!(fail_with_errno(libc::EPROTO), -1);
         assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EPROTO));
     }

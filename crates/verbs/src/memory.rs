@@ -597,7 +597,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rights_go_together() {
+    fn remote_write_rights_require_local_write() {
         let given = [
             (0, Ok(Access::NONE)),
             (IBV_ACCESS_LOCAL_WRITE, Ok(Access::LOCAL)),
@@ -614,7 +614,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_covers_what_is_mapped_without_a_gap() {
+    fn a_range_is_covered_only_if_it_is_mapped_without_gaps() {
         let map =
             "1000-3000 rw-p 00000000 00:00 0\n3000-4000 r--p 00000000 00:00 0 [x]\n6000-7000 rw-p 0 0 0\n";
         assert!(covers(map, 0x1000, 0x3000, true) && covers(map, 0x2000, 0x4000, false));
@@ -622,7 +622,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_not_there_or_not_writable_is_refused() {
+    fn registering_unmapped_or_read_only_memory_fails() {
         let mut own = vec![0u8; 10_000];
         assert_eq!(populate(own.as_mut_ptr().cast(), own.len(), true), Ok(()));
         assert_eq!(populate(core::ptr::without_provenance_mut(0x1000), 100, false), Err(libc::EFAULT));

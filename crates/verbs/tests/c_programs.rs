@@ -37,16 +37,16 @@ fn run_tests(name: &str) {
 }
 
 #[test]
-fn objects_are_made_asked_about_and_refused() {
+fn objects_are_created_queried_and_destroyed() {
     run_tests("objects");
 }
 
 #[test]
-fn everything_that_verbs_can_do_is_done() {
+fn all_operations_of_verbs_work() {
     run_tests("traffic");
 }
 
 #[test]
-fn signals_end_calls_as_they_end_reads() {
+fn signals_interrupt_calls_as_they_interrupt_read() {
     run_tests("signals");
 }

@@ -67,7 +67,7 @@ fn the_libraries_export_what_the_maps_name_and_nothing_else() {
 }
 
 #[test]
-fn whatever_the_installed_library_exports_is_exported() {
+fn every_symbol_of_the_installed_library_is_exported() {
     for (library, _) in LIBRARIES {
         let stdout =
             stdout_of(Command::new("ldconfig").arg("-p").env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin"));
@@ -133,7 +133,7 @@ const PROGRAMS: [(&str, &[&str], &str); 9] = [
 ];
 
 #[test]
-fn programs_load_the_libraries_without_a_word_from_the_linker() {
+fn programs_load_the_libraries_without_linker_warnings() {
     for (program, arguments, package) in PROGRAMS {
         let mut command = Command::new("timeout");
         command.args(["--kill-after=5", "60", program]).args(arguments);
@@ -178,7 +178,7 @@ fn refused(archive: &Path) -> String {
 }
 
 #[test]
-fn a_symbol_that_nobody_defines_is_named() {
+fn link_names_undefined_symbols() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let empty = folder.join("empty.a");
     std::fs::write(&empty, "!<arch>\n").expect("the folder can be written");
@@ -198,7 +198,7 @@ fn a_symbol_that_nobody_defines_is_named() {
 }
 
 #[test]
-fn what_is_absent_is_exported_once_and_has_a_reason() {
+fn absent_functions_are_exported_once_with_a_reason() {
     let mut reasons = BTreeMap::new();
     let exported: BTreeSet<String> =
         LIBRARIES.iter().flat_map(|(_, list)| map(list)).map(|(name, _)| name).collect();

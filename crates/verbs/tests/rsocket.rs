@@ -44,14 +44,14 @@ macro_rules! c_tests {
 }
 
 c_tests! {
-    wrong_calls_have_the_errors_of_rdma_core "errors"
-    each_half_ends_by_itself_and_nothing_is_lost "halves"
-    much_goes_both_ways_at_once "both_ways"
-    a_sender_that_is_not_read_from_stops_and_goes_on "nonblocking"
-    a_hundred_sockets_are_told_apart "hundred"
-    a_killed_peer_is_noticed "killed"
-    a_forked_child_makes_its_own "forked"
-    mapped_memory_is_written_past_the_stream "mapped"
+    invalid_calls_fail_with_the_errors_of_rdma_core "errors"
+    each_direction_is_shut_down_separately_without_loss "halves"
+    bulk_data_flows_both_ways_at_once "both_ways"
+    a_blocked_sender_resumes_when_the_peer_reads "nonblocking"
+    a_hundred_sockets_are_distinguished "hundred"
+    a_killed_peer_is_detected "killed"
+    a_forked_child_creates_its_own_rsockets "forked"
+    mapped_memory_is_written_outside_the_stream "mapped"
     closed_connections_leave_no_files "again"
 }
 
@@ -93,7 +93,7 @@ impl Drop for Server {
 }
 
 #[test]
-fn rstream_runs_in_each_of_its_ways() {
+fn rstream_runs_in_every_mode() {
     for ways in [&["-T", "b"][..], &["-T", "a"], &["-T", "n"], &["-T", "r"], &["-T", "v"]] {
         let port = port();
         let common = ["-p", &port, "-S", "40000", "-C", "50", "-I", "20", "-T", "v"];
@@ -229,7 +229,7 @@ fn socket_programs_run_over_rsockets() {
 /// Calls that POSIX lists as async-signal-safe, made by a handler that has interrupted the same calls on
 /// rsockets.
 #[test]
-fn handlers_may_make_the_calls_that_they_have_interrupted() {
+fn signal_handlers_may_make_the_calls_that_they_interrupted() {
     let program = FOLDER.join("handlers");
     let mut compiler = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
     compiler.args(["-Wall", "-Wextra", "-Werror", "-O1", "-rdynamic", "-o"]).arg(&program);
@@ -243,7 +243,7 @@ fn handlers_may_make_the_calls_that_they_have_interrupted() {
 }
 
 #[test]
-fn a_plain_server_is_reached_over_tcp() {
+fn a_plain_server_is_reached_over_tcp_after_fallback() {
     // It takes every connection, answers only who speaks its language, and ends the others.
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port may be had");
     let port = listener.local_addr().expect("it has one").port().to_string();

@@ -93,7 +93,7 @@ fn theirs(expressions: &[(String, i128)]) -> HashMap<String, i128> {
 }
 
 #[test]
-fn every_size_offset_and_number_is_that_of_the_headers() {
+fn sizes_offsets_and_constants_match_the_headers() {
     let ours = ours();
     let theirs = theirs(&ours);
     let different: Vec<String> = ours
@@ -108,7 +108,7 @@ fn every_size_offset_and_number_is_that_of_the_headers() {
 /// Sizes and offsets measured on x86-64, for machines without the headers, and against an error in both.
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn sizes_and_offsets_are_the_measured_ones() {
+fn sizes_and_offsets_match_those_measured_on_x86_64() {
     macro_rules! check {
         ($($name:ident $bytes:literal $alignment:literal $($field:ident $offset:literal)*;)*) => {
             $(

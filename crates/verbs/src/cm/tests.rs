@@ -327,7 +327,7 @@ fn connect_to(
 }
 
 #[test]
-fn both_sides_hear_once_that_a_connection_has_ended() {
+fn each_side_gets_one_event_when_a_connection_ends() {
     for passive_ends in [false, true] {
         let pair = pair();
         let (first, second) =
@@ -342,7 +342,7 @@ fn both_sides_hear_once_that_a_connection_has_ended() {
 }
 
 #[test]
-fn a_queue_pair_that_fails_or_goes_ends_its_connection() {
+fn a_failed_or_destroyed_queue_pair_ends_its_connection() {
     let pair = pair();
     below::engine().expect("an engine").modify_to_error(pair.active.1.qp).expect("it is there");
     expect_over(&pair.active_events);
@@ -356,7 +356,7 @@ fn a_queue_pair_that_fails_or_goes_ends_its_connection() {
 }
 
 #[test]
-fn an_identifier_that_is_destroyed_ends_its_connection() {
+fn destroying_an_identifier_ends_its_connection() {
     let Pair { active, passive, active_events, passive_events, _listener } = pair();
     drop(active.0);
     active_events.expect_nothing();
@@ -365,7 +365,7 @@ fn an_identifier_that_is_destroyed_ends_its_connection() {
 }
 
 #[test]
-fn nobody_listens() {
+fn connecting_without_a_listener_is_rejected() {
     let events = Events::new();
     let listener = Ident::new(Some(&events));
     assert_eq!(listener.bind(at("127.0.0.1:0")), 0);
@@ -378,7 +378,7 @@ fn nobody_listens() {
 }
 
 #[test]
-fn a_refusal_has_something_to_say() {
+fn a_reject_carries_private_data() {
     let (theirs, ours) = (Events::new(), Events::new());
     let listener = Ident::listen(at("127.0.0.1:0"), Some(&theirs), 5);
     let to = SocketAddr::new(at("127.0.0.1:0").ip(), listener.port());
@@ -398,7 +398,7 @@ fn a_refusal_has_something_to_say() {
 }
 
 #[test]
-fn a_backlog_bounds_the_requests_that_nobody_has_taken() {
+fn backlog_limits_pending_requests() {
     let (theirs, ours) = (Events::new(), Events::new());
     let listener = Ident::listen(at("127.0.0.1:0"), Some(&theirs), 2);
     let to = SocketAddr::new(at("127.0.0.1:0").ip(), listener.port());
@@ -432,7 +432,7 @@ fn file_of(events: &Events) -> c_int {
 }
 
 #[test]
-fn a_listener_everywhere_gives_each_request_the_device_that_it_came_to() {
+fn requests_at_a_wildcard_listener_use_the_device_of_their_local_address() {
     let (theirs, ours) = (Events::new(), Events::new());
     let listener = Ident::listen(at("[::]:0"), Some(&theirs), 5);
     // SAFETY: `listener` is an identifier that the test has not destroyed.
@@ -455,7 +455,7 @@ fn a_listener_everywhere_gives_each_request_the_device_that_it_came_to() {
 }
 
 #[test]
-fn who_comes_a_moment_before_anybody_listens_is_heard() {
+fn a_connect_shortly_before_the_listen_succeeds() {
     let (theirs, ours) = (Events::new(), Events::new());
     let listener = Ident::new(Some(&theirs));
     assert_eq!(listener.bind(at("127.0.0.1:0")), 0);
@@ -502,7 +502,7 @@ fn offer() -> u8 {
 }
 
 #[test]
-fn a_peer_that_repeats_the_offer_is_not_kiban_s_and_may_sleep() {
+fn a_peer_that_echoes_the_offer_is_treated_as_a_plain_iwarp_peer() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let to = listener.local_addr().expect("an address");
     let peer = thread::spawn(move || {
@@ -528,7 +528,7 @@ fn a_peer_that_repeats_the_offer_is_not_kiban_s_and_may_sleep() {
 }
 
 #[test]
-fn a_peer_that_ends_at_the_sight_of_the_offer_is_asked_without_it_at_last() {
+fn a_peer_that_closes_on_the_extension_offer_gets_a_retry_without_it() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let to = listener.local_addr().expect("an address");
     // In order and out of order; several times, because events come sometimes before and sometimes after the
@@ -566,7 +566,7 @@ fn a_peer_that_ends_at_the_sight_of_the_offer_is_asked_without_it_at_last() {
 }
 
 #[test]
-fn who_is_let_in_and_cut_before_anybody_listens_behind_it_is_heard() {
+fn a_connect_through_a_forwarder_that_closes_at_first_succeeds() {
     let forwarder = TcpListener::bind("127.0.0.1:0").expect("a port");
     let to = forwarder.local_addr().expect("an address");
     let peer = thread::spawn(move || {
@@ -591,7 +591,7 @@ fn who_is_let_in_and_cut_before_anybody_listens_behind_it_is_heard() {
 }
 
 #[test]
-fn a_port_is_the_one_that_the_peer_sees() {
+fn the_reported_port_is_the_one_that_the_peer_sees() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let to = listener.local_addr().expect("an address");
     let peer = thread::spawn(move || {
@@ -631,7 +631,7 @@ fn a_port_is_known_before_the_peer_has_answered() {
 }
 
 #[test]
-fn a_peer_that_ends_whatever_it_is_asked_is_lost() {
+fn a_peer_that_closes_every_attempt_is_reported_as_rejected() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let to = listener.local_addr().expect("an address");
     let peer = thread::spawn(move || {
@@ -660,7 +660,7 @@ fn reset(stream: &TcpStream) {
 }
 
 #[test]
-fn addresses_that_lead_nowhere_are_told() {
+fn unreachable_addresses_are_reported() {
     let events = Events::new();
     let id = Ident::new(Some(&events));
     assert_eq!((id.bind(at("192.0.2.1:7")), errno()), (-1, Some(libc::EADDRNOTAVAIL)));
@@ -696,7 +696,7 @@ fn addresses_that_lead_nowhere_are_told() {
 }
 
 #[test]
-fn ports_are_taken_once_unless_shared() {
+fn ports_are_bound_once_unless_shared() {
     let events = Events::new();
     let first = Ident::new(Some(&events));
     assert_eq!(first.bind(at("127.0.0.1:0")), 0);
@@ -743,7 +743,7 @@ impl IntoPort for std::net::IpAddr {
 }
 
 #[test]
-fn datagrams_have_no_connections() {
+fn connection_calls_fail_for_datagram_identifiers() {
     let events = Events::new();
     let mut id = null_mut();
     // SAFETY: `events` is a live channel, and `id` is a local variable.
@@ -761,7 +761,7 @@ fn datagrams_have_no_connections() {
 }
 
 #[test]
-fn what_is_no_identifier_is_refused() {
+fn calls_on_invalid_identifiers_fail_with_einval() {
     let gone = Ident::new(None).0;
     // SAFETY: none of these pointers is in a list, so none is dereferenced.
     unsafe {
@@ -784,7 +784,7 @@ fn what_is_no_identifier_is_refused() {
 }
 
 #[test]
-fn events_go_along_with_an_identifier_that_changes_its_channel() {
+fn rdma_migrate_id_moves_pending_events() {
     let (first, second) = (Events::new(), Events::new());
     let (moves, stays) = (Ident::new(Some(&first)), Ident::new(Some(&first)));
     for id in [&stays, &moves] {
@@ -809,7 +809,7 @@ fn events_go_along_with_an_identifier_that_changes_its_channel() {
 }
 
 #[test]
-fn an_identifier_waits_for_its_events_to_be_given_back() {
+fn destroying_an_identifier_waits_until_its_events_are_acknowledged() {
     let events = Events::new();
     let id = Ident::new(Some(&events));
     assert_eq!(id.resolve_addr(at("127.0.0.1:9")), 0);
@@ -833,7 +833,7 @@ fn an_identifier_waits_for_its_events_to_be_given_back() {
 }
 
 #[test]
-fn who_waits_for_an_event_of_a_channel_that_goes_waits_on() {
+fn waiting_on_a_destroyed_event_channel_never_returns() {
     let events = Events::new();
     let place = events.0 as usize;
     let (sender, result) = std::sync::mpsc::channel();

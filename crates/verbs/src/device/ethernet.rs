@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_and_own_addresses_need_no_neighbour() {
+    fn multicast_and_local_addresses_resolve_without_a_neighbour() {
         let here = ip("127.0.0.1");
         assert_eq!(resolve(here, here), Ok([0; 6]));
         assert_eq!(resolve(here, ip("239.129.2.3")), Ok([0x01, 0x00, 0x5e, 1, 2, 3]));
@@ -129,14 +129,14 @@ mod tests {
     }
 
     #[test]
-    fn gids_hold_addresses_of_both_kinds() {
+    fn gids_hold_ipv4_and_ipv6_addresses() {
         let gid = |text: &str| ibv_gid { raw: text.parse::<Ipv6Addr>().expect("an address").octets() };
         assert_eq!(address(&gid("::ffff:192.0.2.7")), ip("192.0.2.7"));
         assert_eq!(address(&gid("fe80::1")), ip("fe80::1"));
     }
 
     #[test]
-    fn neighbours_stand_in_the_hosts_table() {
+    fn neighbours_are_found_in_the_arp_table() {
         let table = "IP address       HW type     Flags       HW address            Mask     Device\n\
                      192.0.2.1        0x1         0x2         02:00:00:00:00:01     *        eth0\n\
                      192.0.2.2        0x1         0x0         00:00:00:00:00:00     *        eth0\n";
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn null_is_refused() {
+    fn null_pointers_fail_with_einval() {
         let null = core::ptr::null_mut();
         // SAFETY: null is refused, not followed.
         let refused =

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_other_hosts_reach_come_first() {
+    fn addresses_reachable_from_other_hosts_come_first() {
         let all = Interfaces(vec![
             interface("lo", "127.0.0.1", true),
             interface("lo", "::1", true),

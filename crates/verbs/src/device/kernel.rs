@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_are_those_of_rdma_core_byte_for_byte() {
+    fn copies_equal_those_of_rdma_core_byte_for_byte() {
         check(c"ibv_copy_ah_attr_from_kern", ibv_copy_ah_attr_from_kern);
         check(c"ibv_copy_qp_attr_from_kern", ibv_copy_qp_attr_from_kern);
         check(c"ibv_copy_path_rec_from_kern", ibv_copy_path_rec_from_kern);

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_is_the_same_whenever_it_is_asked_for() {
+    fn the_device_list_is_stable() {
         let first = list();
         assert!(!first.is_empty(), "even a host without a network has loopback");
         assert_eq!(first, list());
@@ -295,14 +295,14 @@ mod tests {
     }
 
     #[test]
-    fn a_transport_has_one_of_two_names() {
+    fn transport_is_ib_or_iwarp() {
         assert_eq!(["", "ib", "IB"].map(named), [Some(Transport::Ib); 3]);
         assert_eq!(["iwarp", "iWARP"].map(named), [Some(Transport::Iwarp); 2]);
         assert_eq!(["roce", "iwarp ", "0"].map(named), [None; 3]);
     }
 
     #[test]
-    fn devices_have_names_guids_and_gids_of_their_own() {
+    fn names_guids_and_gids_of_devices_are_unique() {
         let all = Device::all().expect("addresses can be read");
         for (at, device) in all.iter().enumerate() {
             assert_eq!(device.guid[0] & 3, 2);

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_of_rdma_core() {
+    fn names_match_rdma_core() {
         check(VERBS, c"ibv_node_type_str", NODES.len() + 1, &|number| ibv_node_type_str(number));
         check(VERBS, c"ibv_port_state_str", PORT_STATES.len(), &|number| {
             ibv_port_state_str(number.cast_unsigned())

@@ -387,7 +387,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_payload_fits_into_the_interfaces_packets() {
+    fn the_path_mtu_fits_the_interface_mtu() {
         let given = [(65536, IBV_MTU_4096), (9000, IBV_MTU_4096), (4200, IBV_MTU_2048), (1500, IBV_MTU_1024)];
         for (packet, expected) in
             given.into_iter().chain([(1280, IBV_MTU_1024), (576, IBV_MTU_256), (0, IBV_MTU_256)])

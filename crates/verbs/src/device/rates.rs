@@ -73,7 +73,7 @@ mod tests {
     use crate::reference_library::{RealLibrary, VERBS};
 
     #[test]
-    fn rates_are_those_of_rdma_core() {
+    fn rates_match_rdma_core() {
         let real = RealLibrary::open(VERBS);
         // SAFETY: the types are those of verbs.h.
         let (to_mult, to_mbps, of_mult, of_mbps) = unsafe {

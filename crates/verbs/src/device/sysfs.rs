@@ -88,7 +88,7 @@ mod tests {
     type ReadFile = unsafe extern "C" fn(*const c_char, *const c_char, *mut c_char, usize) -> c_int;
 
     #[test]
-    fn files_are_read_as_by_rdma_core() {
+    fn sysfs_files_are_read_as_by_rdma_core() {
         let folder = std::env::temp_dir().join(format!("kiban-verbs-sysfs-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("there is room");
         let real = RealLibrary::open(VERBS);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_path_of_sysfs_has_no_slash_at_its_end() {
+    fn the_sysfs_path_has_no_trailing_slash() {
         assert_eq!(trimmed(b"/a/b//"), b"/a/b");
         assert_eq!(trimmed(b"/"), b"");
         assert_eq!(trimmed(&[b'a'; 400]).len(), IBV_SYSFS_PATH_MAX);

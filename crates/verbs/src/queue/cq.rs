@@ -572,7 +572,7 @@ mod tests {
     }
 
     #[test]
-    fn completions_say_what_verbs_says() {
+    fn completions_are_converted_to_work_completions() {
         let check = |kind, immediate, invalidated, opcode, bytes, data: u32, flags| {
             let wc = completion(&completed(kind, immediate, invalidated));
             assert_eq!(

@@ -509,7 +509,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patience_is_what_retries_would_take() {
+    fn peer_timeout_covers_all_retries() {
         assert_eq!(peer_timeout(0, 7), None);
         assert_eq!(peer_timeout(14, 7), Some(Duration::from_nanos(4096 << 14) * 32));
         assert_eq!(peer_timeout(1, 0), Some(PEER_TIMEOUT_MIN));

@@ -84,7 +84,7 @@ mod tests {
         | IBV_QP_MIN_RNR_TIMER;
 
     #[test]
-    fn changes_need_what_they_need_and_take_nothing_else() {
+    fn state_changes_require_exactly_the_attributes_of_the_standard() {
         let given = [
             (IBV_QPS_RESET, IBV_QPS_INIT, RC, IBV_QP_STATE | INIT_CONNECTED, true),
             (IBV_QPS_RESET, IBV_QPS_INIT, RC, IBV_QP_STATE | IBV_QP_PORT, false),

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_come_back_in_the_family_of_their_socket() {
+    fn addresses_are_returned_in_the_family_of_the_socket() {
         for (given, family, expected) in [
             ("1.2.3.4:5", libc::AF_INET, "1.2.3.4:5"),
             ("[::1]:7174", libc::AF_INET6, "[::1]:7174"),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn short_and_strange_addresses_are_refused() {
+    fn short_and_unknown_addresses_are_refused() {
         let (place, length) = bytes(unspecified(libc::AF_INET), libc::AF_INET);
         let at = (&raw const place).cast::<sockaddr>();
         // SAFETY: every address read here lies within its `sockaddr_storage`, or is null.

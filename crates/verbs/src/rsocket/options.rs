@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn options_come_back_as_rdma_core_tells_them() {
+    fn options_are_reported_as_by_rdma_core() {
         let rows = [
             (libc::SOL_SOCKET, libc::SO_SNDBUF, 1000, 4096),
             (libc::SOL_SOCKET, libc::SO_RCVBUF, 1 << 20, 2 << 20),

@@ -237,7 +237,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_a_connection_begins_with_is_as_rdma_core_writes_it() {
+    fn the_connect_header_equals_that_of_rdma_core() {
         let request = Connect {
             order: ByteOrder::Little,
             credits: 384,
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_come_back_and_strange_ones_are_known_as_such() {
+    fn messages_round_trip_and_unknown_ones_are_recognised() {
         let rows = [
             (Message::Data(65536), 65536),
             (Message::Credits(0xfffe), 0x8000_fffe),
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_written_as_their_reader_reads() {
+    fn entries_are_written_in_the_byte_order_of_the_reader() {
         let entry = Entry { address: 0x0102_0304_0506_0708, key: 9, length: 10 };
         assert_eq!(entry.bytes(ByteOrder::Big), [1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 9, 0, 0, 0, 10]);
         let mapped = MapEntry { offset: 77, entry };
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_of_maps_are_scaled_as_rdma_core_scales_them() {
+    fn iomap_sizes_are_scaled_as_by_rdma_core() {
         for (value, sent, meant) in [
             (0, 0, 0),
             (127, 127, 127),

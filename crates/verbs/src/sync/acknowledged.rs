@@ -41,7 +41,7 @@ mod tests {
     use std::sync::mpsc::{TryRecvError, channel};
 
     #[test]
-    fn who_destroys_waits_for_what_was_given() {
+    fn wait_returns_when_all_events_are_acknowledged() {
         let events = Arc::new(Acknowledged::default());
         events.wait();
         events.deliver();

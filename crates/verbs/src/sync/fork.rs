@@ -34,7 +34,7 @@ mod tests {
     use crate::reference_library::{RealLibrary, VERBS};
 
     #[test]
-    fn fork_is_answered_as_by_rdma_core_that_need_not_protect() {
+    fn fork_support_is_reported_as_unneeded() {
         let real = RealLibrary::open(VERBS);
         // SAFETY: the type is that of verbs.h.
         let range =

@@ -42,7 +42,7 @@ static int wait_for(int what) {
 }
 
 /* The alarm rings again and again: one that comes before the call has begun ends nothing. */
-static void handlers_end_calls(void) {
+static void handlers_interrupt_calls(void) {
     handle(0);
     for (int what = 0; what < 3; what++) {
         for (int times = 0; times < 5; times++) {
@@ -72,7 +72,7 @@ static void *say(void *unused) {
     return NULL;
 }
 
-static void handlers_that_restart_calls_do_not_end_them(void) {
+static void handlers_with_sa_restart_do_not_interrupt_calls(void) {
     struct sigaction action = {.sa_handler = count_to_three, .sa_flags = SA_RESTART};
     struct rdma_cm_event *event;
     pthread_t thread;
@@ -99,8 +99,8 @@ int main(void) {
     channel = ibv_create_comp_channel(context);
     manager = rdma_create_event_channel();
     check(channel != NULL && manager != NULL);
-    run(handlers_end_calls);
-    run(handlers_that_restart_calls_do_not_end_them);
+    run(handlers_interrupt_calls);
+    run(handlers_with_sa_restart_do_not_interrupt_calls);
     rdma_destroy_event_channel(manager);
     check(ibv_destroy_comp_channel(channel) == 0 && ibv_close_device(context) == 0);
     ibv_free_device_list(list);

@@ -98,7 +98,7 @@ static int post(struct ibv_qp *qp, struct ibv_send_wr wr, uint8_t *from, uint32_
     return ibv_post_send(qp, &wr, &bad);
 }
 
-static void two_meet_by_their_numbers(void) {
+static void two_queue_pairs_connect_out_of_band(void) {
     a = make(cq_a, IBV_QPT_RC);
     b = make(cq_b, IBV_QPT_RC);
     initialise(a);
@@ -107,7 +107,7 @@ static void two_meet_by_their_numbers(void) {
     connect_to(b, a->qp_num, 0x222, 0x111);
 }
 
-static void sends_arrive_with_what_stands_beside_them(void) {
+static void sends_arrive_with_immediate_data(void) {
     memset(room_a, 7, 100);
     receive(b, room_b, 200, mr_b, 21);
     check(post(a, (struct ibv_send_wr){.wr_id = 1, .opcode = IBV_WR_SEND}, room_a, 100, mr_a) == 0);
@@ -125,7 +125,7 @@ static void sends_arrive_with_what_stands_beside_them(void) {
     check(next(cq_a).wr_id == 2);
 }
 
-static void memory_is_written_and_read(void) {
+static void rdma_write_and_read_work(void) {
     struct ibv_send_wr write = {.wr_id = 3, .opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .imm_data = htonl(0xaabbccdd)};
     write.wr.rdma.remote_addr = (uintptr_t)room_b + 1000;
     write.wr.rdma.rkey = mr_b->rkey;
@@ -149,7 +149,7 @@ static void memory_is_written_and_read(void) {
     check(post(a, read, room_a, 8, mr_a) == EINVAL);
 }
 
-static void atomics_are_atomic_operations(void) {
+static void atomics_return_the_old_value(void) {
     uint64_t *there = (uint64_t *)(void *)room_b, *here = (uint64_t *)(void *)room_a;
     *there = 40;
     struct ibv_send_wr add = {.wr_id = 5, .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD};
@@ -168,7 +168,7 @@ static void atomics_are_atomic_operations(void) {
     check(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_COMP_SWAP && *here == 42 && *there == 7);
 }
 
-static void calls_gather_requests(void) {
+static void ibv_wr_calls_post_a_batch(void) {
     struct ibv_qp_ex *calls = ibv_qp_to_qp_ex(a);
     receive(b, room_b, 100, mr_b, 24);
     ibv_wr_start(calls);
@@ -199,7 +199,7 @@ static void calls_gather_requests(void) {
     check(ibv_poll_cq(cq_a, 1, &(struct ibv_wc){0}) == 0);
 }
 
-static void a_window_shows_what_it_is_bound_to(void) {
+static void a_memory_window_grants_access_to_its_range(void) {
     struct ibv_mw *mw = ibv_alloc_mw(pd, IBV_MW_TYPE_1);
     check(mw != NULL);
     uint32_t before = mw->rkey;
@@ -223,7 +223,7 @@ static void a_window_shows_what_it_is_bound_to(void) {
     check(ibv_dereg_mr(mr_b) == EBUSY && ibv_dealloc_mw(mw) == 0);
 }
 
-static void events_come_through_files_and_are_acknowledged(void) {
+static void completion_events_arrive_through_the_channel(void) {
     struct ibv_cq *told;
     void *cookie;
     check(ibv_req_notify_cq(cq_b, 0) == 0);
@@ -234,7 +234,7 @@ static void events_come_through_files_and_are_acknowledged(void) {
     check(next(cq_b).wr_id == 25 && next(cq_a).wr_id == 8);
 }
 
-static void a_wrong_key_ends_both(void) {
+static void an_invalid_rkey_ends_both_queue_pairs(void) {
     struct ibv_send_wr write = {.wr_id = 9, .opcode = IBV_WR_RDMA_READ};
     write.wr.rdma.remote_addr = (uintptr_t)room_b;
     write.wr.rdma.rkey = mr_b->rkey ^ 0x5500;
@@ -253,7 +253,7 @@ static void a_wrong_key_ends_both(void) {
     check(ibv_destroy_qp(a) == 0 && ibv_destroy_qp(b) == 0);
 }
 
-static void datagrams_find_their_receive(void) {
+static void datagrams_arrive_at_their_queue_pair(void) {
     struct ibv_qp *both[2] = {make(cq_a, IBV_QPT_UD), make(cq_b, IBV_QPT_UD)};
     for (int at = 0; at < 2; at++) {
         struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = 0x1111};
@@ -311,15 +311,15 @@ int main(void) {
     mr_a = ibv_reg_mr(pd, room_a, ROOM, all);
     mr_b = ibv_reg_mr(pd, room_b, ROOM, all);
     check(pd && channel && cq_a && cq_b && mr_a && mr_b);
-    run(two_meet_by_their_numbers);
-    run(sends_arrive_with_what_stands_beside_them);
-    run(memory_is_written_and_read);
-    run(atomics_are_atomic_operations);
-    run(calls_gather_requests);
-    run(a_window_shows_what_it_is_bound_to);
-    run(events_come_through_files_and_are_acknowledged);
-    run(a_wrong_key_ends_both);
-    run(datagrams_find_their_receive);
+    run(two_queue_pairs_connect_out_of_band);
+    run(sends_arrive_with_immediate_data);
+    run(rdma_write_and_read_work);
+    run(atomics_return_the_old_value);
+    run(ibv_wr_calls_post_a_batch);
+    run(a_memory_window_grants_access_to_its_range);
+    run(completion_events_arrive_through_the_channel);
+    run(an_invalid_rkey_ends_both_queue_pairs);
+    run(datagrams_arrive_at_their_queue_pair);
     check(ibv_dereg_mr(mr_a) == 0 && ibv_dereg_mr(mr_b) == 0);
     check(ibv_destroy_cq(cq_a) == 0 && ibv_destroy_cq(cq_b) == 0 && ibv_destroy_comp_channel(channel) == 0);
     check(ibv_dealloc_pd(pd) == 0 && ibv_close_device(context) == 0);
