@@ -1,12 +1,13 @@
-//! Names of hosts and services become addresses for RDMA (rdma_getaddrinfo(3)).
+//! Resolves names of hosts and services to RDMA addresses (rdma_getaddrinfo(3)).
 //!
-//! Goal      one answer, the first that getaddrinfo(3) has, as `rdma_create_ep` wants it; its parts are
-//!           malloc's, each its own, since programs change them before they hand the answer back.
-//! Hints     the kind of queue pair and the port space select streams or datagrams; what they leave open is
-//!           filled in by the answer.
-//! Errors    -1 and errno, or a code of getaddrinfo(3) as it is.
-//! Left out  AF_IB: there is no subnet whose GIDs could be queried (EAFNOSUPPORT). `RAI_NOROUTE` is always in
-//!           effect.
+//! Purpose         return the first result of getaddrinfo(3), in the form that `rdma_create_ep` takes. Each
+//!                 part is allocated separately by malloc(3), because programs replace parts before they free
+//!                 the result.
+//! Hints           the type of queue pair and the port space select streams or datagrams; the result fills in
+//!                 what the hints leave open.
+//! Errors          -1 and errno, or the error code of getaddrinfo(3).
+//! Not implemented AF_IB fails with EAFNOSUPPORT, because there is no subnet whose GIDs could be queried.
+//!                 `RAI_NOROUTE` is always in effect.
 
 use crate::abi::*;
 use crate::ffi::{catch_panics, fail_with_errno};
@@ -44,7 +45,7 @@ fn getaddrinfo_hints(hints: &rdma_addrinfo) -> addrinfo {
     }
 }
 
-/// Returns a copy in memory that can be passed to `free`.
+/// Returns a copy that free(3) can free.
 ///
 /// # Safety
 /// `from` points to `bytes` bytes.
@@ -76,7 +77,7 @@ unsafe fn copy_address(
     Ok(())
 }
 
-/// Resolves a name and writes the first answer.
+/// Resolves a name and stores the first result.
 ///
 /// # Safety
 /// `node` and `service` are C strings or null.
@@ -139,7 +140,7 @@ unsafe fn copy_entry(
 }
 
 /// # Safety
-/// As rdma_getaddrinfo(3): C strings or null; hints whose addresses have the given lengths, or null.
+/// `node` and `service` are C strings or null; the addresses of the hints have the given lengths.
 unsafe fn answer(
     node: *const c_char,
     service: *const c_char,
@@ -171,8 +172,8 @@ unsafe fn answer(
 }
 
 /// # Safety
-/// As rdma_getaddrinfo(3): C strings or null; hints whose addresses have the given lengths, or null; `result`
-/// is valid for a write.
+/// `node` and `service` are C strings or null; the addresses of the hints have the given lengths; `result` is
+/// null or valid for a write.
 #[unsafe(export_name = "kiban_rdma_getaddrinfo")]
 unsafe extern "C" fn rdma_getaddrinfo(
     node: *const c_char,
@@ -257,8 +258,10 @@ mod tests {
         text.map_or(null(), CStr::as_ptr)
     }
 
-    /// # Safety
     /// Reads an address, or returns `None` for a null pointer.
+    ///
+    /// # Safety
+    /// `at` is null or an address as long as its family says.
     unsafe fn address(at: *const sockaddr, bytes: socklen_t) -> Option<SocketAddr> {
         // SAFETY: the address is as long as the struct of its family; the assertions check this.
         unsafe {
@@ -349,7 +352,7 @@ mod tests {
             source: None,
             target: at("127.0.0.1:7174"),
         };
-        // Without hints the first kind of socket is a stream.
+        // Without hints, getaddrinfo(3) returns a stream socket first.
         assert_eq!(get(here, port, None), Ok(target));
         let rows = [
             (hints(0, 0, IBV_QPT_UD, 0), IBV_QPT_UD, RDMA_PS_UDP),
@@ -358,7 +361,7 @@ mod tests {
             (hints(RAI_NUMERICHOST, libc::AF_INET, 0, RDMA_PS_TCP), IBV_QPT_RC, RDMA_PS_TCP),
         ];
         for (hints, qp_type, port_space) in rows {
-            let resolved = get(here, port, Some(&hints)).expect("a number needs no server");
+            let resolved = get(here, port, Some(&hints)).expect("a numeric address needs no resolver");
             let expected =
                 Resolved { flags: 0, qp_type, port_space, source: None, target: at("127.0.0.1:7174") };
             assert_eq!(resolved, expected);
@@ -370,7 +373,8 @@ mod tests {
             (here, 0, "127.0.0.1:7174"),
             (Some(c"::1"), 0, "[::1]:7174"),
         ] {
-            let resolved = get(node, port, Some(&passive(family))).expect("no server is asked");
+            let resolved =
+                get(node, port, Some(&passive(family))).expect("a numeric service needs no resolver");
             let expected = Resolved {
                 flags: RAI_PASSIVE,
                 qp_type: IBV_QPT_RC,
@@ -399,7 +403,7 @@ mod tests {
             ai_dst_len: bytes,
             ..hints(RAI_NOROUTE, libc::AF_INET, IBV_QPT_RC, RDMA_PS_TCP)
         };
-        let resolved = get(None, None, Some(&both)).expect("nothing is asked for");
+        let resolved = get(None, None, Some(&both)).expect("hints with addresses are enough");
         assert_eq!(
             (resolved.flags, resolved.source, resolved.target),
             (RAI_NOROUTE, at("127.0.0.2:9"), at("127.0.0.2:9"))

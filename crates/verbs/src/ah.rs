@@ -1,8 +1,9 @@
 //! Address handles: the destinations of datagrams (ibv_create_ah(3)).
 //!
-//! Goal      a handle is a GID. Ports, LIDs and service levels are what InfiniBand has them for, and mean
-//!           nothing here.
-//! Answer    who received a datagram makes a handle of its header, which has the form of IPv6's (IBTA 8.3).
+//! State     a handle holds a GID. LIDs (except for IPv4, see [`Device::lid`]) and service levels have no
+//!           effect.
+//! Replies   the receiver of a datagram can create a handle from the GRH in front of it, which has the format
+//!           of an IPv6 header (IBTA 8.3).
 
 use crate::abi::*;
 use crate::context::Context;
@@ -32,8 +33,8 @@ unsafe impl Object for Ah {
     }
 }
 
-/// Returns where a route leads: to a GID of the peer, from our only GID, or to a local identifier; `None` if
-/// nowhere.
+/// Returns the GID to which the attributes lead: the one they name, or that of their LID. `None` if they are
+/// invalid for a device with one port and one GID.
 pub(crate) fn destination(device: &Device, attributes: &ibv_ah_attr) -> Option<[u8; 16]> {
     if attributes.port_num > 1 {
         return None;
@@ -79,7 +80,7 @@ pub(crate) unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
     })
 }
 
-/// Returns the route back to a datagram's sender, from its completion and the header in front of its payload.
+/// Returns the route to the sender of a datagram, from the completion and the GRH in front of the payload.
 fn return_route(
     context: &Context,
     port: u8,

@@ -1,10 +1,11 @@
-//! Open devices (ibv_open_device(3)), and the events that have no completion (ibv_get_async_event(3)).
+//! Open devices (ibv_open_device(3)) and asynchronous events (ibv_get_async_event(3)).
 //!
-//! Goal      the tables through which `verbs.h` calls; a file that is readable while an event waits.
-//! Shared    identifiers of the connection manager that use one device use one context ([`shared`]), which is
-//!           never closed: a program finds in it what it has in any other.
-//! Events    are counted against their object when they are delivered, and acknowledged against it:
-//!           destroying the object waits until all are acknowledged ([`crate::sync::acknowledged`]).
+//! State     the function tables that `verbs.h` calls through, and a file descriptor that is readable while
+//!           an event is pending.
+//! Sharing   all identifiers of the connection manager that use a device share one context ([`shared`]),
+//!           which is never closed.
+//! Events    each object counts its delivered and acknowledged events; destroying it waits until all are
+//!           acknowledged ([`crate::sync::acknowledged`]).
 
 use crate::abi::*;
 use crate::atomic::AtomicPtr;
@@ -33,9 +34,9 @@ pub(crate) struct Context {
     born: Generation,
     pub(crate) engine: &'static Engine,
     pub(crate) device: &'static Device,
-    /// Asynchronous events of the context's objects; a cookie is [`tag`]ged.
+    /// Asynchronous events of the context's objects; cookies are made by [`tag`].
     pub(crate) async_events: Arc<Channel<AsyncEvent>>,
-    /// Objects that were made of it and are there.
+    /// Number of live objects of the context.
     objects: AtomicUsize,
 }
 
@@ -43,12 +44,12 @@ pub(crate) struct Context {
 // threads.
 unsafe impl Sync for Context {}
 
-/// Kinds of objects in cookies, in the low bits, which are zero in pointers.
+/// Kinds of objects, in the low bits of a cookie (zero in an aligned pointer).
 pub(crate) const CQ: u64 = 0;
 pub(crate) const QP: u64 = 1;
 pub(crate) const SRQ: u64 = 2;
 
-/// Returns the cookie of an object.
+/// Returns the cookie of an object: its address and its kind.
 pub(crate) fn tag(object: *mut c_void, kind: u64) -> u64 {
     object.addr() as u64 | kind
 }
@@ -116,7 +117,7 @@ pub(crate) unsafe fn address(context: *mut ibv_context) -> Result<IpAddr, c_int>
     unsafe { Context::given(context) }.map(|context| context.device.address)
 }
 
-/// Returns the context that identifiers of the connection manager share, of the device for this address.
+/// Returns the shared context of the device for a local address, for identifiers of the connection manager.
 pub(crate) fn shared(address: IpAddr) -> Result<*mut ibv_context, c_int> {
     shared_of(if address.is_loopback() { Device::for_loopback(address)? } else { Device::with(address)? })
 }
@@ -132,7 +133,7 @@ pub(crate) fn shared_of(device: &'static Device) -> Result<*mut ibv_context, c_i
     }
 }
 
-/// A context that is shared, and those that were shared before.
+/// A shared context, and the list of older ones.
 struct Shared {
     context: Context,
     next: Option<&'static Shared>,
@@ -140,7 +141,7 @@ struct Shared {
 
 static SHARED: Published<Shared> = Published(AtomicPtr::new(null_mut()));
 
-/// Contexts that are shared, of this process: those of its parent are of no use to a forked child.
+/// Returns the shared contexts of this process; a forked child must not use those of its parent.
 fn shared_contexts(newest: Option<&'static Shared>) -> impl Iterator<Item = &'static Context> {
     core::iter::successors(newest, |shared| shared.next)
         .map(|shared| &shared.context)
@@ -184,10 +185,10 @@ pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c
         // SAFETY: the caller of `ibv_close_device` guarantees that `context` is null or an open context of
         // this library.
         match unsafe { Context::given(context) } {
-            // The connection manager may give it to its next identifier.
+            // A shared context stays open for the next identifier.
             Ok(open) if shared_contexts(SHARED.get()).any(|shared| core::ptr::eq(shared, open)) => 0,
-            // rdma-core frees what programs have not destroyed together with the context; here the remaining
-            // objects would point to freed memory, so the context stays.
+            // The program has not destroyed all objects. They point to the context, so it must stay;
+            // rdma-core frees them all here.
             Ok(open) if open.objects.load(Ordering::Relaxed) > 0 => 0,
             Ok(_) => {
                 let whole = context.wrapping_byte_sub(offset_of!(verbs_context, context)).cast::<Context>();
@@ -195,7 +196,7 @@ pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c
                 drop(unsafe { Box::from_raw(whole) });
                 0
             }
-            // A child closes what its parent opened: only the child's copy of the files.
+            // A forked child closes a context of its parent: there is nothing to do.
             Err(libc::EIO) => 0,
             Err(error) => error,
         }
@@ -214,7 +215,7 @@ fn event_type(what: AsyncEventKind) -> ibv_event_type {
     }
 }
 
-/// Counts an event against its object, which is there while an event of it is in the channel.
+/// Counts a delivered event at its object, which exists as long as an event of it is in the channel.
 fn note(async_event: &AsyncEvent) {
     let object = core::ptr::with_exposed_provenance_mut::<c_void>((async_event.cookie & !7) as usize);
     // SAFETY: the cookie came from `tag`; an object is freed only after its events have been removed from the

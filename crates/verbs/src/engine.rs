@@ -1,12 +1,11 @@
-//! The process's RDMA NIC, and what a fork does to it.
+//! The process's RDMA NIC, and its behaviour across fork(2).
 //!
-//! Goal      one [`Engine`] for the process, made when first asked for; it ends with the process.
-//! Fork      a child has copies of its parent's objects, and must not use what they refer to: locks that a
-//!           thread of the parent held stay locked. So each object knows in which [`Generation`] it was
-//!           created; in a child it returns EIO, and the child's first call creates an engine of its own. The
+//! Purpose   one [`Engine`] per process, created on first use; it ends with the process.
+//! Fork      a child has copies of its parent's objects but must not use them: locks that a thread of the
+//!           parent held stay locked. Each object therefore stores the [`Generation`] in which it was
+//!           created; calls on it return EIO in a child, whose first call creates an engine of its own. The
 //!           parent is not affected.
-//! Limits    a child that shares its parent's memory (vfork(2), clone(2) with CLONE_VM) is told apart from
-//!           neither.
+//! Limits    a child that shares its parent's memory (vfork(2), clone(2) with CLONE_VM) is not detected.
 
 use crate::atomic::{AtomicBool, AtomicPtr, Ordering};
 use crate::sync::published::Published;
@@ -25,13 +24,13 @@ static WATCHED: AtomicBool = AtomicBool::new(false);
 pub(crate) struct Generation(u32);
 
 impl Generation {
-    /// This process's.
+    /// Returns the generation of this process.
     #[inline]
     pub(crate) fn now() -> Generation {
         Generation(GENERATION.load(Ordering::Relaxed))
     }
 
-    /// Returns whether it is this process's.
+    /// Returns whether this is the generation of this process.
     #[inline]
     pub(crate) fn is_now(self) -> bool {
         self == Generation::now()
@@ -94,7 +93,7 @@ pub(crate) unsafe trait Object: Sized {
         UnsafeCell::raw_get(cell)
     }
 
-    /// Hands it to the program.
+    /// Moves the object to the heap and returns the pointer for the program.
     fn give(self) -> *mut Self::Abi {
         Box::into_raw(Box::new(self)).cast()
     }
@@ -112,7 +111,7 @@ pub(crate) unsafe fn given<'a, T: Object>(pointer: *mut T::Abi) -> Result<&'a T,
     if object.born().is_now() { Ok(object) } else { Err(libc::EIO) }
 }
 
-/// Frees an object.
+/// Frees an object that [`Object::give`] returned.
 ///
 /// # Safety
 /// The same as for [`given`]; in addition the object is not used again.
@@ -121,7 +120,7 @@ pub(crate) unsafe fn take_back<T: Object>(pointer: *mut T::Abi) {
     drop(unsafe { Box::from_raw(pointer.cast::<T>()) });
 }
 
-/// Maps a refusal to an errno.
+/// Maps an error of the engine to an errno.
 pub(crate) fn refused(refusal: RequestError) -> c_int {
     match refusal {
         RequestError::InUse => libc::EBUSY,

@@ -1,13 +1,13 @@
 //! Protection domains, memory regions and memory windows (ibv_alloc_pd(3), ibv_reg_mr(3), ibv_alloc_mw(3)).
 //!
-//! Goal      registered memory is present, as if it were pinned: memory that is not mapped, or not writable,
-//!           is refused with EFAULT at registration, not when a message arrives.
-//! Domains   a parent domain and a thread domain cost nothing here: the one is another name of its domain,
-//!           the other a hint.
-//! Windows   a type 1 window gets a new key when it is bound; of a type 2 window the program makes the keys.
-//! Limits    unmapping registered memory kills the process when it is accessed (hardware would have kept the
-//!           pages).
-//! Left out  on-demand paging, and null memory regions (ibv_alloc_null_mr(3)): both are refused.
+//! Purpose         registration populates memory, as if it were pinned: unmapped or read-only memory fails
+//!                 with EFAULT at registration, not when a message arrives.
+//! Domains         a parent domain is an alias of its domain; a thread domain is a hint without effect.
+//! Windows         a type 1 window gets a new key when it is bound; for a type 2 window the program chooses
+//!                 the low bits of the key.
+//! Limits          if a program unmaps registered memory, the next access kills the process (hardware would
+//!                 have kept the pages).
+//! Not implemented on-demand paging and null memory regions (ibv_alloc_null_mr(3)) fail with EOPNOTSUPP.
 
 use crate::abi::*;
 use crate::context::Context;
@@ -31,7 +31,7 @@ const KNOWN: c_uint = IBV_ACCESS_LOCAL_WRITE
     | IBV_ACCESS_HUGETLB
     | IBV_ACCESS_OPTIONAL_RANGE;
 
-/// A protection domain, or another name of one.
+/// A protection domain, or an alias of one.
 #[repr(C)]
 pub(crate) struct Pd {
     abi: UnsafeCell<ibv_pd>,
@@ -40,7 +40,7 @@ pub(crate) struct Pd {
     pub(crate) number: u32,
     /// The domain of which a parent domain is an alias, and its thread domain.
     parent_of: Option<(&'static Pd, Option<&'static Td>)>,
-    /// Address handles, and names.
+    /// Number of address handles and aliases.
     pub(crate) users: AtomicUsize,
 }
 
@@ -142,7 +142,7 @@ fn checked(flags: c_uint) -> Result<Access, c_int> {
     Ok(access(flags))
 }
 
-/// Makes the pages be there, to be written to if `writes`.
+/// Populates the pages, for writing if `writes`.
 fn populate(base: *mut c_void, bytes: usize, writes: bool) -> Result<(), c_int> {
     // SAFETY: sysconf(3) takes a number.
     let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).map_err(|_| libc::EINVAL)?;
@@ -161,7 +161,7 @@ fn populate(base: *mut c_void, bytes: usize, writes: bool) -> Result<(), c_int> 
         }
         match std::io::Error::last_os_error().raw_os_error() {
             Some(libc::EAGAIN | libc::EINTR) => {}
-            // A kernel before 5.14, or memory of a device.
+            // The kernel is older than 5.14, or this is device memory.
             Some(libc::EINVAL) => {
                 return if is_mapped(first, end, writes) { Ok(()) } else { Err(libc::EFAULT) };
             }
@@ -195,7 +195,7 @@ fn covers(map: &str, first: usize, end: usize, writes: bool) -> bool {
     at >= end
 }
 
-/// Registers memory, or another in the place of what a key names: how it is now.
+/// Registers memory, or re-registers the key `before`. Returns the parameters of the registration.
 fn register(
     pd: &Pd,
     base: *mut c_void,
@@ -364,7 +364,7 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
         // context of this library and `made` is null or valid for reads.
         let (context, made) = unsafe { (Context::given(context)?, made.as_ref().ok_or(libc::EINVAL)?) };
         if made.comp_mask & !IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT != 0 {
-            // We allocate nothing through programs' allocators.
+            // The program's allocators are never called.
             return Err(libc::EOPNOTSUPP);
         }
         // SAFETY: the caller of `ibv_alloc_parent_domain` guarantees that `made.pd` is null or a live
@@ -446,8 +446,8 @@ pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     })
 }
 
-/// Returns 0, or a negative [`ibv_rereg_mr_err_code`]: the region is unchanged. Its keys stay the same, as
-/// with the kernel's drivers: programs do not announce them to peers again.
+/// Returns 0, or a negative [`ibv_rereg_mr_err_code`] if the region is unchanged. The keys stay the same, as
+/// with the kernel's drivers, because programs do not announce them to peers again.
 ///
 /// # Safety
 /// The arguments are as ibv_rereg_mr(3) requires.
@@ -506,7 +506,7 @@ unsafe extern "C" fn ibv_rereg_mr(
     })
 }
 
-/// Prefetches memory, which registration has done already: only the elements are checked.
+/// Checks the arguments and fails with EOPNOTSUPP: registration has populated the memory already.
 ///
 /// # Safety
 /// The arguments are as ibv_advise_mr(3) requires.

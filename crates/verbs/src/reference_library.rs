@@ -1,4 +1,4 @@
-//! The libraries of rdma-core, loaded beside ours, to compare answers with. For tests alone.
+//! Loads rdma-core's own libraries, so that tests can compare results.
 
 use core::ffi::{CStr, c_void};
 
@@ -8,7 +8,7 @@ pub(crate) const CM: &CStr = c"librdmacm.so.1";
 pub(crate) struct RealLibrary(*mut c_void);
 
 impl RealLibrary {
-    /// Opens a library as this system's dynamic linker finds it. It stays loaded.
+    /// Loads a library that the dynamic linker finds. It is never unloaded.
     pub(crate) fn open(name: &CStr) -> RealLibrary {
         // SAFETY: `name` is a C string; loading this library runs no code of ours.
         let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };

@@ -1,15 +1,14 @@
-//! Addresses as C has them.
+//! Conversion between C and Rust addresses.
 
 use crate::abi::{ibv_gid, rdma_addr_socket};
 use core::ffi::c_int;
 use libc::{in_addr, in6_addr, sockaddr, sockaddr_in, sockaddr_in6};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-/// Reads an address of the families that devices have.
+/// Reads an IPv4 or IPv6 address.
 ///
 /// # Errors
-/// Reads an address: EINVAL for a null pointer or an unknown family, EAFNOSUPPORT for `AF_IB`, like rdma-core
-/// and the kernel.
+/// EINVAL for a null pointer or an unknown family, EAFNOSUPPORT for `AF_IB`, like rdma-core and the kernel.
 ///
 /// # Safety
 /// `at` is null or an address as long as its family says.

@@ -1,5 +1,5 @@
-//! What the connection manager is built on: the engine, the devices, and the functions of `libibverbs`,
-//! called by their C names as in any program.
+//! The interfaces below the connection manager: the engine, the devices, and the functions of `libibverbs`,
+//! called by their C names as any program does.
 
 use crate::abi::*;
 use crate::device::{Device, Transport, transport};

@@ -1,16 +1,15 @@
 //! Events and their channels (rdma_create_event_channel(3), rdma_get_cm_event(3), rdma_ack_cm_event(3)).
 //!
-//! Goal      each event is delivered once and in order, through a file descriptor that programs can poll; the
-//!           data to which it points lives until it is acknowledged.
-//! Waiting   is done on the file descriptor, so that a signal with a handler, and `pthread_cancel`, find a
-//!           thread where they do in the original library; the engine's helper thread drives the NIC
-//!           meanwhile. A thread is cancelled only where it holds no lock of ours.
-//! Gone      a thread that waits for an event of a channel which another thread destroys keeps waiting, as in
-//!           the original library; so does one that calls just afterwards. Programs that are ending have such
-//!           a thread (`rping`), and neither order is an error. A program that destroys a channel and then
-//!           joins that thread without cancelling it hangs, here as there.
-//! Limits    a signal whose handler returns does not end the wait: the original's read restarts after most of
-//!           them.
+//! Purpose     deliver each event once and in order, through a file descriptor that programs can poll. The
+//!             data to which an event points lives until the event is acknowledged.
+//! Waiting     happens in poll(2) on the file descriptor, so that signal handlers and `pthread_cancel` work
+//!             as in rdma-core; the engine's helper thread drives the NIC meanwhile. A thread holds none of
+//!             our locks at a cancellation point.
+//! Destruction if a thread destroys a channel on which another thread waits, or is about to wait, the other
+//!             thread waits for ever, as in rdma-core. Programs such as `rping` do this when they exit. A
+//!             program that joins the waiting thread without cancelling it hangs, as with rdma-core.
+//! Limits      a signal whose handler was installed with SA_RESTART does not end the wait, as read(2) in
+//!             rdma-core restarts.
 
 use super::id::{Id, Phase};
 use super::{address, below, device, queues, world};
@@ -27,23 +26,23 @@ use std::time::Duration;
 /// A channel.
 pub(super) type Chan = Channel<QueuedEvent>;
 
-/// Channels that were destroyed lately, and are remembered.
+/// The number of destroyed channels that are remembered.
 const CLOSED_MAX: usize = 64;
 
 /// The channels of a process.
 #[derive(Default)]
 pub(super) struct Channels {
-    /// By their files: a program may copy the struct.
+    /// By file descriptor, because a program may copy the struct.
     open: HashMap<c_int, Arc<Chan>>,
     /// Recently destroyed channels, the latest last. Their structs are kept, so that no new channel gets the
-    /// address of one that a thread may still use.
+    /// address of one that another thread may still use.
     closed: VecDeque<Closed>,
 }
 
 struct Closed {
-    /// The address of the struct, which is freed when it is forgotten.
+    /// The address of the struct, which is freed when the entry is removed.
     place: usize,
-    /// Whether its calls are synchronous.
+    /// Whether its descriptor was blocking.
     waits: bool,
 }
 
@@ -85,7 +84,7 @@ impl QueuedEvent {
     }
 }
 
-/// An event that the program has.
+/// An event that was delivered and not acknowledged.
 pub(super) struct DeliveredEvent {
     event: rdma_cm_event,
     owner: Arc<Id>,
@@ -124,7 +123,7 @@ pub(super) unsafe fn find(channel: *const rdma_event_channel) -> Option<Arc<Chan
 /// # Safety
 /// `channel` came from [`open`], and the caller does not use it again.
 pub(super) unsafe fn close(channel: *mut rdma_event_channel) {
-    // Its descriptor number may be reused as soon as it is closed, so the channel leaves the list first.
+    // The descriptor number may be reused as soon as it is closed, so remove the channel from the list first.
     let (closed, forgotten) = {
         let mut channels = lock(&world().channels);
         // SAFETY: the caller of `close` guarantees that `channel` came from `open` and has not been closed.
@@ -175,7 +174,7 @@ pub(super) unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_ev
 enum Found {
     Event(*mut rdma_cm_event),
     Error(c_int),
-    /// No event: the file says when there is one.
+    /// No event yet; the descriptor becomes readable when there is one.
     Nothing(c_int),
     /// The channel has been destroyed: no event will come.
     Gone,
@@ -198,7 +197,7 @@ fn look(channel: &Arc<Chan>) -> Found {
     event.map_or(Found::Error(libc::EAGAIN), Found::Event)
 }
 
-/// Converts an event to its C struct; `None` if it has become void.
+/// Converts an event to its C struct and records it as delivered; `None` if it is no longer valid.
 fn deliver(note: QueuedEvent) -> Option<*mut rdma_cm_event> {
     let owner = note.owner().clone();
     let mut event =
@@ -216,7 +215,7 @@ fn deliver(note: QueuedEvent) -> Option<*mut rdma_cm_event> {
         _ => {}
     }
     let ConnParam { mut private_data, depths } = note.says.unwrap_or_default();
-    // The C struct has one byte for the length.
+    // The length field of the C struct has one byte.
     private_data.truncate(usize::from(u8::MAX));
     let retries = if below::is_ib() { 7 } else { 0 };
     if !private_data.is_empty() || depths != (0, 0) {
@@ -229,7 +228,7 @@ fn deliver(note: QueuedEvent) -> Option<*mut rdma_cm_event> {
             private_data_len: private_data.len() as u8,
             responder_resources: u8::try_from(depths.0).unwrap_or(u8::MAX),
             initiator_depth: u8::try_from(depths.1).unwrap_or(u8::MAX),
-            // As often as can be expressed, which is what InfiniBand peers request.
+            // The maximum, which is what InfiniBand peers request.
             retry_count: retries,
             rnr_retry_count: retries,
             ..rdma_conn_param::ZERO
@@ -242,8 +241,8 @@ fn deliver(note: QueuedEvent) -> Option<*mut rdma_cm_event> {
     Some(place)
 }
 
-/// Delivers a request: its identifier now belongs to the program. Returns `None` if the request is refused,
-/// because no device has the address, or because there is no file for its events.
+/// Passes the identifier of a connect request to the program. Returns `None` after rejecting the request if
+/// no device has its local address or no event channel can be created.
 fn deliver_request(listener: &Arc<Id>, id: &Arc<Id>) -> Option<()> {
     let (own, channel) = {
         let mut state = listener.state();
@@ -301,7 +300,7 @@ fn deliver_request(listener: &Arc<Id>, id: &Arc<Id>) -> Option<()> {
 }
 
 unsafe extern "C-unwind" {
-    /// poll(2), a point at which threads can be cancelled.
+    /// poll(2), declared so that a cancelled thread may unwind through it.
     fn poll(files: *mut libc::pollfd, count: libc::nfds_t, timeout: c_int) -> c_int;
 }
 
@@ -312,13 +311,13 @@ unsafe extern "C" {
 /// `PTHREAD_CANCEL_DISABLE` of glibc and musl.
 const PTHREAD_CANCEL_DISABLE: c_int = 1;
 
-/// Waits for a channel's file. Returns whether a signal ended the wait, as it would end read(2). Holds
-/// nothing that an unwinding thread would have to release.
+/// Waits until the descriptor is readable. Returns true if a signal ended the wait that would also end
+/// read(2). Owns nothing that a cancelled thread would have to release.
 extern "C-unwind" fn wait(fd: c_int) -> bool {
     let mut file = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     // SAFETY: `file` is one local `pollfd`. However the wait ends, the caller checks the channel again.
     let code = unsafe { poll(&raw mut file, 1, -1) };
-    // poll(2) is never restarted; read(2), by which programs think they wait, may be.
+    // poll(2) is never restarted after a signal; read(2), which rdma-core calls here, may be.
     code < 0
         && std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted
         && kiban_rdma_runtime::verbs::ends_this_call()
@@ -360,7 +359,7 @@ pub(super) unsafe extern "C-unwind" fn rdma_get_cm_event(
                 }
             }
             Found::Gone => {
-                // For a signal, or for ever.
+                // Wait until a signal comes, or for ever.
                 if wait(-1) {
                     return fail_with_errno(libc::EINTR);
                 }
@@ -369,7 +368,7 @@ pub(super) unsafe extern "C-unwind" fn rdma_get_cm_event(
     }
 }
 
-/// Gives an event back.
+/// Acknowledges an event.
 pub(super) fn acknowledge(event: *mut rdma_cm_event) -> Result<(), c_int> {
     let unacknowledged = lock(&world().events).remove(&(event as usize)).ok_or(libc::EINVAL)?;
     let mut state = unacknowledged.owner.state();
@@ -386,8 +385,8 @@ pub(super) unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> 
     catch_panics(-1, || acknowledge(event).map_or_else(fail_with_errno, |()| 0))
 }
 
-/// Completes a call: a synchronous identifier waits for its next event, in `id->event`; others are done.
-/// Returns 0, or -1 and errno as in the event.
+/// Completes a call: for a synchronous identifier, waits for the next event and stores it in `id->event`.
+/// Returns 0, or -1 with the errno of the event.
 pub(super) fn complete(id: &Arc<Id>) -> c_int {
     let (own, phase) = {
         let state = id.state();
@@ -410,13 +409,13 @@ pub(super) fn complete(id: &Arc<Id>) -> c_int {
     }
 }
 
-/// Waits for the next event of a synchronous identifier, in `id->event`.
+/// Waits for the next event of a synchronous identifier and stores it in `id->event`.
 pub(super) fn await_event(id: &Arc<Id>) -> Result<*mut rdma_cm_event, c_int> {
     let place = id.abi();
     // SAFETY: the program does not destroy an identifier during a call on it (rdma_destroy_id(3)).
     let (before, channel) = unsafe { ((*place).event, (*place).channel) };
     if !before.is_null() {
-        // The program may have acknowledged it itself.
+        // This fails if the program has acknowledged it already.
         let _ = acknowledge(before);
         // SAFETY: the struct lives as long as the identifier; its calls are not made concurrently
         // (rdma_cm(7)).
@@ -440,7 +439,7 @@ pub(super) fn await_event(id: &Arc<Id>) -> Result<*mut rdma_cm_event, c_int> {
     Ok(event)
 }
 
-/// Returns whether a synchronous identifier has an event waiting.
+/// Returns whether an event of a synchronous identifier is pending.
 pub(super) fn has_event(id: &Arc<Id>) -> bool {
     let channel = id.state().channel.clone();
     let mut file = libc::pollfd { fd: channel.number(), events: libc::POLLIN, revents: 0 };

@@ -1,16 +1,15 @@
 //! Connections: connecting, accepting, rejecting, disconnecting (rdma_connect(3), rdma_accept(3),
 //! rdma_reject(3), rdma_disconnect(3)).
 //!
-//! Goal      both sides get one event about the outcome of a connection, whoever ended it and however.
-//! Told      Events: the engine calls back under its lock; the callback is queued as an event here, and
-//!           nothing more.
-//! Refused   there is no listener; a listener's channel holds as many requests as its backlog; the program
-//!           rejects. The peer gets REJECTED, with -ECONNREFUSED as for iWARP, or with the reasons of
-//!           InfiniBand's table 12.6.7.2.
-//! Reads     `responder_resources` and `initiator_depth` are those on the wire (RFC 6581, section 9): an
-//!           event gives the values that its receiver may use; 255 requests the device's maximum.
-//! Withdrawn a request whose peer has gone remains: accepting it fails with ECONNRESET.
-//! Limits    a queue pair of the program's own is found by its number and the device of the identifier.
+//! Purpose     each side gets exactly one event about the outcome and one about the end of a connection.
+//! Events      the engine calls back under its lock; the callback only queues an event.
+//! Rejection   a connect is rejected if there is no listener, if the backlog is full, or by the program. The
+//!             peer gets REJECTED, with -ECONNREFUSED on iWARP, or the reason of IBTA table 12.6.7.2.
+//! Read depths `responder_resources` and `initiator_depth` are those on the wire (RFC 6581, section 9): an
+//!             event gives the values that its receiver may use; 255 requests the device's maximum.
+//! Withdrawal  a request whose peer has disconnected stays queued; accepting it fails with ECONNRESET.
+//! Limits      a queue pair that the program created itself is found by its number on the identifier's
+//!             device.
 
 use super::channel::{self, ConnParam, QueuedEvent, complete};
 use super::id::{Id, Phase, State, end_request, with};
@@ -22,7 +21,7 @@ use kiban_rdma_runtime::verbs::{CmEvent, CmEventHandler, ConnectError, ConnectRe
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// InfiniBand's reasons for a refusal: no such service; rejected by the program.
+/// Reject reasons of InfiniBand: invalid service ID; consumer reject.
 const NO_SERVICE: c_int = 8;
 const CONSUMER: c_int = 28;
 
@@ -47,7 +46,7 @@ impl CmEventHandler for Id {
 }
 
 impl Id {
-    /// Notes where a connection comes from, for the program as well.
+    /// Records the local address, also in the program's struct.
     fn comes_from(&self, state: &mut State, local: Option<SocketAddr>) {
         let Some(local) = local.map(address::plain) else { return };
         state.local = Some(local);
@@ -151,7 +150,7 @@ struct Wanted {
     depths: (u16, u16),
 }
 
-/// Datagrams have no connections, and their way to exchange numbers is not made.
+/// Fails with EOPNOTSUPP for datagrams, whose exchange of queue pair numbers (SIDR) is not implemented.
 fn check_connected(id: &Arc<Id>) -> Result<(), c_int> {
     // SAFETY: the struct lives as long as the identifier.
     match unsafe { (*id.abi()).ps } {
@@ -245,13 +244,13 @@ pub(super) unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, param: *mut rd
         let engine = below::engine()?;
         match engine.connect(qp, from, to, depths, &private_data, id.listens()) {
             Ok(Ok(end)) => {
-                // Unless it has been moved already, which is reported as soon as the engine releases its
-                // lock.
+                // The engine may have retried already, with a new connection number that an event has
+                // recorded.
                 let end = *id.state().end.get_or_insert(end);
                 let local = engine.local_address(end);
                 let mut state = id.state();
                 state.reserved = None;
-                // And unless it is moved between these two: then the new place is recorded already.
+                // If the engine retries between the two calls, the event has recorded the new address.
                 if state.end == Some(end) {
                     id.comes_from(&mut state, local);
                 }
@@ -261,7 +260,7 @@ pub(super) unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, param: *mut rd
                 return Err(of_open_error(error));
             }
             Err(error) => {
-                // There is no route to that address: known at once, but reported like any other outcome.
+                // There is no route. This is known at once, but reported by an event like any other outcome.
                 let error = resolve::errno(&error);
                 let mut state = id.state();
                 state.phase = Phase::Over;
@@ -278,7 +277,7 @@ pub(super) unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, param: *mut rd
 pub(super) unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
     with(id, |id| {
         let state = id.state();
-        // The engine has answered the peer already.
+        // The engine has sent the reply already.
         if state.has_program_qp && state.phase == Phase::Connected { Ok(0) } else { Err(libc::EINVAL) }
     })
 }
@@ -425,7 +424,7 @@ pub(super) unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
 /// `id` is an identifier of this library.
 #[unsafe(export_name = "kiban_rdma_notify")]
 pub(super) unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, _event: ibv_event_type) -> c_int {
-    // The engine sees the first message itself: unlike a datagram, the peer's reply cannot get lost.
+    // There is nothing to do: over TCP, the peer's RTU cannot be lost while its data arrives.
     with(id, |_| Ok(0))
 }
 
@@ -451,7 +450,7 @@ pub(super) unsafe extern "C" fn rdma_get_remote_ece(id: *mut rdma_cm_id, ece: *m
     with(id, |_| {
         // SAFETY: the caller of `rdma_get_remote_ece` guarantees that `ece` is null or valid for writes.
         let ece = unsafe { ece.as_mut() }.ok_or(libc::EINVAL)?;
-        // No peer sends any options.
+        // Peers send no ECE options.
         *ece = ibv_ece::ZERO;
         Ok(0)
     })

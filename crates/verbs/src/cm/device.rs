@@ -1,4 +1,4 @@
-//! Devices as the connection manager has them: opened once for the process (rdma_get_devices(3)).
+//! Devices of the connection manager, opened once per process (rdma_get_devices(3)).
 
 use super::id::Id;
 use super::{below, world};
@@ -10,7 +10,7 @@ use kiban_os::lock;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Binds an identifier to the device of an address: whether there is one.
+/// Binds an identifier to the device with an address. Returns false if there is none.
 pub(super) fn bind_device(id: &Arc<Id>, address: IpAddr) -> bool {
     let context = below::context(address.to_canonical());
     if context.is_null() {
@@ -31,8 +31,7 @@ pub(super) fn bind_device(id: &Arc<Id>, address: IpAddr) -> bool {
     true
 }
 
-/// Returns the protection domain of queue pairs for which the program names none. It lives as long as the
-/// device is open.
+/// Returns the default protection domain of a device. It lives as long as the device is open.
 fn domain(context: *mut ibv_context) -> *mut ibv_pd {
     let mut domains = lock(&world().domains);
     let known = domains.entry(context as usize).or_insert(0);

@@ -1,4 +1,4 @@
-//! Endpoints: an identifier, its addresses and its queue pair in one (rdma_create_ep(3)).
+//! Endpoints: creates an identifier with its addresses and queue pair in one call (rdma_create_ep(3)).
 
 use super::id::{self, Id};
 use super::{address, id::destroy, queues, resolve};

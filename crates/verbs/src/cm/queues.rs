@@ -1,13 +1,13 @@
 //! The queue pair of an identifier (rdma_create_qp(3), rdma_create_srq(3), rdma_init_qp_attr(3)).
 //!
-//! Goal      a program that gives no domain and no completion queues has those of the identifier, as
-//!           `rdma_verbs.h` needs them.
-//! States    a queue pair of an identifier can receive as soon as it is created; the engine changes its state
-//!           when the connection is established.
-//! Brought   a program that modifies a queue pair of its own queries here which attributes to set. The peer
-//!           is then represented by [`MANAGED`]: it tells `ibv_modify_qp` that the connection manager makes
-//!           the connection.
-//! Limits    XRC is not there.
+//! Purpose         if the program supplies no protection domain or CQs, the queue pair uses those of the
+//!                 identifier, as `rdma_verbs.h` requires.
+//! State           receives can be posted as soon as the queue pair is created; the engine changes its state
+//!                 when the connection is established.
+//! Own queue pairs a program that modifies its queue pair itself calls `rdma_init_qp_attr` for the
+//!                 attributes. The destination QPN is then [`MANAGED`], by which `ibv_modify_qp` recognises
+//!                 that the connection manager makes the connection.
+//! Not implemented XRC.
 
 use super::below::*;
 use super::id::{Id, Phase, with};
@@ -18,7 +18,7 @@ use core::ffi::c_int;
 use core::ptr::null_mut;
 use std::sync::Arc;
 
-/// The number of no queue pair: a destination that the connection manager knows.
+/// A destination QPN that no queue pair has: the connection manager makes the connection.
 pub(crate) const MANAGED: u32 = 0;
 
 fn last() -> c_int {
@@ -66,7 +66,7 @@ fn make_cqs(id: *mut rdma_cm_id, send: Option<u32>, receive: Option<u32>) -> Res
     Ok(())
 }
 
-/// Gives back what [`make_cqs`] made.
+/// Destroys the CQs that [`make_cqs`] created.
 fn destroy_cqs(id: *mut rdma_cm_id) {
     // SAFETY: the struct lives as long as the identifier; its contents were set here.
     unsafe {
@@ -116,7 +116,7 @@ fn create(id: &Arc<Id>, attributes: &mut ibv_qp_init_attr_ex) -> Result<(), c_in
         if attributes.recv_cq.is_null() {
             attributes.recv_cq = (*place).recv_cq;
         }
-        // A queue that takes no work has no completions: any will do.
+        // A queue without work requests has no completions, so any CQ will do.
         if attributes.send_cq.is_null() {
             attributes.send_cq = attributes.recv_cq;
         }
@@ -153,7 +153,7 @@ unsafe fn make(id: *mut rdma_cm_id, attributes: &mut ibv_qp_init_attr_ex) -> *mu
     }
 }
 
-/// Receives may be posted.
+/// Moves a new queue pair to INIT, so that receives may be posted; one for datagrams to RTS.
 ///
 /// # Safety
 /// `qp` is a new queue pair of this library.
@@ -194,7 +194,7 @@ fn modify(qp: *mut ibv_qp, attributes: &mut ibv_qp_attr, mask: u32) -> Result<()
     }
 }
 
-/// As `rdma_create_qp`.
+/// Implements `rdma_create_qp`.
 pub(super) fn create_qp(
     id: &Arc<Id>,
     pd: *mut ibv_pd,
@@ -360,7 +360,7 @@ pub(super) fn on_failed(id: &Arc<Id>) {
     let qp = unsafe { (*id.abi()).qp };
     if !qp.is_null() {
         let mut attributes = ibv_qp_attr { qp_state: IBV_QPS_ERR, ..ibv_qp_attr::ZERO };
-        // A queue pair that is being destroyed is flushed anyway.
+        // This fails if the queue pair is being destroyed, which flushes it too.
         let _ = modify(qp, &mut attributes, IBV_QP_STATE);
     }
 }
@@ -416,7 +416,7 @@ pub(super) unsafe extern "C" fn rdma_init_qp_attr(
                 attributes.qp_access_flags = ALL_ACCESS;
                 IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS
             }
-            // For iWARP the kernel sets nothing more.
+            // On iWARP the kernel sets only these two.
             IBV_QPS_RTR if !below::is_ib() => {
                 attributes.qp_access_flags = ALL_ACCESS;
                 IBV_QP_STATE | IBV_QP_ACCESS_FLAGS
@@ -463,7 +463,7 @@ pub(super) unsafe extern "C" fn rdma_init_qp_attr(
     })
 }
 
-/// As C has them, where the program's are short.
+/// The offset of `comp_mask`, to which a program's shorter struct extends.
 const _: () = assert!(
     core::mem::offset_of!(ibv_qp_init_attr_ex, comp_mask)
         == core::mem::offset_of!(ibv_qp_init_attr, sq_sig_all) + 4

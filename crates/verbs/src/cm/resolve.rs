@@ -1,16 +1,16 @@
 //! Addresses and routes (rdma_bind_addr(3), rdma_resolve_addr(3), rdma_resolve_route(3), rdma_set_option(3)).
 //!
-//! Goal      the device that the system's own routes lead through: a datagram socket that is connected to the
-//!           destination says which of this host's addresses it would send from.
-//! Ports     are TCP's. A bound port is held by a socket that does not listen, until the identifier does. A
-//!           connecting identifier gets a port from the system, and another one when it connects again.
-//! Loopback  as the kernel has it (cma.c): bound to one of its addresses, an identifier has no device yet, as
-//!           with any address; towards one, and with a request that came there, it has the first. libfabric
-//!           counts on both.
-//! At once   what a kernel resolves in the background is known when the call returns; the event reports the
-//!           same.
-//! Left out  time limits: nothing here takes time. Types of service and acknowledgement timeouts are accepted
-//!           and not used.
+//! Purpose         choose the device by the system's routing table: a UDP socket that is connected to the
+//!                 destination reports the local address from which it would send.
+//! Ports           are TCP ports. A bound port is reserved by a socket that does not listen, until the
+//!                 identifier listens. The system assigns the port of a connecting identifier, and a new one
+//!                 on each retry.
+//! Loopback        as in the kernel (cma.c): an identifier bound to a loopback address has no device yet,
+//!                 like one bound to the wildcard address. If the destination is a loopback address, or a
+//!                 request arrived at one, the identifier has the first device. libfabric relies on both.
+//! Events          the result is known when the call returns; the event reports it again, as the kernel does.
+//! Not implemented time limits, because nothing here waits. Type of service and ACK timeout are accepted and
+//!                 ignored.
 
 use super::channel::{QueuedEvent, complete};
 use super::id::{Id, Phase, with};
@@ -38,7 +38,7 @@ pub(super) fn errno(error: &io::Error) -> c_int {
     })
 }
 
-/// Opens a socket that only holds an address.
+/// Opens a socket that reserves an address without listening.
 fn hold(at: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
     let family = if at.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     // SAFETY: socket(2) takes numbers only.
@@ -54,8 +54,8 @@ fn hold(at: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
         // SAFETY: `value` points to a local `int`, and `bytes` is its size.
         unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, value, bytes) };
     };
-    // Earlier connections may be in TIME-WAIT there. If this were set before a port is chosen, the system
-    // would look among only half of the ports, which takes long after many connections.
+    // Allow ports with connections in TIME-WAIT. Do not set this before the system chooses a port: it would
+    // then search only half of the ports, which takes long after many connections.
     if at.port() != 0 {
         allow_others();
     }
@@ -65,15 +65,15 @@ fn hold(at: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
     if unsafe { libc::bind(fd, (&raw const place).cast(), bytes as _) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // The socket that will listen holds the same address for a moment.
+    // The listening socket will briefly hold the same address.
     allow_others();
     let listener = std::net::TcpListener::from(socket);
     let at = listener.local_addr()?;
     Ok((listener.into(), at))
 }
 
-/// Binds an address among the identifiers of this process, because sockets with SO_REUSEADDR do not exclude
-/// each other.
+/// Reserves an address among the identifiers of this process, because sockets with SO_REUSEADDR do not
+/// exclude each other.
 fn take(id: &Arc<Id>, at: SocketAddr, shares: bool) -> Result<(), c_int> {
     let mut taken = lock(&world().taken);
     let meets = |other: &Taken| {
@@ -97,13 +97,13 @@ pub(super) fn bind(id: &Arc<Id>, at: SocketAddr) -> Result<(), c_int> {
         }
         state.shares
     };
-    // Programs (qperf) tell peers of the port before they listen there: listening is not to wait for an
-    // engine to start.
+    // Start the engine now: programs such as qperf announce the port to their peers before they listen, so
+    // listening must not take long.
     below::engine()?;
     let (reserved, bound) = hold(at).map_err(|error| errno(&error))?;
     take(id, bound, shares)?;
-    // The kernel's cma takes a loopback address for any address here: no device. libfabric binds one to look
-    // at all devices.
+    // As in the kernel (cma.c), an identifier bound to a loopback address has no device. libfabric binds one
+    // to enumerate all devices.
     let is_any = at.ip().is_unspecified() || at.ip().to_canonical().is_loopback();
     if !is_any && !device::bind_device(id, at.ip()) {
         lock(&world().taken).retain(|taken| taken.id != id.abi() as usize);
@@ -138,7 +138,7 @@ fn source(from: Option<IpAddr>, to: SocketAddr) -> io::Result<IpAddr> {
         SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
     };
     let socket = UdpSocket::bind(SocketAddr::new(from.unwrap_or(any), 0))?;
-    // Nothing is sent. Any port but 0 will do.
+    // Nothing is sent; any port except 0 will do.
     socket.connect(SocketAddr::new(to.ip(), to.port().max(1)))?;
     Ok(socket.local_addr()?.ip().to_canonical())
 }
@@ -173,7 +173,7 @@ fn resolve(id: &Arc<Id>, from: Option<IpAddr>, to: SocketAddr) -> Result<(), c_i
     Ok(())
 }
 
-/// Begins to connect: finds the device. As `rdma_resolve_addr`, with addresses that are read.
+/// Implements `rdma_resolve_addr`.
 pub(super) fn resolve_addr(id: &Arc<Id>, from: Option<SocketAddr>, to: SocketAddr) -> Result<c_int, c_int> {
     let phase = id.state().phase;
     match (phase, from) {
@@ -221,7 +221,7 @@ pub(super) unsafe extern "C" fn rdma_resolve_addr(
     })
 }
 
-/// Writes what a program may want to know of the route to its peer.
+/// Fills in the route of the program's struct, with one path record.
 pub(super) fn fill_route(id: &Arc<Id>) {
     let (local, peer) = {
         let state = id.state();
@@ -242,7 +242,7 @@ pub(super) fn fill_route(id: &Arc<Id>) {
 
 /// Returns a path record as for RoCE: no subnet, and so no local identifiers.
 fn path(from: IpAddr, to: IpAddr) -> ibv_sa_path_rec {
-    /// "Exactly", for numbers that have a selector.
+    /// The selector "exactly" (IBTA 15.2.5.16).
     const EQUAL: u8 = 2;
     ibv_sa_path_rec {
         dgid: address::gid(to),
@@ -256,13 +256,13 @@ fn path(from: IpAddr, to: IpAddr) -> ibv_sa_path_rec {
         rate_selector: EQUAL,
         rate: IBV_RATE_10_GBPS as u8,
         packet_life_time_selector: EQUAL,
-        // 4.096 us times two to this: what the kernel takes for RoCE.
+        // 4.096 us times 2^18, as the kernel sets it for RoCE.
         packet_life_time: 18,
         ..ibv_sa_path_rec::ZERO
     }
 }
 
-/// As `rdma_resolve_route`.
+/// Implements `rdma_resolve_route`.
 pub(super) fn resolve_route(id: &Arc<Id>) -> Result<c_int, c_int> {
     {
         let mut state = id.state();
@@ -296,7 +296,7 @@ unsafe fn port(of: &rdma_addr_socket) -> u16 {
 pub(super) unsafe extern "C" fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16 {
     catch_panics(0, || {
         super::id::find(id).map_or(0, |id| {
-            // An identifier that connects again changes its address while the program reads it.
+            // A retry changes the address, so read it under the lock.
             let _state = id.state();
             // SAFETY: the struct lives as long as the identifier.
             unsafe { port(&(*id.abi()).route.addr.src) }
@@ -368,8 +368,8 @@ pub(super) unsafe extern "C" fn rdma_set_option(
                 Ok(0)
             }
             (RDMA_OPTION_IB, RDMA_OPTION_IB_PATH) => {
-                // Path records are for programs that query the subnet manager themselves; whatever they
-                // contain, the system chooses the route.
+                // Programs that query the subnet manager themselves pass path records. They are ignored: the
+                // system chooses the route.
                 if bytes == 0 || !bytes.is_multiple_of(size_of::<ibv_path_data>()) {
                     return Err(libc::EINVAL);
                 }

@@ -1,14 +1,12 @@
 //! Completion queues and their channels (ibv_create_cq(3), ibv_get_cq_event(3), ibv_create_cq_ex(3)).
 //!
-//! Goal      completions in the form of verbs, without allocation and without look-ups by pointer.
-//! One kind  every queue is created as an extended one, whose struct starts with the plain one's.
-//! Immediate a Write with immediate data carries eight octets between kiban's ends: the 32 bits of the
-//! program above, the
-//!           length of the Write below; a Send carries the 32 bits alone. Both keep the program's order of
-//!           bytes.
-//! Times     of an extended queue's completions are when they are taken, on the clock of
-//!           ibv_query_rt_values_ex(3).
-//! Left out  moderation, tags, VLANs, flow tags: refused when a queue is made.
+//! Purpose         completions in the format of verbs, without allocation or look-ups by pointer.
+//! State           every CQ is created as an extended one, whose struct starts with that of a plain one.
+//! Immediate data  RDMA Write with immediate carries eight octets on the wire: the program's 32 bits in the
+//!                 upper half, the length of the Write in the lower half. Send with immediate carries the 32
+//!                 bits only. Both keep the program's byte order.
+//! Timestamps      say when a completion was polled, on the clock of ibv_query_rt_values_ex(3).
+//! Not implemented moderation, tag matching, VLANs and flow tags: creating such a CQ fails with EOPNOTSUPP.
 
 use crate::abi::*;
 use crate::context::{self, Context};
@@ -25,12 +23,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The fields of a completion that software can supply.
+/// The fields that an extended completion can have here.
 const WC_FLAGS_SUPPORTED: u64 = IBV_WC_STANDARD_FLAGS
     | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP
     | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
 
-/// A channel of completion queues.
+/// A completion channel.
 #[repr(C)]
 struct CompChannel {
     abi: UnsafeCell<ibv_comp_channel>,
@@ -58,11 +56,11 @@ pub(crate) struct Cq {
     pub(crate) context: &'static Context,
     pub(crate) number: u32,
     channel: Option<&'static CompChannel>,
-    /// Events of completions.
+    /// Unacknowledged completion events.
     completion_events: Acknowledged,
-    /// Asynchronous events.
+    /// Unacknowledged asynchronous events.
     pub(crate) events: Acknowledged,
-    /// Held from `start_poll` to `end_poll`: its holder alone uses `taken`.
+    /// Held from `start_poll` to `end_poll`; protects `taken`.
     polling: SpinLock,
     taken: Cell<(ibv_wc, u64)>,
 }
@@ -123,7 +121,7 @@ fn completion(from: &Completion) -> ibv_wc {
         Kind::CompareSwap => IBV_WC_COMP_SWAP,
         Kind::FetchAdd => IBV_WC_FETCH_ADD,
         Kind::LocalInvalidate => IBV_WC_LOCAL_INV,
-        // There is no number for registering by work, which verbs cannot post.
+        // verbs has no opcode for registration by work request, and no way to post one.
         Kind::Register => IBV_WC_DRIVER1,
         Kind::Bind => IBV_WC_BIND_MW,
         Kind::Receive => IBV_WC_RECV,
@@ -145,7 +143,7 @@ fn completion(from: &Completion) -> ibv_wc {
         (None, None) => {}
     }
     if let Some(source) = from.source {
-        // A datagram: the header of its route is in front of its payload.
+        // A datagram has a GRH in front of its payload.
         wc.src_qp = source;
         wc.wc_flags |= IBV_WC_GRH;
     }
@@ -420,7 +418,7 @@ unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, entries: c_int) -> c_int {
         let most = queue.context.engine.bounds().cq_entries_max;
         let room =
             usize::try_from(entries).ok().filter(|room| (1..=most).contains(room)).ok_or(libc::EINVAL)?;
-        // More wait in it than that.
+        // This fails if more completions are queued than the new size holds.
         queue.context.engine.resize_cq(queue.number, room).map_err(|_| libc::EINVAL)?;
         let abi = queue.abi();
         // SAFETY: `abi` points to the C struct inside this live object; programs only read it.

@@ -1,9 +1,8 @@
-//! Work requests of C become the engine's (ibv_post_send(3), ibv_post_recv(3)).
+//! Converts C work requests to those of the engine (ibv_post_send(3), ibv_post_recv(3)).
 //!
-//! Goal      a list is posted up to the first invalid request, which `bad_wr` then names; only what the work
-//!           itself holds is allocated.
-//! Errors    ENOMEM where a queue is full, EINVAL for everything that a program could know.
-//! Immediate see [`crate::queue::cq`].
+//! Transmit path   a list is posted up to the first invalid request, to which `bad_wr` then points.
+//! Errors          ENOMEM if a queue is full, EINVAL for invalid requests.
+//! Immediate data  see [`crate::queue::cq`].
 
 use crate::abi::*;
 use crate::ah::Ah;
@@ -36,7 +35,7 @@ unsafe fn elements(list: *const ibv_sge, count: c_int, most: usize) -> Result<Sg
         .collect())
 }
 
-/// Copies bytes into the work itself, from wherever they are in the program's memory.
+/// Copies the data of an inline send into the work request.
 ///
 /// # Safety
 /// Each address points to memory of the given length.
@@ -77,7 +76,7 @@ pub(crate) fn compare_swap(compare: u64, swap: u64) -> Atomic {
     Atomic::CompareSwap { swap, swap_mask: u64::MAX, compare, compare_mask: u64::MAX }
 }
 
-/// Binds a window; with no bytes, unbinds it.
+/// Returns the operation that binds a window, or unbinds it if the length is 0.
 ///
 /// # Safety
 /// The memory region is null or a live one of this library.
@@ -179,8 +178,8 @@ unsafe fn send(qp: &Qp, wr: &ibv_send_wr) -> Result<SendWork, c_int> {
         IBV_WR_BIND_MW => {
             // SAFETY: the opcode says that the program has filled in `bind_mw`.
             let mw_bind = unsafe { &wr.more.bind_mw };
-            // SAFETY: the caller of `send` guarantees that `mw_bind.mw` is null or a live memory window of this
-            // library.
+            // SAFETY: the caller of `send` guarantees that `mw_bind.mw` is null or a live memory window of
+            // this library.
             let (_, kind) = unsafe { window_key(mw_bind.mw)? };
             if kind != IBV_MW_TYPE_2 {
                 return Err(libc::EINVAL);
@@ -215,7 +214,7 @@ pub(crate) fn finished(id: u64, operation: Operation, data: Data, flags: c_uint)
 /// Walks a C list until an element cannot be posted.
 struct List<W, F> {
     next: *mut W,
-    /// The last that was looked at.
+    /// The element that was converted last.
     at: *mut W,
     error: c_int,
     take: F,

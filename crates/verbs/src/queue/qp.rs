@@ -1,20 +1,20 @@
 //! Queue pairs (ibv_create_qp(3), ibv_modify_qp(3), ibv_query_qp(3)).
 //!
-//! Goal      a queue pair goes through the states of verbs as its program asks; the engine decides what a
-//!           state does.
-//! Connect   out of band: Ready To Receive names the peer, Ready To Send starts the sends. A peer with the
-//!           number 0, which no queue pair has, means that the connection manager makes the connection: then
-//!           these changes are only recorded. So are all changes of an iWARP device, whose connections the
-//!           manager makes.
-//! Kept      attributes are stored, so that they can be queried; those without meaning over TCP (PSNs beyond
-//!           the setup, retries beyond the timeout, MTUs, service levels) have no other effect.
-//! Patience  how long sends wait for a peer that does not appear: four times as long as the standard's
-//!           retries would take in total, at least two seconds.
-//! Receives  a message that finds no receive waits, and its stream with it, where hardware would answer that
-//!           it is not ready.
-//! Rights    what a peer may do through a queue pair that is connected out of band is set by its access
-//!           flags.
-//! Left out  Send Queue Drained (`SQD`), alternative paths, XRC, raw packets: refused.
+//! State           the program moves a queue pair through the states of verbs; the engine acts on the
+//!                 changes.
+//! Connection      out of band: RTR names the peer, RTS starts the send queue. The destination QPN 0, which
+//!                 no queue pair has, means that the connection manager makes the connection, and the state
+//!                 changes are only recorded. On an iWARP device the connection manager makes all
+//!                 connections.
+//! Attributes      are stored and can be queried. Those without meaning over TCP (PSNs after the setup, retry
+//!                 counts beyond the timeout, MTUs, service levels) have no other effect.
+//! Peer timeout    sends wait for a peer that does not appear four times as long as the standard's retries
+//!                 take in total, but at least two seconds.
+//! Receive path    a message without a posted receive stalls its stream, where hardware would send an RNR
+//!                 NAK.
+//! Access          the access flags of a queue pair that is connected out of band limit what its peer may do.
+//! Not implemented Send Queue Drained (SQD), alternate paths, XRC and raw packets: they fail with EOPNOTSUPP
+//!                 or EINVAL.
 
 use crate::abi::*;
 use crate::ah::destination;
@@ -37,9 +37,9 @@ use std::net::Ipv6Addr;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-/// The least that sends wait for a peer.
+/// The shortest time that sends wait for a peer.
 const PEER_TIMEOUT_MIN: Duration = Duration::from_secs(2);
-/// Numbers of queue pairs have 24 bits.
+/// Queue pair numbers have 24 bits.
 const NUMBER_MAX: u32 = 0xff_ffff;
 
 /// A queue pair.
@@ -48,17 +48,17 @@ pub(crate) struct Qp {
     abi: UnsafeCell<ibv_qp_ex>,
     born: Generation,
     pub(crate) context: &'static Context,
-    /// The engine's number of the queue pair.
+    /// The queue pair's number in the engine.
     pub(crate) number: u32,
     pub(crate) service: Service,
     pub(crate) inline_max: usize,
     pub(crate) send_elements_max: usize,
     pub(crate) receive_elements_max: usize,
     init_attr: ibv_qp_init_attr,
-    /// The state that the program has put it in.
+    /// The state that the program has set.
     state: AtomicU32,
     kept: Mutex<ibv_qp_attr>,
-    /// Asynchronous events.
+    /// Unacknowledged asynchronous events.
     pub(crate) events: Acknowledged,
     pub(crate) batch: wr::Batch,
 }
@@ -99,8 +99,8 @@ impl Qp {
         kiban_os::lock(&self.kept)
     }
 
-    /// Returns the state: the program's, unless the engine knows of an error or of a connection that the
-    /// manager made.
+    /// Returns the state that the program has set, unless the engine reports an error or a connection that
+    /// the connection manager made.
     fn state(&self) -> ibv_qp_state {
         let recorded = self.state.load(Ordering::Relaxed);
         match self.context.engine.state(self.number) {
@@ -122,7 +122,7 @@ fn of_io(error: &io::Error) -> c_int {
     error.raw_os_error().unwrap_or(libc::EIO)
 }
 
-// ---- made
+// ---- creating
 
 /// # Safety
 /// Each object that the attributes name is null or a live one of this library.
@@ -175,7 +175,7 @@ unsafe fn create(
     {
         return Err(libc::EINVAL);
     }
-    // This costs nothing, and some programs use the value that they get back.
+    // A larger inline size costs nothing, and some programs use the value that is returned.
     cap.max_inline_data = bounds.inline_bytes_max as u32;
     let mut abi = ibv_qp_ex::ZERO;
     let base = &mut abi.qp_base;
@@ -309,7 +309,7 @@ pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     })
 }
 
-// ---- changed
+// ---- modifying
 
 /// Returns whether the values of the attributes are valid.
 fn are_valid(qp: &Qp, attr: &ibv_qp_attr, mask: c_uint) -> bool {
@@ -361,7 +361,7 @@ fn keep(kept: &mut ibv_qp_attr, attr: &ibv_qp_attr, mask: c_uint) {
 }
 
 fn peer_timeout(timeout: u8, retries: u8) -> Option<Duration> {
-    // IBTA 11.2.5.2: 4.096 us times 2^timeout; 0 is without end.
+    // IBTA 11.2.5.2: the timeout is 4.096 us times 2^timeout; 0 means no timeout.
     let once = Duration::from_nanos(4096u64 << timeout);
     (timeout > 0).then(|| (once * (u32::from(retries) + 1) * 4).max(PEER_TIMEOUT_MIN))
 }
@@ -371,13 +371,12 @@ fn is_managed_connection(with: &ibv_qp_attr) -> bool {
     with.dest_qp_num == 0 || transport() == Transport::Iwarp
 }
 
-/// Tells the engine what the peer may do. For the connection manager's connections there is no such setting:
-/// their peers may do all that the STags allow.
+/// Sets the access rights of the peer. Peers of managed connections may do everything that the STags allow.
 fn allow(qp: &Qp, with: &ibv_qp_attr) -> Result<(), c_int> {
     qp.context.engine.set_remote_access(qp.number, access(with.qp_access_flags)).map_err(refused)
 }
 
-/// Does what a change of state is.
+/// Applies a state change to the engine.
 fn change(qp: &Qp, from: ibv_qp_state, to: ibv_qp_state, with: &ibv_qp_attr) -> Result<(), c_int> {
     let engine = qp.context.engine;
     let is_ud = qp.service == Service::Datagrams;
@@ -386,12 +385,11 @@ fn change(qp: &Qp, from: ibv_qp_state, to: ibv_qp_state, with: &ibv_qp_attr) -> 
         IBV_QPS_RESET => engine.reset(qp.number).map_err(refused),
         IBV_QPS_ERR => engine.modify_to_error(qp.number).map_err(refused),
         IBV_QPS_INIT if from == IBV_QPS_RESET => match engine.modify_to_init(qp.number, with.qkey) {
-            // The connection manager was first.
+            // The connection manager has already initialised it.
             Err(RequestError::BadState(_)) if transport() == Transport::Iwarp => Ok(()),
             done => done.map_err(refused),
         },
-        // A program that names a peer wants to connect out of band; an iWARP device leaves connections to the
-        // connection manager.
+        // iWARP has no out-of-band connections.
         IBV_QPS_RTR if transport() == Transport::Iwarp && with.dest_qp_num != 0 => Err(libc::EOPNOTSUPP),
         IBV_QPS_RTR if !is_managed => {
             if !is_ud {
@@ -481,7 +479,8 @@ unsafe extern "C" fn ibv_query_qp(
         let abi = pair.abi();
         // SAFETY: `abi` points to the C struct inside this live object; programs only read it.
         unsafe { (*abi).qp_base.state = actual };
-        // SAFETY: the caller of `ibv_query_qp` guarantees that `init_attr` is null or valid for reads and writes.
+        // SAFETY: the caller of `ibv_query_qp` guarantees that `init_attr` is null or valid for reads and
+        // writes.
         if let Some(init_attr) = unsafe { init_attr.as_mut() } {
             *init_attr = pair.init_attr;
         }
@@ -489,8 +488,8 @@ unsafe extern "C" fn ibv_query_qp(
     })
 }
 
-/// Returns whether data of an operation arrives in the order of its bytes: over TCP it does, but there is no
-/// guarantee of when it becomes visible.
+/// Returns 0: although TCP delivers in order, there is no guarantee of the order in which bytes become
+/// visible.
 ///
 /// # Safety
 /// `qp` is null or a live queue pair of this library.

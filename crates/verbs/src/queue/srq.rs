@@ -1,7 +1,8 @@
 //! Shared receive queues (ibv_create_srq(3)).
 //!
-//! Limit     an event is sent once when fewer receives are left; a program then sets the limit again.
-//! Left out  XRC and tag matching; resizing.
+//! Limit event     sent once when the number of posted receives falls below `srq_limit`; the program then
+//!                 sets the limit again.
+//! Not implemented XRC, tag matching and resizing.
 
 use crate::abi::*;
 use crate::context::{self, Context};
@@ -19,12 +20,12 @@ pub(crate) struct Srq {
     abi: UnsafeCell<ibv_srq>,
     born: Generation,
     context: &'static Context,
-    /// The engine's number of the queue.
+    /// The queue's number in the engine.
     pub(crate) number: u32,
-    /// The domain that it belongs to.
+    /// The protection domain's number in the engine.
     pub(crate) domain: u32,
     elements_max: usize,
-    /// Asynchronous events.
+    /// Unacknowledged asynchronous events.
     pub(crate) events: Acknowledged,
 }
 
@@ -66,7 +67,7 @@ pub(crate) unsafe extern "C" fn ibv_create_srq(
             events: Acknowledged::default(),
         }));
         let cookie = context::tag(srq.cast(), context::SRQ);
-        // The limit is set by ibv_modify_srq(3) alone.
+        // Only ibv_modify_srq(3) sets a limit.
         match context.engine.create_srq(domain.number, entries, 0, context.async_events.clone(), cookie) {
             Ok(number) => {
                 // SAFETY: the object is new, and no other thread knows it yet.

@@ -1,9 +1,9 @@
-//! Work posted call by call (ibv_wr_post(3)): `ibv_wr_start`, a call for each request and its data,
+//! The extended posting interface (ibv_wr_post(3)): `ibv_wr_start`, calls for each request and its data,
 //! `ibv_wr_complete`.
 //!
-//! Goal      the requests between a start and its end are posted together, or not at all.
-//! How       requests are collected in the queue pair; its lock is held from start to end, as in verbs.
-//! Errors    of a call in between are returned by the call that ends the sequence.
+//! Transmit path   all requests between start and complete are posted together, or none of them. They are
+//!                 collected in the queue pair, whose lock is held in between.
+//! Errors          `ibv_wr_complete` returns the first error of the calls before it.
 
 use crate::abi::*;
 use crate::engine::{given, refused};
@@ -31,7 +31,7 @@ const OF_RC: u64 = OF_UD
 const OF_UC: u64 = OF_RC
     & !(IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD);
 
-/// Returns the operations that can be posted in this way.
+/// Returns the IBV_QP_EX_WITH_* flags of the operations that a service supports.
 pub(crate) fn supported(service: Service) -> u64 {
     match service {
         Service::Connected => OF_RC,
@@ -40,19 +40,19 @@ pub(crate) fn supported(service: Service) -> u64 {
     }
 }
 
-/// Requests that with_requests.
+/// The requests since `ibv_wr_start`.
 #[derive(Default)]
 struct Collected {
     works: Vec<SendWork>,
     error: c_int,
-    /// The immediate data of the last request, and whether it still lacks its destination.
+    /// The immediate data of the last request, until its destination is set.
     immediate: Option<u32>,
 }
 
-/// The requests that have been collected since `start`.
+/// The batch of a queue pair.
 pub(crate) struct Batch {
     offered: bool,
-    /// Held from start to end: its holder alone uses `collected`.
+    /// Held from start to complete or abort; protects `collected`.
     open: SpinLock,
     collected: UnsafeCell<Collected>,
 }
@@ -62,7 +62,7 @@ impl Batch {
         Batch { offered, open: SpinLock::new(), collected: UnsafeCell::default() }
     }
 
-    /// Returns whether the program asked for these calls.
+    /// Returns whether the program requested this interface when it created the queue pair.
     pub(crate) fn is_offered(&self) -> bool {
         self.offered
     }
@@ -91,8 +91,8 @@ unsafe fn with_requests(qp: *mut ibv_qp_ex, work: impl FnOnce(&Qp, &mut Collecte
 /// # Safety
 /// The same as for [`with_requests`].
 unsafe fn add(qp: *mut ibv_qp_ex, operation: Operation) {
-    // SAFETY: the caller guarantees what `with_requests` needs; programs set `wr_id` and `wr_flags` before each call
-    // (ibv_wr_post(3)).
+    // SAFETY: the caller guarantees what `with_requests` needs; programs set `wr_id` and `wr_flags` before
+    // each call (ibv_wr_post(3)).
     unsafe {
         let (id, flags) = ((*qp).wr_id, (*qp).wr_flags);
         with_requests(qp, |_, collected| {
@@ -102,7 +102,7 @@ unsafe fn add(qp: *mut ibv_qp_ex, operation: Operation) {
     }
 }
 
-/// Gives the last request its data.
+/// Sets the data of the last request.
 ///
 /// # Safety
 /// The same as for [`with_requests`].
@@ -230,9 +230,9 @@ unsafe extern "C" fn wr_bind_mw(
     key: u32,
     info: *const ibv_mw_bind_info,
 ) {
-    // SAFETY: `with_requests` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the program
-    // keeps that order (ibv_wr_post(3)). `mw` is null or a live memory window, `info` null or valid for
-    // reads.
+    // SAFETY: `with_requests` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the
+    // program keeps that order (ibv_wr_post(3)). `mw` is null or a live memory window, `info` null or valid
+    // for reads.
     unsafe {
         let (id, flags) = ((*qp).wr_id, (*qp).wr_flags);
         with_requests(qp, |_, collected| {
@@ -249,8 +249,8 @@ unsafe extern "C" fn wr_bind_mw(
 }
 
 unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, number: u32, qkey: u32) {
-    // SAFETY: `with_requests` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the program
-    // keeps that order (ibv_wr_post(3)). `ah` is null or a live address handle.
+    // SAFETY: `with_requests` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the
+    // program keeps that order (ibv_wr_post(3)). `ah` is null or a live address handle.
     unsafe {
         with_requests(qp, |_, collected| {
             let immediate = collected.immediate.take();
@@ -312,7 +312,7 @@ unsafe extern "C" fn wr_set_inline_data_list(qp: *mut ibv_qp_ex, count: usize, l
     }
 }
 
-/// Fills the calls for the operations that a program asked for.
+/// Fills in the functions for the operations that the program requested.
 pub(crate) fn fill(abi: &mut ibv_qp_ex, ops: u64) {
     macro_rules! calls {
         ($($flag:ident: $name:ident;)*) => {

@@ -7,8 +7,8 @@
 //!           needed here.
 //! File      a socket's number is the descriptor of its channel: no other file has it, and it is readable
 //!           when something may have happened since the last look that found nothing.
-//! Helper    connections are accepted, and started ones connected_waiter, by a thread of ours ([`service`]): a peer that
-//!           connects need not wait until the program accepts, as with TCP.
+//! Helper    connections are accepted, and started ones connected_waiter, by a thread of ours ([`service`]):
+//!           a peer that connects need not wait until the program accepts, as with TCP.
 //! Fork      a child has none of its parent's rsockets: their numbers are unknown to it (EBADF).
 //! Locks     a socket's state, then the NIC, then the NIC's events ([`inbox`]); callbacks of the NIC call
 //!           nothing.
