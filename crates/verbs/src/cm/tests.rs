@@ -1,5 +1,5 @@
-//! Stories of connections, by the functions that programs call. Queue pairs are the programs' own, made by
-//! the engine: what the manager makes itself is tested with whole programs.
+//! Tests connections through the exported functions. Queue pairs are created by the engine; those that the
+//! connection manager creates are tested with whole programs.
 
 use super::channel::*;
 use super::connect::*;
@@ -62,7 +62,7 @@ impl Drop for Event {
     }
 }
 
-/// A program's channel.
+/// An event channel, destroyed when it is dropped.
 struct Events(*mut rdma_event_channel);
 
 impl Events {
@@ -86,7 +86,7 @@ impl Events {
         found
     }
 
-    /// Checks that no event waits.
+    /// Checks that no event is pending.
     fn expect_nothing(&self) {
         let mut event = null_mut();
         // SAFETY: the channel and its descriptor live until `Events` is dropped, and `event` is a local
@@ -194,7 +194,7 @@ impl Drop for Ident {
     }
 }
 
-/// A queue pair of a program's.
+/// A queue pair with its CQ and protection domain.
 struct Queues {
     pd: u32,
     cq: u32,
@@ -233,8 +233,8 @@ impl Drop for Queues {
     fn drop(&mut self) {
         let engine = below::engine().expect("an engine");
         engine.destroy_qp(self.qp).expect("it was there");
-        engine.destroy_cq(self.cq).expect("nobody uses it");
-        engine.dealloc_pd(self.pd).expect("nobody uses it");
+        engine.destroy_cq(self.cq).expect("it is not in use");
+        engine.dealloc_pd(self.pd).expect("it is not in use");
     }
 }
 
@@ -255,7 +255,7 @@ fn answered() -> rdma_cm_event_type {
     if below::is_ib() { RDMA_CM_EVENT_CONNECT_RESPONSE } else { RDMA_CM_EVENT_ESTABLISHED }
 }
 
-/// Returns a refusal's status.
+/// Returns the status of a reject.
 fn refusal(reason: c_int) -> c_int {
     if below::is_ib() { reason } else { -libc::ECONNREFUSED }
 }
@@ -268,7 +268,7 @@ fn expect_over(events: &Events) {
     }
 }
 
-/// Two programs with a connection, which end it as a test says.
+/// Both sides of an established connection.
 struct Pair {
     passive: (Ident, Queues),
     active: (Ident, Queues),
@@ -297,7 +297,7 @@ fn connect_to(
     let request = passive_events.expect(RDMA_CM_EVENT_CONNECT_REQUEST, 0);
     assert_eq!(request.get().listen_id, listener.0);
     assert_eq!(request.private_data(), b"hello");
-    // The peer's maximum is what we may have outstanding.
+    // The depths are swapped: the peer's responder resources are our initiator depth.
     assert_eq!(request.depths(), (3, 5));
     let passive = Ident(request.get().id);
     drop(request);
@@ -315,8 +315,7 @@ fn connect_to(
     passive_events.expect(RDMA_CM_EVENT_ESTABLISHED, 0);
     let answer = active_events.expect(answered(), 0);
     assert_eq!(answer.private_data(), b"deliver_request");
-    // A responder accepts as many outstanding reads as are requested, if it can: more than this program asked
-    // for.
+    // The reply carries the depths of the responder, which may exceed those requested.
     assert_eq!(answer.depths(), (4, 3));
     drop(answer);
     if below::is_ib() {
@@ -369,7 +368,7 @@ fn connecting_without_a_listener_is_rejected() {
     let events = Events::new();
     let listener = Ident::new(Some(&events));
     assert_eq!(listener.bind(at("127.0.0.1:0")), 0);
-    // A port that is bound, but not listened on.
+    // The port is bound, but there is no listener.
     let active = Ident::towards(SocketAddr::new(at("127.0.0.1:0").ip(), listener.port()), &events);
     let queues = Queues::new(active.device());
     assert_eq!(active.connect(&mut param(&queues, b"")), 0);
@@ -389,7 +388,7 @@ fn a_reject_carries_private_data() {
     assert_eq!(request.reject(b"not today"), 0);
     assert_eq!(ours.expect(RDMA_CM_EVENT_REJECTED, refusal(28)).private_data(), b"not today");
     assert_eq!((request.reject(b""), errno()), (-1, Some(libc::EINVAL)));
-    // An identifier that is destroyed without an answer refuses.
+    // Destroying an identifier without an answer rejects the request.
     let active = Ident::towards(to, &ours);
     let queues = Queues::new(active.device());
     assert_eq!(active.connect(&mut param(&queues, b"")), 0);
@@ -413,7 +412,7 @@ fn backlog_limits_pending_requests() {
     let taken: Vec<_> =
         (0..2).map(|_| Ident(theirs.expect(RDMA_CM_EVENT_CONNECT_REQUEST, 0).get().id)).collect();
     theirs.expect_nothing();
-    // A destroyed listener refuses the requests that have not been taken, and leaves the others alone.
+    // Destroying a listener rejects the requests that are still queued, and no others.
     let late = Ident::towards(to, &ours);
     let queues = Queues::new(late.device());
     assert_eq!(late.connect(&mut param(&queues, b"")), 0);
@@ -461,7 +460,7 @@ fn a_connect_shortly_before_the_listen_succeeds() {
     assert_eq!(listener.bind(at("127.0.0.1:0")), 0);
     let active = Ident::towards(SocketAddr::new(at("127.0.0.1:0").ip(), listener.port()), &ours);
     let queues = Queues::new(active.device());
-    // The system refuses it there and then.
+    // The system refuses the first attempt at once.
     assert_eq!(active.connect(&mut param(&queues, b"")), 0);
     // SAFETY: `listener` is an identifier that the test has not destroyed.
     assert_eq!(unsafe { rdma_listen(listener.0, 1) }, 0);
@@ -479,9 +478,9 @@ fn calls(to: SocketAddr, words: &[u8]) -> (Events, Ident, Queues) {
     (events, active, queues)
 }
 
-/// Takes a request from a socket, the peer of which is not kiban: returns the connection and the request.
+/// Accepts a TCP connection as a peer that is not kiban. Returns the connection and the MPA request.
 fn next_request(listener: &TcpListener) -> (TcpStream, Vec<u8>) {
-    let (mut stream, _) = listener.accept().expect("somebody comes");
+    let (mut stream, _) = listener.accept().expect("a peer connects");
     stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a time");
     let mut request = vec![0; 20];
     stream.read_exact(&mut request).expect("a request");
@@ -491,7 +490,7 @@ fn next_request(listener: &TcpListener) -> (TcpStream, Vec<u8>) {
     (stream, request)
 }
 
-/// Returns the reply that siw sends: the request again, with another key.
+/// Returns the reply that siw sends: the request with the key of a reply.
 fn repeated(request: &[u8]) -> Vec<u8> {
     [b"MPA ID Rep Frame", &request[16..]].concat()
 }
@@ -508,8 +507,8 @@ fn a_peer_that_echoes_the_offer_is_treated_as_a_plain_iwarp_peer() {
     let peer = thread::spawn(move || {
         let (mut stream, request) = next_request(&listener);
         assert_eq!(request[16], offer());
-        stream.write_all(&repeated(&request)).expect("it is heard");
-        // The first message, and more to wake a receiver that missed it: a Send, and a Write of zero bytes.
+        stream.write_all(&repeated(&request)).expect("the peer is connected");
+        // The first Send, and an empty Write that wakes a receiver that missed it.
         let mut words = [0; 24 + 20];
         stream.read_exact(&mut words).expect("a Send, and what wakes");
         let (send, write) = words.split_at(24);
@@ -521,9 +520,10 @@ fn a_peer_that_echoes_the_offer_is_treated_as_a_plain_iwarp_peer() {
     let own = SendWork::new(1, Operation::SendImmediate { data: 7 }, Data::none());
     assert_eq!(engine.post_sends(queues.qp, [own]), Err((0, RequestError::NotAgreed)));
     engine.post_sends(queues.qp, [SendWork::new(2, Operation::SEND, Data::none())]).expect("there is room");
-    // Length, then DDP's and RDMAP's octets: last, of version 1; a Send, and a tagged Write.
+    // The length, then the control octets of DDP and RDMAP: last segment, version 1; a Send, and a tagged
+    // Write.
     let expected = (vec![0, 18, 0x41, 0x43], vec![0, 14, 0xc1, 0x40]);
-    assert_eq!(peer.join().expect("the peer's story"), expected);
+    assert_eq!(peer.join().expect("no panic"), expected);
     expect_over(&events);
 }
 
@@ -531,15 +531,14 @@ fn a_peer_that_echoes_the_offer_is_treated_as_a_plain_iwarp_peer() {
 fn a_peer_that_closes_on_the_extension_offer_gets_a_retry_without_it() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let to = listener.local_addr().expect("an address");
-    // In order and out of order; several times, because events come sometimes before and sometimes after the
-    // call returns.
+    // Close by FIN and by RST; several times, because events may come before or after the call returns.
     let rounds = [false, true].repeat(4);
     let peer = thread::spawn({
         let rounds = rounds.clone();
         move || {
             for resets in rounds {
                 let (mut stream, mut request) = next_request(&listener);
-                // The first time, and after each pause; without offers there is nothing to be ended for.
+                // Close the first attempt and each retry with an offer; iWARP makes no offer.
                 for _ in 0..if below::is_ib() { 5 } else { 0 } {
                     assert_eq!(request[16], 0x11);
                     if resets {
@@ -549,8 +548,8 @@ fn a_peer_that_closes_on_the_extension_offer_gets_a_retry_without_it() {
                     (stream, request) = next_request(&listener);
                 }
                 assert_eq!((request[16], &request[24..]), (0x10, &b"hello"[..]));
-                stream.write_all(&repeated(&request)).expect("it is heard");
-                // The program ends the connection, not the one before it.
+                stream.write_all(&repeated(&request)).expect("the peer is connected");
+                // The program disconnects this connection.
                 assert_eq!(stream.read(&mut [0; 1]).expect("an end in order"), 0);
             }
         }
@@ -562,7 +561,7 @@ fn a_peer_that_closes_on_the_extension_offer_gets_a_retry_without_it() {
         expect_over(&events);
         events.expect_nothing();
     }
-    peer.join().expect("the peer's story");
+    peer.join().expect("no panic");
 }
 
 #[test]
@@ -570,24 +569,23 @@ fn a_connect_through_a_forwarder_that_closes_at_first_succeeds() {
     let forwarder = TcpListener::bind("127.0.0.1:0").expect("a port");
     let to = forwarder.local_addr().expect("an address");
     let peer = thread::spawn(move || {
-        // There is no accept yet: the listener ends the connections, sometimes at once, sometimes after data
-        // has arrived.
+        // Close the first connections, at once or after data has arrived.
         for at_once in [true, false, true] {
-            let (mut stream, _) = forwarder.accept().expect("somebody comes");
+            let (mut stream, _) = forwarder.accept().expect("a peer connects");
             if !at_once {
                 stream.read_exact(&mut [0; 20]).expect("a request");
             }
         }
         let (mut stream, request) = next_request(&forwarder);
-        assert_eq!(request[16], offer(), "nothing less is offered than at first");
-        stream.write_all(&repeated(&request)).expect("it is heard");
+        assert_eq!(request[16], offer(), "the offer is repeated");
+        stream.write_all(&repeated(&request)).expect("the peer is connected");
         assert_eq!(stream.read(&mut [0; 1]).expect("an end in order"), 0);
     });
     let (events, active, _queues) = calls(to, b"hello");
     events.expect(answered(), 0);
     assert_eq!(active.disconnect(), 0);
     expect_over(&events);
-    peer.join().expect("the peer's story");
+    peer.join().expect("no panic");
 }
 
 #[test]
@@ -597,13 +595,13 @@ fn the_reported_port_is_the_one_that_the_peer_sees() {
     let peer = thread::spawn(move || {
         let (first, _) = next_request(&listener);
         let before = first.peer_addr().expect("it is connected").port();
-        // The port of the first socket stays in use: an identifier that connects again has another.
+        // The first socket stays open, so that the retry uses another port.
         let (mut stream, request) = {
             first.shutdown(std::net::Shutdown::Write).expect("it is connected");
             next_request(&listener)
         };
         let now = stream.peer_addr().expect("it is connected").port();
-        stream.write_all(&repeated(&request)).expect("it is heard");
+        stream.write_all(&repeated(&request)).expect("the peer is connected");
         assert_eq!(stream.read(&mut [0; 1]).expect("an end in order"), 0);
         (before, now)
     });
@@ -611,7 +609,7 @@ fn the_reported_port_is_the_one_that_the_peer_sees() {
     events.expect(answered(), 0);
     let result = active.port();
     assert_eq!(active.disconnect(), 0);
-    let (before, now) = peer.join().expect("the peer's story");
+    let (before, now) = peer.join().expect("no panic");
     assert_ne!(before, now);
     assert_eq!(result, now);
     expect_over(&events);
@@ -645,10 +643,10 @@ fn a_peer_that_closes_every_attempt_is_reported_as_rejected() {
     let (events, _active, _queues) = calls(to, b"");
     events.expect(RDMA_CM_EVENT_REJECTED, -libc::ECONNRESET);
     events.expect_nothing();
-    assert!(peer.join().expect("the peer's story").accept().is_err(), "nobody asks any more");
+    assert!(peer.join().expect("no panic").accept().is_err(), "there are no more attempts");
 }
 
-/// Closing the socket with this option resets its peer.
+/// Makes closing the socket send RST.
 fn reset(stream: &TcpStream) {
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
     let bytes = size_of_val(&linger) as libc::socklen_t;
@@ -664,7 +662,7 @@ fn unreachable_addresses_are_reported() {
     let events = Events::new();
     let id = Ident::new(Some(&events));
     assert_eq!((id.bind(at("192.0.2.1:7")), errno()), (-1, Some(libc::EADDRNOTAVAIL)));
-    // The bad one changes nothing: any address leads to this host.
+    // The failed bind changes nothing: the wildcard address leads to this host.
     assert_eq!(id.resolve_addr(at("0.0.0.0:9")), 0);
     events.expect(RDMA_CM_EVENT_ADDR_RESOLVED, 0);
     let first = crate::device::Device::for_loopback(at("127.0.0.1:0").ip()).expect("a device");
@@ -798,7 +796,7 @@ fn rdma_migrate_id_moves_pending_events() {
     // SAFETY: the identifier, its channels and its event are live.
     unsafe {
         assert_eq!((*moves.0).channel, second.0);
-        // Its calls wait from now on.
+        // From now on its calls are synchronous.
         assert_eq!(rdma_migrate_id(moves.0, null_mut()), 0);
         assert_eq!(rdma_resolve_route(moves.0, 100), 0);
         assert_eq!((*(*moves.0).event).event, RDMA_CM_EVENT_ROUTE_RESOLVED);
@@ -820,9 +818,9 @@ fn destroying_an_identifier_waits_until_its_events_are_acknowledged() {
     let thread = std::thread::spawn(move || {
         // SAFETY: the identifier was leaked by `forget`, and no other thread uses it.
         let code = unsafe { rdma_destroy_id(place as *mut rdma_cm_id) };
-        sender.send(code).expect("somebody listens");
+        sender.send(code).expect("the receiver exists");
     });
-    // The destruction has begun when the identifier is no longer found.
+    // Destroying has begun when the identifier is not found any more.
     while super::id::find(place as *const rdma_cm_id).is_ok() {
         std::thread::yield_now();
     }
@@ -840,10 +838,10 @@ fn waiting_on_a_destroyed_event_channel_never_returns() {
     let wait = || {
         let sender = sender.clone();
         let (begins, began) = std::sync::mpsc::channel();
-        // This thread waits until the process ends.
+        // This thread stays blocked until the process ends.
         std::thread::spawn(move || {
             let mut event = null_mut();
-            begins.send(()).expect("somebody listens");
+            begins.send(()).expect("the receiver exists");
             // SAFETY: the channel is live or was destroyed recently, and `event` is a local variable.
             let code = unsafe { rdma_get_cm_event(place as *mut rdma_event_channel, &mut event) };
             let _ = sender.send((code, errno()));
@@ -854,10 +852,10 @@ fn waiting_on_a_destroyed_event_channel_never_returns() {
     drop(events);
     wait();
     let result = result.recv_timeout(Duration::from_millis(300));
-    assert_eq!(result, Err(std::sync::mpsc::RecvTimeoutError::Timeout), "an answer, and errno");
+    assert_eq!(result, Err(std::sync::mpsc::RecvTimeoutError::Timeout), "the call must not return");
 }
 
-/// Descriptors, and kibibytes that are resident.
+/// Returns the number of open descriptors and the resident memory in KiB.
 fn held() -> (usize, usize) {
     let files = std::fs::read_dir("/proc/self/fd").expect("a list").count();
     let status = std::fs::read_to_string("/proc/self/status").expect("a status");
@@ -865,14 +863,13 @@ fn held() -> (usize, usize) {
     (files, line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect("a number"))
 }
 
-/// Run alone by `connects_and_closes_leave_nothing_behind`: otherwise it would count the objects of other
-/// tests too.
+/// Run in a process of its own by `connects_and_closes_leave_nothing_behind`, because it counts all objects
+/// of the process.
 #[test]
 #[ignore = "counts what the process holds, so it must be alone in it"]
 fn connects_and_closes() {
     let rounds = std::env::var("KIBAN_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(10_000);
-    // The system reserves a port for a while after a connection has ended: as many listeners as leave ports
-    // for the next run.
+    // Ports stay in TIME-WAIT after a connection has ended, so use several listeners.
     let connect_and_close = |rounds: usize| {
         for left in (1..=rounds.div_ceil(100)).rev() {
             let (theirs, ours) = (Events::new(), Events::new());
@@ -886,7 +883,7 @@ fn connects_and_closes() {
         }
     };
     let threads = || std::fs::read_dir("/proc/self/task").expect("a list").count();
-    // A thread that closes what a connection has left unread ends by itself.
+    // Threads that close connections with unread data end by themselves.
     let closes = || {
         let threads = std::fs::read_dir("/proc/self/task").expect("a list");
         let names =

@@ -1,14 +1,13 @@
 //! The Ethernet address behind a GID (`ibv_resolve_eth_l2_from_gid`), as hardware needs it in an address
 //! handle.
 //!
-//! Goal      programs and provider libraries that ask get what the host's own tables say.
-//! How       an address of this host has its interface's MAC; a group, the one that RFC 1112 and RFC 2464
-//!           define; a neighbour, the entry in the host's table. No VLAN is reported: this NIC sends through
-//!           sockets, and the host adds tags.
-//! Errors    negative, as in rdma-core: -EINVAL for a source that is no address here, -EHOSTUNREACH for an
-//!           unknown neighbour.
-//! Left out  resolving a neighbour that the host does not know yet, and IPv6 neighbours: nothing here sends
-//!           Ethernet frames, so no program waits for an answer.
+//! Purpose         return the MAC address from the tables of the host.
+//! How             a local address has the MAC of its interface; a multicast group, the MAC of RFC 1112 or
+//!                 RFC 2464; a neighbour, that of the ARP table. No VLAN is reported, because the NIC sends
+//!                 through sockets and the host adds tags.
+//! Errors          negative, as in rdma-core: -EINVAL if the source is not a local address, -EHOSTUNREACH for
+//!                 an unknown neighbour.
+//! Not implemented ARP for unknown neighbours, and IPv6 neighbours: nothing here sends Ethernet frames.
 
 use crate::abi::*;
 use crate::device::interfaces::{Interfaces, Mac, parsed};
@@ -93,7 +92,7 @@ fn group(target: IpAddr) -> Option<Mac> {
     }
 }
 
-/// Lines of arp(7): address, type, flags, hardware address, mask, device.
+/// Looks a neighbour up in /proc/net/arp: address, type, flags, hardware address, mask, device.
 fn neighbour(target: IpAddr, interface: &str) -> Option<Mac> {
     let table = std::fs::read_to_string("/proc/net/arp").ok()?;
     entry(&table, target, interface)

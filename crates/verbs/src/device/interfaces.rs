@@ -1,8 +1,8 @@
 //! The host's network interfaces and their addresses (getifaddrs(3)).
 //!
-//! Goal      which addresses become devices, in the order in which programs want them: those that other hosts
-//!           can reach first.
-//! Left out  link-local IPv6, which is ambiguous without its interface; interfaces that are down.
+//! Purpose         determine the addresses that become devices: those that other hosts can reach come first.
+//! Not implemented link-local IPv6 addresses, which are ambiguous without an interface; interfaces that are
+//! down.
 
 use crate::abi::ETHERNET_LL_SIZE;
 use core::ffi::{CStr, c_int};
@@ -32,10 +32,9 @@ impl Interface {
         self.file("mtu")?.trim().parse().ok()
     }
 
-    /// Its number, or 0.
+    /// Returns the interface index, or 0.
     pub(crate) fn index(&self) -> u32 {
-        // An interface of another network namespace's sysfs would be another: the system is asked, not a
-        // file.
+        // Do not read this from /sys, which may be mounted from another network namespace.
         std::ffi::CString::new(self.name.as_bytes()).map_or(0, |name| {
             // SAFETY: `name` is a C string.
             unsafe { libc::if_nametoindex(name.as_ptr()) }
@@ -80,7 +79,7 @@ impl Interfaces {
         self.0.iter().find(|interface| interface.address == address)
     }
 
-    /// Addresses that devices may have, each once.
+    /// Returns the addresses that become devices, without duplicates.
     pub(crate) fn usable(&self) -> Vec<&Interface> {
         let mut found: Vec<&Interface> = Vec::new();
         for interface in self.0.iter().filter(|interface| interface.is_up && is_usable(interface.address)) {

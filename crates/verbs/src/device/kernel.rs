@@ -1,4 +1,4 @@
-//! Structs of the kernel's interface, copied from and to (rdma-core's own librdmacm calls these).
+//! Conversion of structs from and to the kernel's ABI (`ibv_copy_*_kern`, which rdma-core's librdmacm calls).
 
 use crate::abi::*;
 use core::ffi::c_int;
@@ -33,7 +33,7 @@ unsafe extern "C" fn ibv_copy_ah_attr_from_kern(to: *mut ibv_ah_attr, from: *con
     }
 }
 
-/// Leaves `qp_state` alone, as rdma-core does: rdma_cm sets it before.
+/// Converts queue pair attributes. Does not set `qp_state`, as in rdma-core: rdma_cm has set it.
 ///
 /// # Safety
 /// Each pointer is null or points to its struct.
@@ -62,7 +62,7 @@ unsafe extern "C" fn ibv_copy_path_rec_from_kern(to: *mut ibv_sa_path_rec, from:
     to.sgid = ibv_gid { raw: from.sgid };
     to.raw_traffic = from.raw_traffic as c_int;
     to.reversible = from.reversible as c_int;
-    // A number of 1 to 5, in the kernel's struct as 32 bits.
+    // An enum of 1 to 5, which the kernel's struct holds in 32 bits.
     to.mtu = from.mtu as u8;
     fields!(from => to: dlid slid flow_label hop_limit traffic_class numb_path pkey sl mtu_selector rate_selector rate
         packet_life_time_selector packet_life_time preference);

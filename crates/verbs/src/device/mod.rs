@@ -1,11 +1,10 @@
 //! Devices: one for each usable address of the host (ibv_get_device_list(3)).
 //!
-//! Goal      `kiban0`, `kiban1` … in the order in which programs want them; the same pointers for as long as
-//!           the process lives.
-//! How       a list that only grows, without a lock, so that a forked child can use it. A device whose
-//!           address is gone is no longer listed, and returns under its name.
-//! Shows     `KIBAN_TRANSPORT`: `ib`, a channel adapter with RoCEv2 GIDs, which most programs expect; or
-//!           `iwarp`, what it is.
+//! State      devices `kiban0`, `kiban1` …; their pointers stay valid for the life of the process. The list
+//!            only grows and has no lock, so that a forked child can use it. A device whose address
+//!            disappears is not listed; it keeps its name if the address returns.
+//! Transport  `KIBAN_TRANSPORT` selects how devices present themselves: `ib`, a channel adapter with RoCE v2
+//!            GIDs, which most programs expect; or `iwarp`, an RNIC.
 
 pub(crate) mod ethernet;
 pub(crate) mod interfaces;
@@ -41,10 +40,13 @@ pub(crate) fn transport() -> Transport {
     *TRANSPORT.get_or_init(|| {
         let value = std::env::var_os("KIBAN_TRANSPORT").unwrap_or_default();
         named(&value.to_string_lossy()).unwrap_or_else(|| {
-            // Warn, because a typing error would only show in what devices report. If the warning cannot be
+            // Warn, because a typing error would be hard to notice otherwise. If the warning cannot be
             // written, continue.
             let value = value.display();
-            let _ = writeln!(stderr(), "kiban: KIBAN_TRANSPORT is ib or iwarp, not {value}: ib it is");
+            let _ = writeln!(
+                stderr(),
+                "kiban: invalid KIBAN_TRANSPORT '{value}': use ib or iwarp; continuing with ib"
+            );
             Transport::Ib
         })
     })
@@ -64,10 +66,10 @@ fn named(word: &str) -> Option<Transport> {
 pub(crate) struct Device {
     abi: ibv_device,
     pub(crate) address: IpAddr,
-    /// In the order of the wire.
+    /// In network byte order.
     pub(crate) guid: [u8; 8],
     pub(crate) index: u32,
-    /// The devices that were there before.
+    /// The list of older devices.
     next: Option<&'static Device>,
 }
 
@@ -131,22 +133,22 @@ impl Device {
         found.ok_or(libc::ENODEV)
     }
 
-    /// Returns the device for connections to this host, whatever loopback address a program uses: the first
-    /// one, of the address's family if possible. The kernel does the same, because its loopback interface
-    /// mostly has no device; programs (libfabric) rely on this, and use no device of that interface.
+    /// Returns the device for connections to any loopback address: the first one, if possible of the same
+    /// family. The kernel does the same, because its loopback interface usually has no device; libfabric
+    /// relies on it and skips devices of that interface.
     pub(crate) fn for_loopback(address: IpAddr) -> Result<&'static Device, c_int> {
         let all = Device::all()?;
         let is_same = |device: &&&Device| device.address.is_ipv4() == address.is_ipv4();
         all.iter().find(is_same).or(all.first()).copied().ok_or(libc::ENODEV)
     }
 
-    /// Its GID: the address.
+    /// Returns the GID, which is the address.
     pub(crate) fn gid(&self) -> ibv_gid {
         ibv_gid { raw: gid(self.address) }
     }
 
-    /// Returns a local identifier for programs that know nothing else (qperf): the low half of an IPv4
-    /// address. IPv6 has none.
+    /// Returns a LID for programs that support no GIDs (qperf): the low half of an IPv4 address, or 0 for
+    /// IPv6.
     pub(crate) fn lid(&self) -> u16 {
         match self.address {
             IpAddr::V4(address) => address.to_bits() as u16,
@@ -154,7 +156,7 @@ impl Device {
         }
     }
 
-    /// Returns the GID of a local identifier: an address with the high half of this device's.
+    /// Returns the GID of a LID: the IPv4 address with the high half of this device's address.
     pub(crate) fn gid_of(&self, lid: u16) -> Option<[u8; 16]> {
         match self.address {
             IpAddr::V4(address) if lid != 0 => {
@@ -173,8 +175,7 @@ fn write(text: &mut [c_char], what: &str) {
     }
 }
 
-/// Returns an EUI-64 made from address and interface by FNV-1a (its local bit is set), so that it is always
-/// the same.
+/// Returns a stable EUI-64: the FNV-1a hash of MAC and IP address, with the local bit set.
 fn guid(interface: &Interface) -> [u8; 8] {
     let address = match interface.address {
         IpAddr::V4(address) => address.octets().to_vec(),
@@ -243,7 +244,7 @@ unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_ch
     }
 }
 
-/// In network byte order.
+/// Returns the GUID in network byte order.
 ///
 /// # Safety
 /// `device` is null or a device of this library.

@@ -1,10 +1,9 @@
 //! Queries of a device, its port, its GID and its partition key.
 //!
-//! Goal      answers of which tools make sense: bounds are the engine's, the MTU is the interface's, the GID
-//!           is the address.
-//! Shows     two presentations ([`Transport`]): RoCE v2's, and an iWARP NIC's as the kernel's software one
-//!           answers.
-//! Left out  the link's true speed: sockets do not say, and programs only print it. Counters of the port.
+//! Purpose         plausible values for tools: limits of the engine, MTU of the interface, and the IP address
+//!                 as GID.
+//! Transport       reports either RoCE v2, or iWARP as the kernel's siw does ([`Transport`]).
+//! Not implemented the actual link speed, which programs only print, and port counters.
 
 use crate::abi::*;
 use crate::context::Context;
@@ -23,13 +22,12 @@ const PART: u32 = 1;
 /// The phases of a port's link (IBTA 14.2.5.6).
 const DISABLED: u8 = 3;
 const LINK_UP: u8 = 5;
-/// Four lanes of 25 Gbit/s: what loopback and good Ethernet have.
+/// Four lanes of 25 Gbit/s, as of 100 Gbit/s Ethernet.
 const WIDTH_4X: u8 = 2;
 const SPEED_EDR: u8 = 32;
-/// Bytes of a packet besides its payload: IP, UDP, the transport's headers, as the kernel counts them for
-/// RoCE.
+/// Bytes of headers per packet (IP, UDP, transport), as the kernel counts them for RoCE.
 const HEADER_BYTES: u32 = 108;
-/// Nanoseconds: a clock of 10^6 kHz.
+/// The clock counts nanoseconds: 10^6 kHz.
 const CLOCK_KHZ: u64 = 1_000_000;
 
 fn int(number: usize) -> c_int {
@@ -114,7 +112,7 @@ fn port(context: &Context) -> ibv_port_attr {
     attr
 }
 
-/// Writes as much of an answer as a program has room for, and zeroes behind it.
+/// Writes as much of a struct as the program has room for, and fills the rest with zeros.
 ///
 /// # Safety
 /// `place` has room for `bytes` bytes; the answer consists of numbers.
@@ -284,7 +282,7 @@ unsafe extern "C" fn _ibv_query_gid_table(
         if flags != 0 || bytes < size_of::<ibv_gid_entry>() || (entries.is_null() && most > 0) {
             return -(libc::EINVAL as isize);
         }
-        // As libibverbs says of room that is too small for all.
+        // libibverbs returns this if there is too little room.
         if most == 0 {
             return -(libc::EINVAL as isize);
         }
@@ -357,7 +355,7 @@ unsafe extern "C" fn ibv_get_pkey_index(context: *mut ibv_context, port: u8, pke
     })
 }
 
-/// Returns the clock of completions' time stamps.
+/// Returns the current time of the clock of completion timestamps.
 ///
 /// # Safety
 /// `context` is null or an open context of this library, and `values` is null or valid for a write.
@@ -374,7 +372,7 @@ pub(crate) unsafe extern "C" fn query_rt_values(
         }
         if values.comp_mask & IBV_VALUES_MASK_RAW_CLOCK != 0 {
             let nanos = kiban_os::clock::machine_nanos();
-            // A clock of hardware has one number, which stands in the nanoseconds.
+            // A hardware clock is one number, which is stored in the nanoseconds.
             values.raw_clock.tv_sec = 0;
             values.raw_clock.tv_nsec = nanos.cast_signed();
         }

@@ -1,9 +1,8 @@
-//! Files of sysfs, which programs read through the library.
+//! Reads files of sysfs for programs (ibv_read_sysfs_file).
 //!
-//! Goal      the answers of rdma-core: a text without its last line feed, ended by a zero byte, and its
-//!           length.
-//! Left out  `ibv_read_ibdev_sysfs_file`, private and with a format as printf(3) has it, is called by
-//!           providers alone.
+//! Purpose         the same results as rdma-core: the text without its last line feed, terminated by NUL, and
+//!                 its length.
+//! Not implemented `ibv_read_ibdev_sysfs_file`, which only provider libraries call.
 
 use crate::abi::IBV_SYSFS_PATH_MAX;
 use crate::ffi::{catch_panics, fail_with_errno};
@@ -71,8 +70,7 @@ unsafe extern "C" fn ibv_read_sysfs_file(
     })
 }
 
-/// Ends the text with a zero in place of its line feed, or behind it. What fills the room has no end, and is
-/// an error.
+/// Replaces the last line feed by NUL, or appends NUL. Returns `None` if there is no room for it.
 fn ended(room: &mut [u8], length: usize) -> Option<usize> {
     let Some(last) = length.checked_sub(1) else { return Some(0) };
     let end = if room[last] == b'\n' { last } else { length };

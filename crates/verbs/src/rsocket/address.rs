@@ -1,10 +1,13 @@
-//! Addresses of C and of Rust.
+//! Conversion between C and Rust addresses.
 
 use core::ffi::c_int;
 use libc::{sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-/// Reads an address that a program gives.
+/// Reads an IPv4 or IPv6 address.
+///
+/// # Errors
+/// EFAULT for null, EINVAL if it is too short, EAFNOSUPPORT for another family.
 ///
 /// # Safety
 /// `at` points to `bytes` bytes, or is null.
@@ -46,7 +49,7 @@ fn shown(address: SocketAddr, family: c_int) -> SocketAddr {
     }
 }
 
-/// Returns the bytes of an address, and their number.
+/// Returns an address as a C struct, and its length.
 pub(super) fn bytes(address: SocketAddr, family: c_int) -> (sockaddr_storage, usize) {
     // SAFETY: all-zero bytes are a valid `sockaddr_storage`, of the family AF_UNSPEC.
     let mut place: sockaddr_storage = unsafe { core::mem::zeroed() };
@@ -78,7 +81,7 @@ pub(super) fn bytes(address: SocketAddr, family: c_int) -> (sockaddr_storage, us
     (place, length)
 }
 
-/// Writes an address where a program wants it: as much as there is room for, and how long it is (accept(2)).
+/// Writes as much of an address as there is room for, and its full length (accept(2)).
 ///
 /// # Safety
 /// `at` points to `*length` bytes, or one of the pointers is null.

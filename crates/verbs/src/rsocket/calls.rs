@@ -1,7 +1,7 @@
-//! The functions of C (`rdma/rsocket.h`).
+//! The C functions of `rdma/rsocket.h`.
 //!
-//! Goal      arguments are checked and become slices and addresses; answers become -1 and errno.
-//! Vectors   are filled and sent whole, though rdma-core reads into the first part alone.
+//! Purpose   check arguments, convert them to slices and addresses, and return errors as -1 and errno.
+//! Vectors   reads fill all parts of a vector, where rdma-core fills only the first.
 
 use super::address;
 use super::iomap;
@@ -17,7 +17,7 @@ use libc::{epoll_event, fd_set, iovec, msghdr, nfds_t, off_t, pollfd, sockaddr, 
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Parts of a vector at most (readv(2)).
+/// The largest number of parts of a vector (readv(2)).
 const PARTS_MAX: usize = 1024;
 
 /// Returns 0, or sets errno and returns -1.
@@ -32,7 +32,7 @@ fn count(work: impl FnOnce() -> Result<usize, c_int>) -> isize {
     })
 }
 
-/// Bytes that a program gives.
+/// Returns the program's bytes as a slice.
 ///
 /// # Safety
 /// `at` points to `length` bytes, or is null.
@@ -46,7 +46,7 @@ unsafe fn bytes<'a>(at: *const c_void, length: usize) -> Result<&'a [u8], c_int>
     }
 }
 
-/// Returns a program's buffer.
+/// Returns the program's buffer as a slice.
 ///
 /// # Safety
 /// `at` points to `length` writable bytes, or is null.
@@ -108,7 +108,7 @@ fn send(socket: &Socket, parts: &[&[u8]], flags: c_int) -> Result<usize, c_int> 
     socket.send(parts, flags)
 }
 
-// ---- making and ending
+// ---- creating and closing
 
 #[unsafe(export_name = "kiban_rsocket")]
 extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
@@ -295,7 +295,7 @@ unsafe extern "C" fn rsendto(
 ) -> isize {
     count(|| {
         let socket = socket(file)?;
-        // The peer of a stream is who it is (send(2)).
+        // A stream is connected, so it takes no address (send(2)).
         if !to.is_null() || to_length != 0 {
             return Err(libc::EISCONN);
         }
@@ -551,7 +551,7 @@ unsafe extern "C" fn rgetsockopt(
                     info.tcpi_snd_cwnd = u32::from(inner.options.sizes().send_works);
                     put(info, value, length)
                 }
-                // Paths are InfiniBand's: there are none.
+                // RDMA_ROUTE: there are no InfiniBand paths.
                 (0x10000, 4) => length.as_mut().map(|length| *length = 0).ok_or(libc::EFAULT),
                 _ => put(inner.options.get(level, name)?, value, length),
             }
@@ -559,7 +559,7 @@ unsafe extern "C" fn rgetsockopt(
     })
 }
 
-/// As fcntl(2): its third argument, if the command has one, is an int.
+/// Implements fcntl(2) for commands whose argument is an int.
 #[unsafe(export_name = "kiban_rfcntl")]
 extern "C" fn rfcntl(file: c_int, command: c_int, argument: c_int) -> c_int {
     catch_panics(-1, || {

@@ -1,9 +1,9 @@
-//! Events from the NIC to a socket about its connection.
+//! Connection events from the NIC to a socket.
 //!
-//! Goal      the callback only records the event, because the NIC is locked; the next look at the socket
-//!           handles it.
-//! Arrival   a connection that was accepted for a listener is passed to it when it is established
-//!           ([`AcceptQueue`]).
+//! Receive path  the callback only records the event, because the NIC is locked; [`Socket::advance`] handles
+//!               it.
+//! Accept queue  a connection that was accepted for a listener is queued there when it is established
+//!               ([`AcceptQueue`]).
 
 use super::service::Job;
 use super::socket::Socket;
@@ -14,33 +14,33 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, Weak};
 
-/// Wakes a thread that sleeps on a channel; there is no event.
+/// A channel message that only wakes a sleeping thread.
 pub(super) const WAKE: u64 = 1;
-/// There is an event.
+/// A channel message that announces an event.
 pub(super) const EVENTS: u64 = 2;
 
 /// The events of a connection.
 pub(super) struct Events {
-    /// It is established; the peer's private data.
+    /// The connection is established: the peer's private data.
     pub(super) connected: Option<Vec<u8>>,
-    /// It could not be established.
+    /// The connection failed: the errno.
     pub(super) failed: Option<c_int>,
-    /// It has ended.
+    /// The connection has ended.
     pub(super) gone: bool,
-    /// It continues as another end.
+    /// The engine has retried: the new connection number.
     pub(super) moved: Option<u32>,
 }
 
-/// Events that have not been looked at yet.
+/// Events that have not been handled yet.
 #[derive(Default)]
 struct PendingEvents {
     connected: Option<Vec<u8>>,
     failed: Option<c_int>,
     gone: bool,
     moved: Option<u32>,
-    /// The listener that waits for it.
+    /// The accept queue and socket of a connection being accepted.
     arrival: Option<(Arc<AcceptQueue>, Arc<Socket>)>,
-    /// The socket to be notified when the connection is established, if no call waits for it.
+    /// The socket to notify when a non-blocking connect succeeds.
     connected_waiter: Option<Weak<Socket>>,
     /// Further events are dropped.
     is_closed: bool,
@@ -74,13 +74,13 @@ impl Inbox {
         lock(&self.notes).arrival = Some((accept_queue, socket));
     }
 
-    /// Withdraws that.
+    /// Cancels [`Inbox::expect_at`].
     pub(super) fn give_up(&self) {
         let arrival = lock(&self.notes).arrival.take();
         drop(arrival);
     }
 
-    /// Notifies a socket of ours when the connection is established, so that it can send its first message.
+    /// Has a socket notified when its connection is established, so that it can send its first message.
     pub(super) fn notify_when_connected(&self, socket: Weak<Socket>) {
         lock(&self.notes).connected_waiter = Some(socket);
     }
@@ -108,7 +108,7 @@ impl CmEventHandler for Inbox {
     fn on_event(&self, event: CmEvent) -> Option<Arc<dyn CmEventHandler>> {
         let mut notes = lock(&self.notes);
         match event {
-            // Ends get no connect requests.
+            // Only listeners get connect requests.
             CmEvent::ConnectRequest(_) => return None,
             CmEvent::Connected { private_data, .. } => {
                 if let Some((accept_queue, socket)) = notes.arrival.take() {
@@ -129,7 +129,7 @@ impl CmEventHandler for Inbox {
             CmEvent::Disconnected { .. } => notes.gone = true,
         }
         if let Some((_, socket)) = notes.arrival.take() {
-            // The connection failed. Its objects belong to the NIC, which is locked here.
+            // The connection failed. Dropping it would call the NIC, which is locked here.
             self.jobs.tell(Job::Drop(socket));
         } else if !notes.is_closed {
             self.channel.tell(EVENTS);
@@ -138,7 +138,7 @@ impl CmEventHandler for Inbox {
     }
 }
 
-/// A listener's connections.
+/// The connections of a listener.
 #[derive(Default)]
 struct Ready {
     sockets: VecDeque<Arc<Socket>>,
@@ -147,7 +147,7 @@ struct Ready {
     is_closed: bool,
 }
 
-/// The queue of a listener's connections.
+/// The accept queue of a listener.
 pub(super) struct AcceptQueue {
     pub(super) family: c_int,
     pub(super) channel: Arc<Channel<u64>>,
@@ -190,8 +190,7 @@ impl AcceptQueue {
     pub(super) fn take(&self) -> Option<Arc<Socket>> {
         let mut ready = lock(&self.ready);
         let socket = ready.sockets.pop_front()?;
-        // A thread that slept has taken a wake-up, one that only looked has not: make the file readable only
-        // if there are more.
+        // Empty the channel, then make the descriptor readable again only if there are more connections.
         while self.channel.take().is_some() {}
         if !ready.sockets.is_empty() {
             self.channel.tell(EVENTS);
@@ -212,7 +211,7 @@ impl AcceptQueue {
     }
 }
 
-/// A request at a listener, and where its connection will be event of.
+/// A connect request at a listener, with the inbox for the events of its connection.
 pub(super) struct IncomingRequest {
     pub(super) accept_queue: Weak<AcceptQueue>,
     pub(super) request: ConnectRequest,

@@ -1,16 +1,16 @@
 //! Options of rsockets (rsetsockopt, rgetsockopt).
 //!
-//! Goal      the options that rdma-core knows, with its values; others are refused with the same error
-//!           (ENOTSUP).
-//! Fixed     the sizes at the start of a connection apply. Most TCP options are accepted and have no effect:
-//!           the NIC sends at once, and probes silent peers itself.
+//! Purpose   the options of rdma-core, with its defaults; others fail with ENOTSUP, as in rdma-core.
+//! Sizes     are fixed when a connection is started.
+//! TCP       most TCP options are accepted without effect: the NIC never delays data, and has its own
+//!           keep-alive.
 
 use super::stream::Sizes;
 use super::wire::{scaled, unscaled};
 use core::ffi::{c_int, c_void};
 use libc::socklen_t;
 
-/// Level of the options of rsockets alone (`rdma/rsocket.h`).
+/// The level of rsocket options (`rdma/rsocket.h`).
 const SOL_RDMA: c_int = 0x10000;
 const RDMA_SQSIZE: c_int = 0;
 const RDMA_RQSIZE: c_int = 1;
@@ -103,7 +103,7 @@ impl Options {
         }
     }
 
-    /// Sets one; `is_open`: a connection has started, so that sizes stay.
+    /// Sets an option; sizes cannot be changed if `is_open`.
     ///
     /// # Safety
     /// `at` points to `bytes` bytes, or is null.
@@ -150,7 +150,7 @@ impl Options {
             (SOL_RDMA, RDMA_IOMAPSIZE) => {
                 self.iomap = unscaled(scaled(value?.clamp(0, c_int::from(u16::MAX)) as u16));
             }
-            // A path of InfiniBand: there are no others to choose from here.
+            // An InfiniBand path: accepted and ignored.
             (SOL_RDMA, RDMA_ROUTE) => {}
             _ => return Err(libc::ENOTSUP),
         }
@@ -181,7 +181,7 @@ impl Options {
         })
     }
 
-    /// Returns whether a close waits, and for how long.
+    /// Returns the value of SO_LINGER.
     pub(super) fn linger(&self) -> libc::linger {
         libc::linger { l_onoff: self.linger.0.into(), l_linger: self.linger.1 }
     }

@@ -1,10 +1,10 @@
-//! rpoll and rselect: rsockets and other files together.
+//! rpoll and rselect: poll(2) and select(2) for any mixture of rsockets and other descriptors.
 //!
-//! Goal      as poll(2) and select(2), for any mixture.
-//! How       rsockets say themselves whether they are ready. While none is, their files wake a sleep in
-//!           poll(2).
-//! Wakes     a look at a socket takes the wake-up from its file, and wakes the threads that sleep here. Two
-//!           such threads could miss each other's wake-ups, so none sleeps for longer than [`SLEEP_MAX`].
+//! How       [`Socket::ready`] reports the events of an rsocket. While none is ready, sleeps in poll(2),
+//!           which the descriptors of the rsockets wake.
+//! Wake-ups  checking a socket consumes the wake-up of its descriptor and wakes other threads that sleep
+//!           here. Two such threads could consume each other's wake-ups, so no sleep is longer than
+//!           [`SLEEP_MAX`].
 
 use super::socket::Socket;
 use super::world::{self, Descriptor};
@@ -14,7 +14,7 @@ use libc::{nfds_t, pollfd};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The longest sleep without a look.
+/// The longest sleep between two checks.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// How long to poll before sleeping.
 const SPIN: Duration = Duration::from_micros(20);
@@ -28,7 +28,7 @@ fn sockets(files: &[pollfd]) -> Vec<Option<Arc<Socket>>> {
     files.iter().map(socket).collect()
 }
 
-/// Queries the rsockets.
+/// Sets the events of the rsockets. Returns how many are ready.
 fn poll_rsockets(files: &mut [pollfd], sockets: &[Option<Arc<Socket>>], own: usize) -> usize {
     let mut count = 0;
     for (file, socket) in files.iter_mut().zip(sockets) {
@@ -40,8 +40,8 @@ fn poll_rsockets(files: &mut [pollfd], sockets: &[Option<Arc<Socket>>], own: usi
     count
 }
 
-/// Calls poll(2) on the other descriptors, and on the files of the rsockets if it is to sleep. Returns how
-/// many of the others are ready.
+/// Calls poll(2) on the other descriptors and, unless `timeout` is 0, on those of the rsockets as wake-ups.
+/// Returns how many of the others are ready.
 fn poll_system(
     files: &mut [pollfd],
     sockets: &[Option<Arc<Socket>>],
@@ -51,7 +51,7 @@ fn poll_system(
     for (file, socket) in polled.iter_mut().zip(sockets) {
         if socket.is_some() {
             file.events = libc::POLLIN;
-            // A negative number is passed over.
+            // poll(2) ignores negative descriptors.
             file.fd = if timeout == 0 { -1 } else { file.fd };
         }
     }
@@ -69,7 +69,7 @@ fn poll_system(
     Ok(count)
 }
 
-/// As poll(2); `None`: no time limit.
+/// Implements poll(2); `None` means no time limit.
 pub(super) fn poll(files: &mut [pollfd], timeout: Option<Duration>) -> Result<usize, c_int> {
     let sockets = sockets(files);
     if sockets.iter().all(Option::is_none) {
@@ -97,7 +97,7 @@ pub(super) fn poll(files: &mut [pollfd], timeout: Option<Duration>) -> Result<us
         let mut slept = Ok(0);
         if poll_rsockets(files, &sockets, 1) == 0 {
             let left = timeout.map_or(SLEEP_MAX, |timeout| timeout.saturating_sub(passed).min(SLEEP_MAX));
-            // At least a millisecond: less would be no sleep.
+            // Sleep at least one millisecond, because 0 would not sleep.
             slept = poll_system(files, &sockets, (left.as_millis() as c_int).max(1));
         }
         for socket in sockets.iter().flatten() {
@@ -116,7 +116,7 @@ unsafe fn has(set: *const libc::fd_set, file: c_int) -> bool {
     !set.is_null() && unsafe { libc::FD_ISSET(file, set) }
 }
 
-/// As select(2).
+/// Implements select(2).
 ///
 /// # Safety
 /// Each set is null or valid for reads and writes.
@@ -142,7 +142,7 @@ pub(super) unsafe fn select(
     if files.iter().any(|file| file.revents & libc::POLLNVAL != 0) {
         return Err(libc::EBADF);
     }
-    // select(2): errors and ends are ready to be read and written.
+    // select(2): a descriptor with an error or hang-up is readable and writable.
     let over = libc::POLLHUP | libc::POLLERR;
     let mut ready = 0;
     for (set, event) in sets.into_iter().zip(EVENTS).filter(|(set, _)| !set.is_null()) {

@@ -1,9 +1,9 @@
-//! A thread that does for sockets what nobody waits for.
+//! The service thread of all rsockets.
 //!
-//! Goal      a request is answered before the program calls raccept(), as by a listening TCP socket; work
-//!           that cannot be done under the NIC's lock is done by this thread.
-//! Sleeps    on the file of its jobs, not in the NIC: a thread that waits there drives the NIC, which is for
-//!           the program.
+//! Purpose   accepts connect requests before the program calls raccept(), as a listening TCP socket does, and
+//!           does work that callbacks cannot do under the NIC's lock.
+//! Waiting   in poll(2) on the descriptor of its job queue, not in the NIC: a thread that waits in the NIC
+//!           drives it, which the program's threads do.
 
 use super::inbox::{AcceptQueue, IncomingRequest};
 use super::socket::Socket;
@@ -15,15 +15,15 @@ use std::sync::{Arc, Weak};
 
 /// Work for the service thread.
 pub(super) enum Job {
-    /// Answer a request.
+    /// Accept or reject a connect request.
     Arrive(Box<IncomingRequest>),
-    /// A connection that a program began, and does not wait for, stands.
+    /// A non-blocking connect has succeeded: send the first message.
     Connected(Weak<Socket>),
-    /// Drop a connection that is not wanted.
+    /// Drop a connection that was not accepted.
     Drop(Arc<Socket>),
 }
 
-/// Starts it. Signals are for the program's own threads.
+/// Starts the thread, with all signals blocked.
 pub(super) fn start(world: &'static Registry) -> Result<(), c_int> {
     // SAFETY: all-zero signal sets are valid, and sigfillset(3) writes only to the local variable.
     let (all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe {
@@ -67,7 +67,7 @@ fn arrive(world: &'static Registry, arrival: &IncomingRequest) {
         .ok_or(libc::ECONNABORTED)
         .and_then(|accept_queue| accept(world, accept_queue, arrival));
     if made.is_err() {
-        // A request that has gone needs no answer.
+        // This fails if the peer has disconnected.
         let _ = world.engine.reject(arrival.request.end, &[]);
         if let Some(accept_queue) = accept_queue {
             accept_queue.on_lost();

@@ -2,20 +2,21 @@
 //!
 //! ```text
 //! our send buffer, a ring ──Write──▶ the peer's receive buffer, two halves: the SGL says where ──▶ rrecv
-//!                          ──Send───▶ "so many bytes"
+//!                          ──Send───▶ the number of bytes
 //! ```
 //!
-//! Send      as much as the peer's half has room for, its credits allow, and our buffer and send queue take.
-//! Receive   a half of the buffer that has been read is granted to the peer again, by a Write to its SGL and
-//!           a message, which also carries credits. Credits are also sent when half of them have been used.
-//! Credits   a message with data takes one; control messages take none, so that the ends cannot wait for each
-//!           other. They have [`CONTROLS`] receives of their own on our side, and we leave as many of the
-//!           peer's unused.
-//! Memory    we choose the addresses that peers see: they start at [`RECEIVE_AT`] and [`SGL_AT`], and each
-//!           socket has its own protection domain, so that peers of other sockets have no access.
-//! Trust     a peer that claims to have written more than it had room for, or sends more than it may, is
-//!           disconnected.
-//! Limits    all is under the socket's lock; the NIC has one of its own anyway.
+//! Transmit path   sends as much as the peer's half buffer has room for, its credits allow, and the send
+//!                 buffer and send queue take.
+//! Receive path    when half of the receive buffer has been read, it is granted to the peer again, by a Write
+//!                 to its SGL and a message, which also carries credits. Credits are also sent when half of
+//!                 them have been used.
+//! Credits         a data message uses one; control messages use none, so that the two ends cannot deadlock.
+//!                 [`CONTROLS`] extra receives are posted for control messages, and as many credits of the
+//!                 peer stay unused.
+//! Memory          the addresses that peers see are fixed ([`RECEIVE_AT`], [`SGL_AT`]); each socket has its
+//!                 own protection domain, so that peers of other sockets have no access.
+//! Validation      a peer that exceeds its buffer or its credits is disconnected (EPROTO).
+//! Limits          everything runs under the socket's lock.
 
 use super::wire::{
     ByteOrder, CONNECT_BYTES, Connect, Control, ENTRIES, ENTRY_BYTES, Entry, IOMAP_BYTES, MESSAGE_BYTES,
@@ -35,23 +36,23 @@ use std::sync::Arc;
 
 /// The address of our receive buffer, as peers see it.
 const RECEIVE_AT: u64 = 1 << 32;
-/// The address of the memory in which peers announce their buffers.
+/// The address of our SGL, in which the peer announces its buffers.
 const SGL_AT: u64 = 2 << 32;
 /// The address of the send buffer, in our own work requests.
 const SEND_AT: u64 = 3 << 32;
 /// The address of the memory for messages, in our own work requests.
 const MESSAGES_AT: u64 = 4 << 32;
 
-/// Our control messages in flight.
+/// Control messages in flight at most.
 const CONTROLS: u16 = 4;
-/// Bytes of a transfer.
+/// Bytes of one transfer at most.
 const TRANSFER_MAX: usize = 64 << 10;
-/// A socket is writable when there is room for so many.
+/// A socket is writable when this many bytes of the send buffer are free.
 const LOW_WATER: usize = 2048;
 /// Transfers posted together.
 const BATCH: usize = 16;
 
-/// Identifiers of sends: what they were, and in the lower bits how much of the send buffer they used.
+/// Work request IDs: the kind of message in the upper half, the used bytes of the send buffer in the lower.
 const ID_DATA: u64 = 1 << 32;
 const ID_CONTROL: u64 = 2 << 32;
 const ID_DISCONNECT: u64 = 3 << 32;
@@ -72,9 +73,9 @@ pub(super) struct Sizes {
 /// How a connection ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum EndReason {
-    /// In order.
+    /// By disconnecting.
     Disconnected,
-    /// With an error, by its number.
+    /// With an errno.
     Error(c_int),
 }
 
@@ -90,17 +91,17 @@ pub(super) struct Stream {
     sizes: Sizes,
     memory: Memory,
     peer: Peer,
-    /// Our side of the stream is open; so is the peer's.
+    /// Whether each direction is open.
     pub(super) may_write: bool,
     pub(super) may_read: bool,
     pub(super) over: Option<EndReason>,
-    /// Our end of the stream has been announced and sent.
+    /// The disconnect message has been sent.
     disconnect_sent: bool,
 
-    // ---- what we send
+    // ---- transmit state
     sent_messages: u16,
     credits: u16,
-    /// Where data goes now, and next.
+    /// The peer's buffers, of which `target` is the index of the current one.
     targets: [Entry; ENTRIES],
     target: usize,
     send_at: usize,
@@ -108,19 +109,19 @@ pub(super) struct Stream {
     works_free: usize,
     controls_free: u16,
 
-    // ---- what we receive
+    // ---- receive state
     arrived: VecDeque<u32>,
-    /// Bytes of the first of them that have been read.
+    /// Bytes of the first message that have been read.
     read_of_first: u32,
     read_at: usize,
-    /// Bytes that the peer may still bring.
+    /// Bytes that the peer may still write.
     granted: usize,
     /// Bytes that were read and not yet granted again.
     ungranted_bytes: usize,
     grant_at: usize,
     taken_messages: u16,
     credits_due: u16,
-    /// The entry of the peer's SGL that is written next.
+    /// The index of the next entry of the peer's SGL to write.
     entry: u32,
     /// The memory that the peer has mapped.
     pub(super) mapped: Vec<MapEntry>,
@@ -318,7 +319,7 @@ impl Stream {
         self.credits = peer.credits;
     }
 
-    // ---- what has happened
+    // ---- completions
 
     /// Handles all completions. Returns whether there were any.
     pub(super) fn advance(&mut self) -> bool {
@@ -416,8 +417,8 @@ impl Stream {
         }
     }
 
-    /// Adopts entries that the peer has written completely: the message after a Write says so. Another entry
-    /// may be half written; it has the length of the first buffer only when it is complete.
+    /// Reads new entries of the SGL. The message follows the Write of its entry, but another entry may be
+    /// half written: an entry is complete only when its length is that of the first buffer.
     fn adopt_targets(&mut self) {
         for (index, target) in self.targets.iter_mut().enumerate() {
             let at = SGL_AT + (index * ENTRY_BYTES) as u64;
@@ -465,7 +466,8 @@ impl Stream {
         match completion.status {
             Status::Success => {}
             Status::Flushed | Status::Lost => {
-                // The reason for the flush may follow, but a peer that ended in order has said so before.
+                // An error may follow that explains the flush; a peer that disconnected has announced it
+                // before.
                 if self.over.is_none() {
                     self.on_gone();
                 }
@@ -510,7 +512,7 @@ impl Stream {
 
     fn post(&mut self, works: impl IntoIterator<Item = SendWork>) {
         if self.engine.post_sends(self.qp, works).is_err() {
-            // The connection has ended, or is ending; why may be told later.
+            // The connection has ended or is ending; an event with the reason may follow.
             self.on_gone();
         }
     }
@@ -552,7 +554,7 @@ impl Stream {
         (Data::Elements(sges), bytes.len())
     }
 
-    /// Sends what can be sent now: how many bytes.
+    /// Sends as much as possible without waiting. Returns the number of bytes.
     pub(super) fn send(&mut self, bytes: &[u8]) -> usize {
         let mut sent = 0;
         while sent < bytes.len() && self.can_send() {
@@ -581,7 +583,7 @@ impl Stream {
         sent
     }
 
-    /// Writes to memory that the peer has mapped: how many bytes.
+    /// Writes to memory that the peer has mapped. Returns the number of bytes.
     pub(super) fn write_direct(&mut self, bytes: &[u8], entry: Entry, at: u64) -> usize {
         let mut sent = 0;
         while sent < bytes.len() && self.can_send() {
@@ -597,7 +599,7 @@ impl Stream {
         sent
     }
 
-    /// Announces memory of ours to the peer.
+    /// Announces a mapping to the peer.
     pub(super) fn send_mapping(&mut self, index: u16, mapped: MapEntry) {
         let map = u64::from(self.peer.sgl.length) * ENTRY_BYTES as u64;
         let offset = self.peer.sgl.address.wrapping_add(map + u64::from(index) * IOMAP_BYTES as u64);
@@ -610,7 +612,7 @@ impl Stream {
         self.post([write, message]);
     }
 
-    /// Entries of the peer's I/O map.
+    /// Returns the number of entries of the peer's I/O map.
     pub(super) fn peer_iomap(&self) -> u16 {
         self.peer.iomap
     }
@@ -666,7 +668,7 @@ impl Stream {
         let _ = self.engine.arm_cq(self.cq, Notify::Any);
     }
 
-    /// Sends a control message: no more data, or the end. Returns whether it could be sent now.
+    /// Sends a control message. Returns false if there is no room for it now.
     pub(super) fn send_control(&mut self, control: Control) -> bool {
         if self.over.is_some() {
             return true;
@@ -681,13 +683,13 @@ impl Stream {
         true
     }
 
-    /// Returns whether everything has been sent.
+    /// Returns whether everything has been sent, or cannot be sent any more.
     pub(super) fn is_idle(&self) -> bool {
         let idle = self.works_free == usize::from(self.sizes.send_works) && self.controls_free == CONTROLS;
         if idle { true } else { self.over.is_some() && !self.is_disconnecting() }
     }
 
-    /// Returns whether our end is being announced.
+    /// Returns whether the disconnect message is in flight.
     fn is_disconnecting(&self) -> bool {
         self.over == Some(EndReason::Disconnected) && !self.disconnect_sent && self.controls_free < CONTROLS
     }
@@ -704,7 +706,7 @@ fn unsignalled(work: SendWork) -> SendWork {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // In a child of fork(2) all of it is the parent's.
+        // In a forked child, all objects belong to the parent.
         if !self.born.is_now() {
             return;
         }

@@ -1,6 +1,6 @@
-//! All rsockets of the process, by their files' numbers.
+//! The rsockets of the process, by descriptor number.
 //!
-//! Fork      a child begins with none: what its parent had stays where it is, unused.
+//! Fork      a child starts with an empty registry; the copy of its parent's is leaked.
 
 use super::repoll::Repoll;
 use super::service::{self, Job};
@@ -34,14 +34,14 @@ pub(super) struct Registry {
 
 static CURRENT: Published<Registry> = Published(AtomicPtr::new(null_mut()));
 
-/// This process's, if it has any.
+/// Returns the registry of this process, if it exists.
 fn current() -> Option<&'static Registry> {
     CURRENT.get().filter(|world| world.born.is_now())
 }
 
-/// This process's.
+/// Returns the registry of this process; creates it on first use.
 pub(super) fn world() -> Result<&'static Registry, c_int> {
-    // The engine notices forks from when it is first asked for.
+    // Start the engine first, because it installs the fork handler.
     let engine = engine()?;
     let number = |error: std::io::Error| error.raw_os_error().unwrap_or(libc::EMFILE);
     let make = || {
@@ -74,7 +74,7 @@ pub(super) fn socket(number: c_int) -> Result<Arc<Socket>, c_int> {
 }
 
 impl Registry {
-    /// Returns whether it is this process's, not its parent's.
+    /// Returns whether the registry belongs to this process, not to its parent.
     pub(super) fn is_ours(&self) -> bool {
         self.born.is_now()
     }
