@@ -1,4 +1,4 @@
-//! Errors that belong to no call: they reach the program through the handler it gave to `VipErrorCallback`.
+//! Asynchronous errors, reported through the handler of `VipErrorCallback`.
 
 use crate::abi::{
     VIP_ERROR_CODE, VIP_ERROR_DESCRIPTOR, VIP_ERROR_HANDLER, VIP_RESOURCE_CODE, VIP_ULONG, status,
@@ -31,8 +31,8 @@ pub(crate) fn set(nic: &Arc<Nic>, context: Context, handler: Option<VIP_ERROR_HA
 fn tell(nic: &Nic, mut error: VIP_ERROR_DESCRIPTOR) {
     let told = lock(&nic.callbacks.errors).told;
     if let Some((context, handler)) = told {
-        // SAFETY: the program gave us a function of this type to be called like this (vipl.h); the descriptor
-        // lives until it returns.
+        // SAFETY: the program registered a function of this type (vipl.h); the error descriptor outlives the
+        // call.
         unsafe { handler(context.0, &raw mut error) };
     }
 }
@@ -72,7 +72,8 @@ pub(crate) fn completion_had_no_memory(nic: &Nic, descriptor: Context, operation
     }
     let Ok(nic) = handles::nic(nic.handle()) else { return };
     let callbacks = nic.clone();
-    // Without a thread there is no callback; the program still gets the descriptor with its error code.
+    // If no thread can be started, there is no callback; the program still gets the descriptor with its error
+    // code.
     let _ = callbacks.callbacks.start(move || {
         let descriptor = descriptor;
         tell(

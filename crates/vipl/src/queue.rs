@@ -8,7 +8,7 @@ use crate::objects::nic::{Kind, Nic};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Entries of one queue at most.
+/// The largest number of entries of a queue.
 pub(crate) const ENTRIES_MAX: usize = 1 << 20;
 
 fn entries(count: VIP_ULONG) -> Answer<usize> {
@@ -46,7 +46,7 @@ pub(crate) fn resize(queue: &Queue, count: VIP_ULONG) -> Answer {
 /// A VI and whether its receive queue has something to collect.
 pub(crate) type Entry = (VIP_PVOID, VIP_BOOLEAN);
 
-/// Returns the entry as the program sees it; `None` if its VI is gone.
+/// Converts an entry for the program; `None` if its VI has been destroyed.
 fn told(queue: &Queue, (vi, receives): (u32, bool)) -> Option<Entry> {
     let handle = queue.nic.handle_of(Kind::Vi, vi);
     (!handle.is_null()).then_some((handle, VIP_BOOLEAN::from(receives)))

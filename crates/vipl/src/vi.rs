@@ -50,7 +50,7 @@ fn attributes_of(nic: &Arc<Nic>, given: &VIP_VI_ATTRIBUTES) -> Answer<ViAttribut
     })
 }
 
-/// Returns the attributes of a VI of ours as the program sees them.
+/// Converts the attributes of a VI for the program.
 fn told(nic: &Nic, attributes: &ViAttributes) -> VIP_VI_ATTRIBUTES {
     VIP_VI_ATTRIBUTES {
         ReliabilityLevel: level(attributes.reliability),
@@ -62,7 +62,7 @@ fn told(nic: &Nic, attributes: &ViAttributes) -> VIP_VI_ATTRIBUTES {
     }
 }
 
-/// Returns the attributes of a peer's VI, without its protection tag.
+/// Converts the attributes of a peer's VI, which have no protection tag.
 pub(crate) fn told_of(remote: &PeerAttributes) -> VIP_VI_ATTRIBUTES {
     VIP_VI_ATTRIBUTES {
         ReliabilityLevel: level(remote.reliability),
