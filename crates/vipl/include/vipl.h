@@ -198,8 +198,8 @@ VIP_ANONYMOUS_ typedef struct _VIP_DESCRIPTOR {
  * Addresses and attributes
  * ------------------------------------------------------------------------------------------------------------------ */
 
-/* The address of a VI: HostAddressLen bytes of host address, then DiscriminatorLen bytes that distinguish endpoints of a
- * host, like a port. Allocate offsetof(VIP_NET_ADDRESS, HostAddress) + both lengths; if a call *returns* an address,
+/* The address of a VI: HostAddressLen bytes of host address, then DiscriminatorLen bytes that distinguish endpoints of
+ * a host, like a port. Allocate offsetof(VIP_NET_ADDRESS, HostAddress) + both lengths; if a call *returns* an address,
  * allocate room for NicAddressLen + MaxDiscriminatorLen bytes. */
 typedef struct _VIP_NET_ADDRESS {
     VIP_UINT16 HostAddressLen;
@@ -325,8 +325,8 @@ VIP_RETURN VipSetMemAttributes(IN VIP_NIC_HANDLE NicHandle, IN VIP_PVOID Address
 
 /* Creates a VI in VIP_STATE_IDLE. A queue with a completion queue reports its completions there, and VipSendWait or
  * VipRecvWait cannot be used for it. MaxTransferSize 0 means the NIC's maximum.
- * VIP_SUCCESS; VIP_INVALID_PARAMETER; VIP_ERROR_RESOURCE: MaxVI exceeded; VIP_INVALID_RELIABILITY_LEVEL; VIP_INVALID_MTU;
- * VIP_INVALID_QOS; VIP_INVALID_PTAG; VIP_INVALID_RDMAREAD. */
+ * VIP_SUCCESS; VIP_INVALID_PARAMETER; VIP_ERROR_RESOURCE: MaxVI exceeded; VIP_INVALID_RELIABILITY_LEVEL;
+ * VIP_INVALID_MTU; VIP_INVALID_QOS; VIP_INVALID_PTAG; VIP_INVALID_RDMAREAD. */
 VIP_RETURN VipCreateVi(IN VIP_NIC_HANDLE NicHandle, IN VIP_VI_ATTRIBUTES *ViAttribs, IN VIP_CQ_HANDLE SendCQHandle,
                        IN VIP_CQ_HANDLE RecvCQHandle, OUT VIP_VI_HANDLE *ViHandle);
 
@@ -371,7 +371,7 @@ typedef void (*VIP_VI_CALLBACK)(VIP_PVOID Context, VIP_NIC_HANDLE NicHandle, VIP
                                 VIP_DESCRIPTOR *DescriptorPtr);
 
 /* Has Handler called once, for the next descriptor that completes. Several callbacks may be pending.
- * VIP_SUCCESS; VIP_INVALID_PARAMETER: also if the queue has a completion queue; VIP_ERROR_RESOURCE: too many callbacks. */
+ * VIP_SUCCESS; VIP_INVALID_PARAMETER: also if the queue has a completion queue; VIP_ERROR_RESOURCE: too many. */
 VIP_RETURN VipSendNotify(IN VIP_VI_HANDLE ViHandle, IN VIP_PVOID Context, IN VIP_VI_CALLBACK Handler);
 VIP_RETURN VipRecvNotify(IN VIP_VI_HANDLE ViHandle, IN VIP_PVOID Context, IN VIP_VI_CALLBACK Handler);
 

@@ -1,8 +1,8 @@
 /*
  * vipl_kiban.h: kiban's extensions of vipl.h: waiting policies.
  *
- * A program can wait for a message by polling (low latency, but the CPU is busy) or by an interrupt (the CPU is free, but
- * each wake-up costs time). Murayama, Ochiai and Yamaguchi ("Optimising the communication library on VIA", 2000)
+ * A program can wait for a message by polling (low latency, but the CPU is busy) or by an interrupt (the CPU is free,
+ * but each wake-up costs time). Murayama, Ochiai and Yamaguchi ("Optimising the communication library on VIA", 2000)
  * combine the two: poll for a fixed time, then wait for an interrupt. Every queue here has such a policy, or one that
  * adapts the polling time itself. docs/waiting.md compares them.
  *
@@ -31,8 +31,8 @@ VIP_RETURN VipSetViWait(IN VIP_VI_HANDLE ViHandle, IN VIP_WAIT_POLICY Policy, IN
 /* The same for VipCQWait of a completion queue. */
 VIP_RETURN VipSetCQWait(IN VIP_CQ_HANDLE CQHandle, IN VIP_WAIT_POLICY Policy, IN VIP_ULONG SpinMicroseconds);
 
-/* VipRecvWait with a policy for this one call: hybrid (poll for SpinMicroseconds, then sleep), or adaptive. Timeout is in
- * milliseconds and counts from the call. Returns the codes of VipRecvWait. */
+/* VipRecvWait with a policy for this one call: hybrid (poll for SpinMicroseconds, then sleep), or adaptive. Timeout is
+ * in milliseconds and counts from the call. Returns the codes of VipRecvWait. */
 VIP_RETURN VipRecvWaitHybrid(IN VIP_VI_HANDLE ViHandle, IN VIP_ULONG SpinMicroseconds, IN VIP_ULONG Timeout,
                              OUT VIP_DESCRIPTOR **DescriptorPtr);
 VIP_RETURN VipRecvWaitAdaptive(IN VIP_VI_HANDLE ViHandle, IN VIP_ULONG Timeout, OUT VIP_DESCRIPTOR **DescriptorPtr);
@@ -55,7 +55,7 @@ typedef struct _VIP_WAIT_REPORT {
 
 VIP_LAYOUT_(wait_report, sizeof(VIP_WAIT_REPORT) == 88);
 
-/* Returns the statistics of a VI's receive queue (RecvQueue not 0) or send queue. VIP_SUCCESS; VIP_INVALID_PARAMETER. */
+/* Returns statistics of a VI's receive queue (RecvQueue not 0) or send queue. VIP_SUCCESS; VIP_INVALID_PARAMETER. */
 VIP_RETURN VipQueryViWait(IN VIP_VI_HANDLE ViHandle, IN VIP_BOOLEAN RecvQueue, OUT VIP_WAIT_REPORT *Report);
 
 /* Returns the statistics of a completion queue. */

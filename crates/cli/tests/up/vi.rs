@@ -287,7 +287,7 @@ fn who_waits_on_a_board_that_is_killed_is_told() {
         assert!(busy < Duration::from_millis(150), "a NIC without a board took {busy:?}");
         let none =
             Nic::open(&"board:near@10.1.0.1".parse::<Device>().expect("a device")).expect_err("it is dead");
-        assert!(none.to_string().contains("no board near takes clients"), "{none}");
+        assert!(none.to_string().contains("no board near accepts clients"), "{none}");
     });
 }
 
