@@ -258,8 +258,8 @@ calls! {
         request.put(null_mut());
         // SAFETY: vipl.h requires of the program that `LocalAddr` has the length that it gives, and that
         // `RemoteAddr` has room for the longest address of this NIC.
-        let (told, handle) = unsafe { connect::wait(&nic, LocalAddr, timeout(Timeout), remote)? };
-        attributes.put(told);
+        let (peer, handle) = unsafe { connect::wait(&nic, LocalAddr, timeout(Timeout), remote)? };
+        attributes.put(peer);
         request.put(handle);
         Ok(())
     }
@@ -422,8 +422,8 @@ calls! {
         DescriptorPtr: *mut *mut VIP_DESCRIPTOR,
     ) {
         let (vi, out) = (handles::vi(ViHandle)?, out!(DescriptorPtr));
-        let way = waiting::hybrid(SpinMicroseconds);
-        collected(work::wait_by(&vi, way, timeout(Timeout)).map(Some), BAD, out)
+        let policy = waiting::hybrid(SpinMicroseconds);
+        collected(work::wait_by(&vi, policy, timeout(Timeout)).map(Some), BAD, out)
     }
 
     fn VipRecvWaitAdaptive(ViHandle: VIP_VI_HANDLE, Timeout: VIP_ULONG, DescriptorPtr: *mut *mut VIP_DESCRIPTOR) {

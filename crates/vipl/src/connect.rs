@@ -10,7 +10,7 @@ use crate::handles::{self, Object};
 use crate::objects::handle::Handle;
 use crate::objects::members::{Request, Vi};
 use crate::objects::nic::Nic;
-use crate::vi::told_of;
+use crate::vi::peer_to_c;
 use core::mem::offset_of;
 use core::ptr::NonNull;
 use kiban_os::lock;
@@ -87,7 +87,7 @@ pub(crate) unsafe fn write(
 }
 
 /// The result of a server's wait: the client's attributes, and the handle of the request.
-pub(crate) type Told = (VIP_VI_ATTRIBUTES, VIP_CONN_HANDLE);
+pub(crate) type WaitResult = (VIP_VI_ATTRIBUTES, VIP_CONN_HANDLE);
 
 /// # Safety
 /// `local` is null or an address of the length that it gives; `remote` has room for any address of this NIC.
@@ -96,11 +96,11 @@ pub(crate) unsafe fn wait(
     local: *const VIP_NET_ADDRESS,
     timeout: Duration,
     remote: NonNull<VIP_NET_ADDRESS>,
-) -> Answer<Told> {
+) -> Answer<WaitResult> {
     // SAFETY: the caller guarantees that `local` is null or an address of the length that it gives.
     let (_, discriminator) = unsafe { read(nic, local)? };
     *lock(&nic.waiters).entry(discriminator.clone()).or_default() += 1;
-    let asked = nic.core.connect_wait(&discriminator, timeout);
+    let incoming = nic.core.connect_wait(&discriminator, timeout);
     let mut waiters = lock(&nic.waiters);
     let still = waiters.get_mut(&discriminator).map_or(0, |count| {
         *count -= 1;
@@ -108,16 +108,16 @@ pub(crate) unsafe fn wait(
     });
     if still == 0 {
         waiters.remove(&discriminator);
-        if asked == Err(Failure::Timeout) {
+        if incoming == Err(Failure::Timeout) {
             nic.core.unlisten(&discriminator);
         }
     }
     drop(waiters);
-    let asked = asked?;
+    let incoming = incoming?;
     // SAFETY: the caller guarantees that `remote` has room for any address of this NIC.
-    unsafe { write(nic, remote, &asked.from.host, Some(&asked.from.discriminator)) };
-    let attributes = told_of(&asked.remoteness);
-    let request = Object::Request(Arc::new(Request { nic: nic.clone(), asked }));
+    unsafe { write(nic, remote, &incoming.from.host, Some(&incoming.from.discriminator)) };
+    let attributes = peer_to_c(&incoming.remoteness);
+    let request = Object::Request(Arc::new(Request { nic: nic.clone(), incoming }));
     Ok((attributes, handles::adopt_request(nic, request)?.as_pointer()))
 }
 
@@ -126,7 +126,7 @@ pub(crate) fn accept(pointer: VIP_CONN_HANDLE, vi: &Vi) -> Answer {
     if !Arc::ptr_eq(&request.nic, &vi.nic) {
         return Err(VIP_RETURN::INVALID_PARAMETER);
     }
-    let accepted = request.nic.core.accept(&request.asked, vi.number).map_err(VIP_RETURN::from);
+    let accepted = request.nic.core.accept(&request.incoming, vi.number).map_err(VIP_RETURN::from);
     // A request whose attributes differ from this VI's stays queued for another VI.
     if matches!(accepted, Ok(()) | Err(VIP_RETURN::TIMEOUT)) {
         handles::disown_request(&request.nic, Handle::of(pointer));
@@ -140,7 +140,7 @@ pub(crate) fn reject(pointer: VIP_CONN_HANDLE) -> Answer {
         return Err(VIP_RETURN::INVALID_PARAMETER);
     }
     // This fails if the client has given up.
-    let _ = request.nic.core.reject(&request.asked);
+    let _ = request.nic.core.reject(&request.incoming);
     Ok(())
 }
 
@@ -154,7 +154,7 @@ pub(crate) unsafe fn request(
 ) -> Answer<VIP_VI_ATTRIBUTES> {
     // SAFETY: the caller guarantees that both are null or addresses of the lengths that they give.
     let ((_, local), remote) = unsafe { (read(&vi.nic, local)?, read_remote(&vi.nic, remote)?) };
-    Ok(told_of(&vi.nic.core.connect(vi.number, &local, &remote, timeout)?))
+    Ok(peer_to_c(&vi.nic.core.connect(vi.number, &local, &remote, timeout)?))
 }
 
 /// # Safety
@@ -174,7 +174,7 @@ pub(crate) fn peer_done(vi: &Vi) -> Answer<VIP_VI_ATTRIBUTES> {
     // Read the state first: a pending request may complete between the two calls.
     let is_pending = vi.nic.core.vi(vi.number)?.0 == ViState::ConnectPending;
     match vi.nic.core.peer_done(vi.number)? {
-        Some(outcome) => Ok(told_of(&outcome?)),
+        Some(outcome) => Ok(peer_to_c(&outcome?)),
         None if is_pending => Err(VIP_RETURN::NOT_DONE),
         None => Err(VIP_RETURN::INVALID_STATE),
     }
@@ -182,7 +182,7 @@ pub(crate) fn peer_done(vi: &Vi) -> Answer<VIP_VI_ATTRIBUTES> {
 
 pub(crate) fn peer_wait(vi: &Vi) -> Answer<VIP_VI_ATTRIBUTES> {
     // The request's own timeout ends the wait.
-    Ok(told_of(&vi.nic.core.peer_wait(vi.number, Duration::MAX)?))
+    Ok(peer_to_c(&vi.nic.core.peer_wait(vi.number, Duration::MAX)?))
 }
 
 pub(crate) fn disconnect(vi: &Vi) -> Answer {

@@ -19,18 +19,18 @@ pub(crate) fn set(nic: &Arc<Nic>, context: Context, handler: Option<VIP_ERROR_HA
         let its_nic = nic.clone();
         nic.callbacks.start(move || {
             while let Ok(event) = its_nic.core.event_wait(Duration::MAX) {
-                tell(&its_nic, describe(&its_nic, event));
+                report(&its_nic, describe(&its_nic, event));
             }
         })?;
         errors.listening = true;
     }
-    errors.told = handler.map(|handler| (context, handler));
+    errors.callback = handler.map(|handler| (context, handler));
     Ok(())
 }
 
-fn tell(nic: &Nic, mut error: VIP_ERROR_DESCRIPTOR) {
-    let told = lock(&nic.callbacks.errors).told;
-    if let Some((context, handler)) = told {
+fn report(nic: &Nic, mut error: VIP_ERROR_DESCRIPTOR) {
+    let callback = lock(&nic.callbacks.errors).callback;
+    if let Some((context, handler)) = callback {
         // SAFETY: the program registered a function of this type (vipl.h); the error descriptor outlives the
         // call.
         unsafe { handler(context.0, &raw mut error) };
@@ -67,7 +67,7 @@ fn describe(nic: &Nic, event: Event) -> VIP_ERROR_DESCRIPTOR {
 
 /// Handles a descriptor whose memory was deregistered before its completion could be written.
 pub(crate) fn completion_had_no_memory(nic: &Nic, descriptor: Context, operation: u32) {
-    if lock(&nic.callbacks.errors).told.is_none() {
+    if lock(&nic.callbacks.errors).callback.is_none() {
         return;
     }
     let Ok(nic) = handles::nic(nic.handle()) else { return };
@@ -76,7 +76,7 @@ pub(crate) fn completion_had_no_memory(nic: &Nic, descriptor: Context, operation
     // code.
     let _ = callbacks.callbacks.start(move || {
         let descriptor = descriptor;
-        tell(
+        report(
             &nic,
             VIP_ERROR_DESCRIPTOR {
                 NicHandle: nic.handle(),

@@ -112,16 +112,16 @@ pub(crate) unsafe fn by_address(
     // `room` is null or valid.
     let (host, bytes_max, used) =
         unsafe { (crate::connect::read_host(nic, at)?, read(room)?, Out::at(room)?) };
-    let told = match &*lock(&nic.hosts) {
+    let text = match &*lock(&nic.hosts) {
         None => return Err(VIP_RETURN::ERROR_NAMESERVICE),
         Some(hosts) => hosts.of_host(&host).map(String::from),
     };
-    let told = told.unwrap_or_else(|| match &host {
+    let text = text.unwrap_or_else(|| match &host {
         HostAddress::Loopback => "localhost".into(),
         HostAddress::Name(name) => String::from_utf8_lossy(name).into_owned(),
         HostAddress::Udp(place) | HostAddress::Board(place) => place.to_string(),
     });
-    let whole = told.len() + 1;
+    let whole = text.len() + 1;
     used.put(whole as VIP_ULONG);
     if bytes_max < whole as VIP_ULONG {
         return Err(VIP_RETURN::ERROR_RESOURCE);
@@ -129,8 +129,8 @@ pub(crate) unsafe fn by_address(
     let place = NonNull::new(name).ok_or(VIP_RETURN::INVALID_PARAMETER)?.cast::<u8>();
     // SAFETY: the caller guarantees room for `*room` bytes; the text and its NUL fit, as checked above.
     unsafe {
-        place.copy_from_nonoverlapping(NonNull::from(told.as_bytes()).cast(), told.len());
-        place.add(told.len()).write(0);
+        place.copy_from_nonoverlapping(NonNull::from(text.as_bytes()).cast(), text.len());
+        place.add(text.len()).write(0);
     }
     Ok(())
 }
@@ -142,21 +142,21 @@ pub(crate) unsafe fn by_address(
 /// address.
 pub(crate) unsafe fn discover(nic: &Nic, list: *mut VIP_AUTODISCOVERY_LIST) -> Answer {
     // SAFETY: the caller guarantees that `list` is null or valid.
-    let (mut told, out) = unsafe { (read(list)?, Out::at(list)?) };
+    let (mut header, out) = unsafe { (read(list)?, Out::at(list)?) };
     let mut there = vec![nic.host.clone()];
     if let Some(hosts) = &*lock(&nic.hosts) {
         there.extend(hosts.lines.iter().map(|(host, _)| host.clone()).filter(|host| *host != nic.host));
     }
-    let room = if told.ADAddrArray.is_null() { 0 } else { told.NumAdAddrs as usize };
-    told.NumAdAddrs = 0;
+    let room = if header.ADAddrArray.is_null() { 0 } else { header.NumAdAddrs as usize };
+    header.NumAdAddrs = 0;
     for (index, host) in there.iter().take(room).enumerate() {
         // SAFETY: the caller guarantees that the array has `room` entries.
-        let place = unsafe { told.ADAddrArray.add(index).read() };
+        let place = unsafe { header.ADAddrArray.add(index).read() };
         let place = NonNull::new(place).ok_or(VIP_RETURN::INVALID_PARAMETER)?;
         // SAFETY: the caller guarantees that each entry is null or has room for an address.
         unsafe { crate::connect::write(nic, place, host, Some(&[])) };
-        told.NumAdAddrs += 1;
+        header.NumAdAddrs += 1;
     }
-    out.put(told);
+    out.put(header);
     Ok(())
 }

@@ -24,7 +24,7 @@ pub(crate) fn on_work(
         return Err(VIP_RETURN::INVALID_PARAMETER);
     }
     let line = vi.lines[direction as usize].clone();
-    if !line.stand(context, Callback::Work(callback))? {
+    if !line.push(context, Callback::Work(callback))? {
         return Ok(());
     }
     let (its_line, its_vi) = (line.clone(), vi.clone());
@@ -44,7 +44,7 @@ pub(crate) fn on_work(
 
 pub(crate) fn on_entry(queue: &Arc<Queue>, context: Context, callback: VIP_CQ_CALLBACK) -> Answer {
     let line = queue.line.clone();
-    if !line.stand(context, Callback::Entry(callback))? {
+    if !line.push(context, Callback::Entry(callback))? {
         return Ok(());
     }
     let (its_line, its_queue) = (line.clone(), queue.clone());

@@ -79,7 +79,7 @@ fn copy(
 }
 
 /// Decodes a descriptor. The status names the first error, if there is one.
-fn judge<'a>(
+fn decode<'a>(
     control: &VIP_CONTROL_SEGMENT,
     segments: &'a [DataSegment],
     direction: Direction,
@@ -121,7 +121,7 @@ pub(crate) fn post(vi: &Vi, descriptor: *mut VIP_DESCRIPTOR, handle: u32, direct
         Entry::Occupied(_) => return Err(VIP_RETURN::INVALID_PARAMETER),
         Entry::Vacant(free) => free.insert(handle),
     };
-    let (operation, segments, status) = judge(&descriptor, &segments, direction);
+    let (operation, segments, status) = decode(&descriptor, &segments, direction);
     let cookie = at as u64;
     let posted = match direction {
         Direction::Receive => nic.core.post_judged_receive(vi.number, cookie, segments, status),
@@ -201,6 +201,6 @@ pub(crate) fn wait(vi: &Vi, direction: Direction, timeout: Duration) -> Answer<C
 }
 
 /// Returns the next completed receive, waiting with the policy of this call.
-pub(crate) fn wait_by(vi: &Vi, way: Wait, timeout: Duration) -> Answer<Collected> {
-    Ok(answer(&vi.nic, vi.nic.core.receive_wait_by(vi.number, way, timeout)?))
+pub(crate) fn wait_by(vi: &Vi, policy: Wait, timeout: Duration) -> Answer<Collected> {
+    Ok(answer(&vi.nic, vi.nic.core.receive_wait_by(vi.number, policy, timeout)?))
 }

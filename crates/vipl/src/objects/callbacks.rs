@@ -38,7 +38,7 @@ struct Waiting {
 
 impl Line {
     /// Adds a callback. Returns true if a thread must be started.
-    pub(crate) fn stand(&self, context: Context, callback: Callback) -> Answer<bool> {
+    pub(crate) fn push(&self, context: Context, callback: Callback) -> Answer<bool> {
         let mut waiting = lock(&self.0);
         if waiting.calls.len() >= LINE_MAX {
             return Err(VIP_RETURN::ERROR_RESOURCE);
@@ -106,7 +106,7 @@ impl Callbacks {
 /// The program's handler for asynchronous errors.
 #[derive(Default)]
 pub(crate) struct Handler {
-    pub(crate) told: Option<(Context, VIP_ERROR_HANDLER)>,
+    pub(crate) callback: Option<(Context, VIP_ERROR_HANDLER)>,
     /// A thread waits for events.
     pub(crate) listening: bool,
 }
