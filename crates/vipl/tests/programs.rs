@@ -49,11 +49,11 @@ fn output(mut command: Command) -> Output {
 
 #[track_caller]
 fn succeeds(command: Command) {
-    let told = format!("{command:?}");
+    let shown = format!("{command:?}");
     let output = output(command);
     assert!(
         output.status.success(),
-        "{told}: {}\n{}{}",
+        "{shown}: {}\n{}{}",
         output.status,
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
@@ -95,15 +95,15 @@ fn start(program: &Path, arguments: &[&str]) -> Command {
 }
 
 /// Builds a test program and runs it on each device.
-fn tell(name: &str, devices: &[&str]) {
+fn run_tests(name: &str, devices: &[&str]) {
     let program = build(&home().join("tests/c").join(name).with_extension("c"));
     for device in devices {
         let output = output(start(&program, &[device]));
-        let told = String::from_utf8_lossy(&output.stdout);
+        let stdout = String::from_utf8_lossy(&output.stdout);
         let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{name} on {device}: {}\n{told}{errors}", output.status);
-        let stories = told.lines().filter(|line| line.starts_with("ok ")).count();
-        assert!(stories > 0 && told.contains(&format!("{stories} stories on {device}")), "{told}");
+        assert!(output.status.success(), "{name} on {device}: {}\n{stdout}{errors}", output.status);
+        let passed = stdout.lines().filter(|line| line.starts_with("ok ")).count();
+        assert!(passed > 0 && stdout.contains(&format!("{passed} tests passed on {device}")), "{stdout}");
     }
 }
 
@@ -112,82 +112,82 @@ const BETWEEN: &[&str] = &["shm", "udp:127.0.0.1"];
 
 #[test]
 fn the_header_is_the_binary_interface() {
-    tell("layout", &["loopback"]);
+    run_tests("layout", &["loopback"]);
 }
 
 #[test]
 fn wrong_handles_and_pointers_are_answered_and_never_followed() {
-    tell("handles", WITHIN);
+    run_tests("handles", WITHIN);
 }
 
 #[test]
 fn nics_tags_and_memory_keep_their_bounds() {
-    tell("nic_and_memory", WITHIN);
+    run_tests("nic_and_memory", WITHIN);
 }
 
 #[test]
 fn vis_go_through_their_states() {
-    tell("states", WITHIN);
+    run_tests("states", WITHIN);
 }
 
 #[test]
 fn messages_arrive_whole_and_in_order_at_every_level() {
-    tell("messages", WITHIN);
+    run_tests("messages", WITHIN);
 }
 
 #[test]
 fn every_status_bit_has_its_cause() {
-    tell("errors", WITHIN);
+    run_tests("errors", WITHIN);
 }
 
 #[test]
 fn rdma_reaches_what_it_may() {
-    tell("rdma", WITHIN);
+    run_tests("rdma", WITHIN);
 }
 
 #[test]
 fn connections_come_to_be_or_say_why_not() {
-    tell("connect", WITHIN);
+    run_tests("connect", WITHIN);
 }
 
 #[test]
 fn completion_queues_tell_of_many_vis() {
-    tell("queues", WITHIN);
+    run_tests("queues", WITHIN);
 }
 
 #[test]
 fn callbacks_come_once_for_what_was_asked() {
-    tell("notify", WITHIN);
+    run_tests("notify", WITHIN);
 }
 
 #[test]
 fn names_are_found_and_giganets_additions_answered() {
-    tell("names", WITHIN);
+    run_tests("names", WITHIN);
 }
 
 #[test]
 fn waiting_by_every_policy_brings_every_message() {
-    tell("waiting", WITHIN);
+    run_tests("waiting", WITHIN);
 }
 
 #[test]
 fn descriptors_and_memory_that_are_treated_badly_harm_nobody() {
-    tell("reuse", WITHIN);
+    run_tests("reuse", WITHIN);
 }
 
 #[test]
 fn descriptors_of_chance_come_back_once_each_and_in_order() {
-    tell("garbage", WITHIN);
+    run_tests("garbage", WITHIN);
 }
 
 #[test]
 fn many_threads_share_a_nic_until_it_is_closed() {
-    tell("threads", WITHIN);
+    run_tests("threads", WITHIN);
 }
 
 #[test]
 fn two_processes_talk_and_the_survivor_is_told() {
-    tell("processes", BETWEEN);
+    run_tests("processes", BETWEEN);
 }
 
 #[test]
@@ -198,14 +198,14 @@ fn the_example_plays_ping_pong_between_two_programs() {
         let mut serving =
             start(&program, &["server", server]).stdout(Stdio::piped()).spawn().expect("timeout(1)");
         let mut line = String::new();
-        let told = serving.stdout.take().expect("it is piped");
-        BufReader::new(told).read_line(&mut line).expect("text");
+        let stdout = serving.stdout.take().expect("it is piped");
+        BufReader::new(stdout).read_line(&mut line).expect("text");
         let place = line.trim().strip_prefix("waiting at ").expect(&line);
         let (_, place) = place.split_once(':').expect("a device and a place");
         let output = output(start(&program, &["client", device, place, "60000", "200", "100"]));
-        let told = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
-        assert!(told.contains("200 rounds of 60000 bytes") && told.contains("waited"), "{told}");
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{stdout}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(stdout.contains("200 rounds of 60000 bytes") && stdout.contains("waited"), "{stdout}");
         assert!(serving.wait().expect("it ends").success());
     }
 }
@@ -228,15 +228,15 @@ fn the_library_exports_the_calls_of_the_headers_and_nothing_else() {
     declared.sort_unstable();
     let mut command = Command::new("nm");
     command.args(["-D", "--defined-only", "--format=posix"]).arg(LIBRARY.join("libvipl.so"));
-    let told = output(command).stdout;
-    let told = String::from_utf8(told).expect("names are ASCII");
-    let mut exported: Vec<&str> = told.lines().filter_map(|line| line.split(' ').next()).collect();
+    let stdout = output(command).stdout;
+    let stdout = String::from_utf8(stdout).expect("names are ASCII");
+    let mut exported: Vec<&str> = stdout.lines().filter_map(|line| line.split(' ').next()).collect();
     exported.sort_unstable();
     assert_eq!(exported, declared);
     let mut command = Command::new("objdump");
     command.arg("-p").arg(LIBRARY.join("libvipl.so"));
-    let told = output(command).stdout;
-    assert!(String::from_utf8_lossy(&told).contains("libvipl.so.1"), "SONAME");
+    let stdout = output(command).stdout;
+    assert!(String::from_utf8_lossy(&stdout).contains("libvipl.so.1"), "SONAME");
 }
 
 #[test]
@@ -281,6 +281,6 @@ fn a_header_whose_layout_was_touched_does_not_compile() {
     command.args(["-std=c99", "-fsyntax-only", "-Duint16_t=uint32_t"]).arg(source);
     let output = output(command);
     assert!(!output.status.success());
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(told.contains("vip_layout_control_"), "{told}");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(message.contains("vip_layout_control_"), "{message}");
 }

@@ -2,7 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 
-#include "story.h"
+#include "test.h"
 
 /* What a server is to do with the first request, and what it found. */
 typedef struct {
@@ -351,7 +351,7 @@ static void a_host_that_goes_away_is_not_reachable(void) {
     pthread_t thread;
     VIP_VI_ATTRIBUTES learnt;
     VIP_VI_HANDLE vi, elsewhere;
-    if (strncmp(story_device, "shm", 3) != 0)
+    if (strncmp(test_device, "shm", 3) != 0)
         return;
     side_open(&here);
     side_open(&there);
@@ -368,17 +368,17 @@ static void a_host_that_goes_away_is_not_reachable(void) {
 }
 
 int main(int argc, char **argv) {
-    story_begin(argc, argv);
-    TELL(a_client_finds_its_server_and_each_learns_of_the_other);
-    TELL(a_server_may_say_no);
-    TELL(nobody_waits_there_and_no_one_comes);
-    TELL(attributes_have_to_agree);
-    TELL(a_server_accepts_with_an_idle_vi_of_its_own_nic_only);
-    TELL(addresses_that_cannot_be_are_refused);
-    TELL(receives_posted_before_the_connection_serve_its_first_messages);
-    TELL(two_equals_that_differ_are_told_so);
-    TELL(an_equal_that_never_asks_is_waited_for_as_long_as_was_said);
-    TELL(peer_done_tells_without_waiting);
-    TELL(a_host_that_goes_away_is_not_reachable);
-    return story_end();
+    test_begin(argc, argv);
+    RUN(a_client_finds_its_server_and_each_learns_of_the_other);
+    RUN(a_server_may_say_no);
+    RUN(nobody_waits_there_and_no_one_comes);
+    RUN(attributes_have_to_agree);
+    RUN(a_server_accepts_with_an_idle_vi_of_its_own_nic_only);
+    RUN(addresses_that_cannot_be_are_refused);
+    RUN(receives_posted_before_the_connection_serve_its_first_messages);
+    RUN(two_equals_that_differ_are_told_so);
+    RUN(an_equal_that_never_asks_is_waited_for_as_long_as_was_said);
+    RUN(peer_done_tells_without_waiting);
+    RUN(a_host_that_goes_away_is_not_reachable);
+    return test_end();
 }

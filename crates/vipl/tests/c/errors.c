@@ -1,5 +1,5 @@
 /* Every status bit: what sets it, what it does to the connection at each reliability level, and what the peer sees. */
-#include "story.h"
+#include "test.h"
 
 #define RELIABLE(level) ((level) != VIP_SERVICE_UNRELIABLE)
 
@@ -352,18 +352,18 @@ static void sends_that_wait_are_flushed_by_a_disconnect(void) {
 }
 
 int main(int argc, char **argv) {
-    story_begin(argc, argv);
-    TELL(a_send_that_breaks_the_format_says_so);
-    TELL(a_send_of_a_wrong_length_says_so);
-    TELL(a_send_out_of_memory_that_is_not_the_vis_says_so);
-    TELL(a_message_longer_than_its_receive_is_a_length_error);
-    TELL(a_receive_in_memory_that_is_not_the_vis_is_a_protection_error);
-    TELL(what_was_taken_before_a_fault_makes_the_error_partial);
-    TELL(a_receive_that_breaks_the_format_comes_back_at_once);
-    TELL(memory_that_was_not_opened_is_neither_written_nor_read_from_outside);
-    TELL(a_dry_receive_queue_loses_an_unreliable_message_silently);
-    TELL(a_dry_receive_queue_ends_a_connection_of_reliable_delivery);
-    TELL(a_dry_receive_queue_holds_a_sender_of_reliable_reception_back);
-    TELL(sends_that_wait_are_flushed_by_a_disconnect);
-    return story_end();
+    test_begin(argc, argv);
+    RUN(a_send_that_breaks_the_format_says_so);
+    RUN(a_send_of_a_wrong_length_says_so);
+    RUN(a_send_out_of_memory_that_is_not_the_vis_says_so);
+    RUN(a_message_longer_than_its_receive_is_a_length_error);
+    RUN(a_receive_in_memory_that_is_not_the_vis_is_a_protection_error);
+    RUN(what_was_taken_before_a_fault_makes_the_error_partial);
+    RUN(a_receive_that_breaks_the_format_comes_back_at_once);
+    RUN(memory_that_was_not_opened_is_neither_written_nor_read_from_outside);
+    RUN(a_dry_receive_queue_loses_an_unreliable_message_silently);
+    RUN(a_dry_receive_queue_ends_a_connection_of_reliable_delivery);
+    RUN(a_dry_receive_queue_holds_a_sender_of_reliable_reception_back);
+    RUN(sends_that_wait_are_flushed_by_a_disconnect);
+    return test_end();
 }

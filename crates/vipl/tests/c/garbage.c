@@ -1,5 +1,5 @@
 /* Descriptors of chance: whatever stands in them, they come back once each and in order, and nobody is harmed. */
-#include "story.h"
+#include "test.h"
 
 static VIP_UINT64 state;
 
@@ -105,7 +105,7 @@ static void descriptors_of_chance_come_back_once_each_and_in_order(void) {
 }
 
 int main(int argc, char **argv) {
-    story_begin(argc, argv);
-    TELL(descriptors_of_chance_come_back_once_each_and_in_order);
-    return story_end();
+    test_begin(argc, argv);
+    RUN(descriptors_of_chance_come_back_once_each_and_in_order);
+    return test_end();
 }

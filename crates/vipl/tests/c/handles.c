@@ -1,5 +1,5 @@
 /* A wrong handle or pointer is answered, never followed. */
-#include "story.h"
+#include "test.h"
 
 #include "vipl_kiban.h"
 
@@ -122,7 +122,7 @@ static void the_handle_of_what_has_gone_is_refused_even_when_its_place_is_taken_
     OK(VipCreateCQ(side.nic, 8, &cq));
     OK(VipDestroyCQ(cq));
     every_call_refuses(cq, &side);
-    OK(VipOpenNic(story_device, &nic));
+    OK(VipOpenNic(test_device, &nic));
     OK(VipCloseNic(nic));
     every_call_refuses(nic, &side);
     OK(VipDestroyVi(again));
@@ -187,7 +187,7 @@ static void a_null_where_a_result_belongs_is_refused(void) {
     address_of(side.nic, "x", &address);
     OK(VipCreateCQ(side.nic, 8, &cq));
     BAD(VipOpenNic(NULL, &nic));
-    BAD(VipOpenNic(story_device, NULL));
+    BAD(VipOpenNic(test_device, NULL));
     BAD(VipQueryNic(side.nic, NULL));
     BAD(VipCreatePtag(side.nic, NULL));
     BAD(VipRegisterMem(side.nic, side.data, 8, NULL, NULL));
@@ -229,12 +229,12 @@ static void a_null_where_a_result_belongs_is_refused(void) {
 }
 
 int main(int argc, char **argv) {
-    story_begin(argc, argv);
-    TELL(no_handle_is_refused_by_every_call);
-    TELL(an_invented_handle_is_refused_by_every_call);
-    TELL(the_handle_of_what_has_gone_is_refused_even_when_its_place_is_taken_again);
-    TELL(a_handle_of_one_kind_is_not_one_of_another);
-    TELL(a_handle_of_one_nic_is_not_one_of_another);
-    TELL(a_null_where_a_result_belongs_is_refused);
-    return story_end();
+    test_begin(argc, argv);
+    RUN(no_handle_is_refused_by_every_call);
+    RUN(an_invented_handle_is_refused_by_every_call);
+    RUN(the_handle_of_what_has_gone_is_refused_even_when_its_place_is_taken_again);
+    RUN(a_handle_of_one_kind_is_not_one_of_another);
+    RUN(a_handle_of_one_nic_is_not_one_of_another);
+    RUN(a_null_where_a_result_belongs_is_refused);
+    return test_end();
 }

@@ -1,5 +1,5 @@
 /* The header is the binary interface: sizes, offsets, values, and every call there to be linked. */
-#include "story.h"
+#include "test.h"
 
 #include "vipl_kiban.h"
 
@@ -134,11 +134,11 @@ static void every_call_is_in_the_library(void) {
 }
 
 int main(int argc, char **argv) {
-    story_begin(argc, argv);
-    TELL(return_codes_have_the_numbers_of_the_guide);
-    TELL(status_bits_and_operations_do_not_overlap);
-    TELL(a_descriptor_is_64_bytes_of_little_endian);
-    TELL(enumerations_keep_their_order);
-    TELL(every_call_is_in_the_library);
-    return story_end();
+    test_begin(argc, argv);
+    RUN(return_codes_have_the_numbers_of_the_guide);
+    RUN(status_bits_and_operations_do_not_overlap);
+    RUN(a_descriptor_is_64_bytes_of_little_endian);
+    RUN(enumerations_keep_their_order);
+    RUN(every_call_is_in_the_library);
+    return test_end();
 }

@@ -1,5 +1,5 @@
 /* Sends and receives: whole, in order, in pieces, with immediate data, on every reliability level. */
-#include "story.h"
+#include "test.h"
 
 static void a_message_of_every_length_arrives_whole(void) {
     const VIP_UINT32 lengths[] = {0,    1,    3,    8,    63,   64,    65,    1000, 1472,
@@ -225,14 +225,14 @@ static void a_queue_takes_as_many_descriptors_as_it_says(void) {
 }
 
 int main(int argc, char **argv) {
-    story_begin(argc, argv);
-    TELL(a_message_of_every_length_arrives_whole);
-    TELL(messages_and_completions_keep_the_order_of_posting);
-    TELL(a_message_is_gathered_here_and_scattered_there);
-    TELL(immediate_data_travels_beside_the_message);
-    TELL(both_directions_work_at_once);
-    TELL(nothing_to_collect_is_told_at_once_or_after_the_time_given);
-    TELL(a_program_may_rewrite_a_collected_descriptor_and_post_it_again_a_thousand_times);
-    TELL(a_queue_takes_as_many_descriptors_as_it_says);
-    return story_end();
+    test_begin(argc, argv);
+    RUN(a_message_of_every_length_arrives_whole);
+    RUN(messages_and_completions_keep_the_order_of_posting);
+    RUN(a_message_is_gathered_here_and_scattered_there);
+    RUN(immediate_data_travels_beside_the_message);
+    RUN(both_directions_work_at_once);
+    RUN(nothing_to_collect_is_told_at_once_or_after_the_time_given);
+    RUN(a_program_may_rewrite_a_collected_descriptor_and_post_it_again_a_thousand_times);
+    RUN(a_queue_takes_as_many_descriptors_as_it_says);
+    return test_end();
 }

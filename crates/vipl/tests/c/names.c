@@ -1,5 +1,5 @@
 /* Name service, management, and Giganet's additions. */
-#include "story.h"
+#include "test.h"
 
 static char *named(const char *text) {
     static char buffer[256];
@@ -120,11 +120,11 @@ static void what_belongs_to_hardware_of_that_time_is_not_supported(void) {
 }
 
 int main(int argc, char **argv) {
-    story_begin(argc, argv);
-    TELL(names_are_asked_for_after_the_service_was_started);
-    TELL(a_hosts_file_gives_names_to_addresses_and_back);
-    TELL(discovery_finds_at_least_this_nic);
-    TELL(a_vi_keeps_a_pointer_for_the_program);
-    TELL(what_belongs_to_hardware_of_that_time_is_not_supported);
-    return story_end();
+    test_begin(argc, argv);
+    RUN(names_are_asked_for_after_the_service_was_started);
+    RUN(a_hosts_file_gives_names_to_addresses_and_back);
+    RUN(discovery_finds_at_least_this_nic);
+    RUN(a_vi_keeps_a_pointer_for_the_program);
+    RUN(what_belongs_to_hardware_of_that_time_is_not_supported);
+    return test_end();
 }

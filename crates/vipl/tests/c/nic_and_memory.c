@@ -1,12 +1,12 @@
 /* NICs, protection tags, registered memory, and their bounds. */
-#include "story.h"
+#include "test.h"
 
 #define BAD(call) EQUAL(call, VIP_INVALID_PARAMETER)
 
 static void a_nic_tells_its_bounds_and_its_address(void) {
     VIP_NIC_HANDLE nic;
     VIP_NIC_ATTRIBUTES a;
-    OK(VipOpenNic(story_device, &nic));
+    OK(VipOpenNic(test_device, &nic));
     memset(&a, 0xee, sizeof a);
     OK(VipQueryNic(nic, &a));
     CHECK(memchr(a.Name, 0, sizeof a.Name) != NULL && a.Name[0] != 0);
@@ -190,15 +190,15 @@ static void closing_a_nic_takes_along_what_was_made_on_it(void) {
 }
 
 int main(int argc, char **argv) {
-    story_begin(argc, argv);
-    TELL(a_nic_tells_its_bounds_and_its_address);
-    TELL(names_of_old_programs_open_a_nic);
-    TELL(a_name_that_cannot_be_read_is_refused);
-    TELL(tags_are_made_up_to_the_bound_and_a_tag_in_use_stays);
-    TELL(memory_is_registered_asked_about_changed_and_given_back);
-    TELL(memory_that_cannot_be_is_refused);
-    TELL(regions_are_registered_up_to_the_bound);
-    TELL(no_tag_means_the_first_one_as_on_clan);
-    TELL(closing_a_nic_takes_along_what_was_made_on_it);
-    return story_end();
+    test_begin(argc, argv);
+    RUN(a_nic_tells_its_bounds_and_its_address);
+    RUN(names_of_old_programs_open_a_nic);
+    RUN(a_name_that_cannot_be_read_is_refused);
+    RUN(tags_are_made_up_to_the_bound_and_a_tag_in_use_stays);
+    RUN(memory_is_registered_asked_about_changed_and_given_back);
+    RUN(memory_that_cannot_be_is_refused);
+    RUN(regions_are_registered_up_to_the_bound);
+    RUN(no_tag_means_the_first_one_as_on_clan);
+    RUN(closing_a_nic_takes_along_what_was_made_on_it);
+    return test_end();
 }

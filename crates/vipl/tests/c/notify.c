@@ -2,7 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 
-#include "story.h"
+#include "test.h"
 
 /* What callbacks leave behind, and a bell for whoever waits for them. */
 static struct {
@@ -320,17 +320,17 @@ static void closing_a_nic_ends_what_waits_for_a_call(void) {
 }
 
 int main(int argc, char **argv) {
-    story_begin(argc, argv);
-    TELL(a_callback_comes_for_the_next_receive_and_only_for_it);
-    TELL(a_callback_comes_at_once_for_what_is_done_already);
-    TELL(a_callback_may_post_and_ask_for_the_next);
-    TELL(a_send_calls_back_too);
-    TELL(a_completion_queue_calls_back_with_vi_and_side);
-    TELL(a_lost_connection_is_told_to_the_error_handler);
-    TELL(a_message_that_meets_no_receive_is_told);
-    TELL(refused_rdma_is_told_where_it_was_refused);
-    TELL(a_completion_queue_that_is_too_small_is_told);
-    TELL(an_answer_without_memory_is_told);
-    TELL(closing_a_nic_ends_what_waits_for_a_call);
-    return story_end();
+    test_begin(argc, argv);
+    RUN(a_callback_comes_for_the_next_receive_and_only_for_it);
+    RUN(a_callback_comes_at_once_for_what_is_done_already);
+    RUN(a_callback_may_post_and_ask_for_the_next);
+    RUN(a_send_calls_back_too);
+    RUN(a_completion_queue_calls_back_with_vi_and_side);
+    RUN(a_lost_connection_is_told_to_the_error_handler);
+    RUN(a_message_that_meets_no_receive_is_told);
+    RUN(refused_rdma_is_told_where_it_was_refused);
+    RUN(a_completion_queue_that_is_too_small_is_told);
+    RUN(an_answer_without_memory_is_told);
+    RUN(closing_a_nic_ends_what_waits_for_a_call);
+    return test_end();
 }

@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "story.h"
+#include "test.h"
 
 /* A pipe each way: [0] is read by the parent, [1] by the child. */
 static int pipes[2][2];
@@ -251,10 +251,10 @@ static void what_was_under_way_to_a_killed_peer_is_a_transport_error(void) {
 }
 
 int main(int argc, char **argv) {
-    story_begin(argc, argv);
-    TELL(a_ball_goes_to_and_fro_between_two_processes);
-    TELL(one_process_reaches_into_the_others_memory);
-    TELL(a_killed_peer_is_noticed);
-    TELL(what_was_under_way_to_a_killed_peer_is_a_transport_error);
-    return story_end();
+    test_begin(argc, argv);
+    RUN(a_ball_goes_to_and_fro_between_two_processes);
+    RUN(one_process_reaches_into_the_others_memory);
+    RUN(a_killed_peer_is_noticed);
+    RUN(what_was_under_way_to_a_killed_peer_is_a_transport_error);
+    return test_end();
 }

@@ -1,5 +1,5 @@
 /* Completion queues: one place to look for the work of many VIs. */
-#include "story.h"
+#include "test.h"
 
 #define BAD(call) EQUAL(call, VIP_INVALID_PARAMETER)
 
@@ -140,10 +140,10 @@ static void entries_wait_until_they_are_taken(void) {
 }
 
 int main(int argc, char **argv) {
-    story_begin(argc, argv);
-    TELL(completion_queues_are_made_resized_and_ended);
-    TELL(a_queue_tells_which_vi_and_which_side_in_the_order_of_completion);
-    TELL(a_queue_that_reports_elsewhere_is_not_waited_for_alone);
-    TELL(entries_wait_until_they_are_taken);
-    return story_end();
+    test_begin(argc, argv);
+    RUN(completion_queues_are_made_resized_and_ended);
+    RUN(a_queue_tells_which_vi_and_which_side_in_the_order_of_completion);
+    RUN(a_queue_that_reports_elsewhere_is_not_waited_for_alone);
+    RUN(entries_wait_until_they_are_taken);
+    return test_end();
 }

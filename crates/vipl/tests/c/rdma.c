@@ -1,5 +1,5 @@
 /* RDMA: into and out of the other side's memory, within what both sides allow. */
-#include "story.h"
+#include "test.h"
 
 static VIP_DESCRIPTOR *remote(Side *side, int n, VIP_UINT16 control, Side *other, size_t there, size_t here,
                               VIP_UINT32 length) {
@@ -131,11 +131,11 @@ static void a_fence_holds_a_send_back_until_reads_are_done(void) {
 }
 
 int main(int argc, char **argv) {
-    story_begin(argc, argv);
-    TELL(a_write_lands_where_it_says_and_takes_no_receive);
-    TELL(a_write_with_immediate_data_takes_a_receive_and_leaves_its_memory_alone);
-    TELL(a_write_gathers);
-    TELL(a_read_fetches_and_scatters);
-    TELL(a_fence_holds_a_send_back_until_reads_are_done);
-    return story_end();
+    test_begin(argc, argv);
+    RUN(a_write_lands_where_it_says_and_takes_no_receive);
+    RUN(a_write_with_immediate_data_takes_a_receive_and_leaves_its_memory_alone);
+    RUN(a_write_gathers);
+    RUN(a_read_fetches_and_scatters);
+    RUN(a_fence_holds_a_send_back_until_reads_are_done);
+    return test_end();
 }

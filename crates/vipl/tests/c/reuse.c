@@ -1,5 +1,5 @@
 /* Descriptors and memory that a program treats badly. */
-#include "story.h"
+#include "test.h"
 
 #define BAD(call) EQUAL(call, VIP_INVALID_PARAMETER)
 
@@ -114,11 +114,11 @@ static void a_descriptor_whose_memory_went_away_is_not_written_to(void) {
 }
 
 int main(int argc, char **argv) {
-    story_begin(argc, argv);
-    TELL(a_descriptor_that_is_posted_cannot_be_posted_again);
-    TELL(a_descriptor_rewritten_while_posted_works_as_it_was_posted);
-    TELL(a_descriptor_has_to_be_aligned_and_to_lie_in_registered_memory_of_the_tag);
-    TELL(segments_that_reach_beyond_the_descriptors_memory_are_not_read);
-    TELL(a_descriptor_whose_memory_went_away_is_not_written_to);
-    return story_end();
+    test_begin(argc, argv);
+    RUN(a_descriptor_that_is_posted_cannot_be_posted_again);
+    RUN(a_descriptor_rewritten_while_posted_works_as_it_was_posted);
+    RUN(a_descriptor_has_to_be_aligned_and_to_lie_in_registered_memory_of_the_tag);
+    RUN(segments_that_reach_beyond_the_descriptors_memory_are_not_read);
+    RUN(a_descriptor_whose_memory_went_away_is_not_written_to);
+    return test_end();
 }

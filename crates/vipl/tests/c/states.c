@@ -1,5 +1,5 @@
 /* VIs: what they may be, the states they go through, and what each state allows. */
-#include "story.h"
+#include "test.h"
 
 static void attributes_that_cannot_be_are_named(void) {
     Side side;
@@ -228,15 +228,15 @@ static void a_request_is_pending_until_it_is_answered_or_given_up(void) {
 }
 
 int main(int argc, char **argv) {
-    story_begin(argc, argv);
-    TELL(attributes_that_cannot_be_are_named);
-    TELL(attributes_come_back_as_they_were_given);
-    TELL(vis_are_made_up_to_the_bound);
-    TELL(a_vi_goes_from_idle_to_connected_and_back);
-    TELL(a_vi_that_is_not_idle_cannot_be_destroyed_changed_or_connected);
-    TELL(a_vi_with_uncollected_work_is_not_destroyed);
-    TELL(a_send_needs_a_connection_and_what_is_posted_in_error_comes_back_flushed);
-    TELL(what_was_posted_is_flushed_in_order_when_the_connection_goes);
-    TELL(a_request_is_pending_until_it_is_answered_or_given_up);
-    return story_end();
+    test_begin(argc, argv);
+    RUN(attributes_that_cannot_be_are_named);
+    RUN(attributes_come_back_as_they_were_given);
+    RUN(vis_are_made_up_to_the_bound);
+    RUN(a_vi_goes_from_idle_to_connected_and_back);
+    RUN(a_vi_that_is_not_idle_cannot_be_destroyed_changed_or_connected);
+    RUN(a_vi_with_uncollected_work_is_not_destroyed);
+    RUN(a_send_needs_a_connection_and_what_is_posted_in_error_comes_back_flushed);
+    RUN(what_was_posted_is_flushed_in_order_when_the_connection_goes);
+    RUN(a_request_is_pending_until_it_is_answered_or_given_up);
+    return test_end();
 }

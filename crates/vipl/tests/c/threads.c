@@ -2,7 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 
-#include "story.h"
+#include "test.h"
 
 #define PAIRS 4
 #define ROUNDS 300
@@ -205,7 +205,7 @@ static void of_two_that_close_a_nic_one_does_it(void) {
         Waiter both[2];
         pthread_t threads[2];
         int k;
-        OK(VipOpenNic(story_device, &both[0].nic));
+        OK(VipOpenNic(test_device, &both[0].nic));
         both[1].nic = both[0].nic;
         for (k = 0; k < 2; k++)
             CHECK(pthread_create(&threads[k], NULL, close_it, &both[k]) == 0);
@@ -216,9 +216,9 @@ static void of_two_that_close_a_nic_one_does_it(void) {
 }
 
 int main(int argc, char **argv) {
-    story_begin(argc, argv);
-    TELL(many_threads_play_on_one_nic_while_another_tinkers_with_it);
-    TELL(closing_a_nic_ends_every_wait);
-    TELL(of_two_that_close_a_nic_one_does_it);
-    return story_end();
+    test_begin(argc, argv);
+    RUN(many_threads_play_on_one_nic_while_another_tinkers_with_it);
+    RUN(closing_a_nic_ends_every_wait);
+    RUN(of_two_that_close_a_nic_one_does_it);
+    return test_end();
 }

@@ -2,7 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 
-#include "story.h"
+#include "test.h"
 
 #include "vipl_kiban.h"
 
@@ -175,11 +175,11 @@ static void a_completion_queue_waits_by_a_policy_too(void) {
 }
 
 int main(int argc, char **argv) {
-    story_begin(argc, argv);
-    TELL(every_policy_brings_every_message);
-    TELL(one_call_may_wait_its_own_way_and_the_queue_keeps_its_policy);
-    TELL(a_wait_of_every_kind_ends_when_its_time_is_over);
-    TELL(a_report_counts_what_was_waited_for);
-    TELL(a_completion_queue_waits_by_a_policy_too);
-    return story_end();
+    test_begin(argc, argv);
+    RUN(every_policy_brings_every_message);
+    RUN(one_call_may_wait_its_own_way_and_the_queue_keeps_its_policy);
+    RUN(a_wait_of_every_kind_ends_when_its_time_is_over);
+    RUN(a_report_counts_what_was_waited_for);
+    RUN(a_completion_queue_waits_by_a_policy_too);
+    return test_end();
 }

@@ -2,14 +2,14 @@
  * What the test programs share: stories with names, two NICs that reach each other, and descriptors in few words.
  *
  *     static void a_message_arrives(void) { ... CHECK(x == y); ... }
- *     int main(int argc, char **argv) { story_begin(argc, argv); TELL(a_message_arrives); return story_end(); }
+ *     int main(int argc, char **argv) { test_begin(argc, argv); RUN(a_message_arrives); return test_end(); }
  *
  * A program gets a device as its argument (loopback by default) and opens it twice, as `here` and `there`; of a
  * loopback both are the same NIC, since it reaches nobody else. A CHECK that fails says where and ends the program.
  * Nothing sleeps: what takes time is waited for, LONG at the most.
  */
-#ifndef STORY_H
-#define STORY_H
+#ifndef TEST_H
+#define TEST_H
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,13 +21,13 @@
 #define LONG 10000UL /* ms: more than any of this takes */
 #define SHORT 30UL   /* ms: for what is not to happen */
 
-static const char *story_device = "loopback";
-static const char *story_name = "(before the first)";
-static int story_count = 0;
+static const char *test_device = "loopback";
+static const char *test_name = "(before the first)";
+static int test_count = 0;
 
 #define FAIL_(what)                                                                                                    \
     do {                                                                                                               \
-        fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, story_name, what);                                      \
+        fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, test_name, what);                                      \
         exit(1);                                                                                                       \
     } while (0)
 
@@ -42,30 +42,30 @@ static int story_count = 0;
         unsigned long given_ = (unsigned long)(given), expected_ = (unsigned long)(expected);                          \
         if (given_ != expected_) {                                                                                     \
             fprintf(stderr, "%s:%d: %s: %s is %lu (0x%lx), expected %s = %lu (0x%lx)\n", __FILE__, __LINE__,           \
-                    story_name, #given, given_, given_, #expected, expected_, expected_);                              \
+                    test_name, #given, given_, given_, #expected, expected_, expected_);                              \
             exit(1);                                                                                                   \
         }                                                                                                              \
     } while (0)
 
 #define OK(call) EQUAL(call, VIP_SUCCESS)
 
-#define TELL(story)                                                                                                    \
+#define RUN(test)                                                                                                     \
     do {                                                                                                               \
-        story_name = #story;                                                                                           \
-        story();                                                                                                       \
-        story_count++;                                                                                                 \
-        printf("ok %s\n", #story);                                                                                     \
+        test_name = #test;                                                                                           \
+        test();                                                                                                        \
+        test_count++;                                                                                                 \
+        printf("ok %s\n", #test);                                                                                     \
         fflush(stdout);                                                                                                \
     } while (0)
 
-static inline void story_begin(int argc, char **argv) {
+static inline void test_begin(int argc, char **argv) {
     if (argc > 1)
-        story_device = argv[1];
+        test_device = argv[1];
 }
 
-static inline int story_end(void) {
-    printf("%d stories on %s\n", story_count, story_device);
-    return story_count > 0 ? 0 : 1;
+static inline int test_end(void) {
+    printf("%d tests passed on %s\n", test_count, test_device);
+    return test_count > 0 ? 0 : 1;
 }
 
 /* ---- addresses ---- */
@@ -120,19 +120,19 @@ static inline void free_block(char *block) {
 }
 
 static inline int is_loopback(void) {
-    return strcmp(story_device, "loopback") == 0;
+    return strcmp(test_device, "loopback") == 0;
 }
 
 /* The one NIC of a loopback, and how many sides have it. */
-static VIP_NIC_HANDLE story_nic = NULL;
-static int story_nic_users = 0;
+static VIP_NIC_HANDLE test_nic = NULL;
+static int test_nic_users = 0;
 
 static inline void side_open(Side *side) {
     VIP_MEM_ATTRIBUTES attributes;
-    if (!is_loopback() || story_nic_users++ == 0)
-        OK(VipOpenNic(story_device, &side->nic));
+    if (!is_loopback() || test_nic_users++ == 0)
+        OK(VipOpenNic(test_device, &side->nic));
     if (is_loopback())
-        side->nic = story_nic = story_nic_users == 1 ? side->nic : story_nic;
+        side->nic = test_nic = test_nic_users == 1 ? side->nic : test_nic;
     OK(VipQueryNic(side->nic, &side->limits));
     OK(VipCreatePtag(side->nic, &side->tag));
     side->block = aligned_block(DESCRIPTORS * DESCRIPTOR_BYTES + DATA_BYTES);
@@ -144,7 +144,7 @@ static inline void side_open(Side *side) {
 }
 
 static inline void side_close(Side *side) {
-    if (!is_loopback() || --story_nic_users == 0)
+    if (!is_loopback() || --test_nic_users == 0)
         OK(VipCloseNic(side->nic));
     free_block(side->block);
 }
