@@ -90,8 +90,8 @@ fn lines() -> Vec<String> {
 }
 
 #[test]
-fn threads_of_before_and_after_are_all_confined() {
-    if let Some(output) = in_child("threads_of_before_and_after_are_all_confined") {
+fn earlier_and_later_threads_are_confined() {
+    if let Some(output) = in_child("earlier_and_later_threads_are_confined") {
         return succeeded(&output);
     }
     let folder = std::env::temp_dir().join(format!("kiban-sandbox-{}", std::process::id()));
@@ -147,8 +147,8 @@ fn threads_of_before_and_after_are_all_confined() {
 }
 
 #[test]
-fn a_refusal_names_what_was_dropped_and_what_is_still_open() {
-    if let Some(output) = in_child("a_refusal_names_what_was_dropped_and_what_is_still_open") {
+fn refusals_name_dropped_capabilities_and_accessible_paths() {
+    if let Some(output) = in_child("refusals_name_dropped_capabilities_and_accessible_paths") {
         return succeeded(&output);
     }
     let link = |text: &str| Need::link(&text.parse().expect("an address"));
@@ -181,8 +181,8 @@ fn a_refusal_names_what_was_dropped_and_what_is_still_open() {
 }
 
 #[test]
-fn a_refused_call_ends_the_process_where_that_is_asked_for() {
-    if let Some(output) = in_child("a_refused_call_ends_the_process_where_that_is_asked_for") {
+fn denied_calls_kill_the_process_if_configured() {
+    if let Some(output) = in_child("denied_calls_kill_the_process_if_configured") {
         assert_eq!(output.status.signal(), Some(libc::SIGSYS), "{output:?}");
         return;
     }

@@ -69,14 +69,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_ends_at_the_border() {
+    fn panics_do_not_cross_the_c_border() {
         assert_eq!(call(|| panic!("this message is part of the test")), VIP_RETURN::ERROR_RESOURCE);
         assert_eq!(call(|| Ok(())), VIP_RETURN::SUCCESS);
         assert_eq!(call(|| Err(VIP_RETURN::TIMEOUT)), VIP_RETURN::TIMEOUT);
     }
 
     #[test]
-    fn null_and_crooked_places_are_refused() {
+    fn null_and_unaligned_pointers_are_refused() {
         let mut words = [0u32; 2];
         let crooked = words.as_mut_ptr().cast::<u8>().wrapping_add(1).cast::<u32>();
         for place in [core::ptr::null_mut(), crooked] {

@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_mean_devices() {
+    fn device_names_are_parsed() {
         let shm = |name: &str| Some(vec![Device::Shm(Some(name.into()))]);
         let udp = |places: &[&str]| {
             let device = |place: &&str| Device::Udp(place.parse().expect("an address"));
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_a_device_have_one_length_and_come_back() {
+    fn addresses_of_a_device_have_one_length_and_round_trip() {
         let name = |name: &str| HostAddress::Name(name.as_bytes().to_vec());
         let udp = |place: &str| HostAddress::Udp(place.parse().expect("an address"));
         let board = |place: &str| HostAddress::Board(place.parse().expect("an address"));
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_are_named_as_devices_are_or_in_bytes() {
+    fn hosts_are_parsed_as_device_names_or_hexadecimal() {
         let name = |name: &str| HostAddress::Name(name.as_bytes().to_vec());
         let udp = |place: &str| HostAddress::Udp(place.parse().expect("an address"));
         let board = |place: &str| HostAddress::Board(place.parse().expect("an address"));

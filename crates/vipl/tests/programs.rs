@@ -111,22 +111,22 @@ const WITHIN: &[&str] = &["loopback", "shm", "udp:127.0.0.1"];
 const BETWEEN: &[&str] = &["shm", "udp:127.0.0.1"];
 
 #[test]
-fn the_header_is_the_binary_interface() {
+fn layouts_and_values_match_the_specification() {
     run_tests("layout", &["loopback"]);
 }
 
 #[test]
-fn wrong_handles_and_pointers_are_answered_and_never_followed() {
+fn invalid_handles_and_pointers_are_refused() {
     run_tests("handles", WITHIN);
 }
 
 #[test]
-fn nics_tags_and_memory_keep_their_bounds() {
+fn nics_tags_and_memory_have_limits() {
     run_tests("nic_and_memory", WITHIN);
 }
 
 #[test]
-fn vis_go_through_their_states() {
+fn vis_change_states() {
     run_tests("states", WITHIN);
 }
 
@@ -136,47 +136,47 @@ fn messages_arrive_whole_and_in_order_at_every_level() {
 }
 
 #[test]
-fn every_status_bit_has_its_cause() {
+fn errors_set_the_status_bits_of_the_guide() {
     run_tests("errors", WITHIN);
 }
 
 #[test]
-fn rdma_reaches_what_it_may() {
+fn rdma_works_within_its_permissions() {
     run_tests("rdma", WITHIN);
 }
 
 #[test]
-fn connections_come_to_be_or_say_why_not() {
+fn connections_succeed_or_fail_with_the_right_code() {
     run_tests("connect", WITHIN);
 }
 
 #[test]
-fn completion_queues_tell_of_many_vis() {
+fn completion_queues_serve_many_vis() {
     run_tests("queues", WITHIN);
 }
 
 #[test]
-fn callbacks_come_once_for_what_was_asked() {
+fn callbacks_are_called_once() {
     run_tests("notify", WITHIN);
 }
 
 #[test]
-fn names_are_found_and_giganets_additions_answered() {
+fn names_and_giganet_s_additions_work() {
     run_tests("names", WITHIN);
 }
 
 #[test]
-fn waiting_by_every_policy_brings_every_message() {
+fn waiting_policies_work() {
     run_tests("waiting", WITHIN);
 }
 
 #[test]
-fn descriptors_and_memory_that_are_treated_badly_harm_nobody() {
+fn misused_descriptors_and_memory_are_harmless() {
     run_tests("reuse", WITHIN);
 }
 
 #[test]
-fn descriptors_of_chance_come_back_once_each_and_in_order() {
+fn random_descriptors_complete_once_and_in_order() {
     run_tests("garbage", WITHIN);
 }
 
@@ -186,12 +186,12 @@ fn many_threads_share_a_nic_until_it_is_closed() {
 }
 
 #[test]
-fn two_processes_talk_and_the_survivor_is_told() {
+fn processes_connect_and_detect_a_killed_peer() {
     run_tests("processes", BETWEEN);
 }
 
 #[test]
-fn the_example_plays_ping_pong_between_two_programs() {
+fn the_ping_pong_example_runs_between_two_processes() {
     let program = build(&home().join("../../examples/c/vi_pingpong.c"));
     let name = format!("shm:pp{}", std::process::id());
     for (server, device) in [(&*name, "shm"), ("udp:127.0.0.1", "udp")] {
@@ -240,7 +240,7 @@ fn the_library_exports_the_calls_of_the_headers_and_nothing_else() {
 }
 
 #[test]
-fn every_program_compiles_in_every_dialect_without_a_warning() {
+fn all_programs_compile_without_warnings_as_c_and_c_plus_plus() {
     for source in every_source() {
         for dialect in ["-std=c99", "-std=c11"] {
             let mut command = compiler("CC", "cc");
@@ -256,7 +256,7 @@ fn every_program_compiles_in_every_dialect_without_a_warning() {
 }
 
 #[test]
-fn a_header_alone_compiles_and_may_be_included_twice() {
+fn headers_are_self_contained_and_may_be_included_twice() {
     for header in ["vipl.h", "vipl_kiban.h"] {
         let mut command = compiler("CC", "cc");
         let header = home().join("include").join(header);
@@ -274,7 +274,7 @@ fn a_header_alone_compiles_and_may_be_included_twice() {
 }
 
 #[test]
-fn a_header_whose_layout_was_touched_does_not_compile() {
+fn a_changed_layout_does_not_compile() {
     let source = home().join("tests/c/layout.c");
     let mut command = compiler("CC", "cc");
     // A struct with a wider field, made by a macro where the header says uint16_t: the checks must notice.

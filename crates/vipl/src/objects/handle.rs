@@ -68,7 +68,7 @@ mod tests {
     use std::hash::BuildHasher;
 
     #[test]
-    fn addresses_in_a_row_and_handles_in_a_row_are_spread() {
+    fn consecutive_addresses_and_handles_hash_evenly() {
         let quick = BuildHasherDefault::<Quick>::default();
         for step in [1u64, 64, 256, 4096, 1 << 20] {
             // Hash tables use the low bits as index and the top seven bits to compare.

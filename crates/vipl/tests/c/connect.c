@@ -63,7 +63,7 @@ static VIP_RETURN request(Side *side, VIP_VI_HANDLE vi, Side *other, const char 
     return answer;
 }
 
-static void a_client_finds_its_server_and_each_learns_of_the_other(void) {
+static void client_and_server_get_each_other_s_address_and_attributes(void) {
     int i;
     EACH_LEVEL(i) {
         Side here, there;
@@ -109,7 +109,7 @@ static void a_client_finds_its_server_and_each_learns_of_the_other(void) {
     }
 }
 
-static void a_server_may_say_no(void) {
+static void a_rejected_client_gets_vip_reject(void) {
     Side here, there;
     Server server;
     pthread_t thread;
@@ -128,7 +128,7 @@ static void a_server_may_say_no(void) {
     side_close(&there);
 }
 
-static void nobody_waits_there_and_no_one_comes(void) {
+static void connecting_without_a_server_fails_and_waiting_without_a_client_times_out(void) {
     Side here, there;
     Address from, to, client;
     VIP_VI_ATTRIBUTES learnt;
@@ -148,7 +148,7 @@ static void nobody_waits_there_and_no_one_comes(void) {
 }
 
 /* One of three attributes differs: the server is told which, keeps the request, and takes another VI for it. */
-static void attributes_have_to_agree(void) {
+static void a_connection_needs_equal_attributes(void) {
     const VIP_RETURN codes[] = {VIP_INVALID_RELIABILITY_LEVEL, VIP_INVALID_MTU, VIP_INVALID_QOS};
     int k;
     for (k = 0; k < 3; k++) {
@@ -181,7 +181,7 @@ static void attributes_have_to_agree(void) {
     }
 }
 
-static void a_server_accepts_with_an_idle_vi_of_its_own_nic_only(void) {
+static void accepting_needs_an_idle_vi_of_the_same_nic(void) {
     Side here, there;
     Server server;
     pthread_t thread;
@@ -212,7 +212,7 @@ static void a_server_accepts_with_an_idle_vi_of_its_own_nic_only(void) {
     side_close(&there);
 }
 
-static void addresses_that_cannot_be_are_refused(void) {
+static void invalid_addresses_are_refused(void) {
     Side side;
     VIP_VI_HANDLE vi;
     Address good, bad;
@@ -235,7 +235,7 @@ static void addresses_that_cannot_be_are_refused(void) {
     side_close(&side);
 }
 
-static void receives_posted_before_the_connection_serve_its_first_messages(void) {
+static void receives_may_be_posted_before_connecting(void) {
     Side here, there;
     Server server;
     pthread_t thread;
@@ -264,7 +264,7 @@ static void receives_posted_before_the_connection_serve_its_first_messages(void)
     side_close(&there);
 }
 
-static void two_equals_that_differ_are_told_so(void) {
+static void peers_with_different_attributes_do_not_connect(void) {
     const VIP_RETURN codes[] = {VIP_INVALID_RELIABILITY_LEVEL, VIP_INVALID_MTU, VIP_INVALID_QOS};
     int k;
     for (k = 0; k < 3; k++) {
@@ -300,7 +300,7 @@ static void two_equals_that_differ_are_told_so(void) {
     }
 }
 
-static void an_equal_that_never_asks_is_waited_for_as_long_as_was_said(void) {
+static void a_peer_request_times_out(void) {
     Side here, there;
     VIP_VI_ATTRIBUTES learnt;
     VIP_VI_HANDLE vi;
@@ -318,7 +318,7 @@ static void an_equal_that_never_asks_is_waited_for_as_long_as_was_said(void) {
     side_close(&there);
 }
 
-static void peer_done_tells_without_waiting(void) {
+static void peer_done_does_not_wait(void) {
     Side here, there;
     VIP_VI_ATTRIBUTES learnt;
     VIP_VI_HANDLE vi, other;
@@ -345,7 +345,7 @@ static void peer_done_tells_without_waiting(void) {
 }
 
 /* The server goes away while a client waits for its answer. Over UDP that is silence, in a loopback it is oneself. */
-static void a_host_that_goes_away_is_not_reachable(void) {
+static void a_lost_host_is_not_reachable(void) {
     Side here, there;
     Server server;
     pthread_t thread;
@@ -369,16 +369,16 @@ static void a_host_that_goes_away_is_not_reachable(void) {
 
 int main(int argc, char **argv) {
     test_begin(argc, argv);
-    RUN(a_client_finds_its_server_and_each_learns_of_the_other);
-    RUN(a_server_may_say_no);
-    RUN(nobody_waits_there_and_no_one_comes);
-    RUN(attributes_have_to_agree);
-    RUN(a_server_accepts_with_an_idle_vi_of_its_own_nic_only);
-    RUN(addresses_that_cannot_be_are_refused);
-    RUN(receives_posted_before_the_connection_serve_its_first_messages);
-    RUN(two_equals_that_differ_are_told_so);
-    RUN(an_equal_that_never_asks_is_waited_for_as_long_as_was_said);
-    RUN(peer_done_tells_without_waiting);
-    RUN(a_host_that_goes_away_is_not_reachable);
+    RUN(client_and_server_get_each_other_s_address_and_attributes);
+    RUN(a_rejected_client_gets_vip_reject);
+    RUN(connecting_without_a_server_fails_and_waiting_without_a_client_times_out);
+    RUN(a_connection_needs_equal_attributes);
+    RUN(accepting_needs_an_idle_vi_of_the_same_nic);
+    RUN(invalid_addresses_are_refused);
+    RUN(receives_may_be_posted_before_connecting);
+    RUN(peers_with_different_attributes_do_not_connect);
+    RUN(a_peer_request_times_out);
+    RUN(peer_done_does_not_wait);
+    RUN(a_lost_host_is_not_reachable);
     return test_end();
 }

@@ -90,7 +90,7 @@ static void memory_given_back(Pair *pair, VIP_DESCRIPTOR *d) {
     OK(VipDeregisterMem(pair->here.nic, pair->here.data, d->DS[0].Local.Handle));
 }
 
-static void a_send_that_breaks_the_format_says_so(void) {
+static void an_invalid_send_has_a_format_error(void) {
     int i;
     EACH_LEVEL(i) {
         faulty_send(LEVELS[i], reserved_bits, VIP_STATUS_FORMAT_ERROR);
@@ -101,7 +101,7 @@ static void a_send_that_breaks_the_format_says_so(void) {
     }
 }
 
-static void a_send_of_a_wrong_length_says_so(void) {
+static void a_send_with_a_wrong_length_has_a_length_error(void) {
     int i;
     EACH_LEVEL(i) {
         faulty_send(LEVELS[i], a_length_that_is_not_the_sum, VIP_STATUS_LENGTH_ERROR);
@@ -109,7 +109,7 @@ static void a_send_of_a_wrong_length_says_so(void) {
     }
 }
 
-static void a_send_out_of_memory_that_is_not_the_vis_says_so(void) {
+static void a_send_from_memory_with_another_tag_has_a_protection_error(void) {
     int i;
     EACH_LEVEL(i) {
         faulty_send(LEVELS[i], an_unknown_handle, VIP_STATUS_PROTECTION_ERROR);
@@ -183,7 +183,7 @@ static void a_message_longer_than_its_receive_is_a_length_error(void) {
     }
 }
 
-static void a_receive_in_memory_that_is_not_the_vis_is_a_protection_error(void) {
+static void a_receive_to_memory_with_another_tag_has_a_protection_error(void) {
     int i;
     EACH_LEVEL(i) {
         faulty_receive(LEVELS[i], in_no_memory, 100, VIP_STATUS_PROTECTION_ERROR, 0);
@@ -191,7 +191,7 @@ static void a_receive_in_memory_that_is_not_the_vis_is_a_protection_error(void) 
 }
 
 /* Messages of several packets: the fault shows at a later one. */
-static void what_was_taken_before_a_fault_makes_the_error_partial(void) {
+static void an_error_after_part_of_a_message_is_partial(void) {
     int i;
     EACH_LEVEL(i) {
         faulty_receive(LEVELS[i], half_in_no_memory, 60000, VIP_STATUS_PROTECTION_ERROR, 1);
@@ -199,7 +199,7 @@ static void what_was_taken_before_a_fault_makes_the_error_partial(void) {
     }
 }
 
-static void a_receive_that_breaks_the_format_comes_back_at_once(void) {
+static void an_invalid_receive_completes_at_once(void) {
     int i;
     EACH_LEVEL(i) {
         Pair pair;
@@ -274,7 +274,7 @@ static void forbidden(VIP_RELIABILITY_LEVEL level, int read, int what) {
     pair_close(&pair);
 }
 
-static void memory_that_was_not_opened_is_neither_written_nor_read_from_outside(void) {
+static void rdma_needs_permission_of_vi_and_memory(void) {
     int i, what;
     EACH_LEVEL(i) {
         for (what = 0; what < 5; what++) {
@@ -286,7 +286,7 @@ static void memory_that_was_not_opened_is_neither_written_nor_read_from_outside(
 }
 
 /* The receive queue runs dry: silence, a lost connection, or a sender that waits. */
-static void a_dry_receive_queue_loses_an_unreliable_message_silently(void) {
+static void an_unreliable_message_without_a_receive_is_lost_silently(void) {
     Pair pair;
     VIP_DESCRIPTOR *s, *r;
     pair_open(&pair, VIP_SERVICE_UNRELIABLE);
@@ -303,7 +303,7 @@ static void a_dry_receive_queue_loses_an_unreliable_message_silently(void) {
     pair_close(&pair);
 }
 
-static void a_dry_receive_queue_ends_a_connection_of_reliable_delivery(void) {
+static void a_message_without_a_receive_ends_a_connection_with_reliable_delivery(void) {
     Pair pair;
     VIP_DESCRIPTOR *s, *done;
     pair_open(&pair, VIP_SERVICE_RELIABLE_DELIVERY);
@@ -315,7 +315,7 @@ static void a_dry_receive_queue_ends_a_connection_of_reliable_delivery(void) {
     pair_close(&pair);
 }
 
-static void a_dry_receive_queue_holds_a_sender_of_reliable_reception_back(void) {
+static void a_sender_with_reliable_reception_waits_for_a_receive(void) {
     Pair pair;
     VIP_DESCRIPTOR *s[4], *r, *done;
     int k;
@@ -336,7 +336,7 @@ static void a_dry_receive_queue_holds_a_sender_of_reliable_reception_back(void) 
 }
 
 /* What was under way when the connection was ended is flushed. */
-static void sends_that_wait_are_flushed_by_a_disconnect(void) {
+static void disconnecting_flushes_waiting_sends(void) {
     Pair pair;
     VIP_DESCRIPTOR *s[4];
     int k;
@@ -353,17 +353,17 @@ static void sends_that_wait_are_flushed_by_a_disconnect(void) {
 
 int main(int argc, char **argv) {
     test_begin(argc, argv);
-    RUN(a_send_that_breaks_the_format_says_so);
-    RUN(a_send_of_a_wrong_length_says_so);
-    RUN(a_send_out_of_memory_that_is_not_the_vis_says_so);
+    RUN(an_invalid_send_has_a_format_error);
+    RUN(a_send_with_a_wrong_length_has_a_length_error);
+    RUN(a_send_from_memory_with_another_tag_has_a_protection_error);
     RUN(a_message_longer_than_its_receive_is_a_length_error);
-    RUN(a_receive_in_memory_that_is_not_the_vis_is_a_protection_error);
-    RUN(what_was_taken_before_a_fault_makes_the_error_partial);
-    RUN(a_receive_that_breaks_the_format_comes_back_at_once);
-    RUN(memory_that_was_not_opened_is_neither_written_nor_read_from_outside);
-    RUN(a_dry_receive_queue_loses_an_unreliable_message_silently);
-    RUN(a_dry_receive_queue_ends_a_connection_of_reliable_delivery);
-    RUN(a_dry_receive_queue_holds_a_sender_of_reliable_reception_back);
-    RUN(sends_that_wait_are_flushed_by_a_disconnect);
+    RUN(a_receive_to_memory_with_another_tag_has_a_protection_error);
+    RUN(an_error_after_part_of_a_message_is_partial);
+    RUN(an_invalid_receive_completes_at_once);
+    RUN(rdma_needs_permission_of_vi_and_memory);
+    RUN(an_unreliable_message_without_a_receive_is_lost_silently);
+    RUN(a_message_without_a_receive_ends_a_connection_with_reliable_delivery);
+    RUN(a_sender_with_reliable_reception_waits_for_a_receive);
+    RUN(disconnecting_flushes_waiting_sends);
     return test_end();
 }

@@ -53,7 +53,7 @@ static VIP_DESCRIPTOR *of_chance(Side *side, Side *other, int n, int is_send) {
     return d;
 }
 
-static void descriptors_of_chance_come_back_once_each_and_in_order(void) {
+static void random_descriptors_complete_once_and_in_order(void) {
     int i, round;
     EACH_LEVEL(i) {
         Pair pair;
@@ -106,6 +106,6 @@ static void descriptors_of_chance_come_back_once_each_and_in_order(void) {
 
 int main(int argc, char **argv) {
     test_begin(argc, argv);
-    RUN(descriptors_of_chance_come_back_once_each_and_in_order);
+    RUN(random_descriptors_complete_once_and_in_order);
     return test_end();
 }

@@ -89,14 +89,14 @@ static void every_call_refuses(VIP_PVOID handle, Side *side) {
     BAD(VipQueryCQWait(handle, &report));
 }
 
-static void no_handle_is_refused_by_every_call(void) {
+static void every_call_refuses_a_null_handle(void) {
     Side side;
     side_open(&side);
     every_call_refuses(NULL, &side);
     side_close(&side);
 }
 
-static void an_invented_handle_is_refused_by_every_call(void) {
+static void every_call_refuses_an_invalid_handle(void) {
     static char somewhere[64];
     Side side;
     side_open(&side);
@@ -108,7 +108,7 @@ static void an_invented_handle_is_refused_by_every_call(void) {
     side_close(&side);
 }
 
-static void the_handle_of_what_has_gone_is_refused_even_when_its_place_is_taken_again(void) {
+static void a_stale_handle_is_refused_even_if_its_slot_is_reused(void) {
     Side side;
     VIP_VI_HANDLE vi, again;
     VIP_CQ_HANDLE cq;
@@ -129,7 +129,7 @@ static void the_handle_of_what_has_gone_is_refused_even_when_its_place_is_taken_
     side_close(&side);
 }
 
-static void a_handle_of_one_kind_is_not_one_of_another(void) {
+static void a_handle_of_another_kind_is_refused(void) {
     Side side;
     VIP_VI_HANDLE vi;
     VIP_CQ_HANDLE cq;
@@ -150,7 +150,7 @@ static void a_handle_of_one_kind_is_not_one_of_another(void) {
     side_close(&side);
 }
 
-static void a_handle_of_one_nic_is_not_one_of_another(void) {
+static void a_handle_of_another_nic_is_refused(void) {
     Pair pair;
     VIP_CQ_HANDLE cq;
     VIP_VI_HANDLE vi;
@@ -172,7 +172,7 @@ static void a_handle_of_one_nic_is_not_one_of_another(void) {
     pair_close(&pair);
 }
 
-static void a_null_where_a_result_belongs_is_refused(void) {
+static void a_null_pointer_for_a_result_is_refused(void) {
     Side side;
     VIP_VI_HANDLE vi;
     VIP_CQ_HANDLE cq;
@@ -230,11 +230,11 @@ static void a_null_where_a_result_belongs_is_refused(void) {
 
 int main(int argc, char **argv) {
     test_begin(argc, argv);
-    RUN(no_handle_is_refused_by_every_call);
-    RUN(an_invented_handle_is_refused_by_every_call);
-    RUN(the_handle_of_what_has_gone_is_refused_even_when_its_place_is_taken_again);
-    RUN(a_handle_of_one_kind_is_not_one_of_another);
-    RUN(a_handle_of_one_nic_is_not_one_of_another);
-    RUN(a_null_where_a_result_belongs_is_refused);
+    RUN(every_call_refuses_a_null_handle);
+    RUN(every_call_refuses_an_invalid_handle);
+    RUN(a_stale_handle_is_refused_even_if_its_slot_is_reused);
+    RUN(a_handle_of_another_kind_is_refused);
+    RUN(a_handle_of_another_nic_is_refused);
+    RUN(a_null_pointer_for_a_result_is_refused);
     return test_end();
 }

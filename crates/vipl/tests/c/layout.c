@@ -47,7 +47,7 @@ static void status_bits_and_operations_do_not_overlap(void) {
     EQUAL(VIP_CONTROL_OP_MASK | VIP_CONTROL_IMMEDIATE | VIP_CONTROL_QFENCE | VIP_CONTROL_RESERVED, 0xffff);
 }
 
-static void a_descriptor_is_64_bytes_of_little_endian(void) {
+static void a_descriptor_has_64_bytes_in_little_endian_order(void) {
     union {
         VIP_DESCRIPTOR d;
         unsigned char byte[64];
@@ -75,7 +75,7 @@ static void a_descriptor_is_64_bytes_of_little_endian(void) {
     CHECK((void *)&u.d.Control == (void *)&u.d.CS && (void *)&u.d.Data[1] == (void *)&u.d.DS[1]);
 }
 
-static void enumerations_keep_their_order(void) {
+static void enumerations_have_the_values_of_the_guide(void) {
     EQUAL(VIP_STATE_IDLE, 0);
     EQUAL(VIP_STATE_CONNECTED, 1);
     EQUAL(VIP_STATE_CONNECT_PENDING, 2);
@@ -137,8 +137,8 @@ int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(return_codes_have_the_numbers_of_the_guide);
     RUN(status_bits_and_operations_do_not_overlap);
-    RUN(a_descriptor_is_64_bytes_of_little_endian);
-    RUN(enumerations_keep_their_order);
+    RUN(a_descriptor_has_64_bytes_in_little_endian_order);
+    RUN(enumerations_have_the_values_of_the_guide);
     RUN(every_call_is_in_the_library);
     return test_end();
 }

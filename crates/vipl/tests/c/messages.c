@@ -30,7 +30,7 @@ static void a_message_of_every_length_arrives_whole(void) {
     }
 }
 
-static void messages_and_completions_keep_the_order_of_posting(void) {
+static void messages_and_completions_keep_the_posting_order(void) {
     int i, k;
     EACH_LEVEL(i) {
         Pair pair;
@@ -54,7 +54,7 @@ static void messages_and_completions_keep_the_order_of_posting(void) {
     }
 }
 
-static void a_message_is_gathered_here_and_scattered_there(void) {
+static void messages_are_gathered_and_scattered(void) {
     int i;
     EACH_LEVEL(i) {
         Pair pair;
@@ -83,7 +83,7 @@ static void a_message_is_gathered_here_and_scattered_there(void) {
     }
 }
 
-static void immediate_data_travels_beside_the_message(void) {
+static void immediate_data_arrives_with_the_message(void) {
     int i;
     EACH_LEVEL(i) {
         Pair pair;
@@ -149,7 +149,7 @@ static void both_directions_work_at_once(void) {
     }
 }
 
-static void nothing_to_collect_is_told_at_once_or_after_the_time_given(void) {
+static void without_completions_done_returns_at_once_and_wait_times_out(void) {
     Pair pair;
     VIP_DESCRIPTOR *d;
     pair_open(&pair, VIP_SERVICE_RELIABLE_DELIVERY);
@@ -171,7 +171,7 @@ static void nothing_to_collect_is_told_at_once_or_after_the_time_given(void) {
     pair_close(&pair);
 }
 
-static void a_program_may_rewrite_a_collected_descriptor_and_post_it_again_a_thousand_times(void) {
+static void a_collected_descriptor_can_be_reused_a_thousand_times(void) {
     Pair pair;
     int k;
     VIP_DESCRIPTOR *s, *r;
@@ -193,7 +193,7 @@ static void a_program_may_rewrite_a_collected_descriptor_and_post_it_again_a_tho
     pair_close(&pair);
 }
 
-static void a_queue_takes_as_many_descriptors_as_it_says(void) {
+static void a_queue_holds_max_descriptors_per_queue(void) {
     Side side;
     VIP_VI_HANDLE vi;
     VIP_ULONG posted = 0, i;
@@ -227,12 +227,12 @@ static void a_queue_takes_as_many_descriptors_as_it_says(void) {
 int main(int argc, char **argv) {
     test_begin(argc, argv);
     RUN(a_message_of_every_length_arrives_whole);
-    RUN(messages_and_completions_keep_the_order_of_posting);
-    RUN(a_message_is_gathered_here_and_scattered_there);
-    RUN(immediate_data_travels_beside_the_message);
+    RUN(messages_and_completions_keep_the_posting_order);
+    RUN(messages_are_gathered_and_scattered);
+    RUN(immediate_data_arrives_with_the_message);
     RUN(both_directions_work_at_once);
-    RUN(nothing_to_collect_is_told_at_once_or_after_the_time_given);
-    RUN(a_program_may_rewrite_a_collected_descriptor_and_post_it_again_a_thousand_times);
-    RUN(a_queue_takes_as_many_descriptors_as_it_says);
+    RUN(without_completions_done_returns_at_once_and_wait_times_out);
+    RUN(a_collected_descriptor_can_be_reused_a_thousand_times);
+    RUN(a_queue_holds_max_descriptors_per_queue);
     return test_end();
 }

@@ -3,7 +3,7 @@
 
 #define BAD(call) EQUAL(call, VIP_INVALID_PARAMETER)
 
-static void a_nic_tells_its_bounds_and_its_address(void) {
+static void a_nic_reports_its_limits_and_address(void) {
     VIP_NIC_HANDLE nic;
     VIP_NIC_ATTRIBUTES a;
     OK(VipOpenNic(test_device, &nic));
@@ -27,7 +27,7 @@ static void a_nic_tells_its_bounds_and_its_address(void) {
     BAD(VipCloseNic(nic));
 }
 
-static void names_of_old_programs_open_a_nic(void) {
+static void device_names_of_old_programs_open_a_nic(void) {
     const char *names[] = {"", "nic0", "/dev/clanvi0", "/dev/via_lo", "VINIC"};
     unsigned i;
     for (i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -37,7 +37,7 @@ static void names_of_old_programs_open_a_nic(void) {
     }
 }
 
-static void a_name_that_cannot_be_read_is_refused(void) {
+static void an_invalid_device_name_is_refused(void) {
     VIP_NIC_HANDLE nic = &nic;
     BAD(VipOpenNic("udp:nowhere:at:all", &nic));
     BAD(VipOpenNic("udp:127.0.0.1:65536", &nic));
@@ -45,7 +45,7 @@ static void a_name_that_cannot_be_read_is_refused(void) {
     CHECK(nic == NULL);
 }
 
-static void tags_are_made_up_to_the_bound_and_a_tag_in_use_stays(void) {
+static void tags_are_limited_and_a_tag_in_use_cannot_be_destroyed(void) {
     Side side;
     VIP_PROTECTION_HANDLE tags[4096];
     VIP_VI_HANDLE vi;
@@ -69,7 +69,7 @@ static void tags_are_made_up_to_the_bound_and_a_tag_in_use_stays(void) {
     side_close(&side);
 }
 
-static void memory_is_registered_asked_about_changed_and_given_back(void) {
+static void memory_is_registered_queried_changed_and_deregistered(void) {
     Side side;
     VIP_MEM_ATTRIBUTES given, told;
     VIP_MEM_HANDLE memory;
@@ -101,7 +101,7 @@ static void memory_is_registered_asked_about_changed_and_given_back(void) {
     side_close(&side);
 }
 
-static void memory_that_cannot_be_is_refused(void) {
+static void registering_invalid_memory_fails(void) {
     Side side;
     VIP_MEM_ATTRIBUTES given;
     VIP_MEM_HANDLE memory = 7;
@@ -121,7 +121,7 @@ static void memory_that_cannot_be_is_refused(void) {
     side_close(&side);
 }
 
-static void regions_are_registered_up_to_the_bound(void) {
+static void the_number_of_regions_is_limited(void) {
     Side side;
     VIP_MEM_ATTRIBUTES given;
     VIP_MEM_HANDLE *handles;
@@ -144,7 +144,7 @@ static void regions_are_registered_up_to_the_bound(void) {
     side_close(&side);
 }
 
-static void no_tag_means_the_first_one_as_on_clan(void) {
+static void a_null_tag_means_the_first_tag_as_on_clan(void) {
     Pair pair;
     VIP_VI_ATTRIBUTES attributes, told;
     VIP_VI_HANDLE vi;
@@ -170,7 +170,7 @@ static void no_tag_means_the_first_one_as_on_clan(void) {
     pair_close(&pair);
 }
 
-static void closing_a_nic_takes_along_what_was_made_on_it(void) {
+static void closing_a_nic_destroys_its_objects(void) {
     Pair pair;
     VIP_CQ_HANDLE cq;
     VIP_DESCRIPTOR *d;
@@ -191,14 +191,14 @@ static void closing_a_nic_takes_along_what_was_made_on_it(void) {
 
 int main(int argc, char **argv) {
     test_begin(argc, argv);
-    RUN(a_nic_tells_its_bounds_and_its_address);
-    RUN(names_of_old_programs_open_a_nic);
-    RUN(a_name_that_cannot_be_read_is_refused);
-    RUN(tags_are_made_up_to_the_bound_and_a_tag_in_use_stays);
-    RUN(memory_is_registered_asked_about_changed_and_given_back);
-    RUN(memory_that_cannot_be_is_refused);
-    RUN(regions_are_registered_up_to_the_bound);
-    RUN(no_tag_means_the_first_one_as_on_clan);
-    RUN(closing_a_nic_takes_along_what_was_made_on_it);
+    RUN(a_nic_reports_its_limits_and_address);
+    RUN(device_names_of_old_programs_open_a_nic);
+    RUN(an_invalid_device_name_is_refused);
+    RUN(tags_are_limited_and_a_tag_in_use_cannot_be_destroyed);
+    RUN(memory_is_registered_queried_changed_and_deregistered);
+    RUN(registering_invalid_memory_fails);
+    RUN(the_number_of_regions_is_limited);
+    RUN(a_null_tag_means_the_first_tag_as_on_clan);
+    RUN(closing_a_nic_destroys_its_objects);
     return test_end();
 }

@@ -104,7 +104,7 @@ static void on_work_again(VIP_PVOID context, VIP_NIC_HANDLE nic, VIP_VI_HANDLE v
     on_work(context, nic, vi, descriptor);
 }
 
-static void a_callback_comes_for_the_next_receive_and_only_for_it(void) {
+static void a_callback_is_called_once_for_the_next_receive(void) {
     Pair pair;
     int mark = 0;
     VIP_DESCRIPTOR *r1, *r2, *s;
@@ -128,7 +128,7 @@ static void a_callback_comes_for_the_next_receive_and_only_for_it(void) {
     pair_close(&pair);
 }
 
-static void a_callback_comes_at_once_for_what_is_done_already(void) {
+static void a_callback_is_called_at_once_for_a_completed_receive(void) {
     Pair pair;
     VIP_DESCRIPTOR *r;
     VIP_VI_HANDLE idle;
@@ -144,7 +144,7 @@ static void a_callback_comes_at_once_for_what_is_done_already(void) {
     pair_close(&pair);
 }
 
-static void a_callback_may_post_and_ask_for_the_next(void) {
+static void a_callback_may_post_and_request_another_callback(void) {
     Pair pair;
     int k;
     VIP_DESCRIPTOR *s;
@@ -162,7 +162,7 @@ static void a_callback_may_post_and_ask_for_the_next(void) {
     pair_close(&pair);
 }
 
-static void a_send_calls_back_too(void) {
+static void sends_have_callbacks_too(void) {
     Pair pair;
     VIP_DESCRIPTOR *r, *s;
     forget();
@@ -176,7 +176,7 @@ static void a_send_calls_back_too(void) {
     pair_close(&pair);
 }
 
-static void a_completion_queue_calls_back_with_vi_and_side(void) {
+static void completion_queue_callbacks_get_vi_and_queue(void) {
     Side here, there;
     VIP_CQ_HANDLE cq;
     VIP_VI_HANDLE a, b;
@@ -202,7 +202,7 @@ static void a_completion_queue_calls_back_with_vi_and_side(void) {
     side_close(&there);
 }
 
-static void a_lost_connection_is_told_to_the_error_handler(void) {
+static void the_error_handler_reports_a_lost_connection(void) {
     Pair pair;
     int mark = 0;
     forget();
@@ -226,7 +226,7 @@ static void a_lost_connection_is_told_to_the_error_handler(void) {
     pair_close(&pair);
 }
 
-static void a_message_that_meets_no_receive_is_told(void) {
+static void the_error_handler_reports_an_empty_receive_queue(void) {
     Pair pair;
     VIP_DESCRIPTOR *s, *done;
     forget();
@@ -242,7 +242,7 @@ static void a_message_that_meets_no_receive_is_told(void) {
 }
 
 /* RDMA that is refused is told on the side whose memory it was. */
-static void refused_rdma_is_told_where_it_was_refused(void) {
+static void the_error_handler_reports_refused_rdma_at_the_target(void) {
     int read;
     for (read = 0; read < 2; read++) {
         Pair pair;
@@ -264,7 +264,7 @@ static void refused_rdma_is_told_where_it_was_refused(void) {
     }
 }
 
-static void a_completion_queue_that_is_too_small_is_told(void) {
+static void the_error_handler_reports_a_full_completion_queue(void) {
     Side side;
     VIP_CQ_HANDLE cq;
     VIP_VI_HANDLE vi;
@@ -285,7 +285,7 @@ static void a_completion_queue_that_is_too_small_is_told(void) {
     side_close(&side);
 }
 
-static void an_answer_without_memory_is_told(void) {
+static void the_error_handler_reports_deregistered_descriptor_memory(void) {
     Side side;
     VIP_VI_HANDLE vi;
     VIP_MEM_HANDLE memory;
@@ -309,7 +309,7 @@ static void an_answer_without_memory_is_told(void) {
     side_close(&side);
 }
 
-static void closing_a_nic_ends_what_waits_for_a_call(void) {
+static void closing_a_nic_drops_pending_callbacks(void) {
     Pair pair;
     forget();
     pair_open(&pair, VIP_SERVICE_RELIABLE_DELIVERY);
@@ -321,16 +321,16 @@ static void closing_a_nic_ends_what_waits_for_a_call(void) {
 
 int main(int argc, char **argv) {
     test_begin(argc, argv);
-    RUN(a_callback_comes_for_the_next_receive_and_only_for_it);
-    RUN(a_callback_comes_at_once_for_what_is_done_already);
-    RUN(a_callback_may_post_and_ask_for_the_next);
-    RUN(a_send_calls_back_too);
-    RUN(a_completion_queue_calls_back_with_vi_and_side);
-    RUN(a_lost_connection_is_told_to_the_error_handler);
-    RUN(a_message_that_meets_no_receive_is_told);
-    RUN(refused_rdma_is_told_where_it_was_refused);
-    RUN(a_completion_queue_that_is_too_small_is_told);
-    RUN(an_answer_without_memory_is_told);
-    RUN(closing_a_nic_ends_what_waits_for_a_call);
+    RUN(a_callback_is_called_once_for_the_next_receive);
+    RUN(a_callback_is_called_at_once_for_a_completed_receive);
+    RUN(a_callback_may_post_and_request_another_callback);
+    RUN(sends_have_callbacks_too);
+    RUN(completion_queue_callbacks_get_vi_and_queue);
+    RUN(the_error_handler_reports_a_lost_connection);
+    RUN(the_error_handler_reports_an_empty_receive_queue);
+    RUN(the_error_handler_reports_refused_rdma_at_the_target);
+    RUN(the_error_handler_reports_a_full_completion_queue);
+    RUN(the_error_handler_reports_deregistered_descriptor_memory);
+    RUN(closing_a_nic_drops_pending_callbacks);
     return test_end();
 }

@@ -123,7 +123,7 @@ static void pong(void) {
     side_close(&side);
 }
 
-static void a_ball_goes_to_and_fro_between_two_processes(void) {
+static void two_processes_play_ping_pong(void) {
     int i;
     EACH_LEVEL(i) {
         level_now = LEVELS[i];
@@ -176,7 +176,7 @@ static void reach_over(void) {
     side_close(&side);
 }
 
-static void one_process_reaches_into_the_others_memory(void) {
+static void rdma_works_between_processes(void) {
     in_two_processes(reach_over, offer, 0);
 }
 
@@ -216,7 +216,7 @@ static void survive(void) {
     side_close(&side);
 }
 
-static void a_killed_peer_is_noticed(void) {
+static void a_killed_peer_is_detected(void) {
     in_two_processes(survive, wait_to_be_killed, 1);
 }
 
@@ -246,15 +246,15 @@ static void lose_what_was_under_way(void) {
     side_close(&side);
 }
 
-static void what_was_under_way_to_a_killed_peer_is_a_transport_error(void) {
+static void sends_to_a_killed_peer_have_a_transport_error(void) {
     in_two_processes(lose_what_was_under_way, be_killed_on_a_word, 1);
 }
 
 int main(int argc, char **argv) {
     test_begin(argc, argv);
-    RUN(a_ball_goes_to_and_fro_between_two_processes);
-    RUN(one_process_reaches_into_the_others_memory);
-    RUN(a_killed_peer_is_noticed);
-    RUN(what_was_under_way_to_a_killed_peer_is_a_transport_error);
+    RUN(two_processes_play_ping_pong);
+    RUN(rdma_works_between_processes);
+    RUN(a_killed_peer_is_detected);
+    RUN(sends_to_a_killed_peer_have_a_transport_error);
     return test_end();
 }

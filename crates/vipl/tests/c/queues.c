@@ -11,7 +11,7 @@ static void the_next_is(VIP_CQ_HANDLE cq, VIP_VI_HANDLE vi, VIP_BOOLEAN receives
     EQUAL(queue, receives);
 }
 
-static void completion_queues_are_made_resized_and_ended(void) {
+static void completion_queues_are_created_resized_and_destroyed(void) {
     Side side;
     VIP_CQ_HANDLE cq, many[4096];
     VIP_VI_HANDLE vi;
@@ -43,7 +43,7 @@ static void completion_queues_are_made_resized_and_ended(void) {
     side_close(&side);
 }
 
-static void a_queue_tells_which_vi_and_which_side_in_the_order_of_completion(void) {
+static void entries_name_vi_and_queue_in_completion_order(void) {
     int i, k;
     EACH_LEVEL(i) {
         Side here, there;
@@ -83,7 +83,7 @@ static void a_queue_tells_which_vi_and_which_side_in_the_order_of_completion(voi
     }
 }
 
-static void a_queue_that_reports_elsewhere_is_not_waited_for_alone(void) {
+static void a_queue_with_a_completion_queue_cannot_be_waited_for(void) {
     Side side;
     VIP_CQ_HANDLE cq;
     VIP_VI_HANDLE sends, receives;
@@ -102,7 +102,7 @@ static void a_queue_that_reports_elsewhere_is_not_waited_for_alone(void) {
 }
 
 /* Entries wait; a hundred completions of two VIs are told one by one, and none is lost. */
-static void entries_wait_until_they_are_taken(void) {
+static void entries_stay_until_they_are_collected(void) {
     Side here, there;
     VIP_CQ_HANDLE cq;
     VIP_VI_HANDLE a[2], b[2];
@@ -141,9 +141,9 @@ static void entries_wait_until_they_are_taken(void) {
 
 int main(int argc, char **argv) {
     test_begin(argc, argv);
-    RUN(completion_queues_are_made_resized_and_ended);
-    RUN(a_queue_tells_which_vi_and_which_side_in_the_order_of_completion);
-    RUN(a_queue_that_reports_elsewhere_is_not_waited_for_alone);
-    RUN(entries_wait_until_they_are_taken);
+    RUN(completion_queues_are_created_resized_and_destroyed);
+    RUN(entries_name_vi_and_queue_in_completion_order);
+    RUN(a_queue_with_a_completion_queue_cannot_be_waited_for);
+    RUN(entries_stay_until_they_are_collected);
     return test_end();
 }

@@ -10,7 +10,7 @@ static VIP_DESCRIPTOR *remote(Side *side, int n, VIP_UINT16 control, Side *other
     return d;
 }
 
-static void a_write_lands_where_it_says_and_takes_no_receive(void) {
+static void an_rdma_write_uses_no_receive(void) {
     const VIP_UINT32 lengths[] = {1, 100, 1500, 65536};
     int i;
     unsigned k;
@@ -39,7 +39,7 @@ static void a_write_lands_where_it_says_and_takes_no_receive(void) {
     }
 }
 
-static void a_write_with_immediate_data_takes_a_receive_and_leaves_its_memory_alone(void) {
+static void an_rdma_write_with_immediate_uses_a_receive_but_not_its_memory(void) {
     int i;
     EACH_LEVEL(i) {
         Pair pair;
@@ -61,7 +61,7 @@ static void a_write_with_immediate_data_takes_a_receive_and_leaves_its_memory_al
     }
 }
 
-static void a_write_gathers(void) {
+static void an_rdma_write_gathers(void) {
     Pair pair;
     VIP_DESCRIPTOR *w;
     pair_open(&pair, VIP_SERVICE_RELIABLE_RECEPTION);
@@ -78,7 +78,7 @@ static void a_write_gathers(void) {
     pair_close(&pair);
 }
 
-static void a_read_fetches_and_scatters(void) {
+static void an_rdma_read_scatters(void) {
     int i;
     EACH_LEVEL(i) {
         Pair pair;
@@ -107,7 +107,7 @@ static void a_read_fetches_and_scatters(void) {
 }
 
 /* A send behind a fence starts when the reads before it are done: it carries what they brought. */
-static void a_fence_holds_a_send_back_until_reads_are_done(void) {
+static void a_fence_delays_a_send_until_reads_complete(void) {
     Pair pair;
     VIP_DESCRIPTOR *g, *s, *r;
     int k;
@@ -132,10 +132,10 @@ static void a_fence_holds_a_send_back_until_reads_are_done(void) {
 
 int main(int argc, char **argv) {
     test_begin(argc, argv);
-    RUN(a_write_lands_where_it_says_and_takes_no_receive);
-    RUN(a_write_with_immediate_data_takes_a_receive_and_leaves_its_memory_alone);
-    RUN(a_write_gathers);
-    RUN(a_read_fetches_and_scatters);
-    RUN(a_fence_holds_a_send_back_until_reads_are_done);
+    RUN(an_rdma_write_uses_no_receive);
+    RUN(an_rdma_write_with_immediate_uses_a_receive_but_not_its_memory);
+    RUN(an_rdma_write_gathers);
+    RUN(an_rdma_read_scatters);
+    RUN(a_fence_delays_a_send_until_reads_complete);
     return test_end();
 }

@@ -3,7 +3,7 @@
 
 #define BAD(call) EQUAL(call, VIP_INVALID_PARAMETER)
 
-static void a_descriptor_that_is_posted_cannot_be_posted_again(void) {
+static void a_posted_descriptor_cannot_be_posted_again(void) {
     Pair pair;
     VIP_DESCRIPTOR *r;
     VIP_VI_HANDLE other;
@@ -22,7 +22,7 @@ static void a_descriptor_that_is_posted_cannot_be_posted_again(void) {
     pair_close(&pair);
 }
 
-static void a_descriptor_rewritten_while_posted_works_as_it_was_posted(void) {
+static void changes_to_a_posted_descriptor_have_no_effect(void) {
     Pair pair;
     VIP_DESCRIPTOR *r, *s;
     pair_open(&pair, VIP_SERVICE_RELIABLE_DELIVERY);
@@ -40,7 +40,7 @@ static void a_descriptor_rewritten_while_posted_works_as_it_was_posted(void) {
     pair_close(&pair);
 }
 
-static void a_descriptor_has_to_be_aligned_and_to_lie_in_registered_memory_of_the_tag(void) {
+static void descriptors_must_be_aligned_and_in_registered_memory_of_the_tag(void) {
     Pair pair;
     char *elsewhere = aligned_block(4096);
     VIP_DESCRIPTOR *d = (VIP_DESCRIPTOR *)(void *)elsewhere;
@@ -72,7 +72,7 @@ static void a_descriptor_has_to_be_aligned_and_to_lie_in_registered_memory_of_th
     free_block(elsewhere);
 }
 
-static void segments_that_reach_beyond_the_descriptors_memory_are_not_read(void) {
+static void segments_outside_the_descriptor_s_memory_are_not_read(void) {
     Pair pair;
     char *elsewhere = aligned_block(8192);
     VIP_DESCRIPTOR *d = (VIP_DESCRIPTOR *)(void *)(elsewhere + 4096 - 64);
@@ -91,7 +91,7 @@ static void segments_that_reach_beyond_the_descriptors_memory_are_not_read(void)
 }
 
 /* Memory of the descriptor is given back while it is posted: its answer has nowhere to go, and is not written. */
-static void a_descriptor_whose_memory_went_away_is_not_written_to(void) {
+static void a_descriptor_in_deregistered_memory_is_not_written(void) {
     Pair pair;
     char *elsewhere = aligned_block(4096);
     VIP_DESCRIPTOR *d = (VIP_DESCRIPTOR *)(void *)elsewhere, *done;
@@ -115,10 +115,10 @@ static void a_descriptor_whose_memory_went_away_is_not_written_to(void) {
 
 int main(int argc, char **argv) {
     test_begin(argc, argv);
-    RUN(a_descriptor_that_is_posted_cannot_be_posted_again);
-    RUN(a_descriptor_rewritten_while_posted_works_as_it_was_posted);
-    RUN(a_descriptor_has_to_be_aligned_and_to_lie_in_registered_memory_of_the_tag);
-    RUN(segments_that_reach_beyond_the_descriptors_memory_are_not_read);
-    RUN(a_descriptor_whose_memory_went_away_is_not_written_to);
+    RUN(a_posted_descriptor_cannot_be_posted_again);
+    RUN(changes_to_a_posted_descriptor_have_no_effect);
+    RUN(descriptors_must_be_aligned_and_in_registered_memory_of_the_tag);
+    RUN(segments_outside_the_descriptor_s_memory_are_not_read);
+    RUN(a_descriptor_in_deregistered_memory_is_not_written);
     return test_end();
 }

@@ -1,7 +1,7 @@
 /* VIs: what they may be, the states they go through, and what each state allows. */
 #include "test.h"
 
-static void attributes_that_cannot_be_are_named(void) {
+static void invalid_attributes_have_specific_errors(void) {
     Side side;
     VIP_VI_ATTRIBUTES a;
     VIP_VI_HANDLE vi = &vi;
@@ -25,7 +25,7 @@ static void attributes_that_cannot_be_are_named(void) {
     side_close(&side);
 }
 
-static void attributes_come_back_as_they_were_given(void) {
+static void queried_attributes_are_those_that_were_set(void) {
     Side side;
     int i;
     side_open(&side);
@@ -57,7 +57,7 @@ static void attributes_come_back_as_they_were_given(void) {
     side_close(&side);
 }
 
-static void vis_are_made_up_to_the_bound(void) {
+static void the_number_of_vis_is_limited(void) {
     Side side;
     VIP_VI_HANDLE *vis;
     VIP_VI_ATTRIBUTES a;
@@ -114,7 +114,7 @@ static void a_vi_goes_from_idle_to_connected_and_back(void) {
     }
 }
 
-static void a_vi_that_is_not_idle_cannot_be_destroyed_changed_or_connected(void) {
+static void only_an_idle_vi_can_be_destroyed_changed_or_connected(void) {
     Pair pair;
     Address address;
     VIP_VI_ATTRIBUTES a;
@@ -138,7 +138,7 @@ static void a_vi_that_is_not_idle_cannot_be_destroyed_changed_or_connected(void)
     pair_close(&pair);
 }
 
-static void a_vi_with_uncollected_work_is_not_destroyed(void) {
+static void a_vi_with_uncollected_descriptors_cannot_be_destroyed(void) {
     Side side;
     VIP_VI_HANDLE vi;
     VIP_VI_STATE state;
@@ -164,7 +164,7 @@ static void a_vi_with_uncollected_work_is_not_destroyed(void) {
     side_close(&side);
 }
 
-static void a_send_needs_a_connection_and_what_is_posted_in_error_comes_back_flushed(void) {
+static void a_send_needs_a_connection_and_is_flushed_in_the_error_state(void) {
     int i;
     EACH_LEVEL(i) {
         Pair pair;
@@ -189,7 +189,7 @@ static void a_send_needs_a_connection_and_what_is_posted_in_error_comes_back_flu
     }
 }
 
-static void what_was_posted_is_flushed_in_order_when_the_connection_goes(void) {
+static void a_lost_connection_flushes_posted_descriptors_in_order(void) {
     int i, k;
     EACH_LEVEL(i) {
         Pair pair;
@@ -207,7 +207,7 @@ static void what_was_posted_is_flushed_in_order_when_the_connection_goes(void) {
     }
 }
 
-static void a_request_is_pending_until_it_is_answered_or_given_up(void) {
+static void a_connect_request_is_pending_until_answered_or_timed_out(void) {
     Pair pair;
     Address near_address, far_address;
     VIP_VI_ATTRIBUTES a;
@@ -229,14 +229,14 @@ static void a_request_is_pending_until_it_is_answered_or_given_up(void) {
 
 int main(int argc, char **argv) {
     test_begin(argc, argv);
-    RUN(attributes_that_cannot_be_are_named);
-    RUN(attributes_come_back_as_they_were_given);
-    RUN(vis_are_made_up_to_the_bound);
+    RUN(invalid_attributes_have_specific_errors);
+    RUN(queried_attributes_are_those_that_were_set);
+    RUN(the_number_of_vis_is_limited);
     RUN(a_vi_goes_from_idle_to_connected_and_back);
-    RUN(a_vi_that_is_not_idle_cannot_be_destroyed_changed_or_connected);
-    RUN(a_vi_with_uncollected_work_is_not_destroyed);
-    RUN(a_send_needs_a_connection_and_what_is_posted_in_error_comes_back_flushed);
-    RUN(what_was_posted_is_flushed_in_order_when_the_connection_goes);
-    RUN(a_request_is_pending_until_it_is_answered_or_given_up);
+    RUN(only_an_idle_vi_can_be_destroyed_changed_or_connected);
+    RUN(a_vi_with_uncollected_descriptors_cannot_be_destroyed);
+    RUN(a_send_needs_a_connection_and_is_flushed_in_the_error_state);
+    RUN(a_lost_connection_flushes_posted_descriptors_in_order);
+    RUN(a_connect_request_is_pending_until_answered_or_timed_out);
     return test_end();
 }

@@ -80,7 +80,7 @@ static void *tinker(void *context) {
     return NULL;
 }
 
-static void many_threads_play_on_one_nic_while_another_tinkers_with_it(void) {
+static void threads_share_a_nic_while_objects_are_created_and_destroyed(void) {
     Side here, there;
     Player players[2 * PAIRS];
     pthread_t threads[2 * PAIRS], tinkerer;
@@ -199,7 +199,7 @@ static void *close_it(void *context) {
     return NULL;
 }
 
-static void of_two_that_close_a_nic_one_does_it(void) {
+static void of_two_threads_that_close_a_nic_one_succeeds(void) {
     int round;
     for (round = 0; round < 50; round++) {
         Waiter both[2];
@@ -217,8 +217,8 @@ static void of_two_that_close_a_nic_one_does_it(void) {
 
 int main(int argc, char **argv) {
     test_begin(argc, argv);
-    RUN(many_threads_play_on_one_nic_while_another_tinkers_with_it);
+    RUN(threads_share_a_nic_while_objects_are_created_and_destroyed);
     RUN(closing_a_nic_ends_every_wait);
-    RUN(of_two_that_close_a_nic_one_does_it);
+    RUN(of_two_threads_that_close_a_nic_one_succeeds);
     return test_end();
 }

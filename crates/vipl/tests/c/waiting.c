@@ -71,7 +71,7 @@ static void round_trips(Pair *pair, Wait wait) {
     join(&pair->here, pair->near_vi, &pair->there, pair->far_vi);
 }
 
-static void every_policy_brings_every_message(void) {
+static void messages_arrive_with_every_policy(void) {
     const VIP_WAIT_POLICY policies[] = {VIP_WAIT_ADAPTIVE, VIP_WAIT_POLL, VIP_WAIT_INTERRUPT, VIP_WAIT_HYBRID};
     Pair pair;
     int k;
@@ -95,7 +95,7 @@ static void every_policy_brings_every_message(void) {
     pair_close(&pair);
 }
 
-static void one_call_may_wait_its_own_way_and_the_queue_keeps_its_policy(void) {
+static void the_policy_of_one_call_does_not_change_that_of_the_queue(void) {
     Pair pair;
     VIP_WAIT_REPORT report;
     pair_open(&pair, VIP_SERVICE_RELIABLE_DELIVERY);
@@ -107,7 +107,7 @@ static void one_call_may_wait_its_own_way_and_the_queue_keeps_its_policy(void) {
     pair_close(&pair);
 }
 
-static void a_wait_of_every_kind_ends_when_its_time_is_over(void) {
+static void waits_with_every_policy_time_out(void) {
     const VIP_WAIT_POLICY policies[] = {VIP_WAIT_ADAPTIVE, VIP_WAIT_POLL, VIP_WAIT_INTERRUPT, VIP_WAIT_HYBRID};
     Pair pair;
     VIP_DESCRIPTOR *d;
@@ -126,7 +126,7 @@ static void a_wait_of_every_kind_ends_when_its_time_is_over(void) {
 }
 
 /* What was there at once was not waited for; so round trips are made until one had to be. */
-static void a_report_counts_what_was_waited_for(void) {
+static void the_report_counts_waits(void) {
     Pair pair;
     VIP_WAIT_REPORT before, after;
     time_t end = time(NULL) + (time_t)(LONG / 1000);
@@ -143,7 +143,7 @@ static void a_report_counts_what_was_waited_for(void) {
     pair_close(&pair);
 }
 
-static void a_completion_queue_waits_by_a_policy_too(void) {
+static void completion_queues_have_policies_too(void) {
     const VIP_WAIT_POLICY policies[] = {VIP_WAIT_ADAPTIVE, VIP_WAIT_POLL, VIP_WAIT_INTERRUPT, VIP_WAIT_HYBRID};
     Side here, there;
     VIP_CQ_HANDLE cq;
@@ -176,10 +176,10 @@ static void a_completion_queue_waits_by_a_policy_too(void) {
 
 int main(int argc, char **argv) {
     test_begin(argc, argv);
-    RUN(every_policy_brings_every_message);
-    RUN(one_call_may_wait_its_own_way_and_the_queue_keeps_its_policy);
-    RUN(a_wait_of_every_kind_ends_when_its_time_is_over);
-    RUN(a_report_counts_what_was_waited_for);
-    RUN(a_completion_queue_waits_by_a_policy_too);
+    RUN(messages_arrive_with_every_policy);
+    RUN(the_policy_of_one_call_does_not_change_that_of_the_queue);
+    RUN(waits_with_every_policy_time_out);
+    RUN(the_report_counts_waits);
+    RUN(completion_queues_have_policies_too);
     return test_end();
 }
