@@ -1,21 +1,24 @@
-/* librspreload.so: ordinary socket programs run over rsockets (rsocket(7)).
+/* librspreload.so: runs unmodified socket programs over rsockets (rsocket(7)).
  *
- * Goal      LD_PRELOAD=librspreload.so PROGRAM: what it says over TCP goes over the RDMA NIC, where the peer does so too.
- * When      a socket stays the system's until it listens or connects: then the program's number becomes a copy of the
- *           rsocket's file, and calls of that number go to the rsocket. What was bound, or set to be non-blocking, stays so.
- * Falls     back to plain TCP: for families and types that rsockets do not carry, and when the peer does not answer as an
- *           rsocket does within KIBAN_RSPRELOAD_MS milliseconds (3000). Such a peer sees a connection that it does not
- *           understand, and then ours. A listener is an rsocket alone: plain peers are not understood there.
- * Waits     connect() of a non-blocking socket waits for as long as that takes.
- * dup       counts: the rsocket ends with its last number. A copy made before the socket listened or connected stays TCP.
- * fork      a child has the numbers, but its parent's rsockets are not its own: calls say EBADF. What it makes itself works.
- * epoll     rsockets among its files are asked by rpoll; edges are made of levels: one is told again when a call was in vain.
- * Handlers  rsockets take locks: no signal is delivered to a thread within one of their calls (two system calls each),
- *           only while it sleeps, when nothing is locked. So a handler may make the calls that POSIX lists (2.4.3) on
- *           rsockets, unless it may have interrupted malloc(): they allocate. Calls on other numbers neither lock nor
- *           allocate. close() and shutdown() of an rsocket hold signals back while it lingers, 10 s at most.
- * Ours      the libraries below call the same functions: calls from within them go to the system.
- * Left out  stdio on sockets (libc does not call read() by its name there), io_uring, descriptors passed to others. */
+ * Purpose   LD_PRELOAD=librspreload.so PROGRAM: its TCP connections use the RDMA NIC if the peer uses rsockets too.
+ * Switching a socket belongs to the system until it listens or connects. Then the program's descriptor becomes a copy of
+ *           the rsocket's, and calls on it go to the rsocket. The bound address and O_NONBLOCK are kept.
+ * Fallback  to plain TCP, for families and types that rsockets do not support, and if the peer does not answer as an
+ *           rsocket within KIBAN_RSPRELOAD_MS milliseconds (3000). Such a peer first gets a connection that it does not
+ *           understand. A listener is only an rsocket: it does not accept plain TCP peers.
+ * connect   waits until the peer is known to be an rsocket or not, even for a non-blocking socket.
+ * dup       copies are counted: the rsocket is closed with its last descriptor. A copy made before the socket listens or
+ *           connects stays TCP.
+ * fork      a child inherits the descriptors, but not the rsockets: calls fail with EBADF. Its own rsockets work.
+ * epoll     rsockets in an epoll set are polled by rpoll(). Edges are emulated: an edge is reported again after a call
+ *           that failed with EAGAIN or was incomplete.
+ * Signals   rsockets take locks, so signals are blocked during each of their calls (two system calls) and delivered only
+ *           while the call sleeps without locks. A handler may therefore make the async-signal-safe calls of POSIX
+ *           (2.4.3) on rsockets, unless it may have interrupted malloc(), because they allocate. Calls on other
+ *           descriptors neither lock nor allocate. close() and shutdown() of an rsocket block signals while it lingers,
+ *           at most 10 s.
+ * Recursion the libraries below call the same functions: calls from within them go to the system.
+ * Not implemented  stdio on sockets (libc does not call the exported read() there), io_uring, passing descriptors. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -52,14 +55,14 @@ ssize_t rrecvfrom(int, void *, size_t, int, struct sockaddr *, socklen_t *);
 ssize_t rrecvmsg(int, struct msghdr *, int), rsendmsg(int, const struct msghdr *, int);
 ssize_t rreadv(int, const struct iovec *, int), rwritev(int, const struct iovec *, int);
 
-/* Numbers above are never rsockets. */
+/* Descriptors above this are never rsockets. */
 #define FILES 65536
 
-/* The rsocket of a number, plus one. */
+/* The rsocket of a descriptor, plus one. */
 static _Atomic int rsocket_of[FILES];
-/* How many numbers an rsocket has. */
+/* The number of descriptors of an rsocket. */
 static _Atomic int numbers_of[FILES];
-/* Edges that have been told, by number, as EPOLLIN and EPOLLOUT. */
+/* Edges that have been reported, by descriptor, as EPOLLIN and EPOLLOUT. */
 static _Atomic unsigned told[FILES];
 
 static struct {
@@ -84,13 +87,13 @@ static struct {
     int (*epoll_pwait)(int, struct epoll_event *, int, int, const sigset_t *);
 } real;
 
-/* Where the code of the libraries below is. */
+/* The address ranges of the libraries below. */
 static struct { uintptr_t from, to; } below[2];
 static _Atomic bool has_begun;
 static int patience = 3000;
-/* Whether the program's calls on an rsocket wait, by the rsocket: itself it never does. */
+/* Whether the program's calls on an rsocket block; the rsocket itself is non-blocking. */
 static _Atomic bool waits[FILES];
-/* Those that a thread does not bring upon itself. */
+/* All signals except synchronous ones such as SIGSEGV. */
 static sigset_t held;
 
 struct range { uintptr_t at, from, to; };
@@ -143,7 +146,7 @@ static void begin(void)
         pthread_atfork(NULL, NULL, on_fork);
 }
 
-/* Before main(), but for what constructors of others call: once more does no harm. */
+/* Runs before main(), or earlier if a constructor of another library calls us; running twice is harmless. */
 __attribute__((constructor)) static void prepare(void)
 {
     if (!atomic_load(&has_begun))
@@ -159,7 +162,7 @@ static bool is_below(void *caller)
 
 #define BELOW is_below(__builtin_return_address(0))
 
-/* The rsocket of a number, or -1. */
+/* Returns the rsocket of a descriptor, or -1. */
 static int over(int file)
 {
     prepare();
@@ -168,7 +171,7 @@ static int over(int file)
 
 /* ---- signals */
 
-/* Until let() no handler runs in this thread. */
+/* Blocks signals in this thread until let(). */
 static void hold(sigset_t *before)
 {
     pthread_sigmask(SIG_BLOCK, &held, before);
@@ -190,7 +193,7 @@ static void let(const sigset_t *before)
         result_;                          \
     })
 
-/* Whether a handler that has ended a sleep may be one that does not restart calls (SA_RESTART, sigaction(2)). */
+/* Returns whether a handler that ended a sleep may have been installed without SA_RESTART (sigaction(2)). */
 static bool ends_calls(const sigset_t *mask)
 {
     for (int number = 1; number <= 64; number++) {
@@ -209,13 +212,13 @@ static int64_t micros(void)
     return (int64_t)time.tv_sec * 1000000 + time.tv_nsec / 1000;
 }
 
-/* How long a call that waits looks again before it sleeps, us; and its longest sleep, ns, since another thread may
- * take the wake. */
+/* How long a blocking call spins before it sleeps, us; and its longest sleep, ns, because another thread may consume
+ * the wake-up. */
 #define LOOKS 60
 #define NAP 100000000
 
-/* Waits after a call in vain, and says whether to make it again; if not, errno says why. The rsocket's file is readable
- * when something may have happened since that call. */
+/* Waits after a call that failed with EAGAIN. Returns whether to retry it; if not, errno is set. The rsocket's descriptor
+ * becomes readable when an event may have occurred since that call. */
 static bool sleeps(int rs, int flags, int64_t *begun, const sigset_t *before)
 {
     if (errno != EAGAIN || (flags & MSG_DONTWAIT) || rs >= FILES || !atomic_load(&waits[rs]))
@@ -232,7 +235,7 @@ static bool sleeps(int rs, int flags, int64_t *begun, const sigset_t *before)
     return true;
 }
 
-/* A call on an rsocket, again and again if the program's is one that waits. */
+/* Makes a call on an rsocket, and retries it if the program's call blocks. */
 #define UNTIL(rs, flags, call)                                                \
     ({                                                                        \
         sigset_t before_;                                                     \
@@ -253,7 +256,7 @@ static void name(int file, int rs)
     atomic_fetch_add(&numbers_of[rs], 1);
 }
 
-/* A number means something else from now on. */
+/* Removes a descriptor from its rsocket. */
 static void unname(int file)
 {
     int rs = over(file);
@@ -267,7 +270,7 @@ static void unname(int file)
     }
 }
 
-/* The program's number becomes an rsocket's. */
+/* Turns the program's descriptor into one of an rsocket. */
 static bool adopt(int file, int rs)
 {
     int flags = real.fcntl(file, F_GETFD);
@@ -277,7 +280,7 @@ static bool adopt(int file, int rs)
     return true;
 }
 
-/* Whether a socket is one that rsockets can stand in for: its family, or 0. */
+/* Returns the family of a socket that an rsocket can replace, or 0. */
 static int family_of(int file)
 {
     int type = 0, family = 0, protocol = 0;
@@ -320,7 +323,7 @@ int connect(int file, const struct sockaddr *to, socklen_t length)
     int rs = HELD(made_like(file, family)), flags = real.fcntl(file, F_GETFL);
     bool stands = rs >= 0 && rs < FILES && !real.getsockname(file, (struct sockaddr *)&own, &own_length);
     if (stands) {
-        /* The address is the program's choice; the port is ours. */
+        /* Keep the program's address, but choose another port. */
         ((struct sockaddr_in *)&own)->sin_port = 0;
         static const struct in6_addr any = IN6ADDR_ANY_INIT;
         bool is_any = family == AF_INET ? ((struct sockaddr_in *)&own)->sin_addr.s_addr == 0
@@ -334,7 +337,7 @@ int connect(int file, const struct sockaddr *to, socklen_t length)
             struct pollfd wait = { .fd = rs, .events = POLLOUT };
             int error = 0;
             socklen_t bytes = sizeof error;
-            /* A handler that ends calls ends this attempt: plain TCP's connect() says the rest. */
+            /* If a signal interrupts this attempt, fall back to the system's connect(). */
             stands = rpoll_held(&wait, 1, patience, NULL) == 1 && !(wait.revents & (POLLERR | POLLHUP)) &&
                      !HELD(rgetsockopt(rs, SOL_SOCKET, SO_ERROR, &error, &bytes)) && !error;
         }
@@ -368,7 +371,7 @@ int listen(int file, int backlog)
         real.getsockopt(file, IPPROTO_IPV6, IPV6_V6ONLY, &only, &bytes);
     if (rs < 0)
         return real.listen(file, backlog);
-    /* The port is free when the system's socket has gone. */
+    /* Replacing the system's socket frees the port. */
     if (!adopt(file, rs)) {
         HELD(rclose(rs));
         return real.listen(file, backlog);
@@ -379,7 +382,7 @@ int listen(int file, int backlog)
         errno = kept;
         return 0;
     }
-    /* It was the last choice: the system's socket again. */
+    /* The rsocket cannot listen: go back to a system socket. */
     int on = 1, plain = real.socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (plain < 0)
         return -1;
@@ -397,7 +400,7 @@ int listen(int file, int backlog)
     return bound ? -1 : real.listen(file, backlog);
 }
 
-/* A call found nothing to do: its edge is told again. */
+/* After a call that failed with EAGAIN or was incomplete, the edge is reported again. */
 static ssize_t again(int file, unsigned edge, ssize_t done, size_t wanted)
 {
     if ((done < 0 && errno == EAGAIN) || (done >= 0 && (size_t)done < wanted))
@@ -547,7 +550,7 @@ int ioctl(int file, unsigned long request, ...)
 
 /* ---- data */
 
-/* One that waits for all waits for the rest of it, too. */
+/* With MSG_WAITALL, waits for the rest, too. */
 static ssize_t receive(int rs, void *at, size_t length, int flags)
 {
     size_t got = 0;
@@ -578,7 +581,7 @@ ssize_t recvfrom(int file, void *at, size_t length, int flags, struct sockaddr *
     return count;
 }
 
-/* All parts, if that is to be waited for; else what is there. */
+/* Receives all parts with MSG_WAITALL, otherwise what is available. */
 static ssize_t receive_parts(int rs, const struct iovec *parts, size_t count, int flags)
 {
     ssize_t got = UNTIL(rs, flags, rreadv(rs, parts, (int)count));
@@ -605,7 +608,7 @@ ssize_t recvmsg(int file, struct msghdr *message, int flags)
     int rs = over(file);
     if (BELOW || rs < 0)
         return real.recvmsg(file, message, flags);
-    /* Nothing comes beside the data. */
+    /* There is no ancillary data. */
     message->msg_controllen = 0;
     if ((flags & MSG_WAITALL) && !(flags & (MSG_PEEK | MSG_OOB))) {
         message->msg_namelen = 0;
@@ -628,7 +631,7 @@ ssize_t readv(int file, const struct iovec *parts, int count)
                            : again(file, EPOLLIN, UNTIL(rs, 0, rreadv(rs, parts, count)), SIZE_MAX);
 }
 
-/* What programs are linked to that were compiled with _FORTIFY_SOURCE. */
+/* Functions that programs compiled with _FORTIFY_SOURCE call. */
 ssize_t __read_chk(int file, void *at, size_t length, size_t room)
 {
     if (length > room)
@@ -651,7 +654,7 @@ ssize_t __recvfrom_chk(int file, void *at, size_t length, size_t room, int flags
     return recvfrom(file, at, length, flags, from, from_length);
 }
 
-/* EPIPE comes with its signal, unless the program does not want it. */
+/* EPIPE comes with SIGPIPE, unless MSG_NOSIGNAL is set. */
 static ssize_t sent(int file, ssize_t done, size_t wanted, int flags)
 {
     if (done < 0 && errno == EPIPE && !(flags & MSG_NOSIGNAL)) {
@@ -661,7 +664,7 @@ static ssize_t sent(int file, ssize_t done, size_t wanted, int flags)
     return again(file, EPOLLOUT, done, wanted);
 }
 
-/* One that waits sends all. */
+/* A blocking call sends everything. */
 static ssize_t transmit(int rs, const void *at, size_t length, int flags)
 {
     size_t gone = 0;
@@ -673,7 +676,7 @@ static ssize_t transmit(int rs, const void *at, size_t length, int flags)
     }
 }
 
-/* The rest of some parts of which so much has gone. */
+/* Returns the parts that remain after a number of bytes was sent. */
 static ssize_t transmit_rest(int rs, const struct iovec *parts, size_t count, ssize_t gone, int flags)
 {
     if (gone < 0 || (flags & MSG_DONTWAIT) || !atomic_load(&waits[rs]))
@@ -704,7 +707,7 @@ ssize_t send(int file, const void *at, size_t length, int flags)
 ssize_t sendto(int file, const void *at, size_t length, int flags, const struct sockaddr *to, socklen_t to_length)
 {
     int rs = over(file);
-    /* The address of a stream's peer is passed over, as send(2) has it. */
+    /* The address is ignored on a stream socket (send(2)). */
     return BELOW || rs < 0 ? real.sendto(file, at, length, flags, to, to_length)
                            : sent(file, transmit(rs, at, length, flags), length, flags);
 }
@@ -778,8 +781,8 @@ static bool has_rsocket(const struct pollfd *files, nfds_t count)
     return false;
 }
 
-/* As ppoll(2), of rsockets by their own numbers and of others. rpoll() looks and arms; the sleep is the system's, where
- * a handler finds nothing locked. */
+/* Like ppoll(2), for rsockets by their own descriptors and for others. rpoll() checks and arms; the sleep is in the
+ * system's ppoll(), without locks. */
 static int rpoll_held(struct pollfd *files, nfds_t count, int timeout, const sigset_t *mask)
 {
     struct pollfd few[64], *asleep = count <= 64 ? few : NULL;
@@ -927,7 +930,7 @@ int pselect(int count, fd_set *reads, fd_set *writes, fd_set *excepts, const str
 
 /* ---- epoll */
 
-/* The rsockets of an epoll. */
+/* The rsockets of an epoll set. */
 struct watch {
     int epoll, file;
     struct epoll_event event;
@@ -937,7 +940,7 @@ static struct watch *watches;
 static _Atomic size_t watched;
 static size_t watch_room;
 
-/* Handlers close files: none runs while this thread has the lock. */
+/* Handlers may close descriptors, so block signals while holding the lock. */
 static void take_watches(sigset_t *before)
 {
     hold(before);
@@ -950,7 +953,7 @@ static void leave_watches(const sigset_t *before)
     let(before);
 }
 
-/* In a child: the lock is free, whatever another thread of the parent was doing; the parent's rsockets are not ours. */
+/* In a forked child: reset the lock, which a thread of the parent may have held, and forget the parent's rsockets. */
 static void on_fork(void)
 {
     pthread_mutex_init(&watch_lock, NULL);
@@ -989,7 +992,7 @@ int epoll_ctl(int epoll, int operation, int file, struct epoll_event *event)
         if (known)
             watches[at] = watches[--watched];
         else
-            /* It was added before it connected: the system has forgotten it with its file. */
+            /* It was added before it connected; the system removed it together with its old socket. */
             error = 0;
     } else if (!event) {
         error = EFAULT;
@@ -1053,7 +1056,7 @@ static int wait_all(int epoll, struct epoll_event *events, int most, int timeout
             if (wanted & EPOLLET)
                 wanted &= ~atomic_load(&told[watches[i].file]);
             own[used] = watches[i];
-            /* One that has told everything, or once and for all, is not asked: it may be over, and say so for ever. */
+            /* Skip those that have reported all edges, or are one-shot: after the end they would be ready for ever. */
             bool asks = wanted & (EPOLLIN | EPOLLOUT | EPOLLRDHUP);
             files[used++] = (struct pollfd){ .fd = asks ? watches[i].file : -1, .events = (short)wanted };
         }
@@ -1065,7 +1068,7 @@ static int wait_all(int epoll, struct epoll_event *events, int most, int timeout
             return -1;
         }
         files[used] = (struct pollfd){ .fd = epoll, .events = POLLIN };
-        /* Edges that are told again by another thread's call are found by the next look. */
+        /* Edges that another thread's call re-enables are found by the next check. */
         int64_t left = end == INT64_MAX ? 200 : end - now();
         int ready = poll_all(files, used + 1, left < 0 ? 0 : left > 200 ? 200 : (int)left, mask), count = 0;
         if (ready > 0 && files[used].revents)
@@ -1148,17 +1151,17 @@ int setsockopt(int file, int level, int option, const void *value, socklen_t len
     int kept = errno, answer = HELD(rsetsockopt(rs, level, option, value, length));
     if (!answer || errno != ENOTSUP)
         return answer;
-    /* Calls would wait longer than the program can bear. */
+    /* Time limits are not supported. */
     if (level == SOL_SOCKET && (option == SO_RCVTIMEO || option == SO_SNDTIMEO)) {
         errno = ENOPROTOOPT;
         return -1;
     }
-    /* What else there is only makes TCP faster or slower. */
+    /* Other options only affect the performance of TCP. */
     errno = kept;
     return 0;
 }
 
-/* What a program leaves open ends in order. */
+/* Closes the rsockets that the program has left open. */
 __attribute__((destructor)) static void end(void)
 {
     for (int rs = 0; rs < FILES; rs++)

@@ -1,12 +1,11 @@
-//! The C programs of `tests/c`: compiled as strictly as compilers can, run with our libraries in the place of
+//! Compiles the C programs of `tests/c` with all warnings, and runs them with our libraries instead of
 //! rdma-core's.
 //!
-//! Goal      what `verbs.h` promises is kept from C, through the tables and through the library's own
-//!           functions.
-//! How       programs are linked to the installed libibverbs, as any program is, and find ours by
-//!           `LD_LIBRARY_PATH`; `link` makes the libraries of this crate's archive.
-//! Limits    a program has a time to end in; one that does not is stopped, and its story is the last it
-//!           printed.
+//! Purpose   test the C API, through the function tables of `verbs.h` and the library's own functions.
+//! How       programs are linked to the installed libibverbs, as any program is, and find ours through
+//!           `LD_LIBRARY_PATH`; the script `link` builds the libraries from this crate's archive.
+//! Limits    a program that does not end in time is killed; the last test that it printed came before the one
+//!           that hangs.
 
 #[path = "common/libraries.rs"]
 mod libraries;

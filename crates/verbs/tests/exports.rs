@@ -1,8 +1,8 @@
-//! The libraries as programs meet them: their symbols, versions, and programs that load them.
+//! Tests the symbols and versions of the libraries, and that programs load them.
 //!
-//! Goal      every symbol has every version that a map names, and nothing else is exported; whatever was
-//!           linked against rdma-core loads without a word from the dynamic linker.
-//! How       `link` makes them of the archive that cargo made beside this test.
+//! Purpose   every symbol has every version that a map names, and nothing else is exported; programs linked
+//!           against rdma-core load without warnings of the dynamic linker.
+//! How       the script `link` builds the libraries from the archive that cargo builds for this test.
 //! Needs     the Debian packages that `PROGRAMS` names, and binutils.
 
 #[path = "common/libraries.rs"]
@@ -21,7 +21,7 @@ const LIBRARIES: [(&str, &str); 2] =
 
 static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| linked("verbs"));
 
-/// Returns (name, node), in the order of the map.
+/// Returns the symbols of a map with their nodes, in order.
 fn map(name: &str) -> Vec<(String, String)> {
     let text = std::fs::read_to_string(home().join("exports").join(name)).expect("the maps are there");
     let mut node = String::new();
@@ -78,7 +78,7 @@ fn every_symbol_of_the_installed_library_is_exported() {
         let theirs = defined(Path::new(place));
         let ours: BTreeSet<String> =
             defined(&FOLDER.join(library)).iter().map(|name| name.replace("@@", "@")).collect();
-        // Its other versions are of structs from before 2007.
+        // Non-default versions are for structs from before 2007.
         let wanted = theirs.iter().filter(|name| name.contains("@@")).map(|name| name.replace("@@", "@"));
         let missing: Vec<String> = wanted.filter(|name| !ours.contains(name)).collect();
         assert!(theirs.len() > 60 && missing.is_empty(), "{missing:?}");
@@ -118,7 +118,7 @@ fn every_version_is_found_by_name_and_can_be_called() {
     assert_eq!(stdout, format!("found {count}\n"));
 }
 
-/// Programs, how to have them end by themselves, and the packages they are in.
+/// Programs, arguments with which they exit at once, and their packages.
 const PROGRAMS: [(&str, &[&str], &str); 9] = [
     ("rping", &["-h"], "rdmacm-utils"),
     ("rstream", &["-h"], "rdmacm-utils"),
@@ -128,7 +128,7 @@ const PROGRAMS: [(&str, &[&str], &str); 9] = [
     ("ucx_info", &["-d"], "ucx-utils"),
     ("ibv_devinfo", &[], "ibverbs-utils"),
     ("ibv_rc_pingpong", &["-d", "no such device"], "ibverbs-utils"),
-    // The system's own: pyverbs is no package of another Python.
+    // The system's Python: pyverbs is not available for others.
     ("/usr/bin/python3", &["-c", "import pyverbs.device, pyverbs.cmid, pyverbs.qp"], "python3-pyverbs"),
 ];
 
@@ -137,16 +137,16 @@ fn programs_load_the_libraries_without_linker_warnings() {
     for (program, arguments, package) in PROGRAMS {
         let mut command = Command::new("timeout");
         command.args(["--kill-after=5", "60", program]).args(arguments);
-        // Every library is bound when it is loaded, also those that are loaded later.
+        // Bind all symbols at load time, also of libraries that are loaded later.
         command.env("LD_LIBRARY_PATH", &*FOLDER).env("LD_BIND_NOW", "1").stdin(Stdio::null());
         let output = output(&mut command);
         let stdout = [output.stdout, output.stderr].concat();
         let stdout = String::from_utf8_lossy(&stdout);
-        // timeout(1): 124 and 137 for one that did not end, 126 and 127 for one that did not start, 128 and
-        // more for signals.
+        // timeout(1) returns 124 or 137 if the program did not end, 126 or 127 if it did not start, and 128
+        // or more for signals.
         let code = output.status.code().unwrap_or(128);
         assert!(code != 127, "{program}: install {package}\n{stdout}");
-        // 255 is the -1 that some programs end with.
+        // Some programs exit with -1, which is 255.
         assert!(code < 124 || code == 255, "{program}: {code}\n{stdout}");
         for words in
             ["no version information", "symbol lookup error", "undefined symbol", "error while loading"]
@@ -154,7 +154,7 @@ fn programs_load_the_libraries_without_linker_warnings() {
             assert!(!stdout.contains(words), "{program}: {stdout}");
         }
     }
-    // The last of them was indeed run on ours.
+    // Check that programs really load our libraries.
     let mut maps = Command::new("/usr/bin/python3");
     maps.args(["-c", "import pyverbs.cmid; print(open('/proc/self/maps').read())"]);
     let stdout = stdout_of(maps.env("LD_LIBRARY_PATH", &*FOLDER));
@@ -173,7 +173,7 @@ fn refused(archive: &Path) -> String {
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{message}");
     let left = std::fs::read_dir(&folder).expect("it was made").count();
-    assert_eq!(left, 0, "nothing half made stays");
+    assert_eq!(left, 0, "no partial output is left");
     message
 }
 

@@ -1,7 +1,7 @@
-//! rsockets from C, and socket programs over them.
+//! Tests rsockets from C, and socket programs over rsockets.
 //!
-//! Goal      what rsocket(7) promises is kept (`c/rsocket.c`); rdma-core's own programs and ordinary ones
-//!           run.
+//! Purpose   test the API of rsocket(7) (`c/rsocket.c`), rdma-core's rsocket programs, and unmodified socket
+//!           programs.
 //! Needs     a C compiler, Debian's rdmacm-utils, and python3 for `librspreload.so`.
 
 #[path = "common/libraries.rs"]
@@ -61,7 +61,7 @@ fn port() -> String {
     let first = 12_000 + (std::process::id() % 8_000) as u16;
     let mut ports = std::iter::repeat_with(|| first + STEPS.fetch_add(1, Ordering::Relaxed));
     let is_free = |port: &u16| TcpListener::bind(("0.0.0.0", *port)).is_ok();
-    ports.find(is_free).expect("a port may be had").to_string()
+    ports.find(is_free).expect("a free port").to_string()
 }
 
 /// A process that is killed when it is dropped.
@@ -73,7 +73,7 @@ impl Server {
         let mut server = Server(command.spawn().expect("timeout(1) is there"));
         let wanted = format!(":{:04X} 00000000:0000 0A", port.parse::<u16>().expect("a number"));
         loop {
-            let table = std::fs::read_to_string("/proc/net/tcp").expect("Linux says who listens");
+            let table = std::fs::read_to_string("/proc/net/tcp").expect("Linux has /proc");
             if table.contains(&wanted) {
                 return server;
             }
@@ -86,7 +86,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // timeout(1) passes this signal on, and ends with its program.
+        // timeout(1) passes this signal to its program and ends with it.
         let _ = Command::new("kill").arg(self.0.id().to_string()).status();
         let _ = self.0.wait();
     }
@@ -150,8 +150,7 @@ fn preloaded(code: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// Echoes each connection in capitals, with poll, epoll or threads; the second argument says whether the
-/// listener is an rsocket.
+/// Echoes each connection in capitals, with poll or epoll; prints its port and the kind of listener.
 const SERVER: &str = r#"
 import selectors, socket, sys
 listener = socket.create_server(("127.0.0.1", 0))
@@ -206,7 +205,7 @@ for round in range(3):
 print("done")
 "#;
 
-/// Starts a server; returns its first line.
+/// Starts a server. Returns its first line of output, and the rest as a stream.
 fn started(mut command: Command) -> (Server, String, BufReader<impl Read>) {
     let mut child = command.stdout(Stdio::piped()).spawn().expect("timeout(1) is there");
     let mut said = BufReader::new(child.stdout.take().expect("it is piped"));
@@ -226,8 +225,7 @@ fn socket_programs_run_over_rsockets() {
     }
 }
 
-/// Calls that POSIX lists as async-signal-safe, made by a handler that has interrupted the same calls on
-/// rsockets.
+/// A handler makes async-signal-safe calls (POSIX) that interrupted the same calls on rsockets.
 #[test]
 fn signal_handlers_may_make_the_calls_that_they_interrupted() {
     let program = FOLDER.join("handlers");
@@ -244,17 +242,17 @@ fn signal_handlers_may_make_the_calls_that_they_interrupted() {
 
 #[test]
 fn a_plain_server_is_reached_over_tcp_after_fallback() {
-    // It takes every connection, answers only who speaks its language, and ends the others.
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port may be had");
+    // It answers plain clients and closes other connections.
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("it has one").port().to_string();
     let serving = std::thread::spawn(move || {
         for connection in listener.incoming() {
-            let mut connection = connection.expect("somebody connects");
+            let mut connection = connection.expect("a client connects");
             let mut first = [0; 5];
             if connection.read_exact(&mut first).is_err() || &first != b"plain" {
                 continue;
             }
-            connection.write_all(b"spoken").expect("it listens");
+            connection.write_all(b"spoken").expect("the client is connected");
             return;
         }
     });
@@ -266,7 +264,7 @@ print(end.recv(6, socket.MSG_WAITALL).decode())
 "#;
     assert_eq!(stdout_of(&mut preloaded(code, &[&port])), "spoken\n");
     serving.join().expect("it has served");
-    // There is no listener any more: the error is the system's.
+    // Without a listener, the error is the system's.
     let refused = output(&mut preloaded(code, &[&port]));
     let words = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(words.contains("ConnectionRefusedError"), "{words}");

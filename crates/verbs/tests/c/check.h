@@ -1,6 +1,6 @@
-/* Stories: what every program of this folder is made of.
+/* Shared by the test programs of this folder.
  *
- * A story checks; the first check that fails ends the program and says where. A program prints "ok NAME" for each.
+ * The first check that fails prints its location and ends the program. A program prints "ok NAME" after each test.
  */
 #ifndef KIBAN_CHECK_H
 #define KIBAN_CHECK_H
@@ -17,12 +17,12 @@ static int tests_passed;
 #define check(what) \
     do { \
         if (!(what)) { \
-            printf("%s:%d: not so: %s (errno %d, %s)\n", __FILE__, __LINE__, #what, errno, strerror(errno)); \
+            printf("%s:%d: check failed: %s (errno %d, %s)\n", __FILE__, __LINE__, #what, errno, strerror(errno)); \
             exit(1); \
         } \
     } while (0)
 
-/* A function that answers with null and errno. */
+/* Checks that a call returns NULL and sets errno. */
 #define refuses(call, error) \
     do { \
         errno = 0; \

@@ -1,4 +1,4 @@
-/* Objects are made, asked about and given back; what cannot be is refused with the error that rdma-core has for it. */
+/* Creates, queries and destroys objects; checks that invalid calls fail with rdma-core's errors. */
 #include "check.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* Calls that wait, and the program's signals: as of read(2), by which programs think that they wait. */
+/* Signals and blocking calls, which must behave like read(2), as in rdma-core. */
 #include "check.h"
 
 #include <pthread.h>
@@ -41,7 +41,7 @@ static int wait_for(int what) {
     }
 }
 
-/* The alarm rings again and again: one that comes before the call has begun ends nothing. */
+/* The alarm repeats, because one that comes before the call has started interrupts nothing. */
 static void handlers_interrupt_calls(void) {
     handle(0);
     for (int what = 0; what < 3; what++) {
@@ -62,7 +62,7 @@ static void count_to_three(int signal) {
         setitimer(ITIMER_REAL, &never, NULL);
 }
 
-/* A call that is restarted goes on until its event is there: here, that of a thread. */
+/* A restarted call waits until its event arrives; here, another thread causes the event. */
 static void *say(void *unused) {
     struct sockaddr_in here = {.sin_family = AF_INET, .sin_port = htons(9)};
     here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);

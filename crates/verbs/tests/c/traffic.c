@@ -1,4 +1,4 @@
-/* Two queue pairs of one process meet out of band and do everything that verbs can; then two that take datagrams. */
+/* Connects two queue pairs of one process out of band and tests all operations; then datagrams. */
 #include "check.h"
 
 #include <arpa/inet.h>
@@ -73,7 +73,7 @@ static void connect_to(struct ibv_qp *qp, uint32_t peer, uint32_t begins, uint32
     check(qp->state == IBV_QPS_RTS);
 }
 
-/* Waits for the next completion. The test's own end of time is its runner's. */
+/* Waits for the next completion; the test runner limits the time. */
 static struct ibv_wc next(struct ibv_cq *cq) {
     struct ibv_wc wc;
     int found;
@@ -214,7 +214,7 @@ static void a_memory_window_grants_access_to_its_range(void) {
     write.wr.rdma.rkey = mw->rkey;
     memset(room_a, 0x33, 64);
     check(post(a, write, room_a, 64, mr_a) == 0 && next(cq_a).status == IBV_WC_SUCCESS);
-    /* The write has left; a read behind it says that it is there. */
+    /* The write has been sent; a read after it confirms that it has arrived. */
     struct ibv_send_wr read = {.wr_id = 72, .opcode = IBV_WR_RDMA_READ};
     read.wr.rdma.remote_addr = (uintptr_t)room_b;
     read.wr.rdma.rkey = mr_b->rkey;
@@ -280,7 +280,7 @@ static void datagrams_arrive_at_their_queue_pair(void) {
     check(got.src_qp == both[0]->qp_num && memcmp(room_a, room_b + 40, 100) == 0);
     struct ibv_ah *back = ibv_create_ah_from_wc(pd, &got, (struct ibv_grh *)(void *)room_b, 1);
     check(back != NULL);
-    /* Who does not know the key is not heard: of two, the second arrives. */
+    /* A datagram with a wrong Q_Key is dropped: of two, the second arrives. */
     struct ibv_qp_attr other = {.qkey = 0x2222};
     check(ibv_modify_qp(both[1], &other, IBV_QP_QKEY) == 0);
     check(ibv_req_notify_cq(cq_b, 0) == 0);

@@ -1,19 +1,19 @@
-//! What shows that a program worked: its own words and figures.
+//! Checks of the output of programs.
 
 use crate::case::CaseOutput;
 
 /// What the output must contain.
 #[derive(Clone)]
 pub(crate) enum Proof {
-    /// Words, of the client or the only one.
+    /// Words in the output of the client, or of the only process.
     Says(&'static [&'static str]),
-    /// Words of each: the server's, the client's.
+    /// Words in the output of the server, and of the client.
     Both(&'static [&'static str], &'static [&'static str]),
-    /// A row for each size of perftest's, with figures.
+    /// A row of perftest for each size.
     Perftest { sizes: Vec<u64>, iterations: u64 },
-    /// Something else.
+    /// Another check.
     Check(fn(&CaseOutput) -> Result<(), String>),
-    /// The same, at least this many times, with a remark for the page.
+    /// Another check that counts, with a minimum and a remark for the page.
     Count(fn(&CaseOutput, usize) -> Result<String, String>, usize),
 }
 
@@ -38,7 +38,7 @@ impl Proof {
     }
 }
 
-/// The lines that hold figures alone, if they are at least this many.
+/// Returns the lines that consist of numbers only, at least `at_least` of them.
 pub(crate) fn figures(output: &str, at_least: usize) -> Vec<Vec<f64>> {
     output
         .lines()
@@ -49,7 +49,7 @@ pub(crate) fn figures(output: &str, at_least: usize) -> Vec<Vec<f64>> {
         .collect()
 }
 
-/// Rows of perftest: bytes, iterations, then at least three figures that are more than nothing.
+/// Checks rows of perftest: bytes, iterations, then at least three positive figures.
 fn perftest(output: &str, sizes: &[u64], iterations: u64) -> Result<(), String> {
     let rows = figures(output, 5);
     let found: Vec<u64> = rows.iter().map(|row| row[0] as u64).collect();
@@ -60,23 +60,23 @@ fn perftest(output: &str, sizes: &[u64], iterations: u64) -> Result<(), String> 
         if row[1] as u64 != iterations {
             return Err(format!("{} iterations and not {iterations}", row[1]));
         }
-        // Few bytes in a while are 0.00 MB/s in two places; the rate of messages has six.
+        // Rates of small messages round to 0.00 MB/s, so check only the message rate, which has six decimals.
         let from = if row.len() == 5 && row[0] < 1024.0 { 4 } else { 2 };
         if row[from..5].iter().any(|figure| *figure <= 0.0) {
-            return Err(format!("a figure is nothing: {row:?}"));
+            return Err(format!("a figure is zero: {row:?}"));
         }
     }
     Ok(())
 }
 
-/// Two rows of perftest, of both ends in one output, with figures.
+/// Checks two rows of perftest: both ends write to one output.
 pub(crate) fn perftest_rows(output: &CaseOutput) -> Result<(), String> {
     let rows = figures(&output.client, 5);
     let are_right = rows.len() == 2 && rows.iter().all(|row| row[1] == 500.0 && row[3] > 0.0);
     if are_right { Ok(()) } else { Err(format!("the rows are {rows:?}")) }
 }
 
-/// The number behind a word, with its unit: `latency  =  12.3 us`.
+/// Checks that a line such as `latency  =  12.3 us` has a positive number with this unit.
 pub(crate) fn is_positive(output: &str, name: &str, unit: &str) -> Result<(), String> {
     let found = output.lines().find_map(|line| {
         let (left, right) = line.split_once('=')?;
@@ -88,10 +88,10 @@ pub(crate) fn is_positive(output: &str, name: &str, unit: &str) -> Result<(), St
     if figure > 0.0 && words.next().is_some_and(|found| found.ends_with(unit)) {
         return Ok(());
     }
-    Err(format!("'{name} ={found}' is not so many {unit}"))
+    Err(format!("'{name} ={found}' is not a positive number of {unit}"))
 }
 
-/// rping -v: one line of data each time, from the server's memory.
+/// rping -v: one line of data per iteration.
 pub(crate) fn rping(output: &CaseOutput) -> Result<(), String> {
     let lines = |output: &str, begin: &str| output.lines().filter(|line| line.starts_with(begin)).count();
     let (server, client) = (
@@ -105,19 +105,19 @@ pub(crate) fn rping(output: &CaseOutput) -> Result<(), String> {
     }
 }
 
-/// The same for a server that keeps running, whose output is still in its buffer when it is killed.
+/// The same for a server that keeps running: its output is lost when it is killed.
 pub(crate) fn rping_client(output: &CaseOutput) -> Result<(), String> {
     let count = output.client.lines().filter(|line| line.starts_with("ping data: rdma-ping-")).count();
     if count == 10 { Ok(()) } else { Err(format!("{count} lines of data, not 10")) }
 }
 
-/// The pingpongs of rdma-core: what went, how often, how long it took.
+/// The pingpongs of rdma-core: bytes, iterations and time.
 pub(crate) fn pingpong(output: &CaseOutput) -> Result<(), String> {
     for (who, output) in [("server", &output.server), ("client", &output.client)] {
         let bytes = output.lines().find_map(|line| line.split_once(" bytes in ")?.0.parse::<u64>().ok());
         let times = output.lines().find_map(|line| line.split_once(" iters in ")?.0.parse::<u64>().ok());
         if bytes.is_none_or(|bytes| bytes == 0) || times.is_none_or(|times| times == 0) {
-            return Err(format!("the {who} says neither how much nor how often"));
+            return Err(format!("the {who} does not report bytes and iterations"));
         }
         if output.contains("invalid data") {
             return Err(format!("the {who} found wrong data"));
@@ -159,7 +159,7 @@ pub(crate) fn copied(output: &CaseOutput) -> Result<(), String> {
     if !source.is_empty() && source == target {
         return Ok(());
     }
-    Err(format!("{} bytes are not the {} that were to be copied", target.len(), source.len()))
+    Err(format!("copied {} bytes that differ from the {} of the source", target.len(), source.len()))
 }
 
 /// rstream and riostream: a row `custom  64k  20  20  50m  0.01s  30.00  15.00`.

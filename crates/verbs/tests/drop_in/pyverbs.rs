@@ -1,8 +1,8 @@
-//! rdma-core's own tests in Python, as Debian ships them in the documentation of a package.
+//! Runs rdma-core's own Python tests, which Debian ships as documentation of a package.
 //!
-//! Counts    what unittest says of each test: ok, FAIL, ERROR, skipped and why. Reasons are sorted into
-//!           kinds; one kind is what the tests look for in /sys, where no library without privileges can put
-//!           anything.
+//! Counts    the result that unittest prints for each test: ok, FAIL, ERROR, or skipped with a reason.
+//!           Reasons are sorted into kinds; one kind are files in /sys, which a library without privileges
+//!           cannot provide.
 
 use crate::case::{Case, CaseOutput, How, Transport};
 use crate::proof::Proof;
@@ -12,10 +12,10 @@ use std::process::Command;
 
 /// The directory and the package in Debian.
 const TESTS: &str = "/usr/share/doc/rdma-core/tests";
-/// Tests that pass, at least: of an iWARP device fewer, as most connect out of band.
+/// The minimum number of tests that pass: fewer on an iWARP device, because most tests connect out of band.
 const ENOUGH: [(Transport, usize); 2] = [(Transport::Ib, 60), (Transport::Iwarp, 23)];
 
-/// Copies them to a folder where Python finds them.
+/// Copies the tests to a folder where Python finds them.
 pub(crate) fn unpack(folder: &Path) -> Result<(), String> {
     let output = Command::new("sh")
         .args(["-c", "mkdir -p \"$2\" && cp \"$1\"/*.py* \"$2\" && gzip -df \"$2\"/*.gz", "sh", TESTS])
