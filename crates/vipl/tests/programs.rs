@@ -1,7 +1,7 @@
-//! The C programs of `tests/c` and `examples/c`: compiled as strictly as compilers can, linked to the
-//! library, run.
+//! Compiles the C programs of `tests/c` and `examples/c` with all warnings, links them to the library, and
+//! runs them.
 //!
-//! Goal      what `vipl.h` promises is kept by the library that programs link to, from C and from C++.
+//! Purpose   test the library through `vipl.h`, from C and from C++.
 //! How       `cc` and `c++` (or `CC` and `CXX`), with warnings as errors; every program runs its test cases
 //!           and exits with 0.
 //! Limits    a program that does not end in time is killed, and the last test case that it printed is the one
@@ -75,7 +75,7 @@ static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     folder
 });
 
-/// Compiles and links a program: its path. Each is one test's.
+/// Compiles and links a program. Returns its path; each program is used by one test.
 fn build(source: &Path) -> PathBuf {
     let program = LIBRARY.join(source.file_stem().expect("a C file has a name"));
     let mut command = compiler("CC", "cc");
@@ -85,7 +85,7 @@ fn build(source: &Path) -> PathBuf {
     program
 }
 
-/// Starts a program with the library, and with an end to its time.
+/// Returns the command that runs a program with the library and a time limit.
 fn start(program: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new("timeout");
     command.args(["--kill-after=5", "120"]).arg(program).args(arguments);
@@ -210,7 +210,7 @@ fn the_ping_pong_example_runs_between_two_processes() {
     }
 }
 
-/// Only the calls: a library that exports more could clash with others.
+/// A library that exported more symbols could clash with others.
 #[test]
 fn the_library_exports_the_calls_of_the_headers_and_nothing_else() {
     let headers = ["vipl.h", "vipl_kiban.h"].map(|header| {
@@ -267,8 +267,7 @@ fn headers_are_self_contained_and_may_be_included_twice() {
             .arg(&header);
         command.arg("/dev/null");
         let output = output(command);
-        // An empty translation unit is the one thing to complain of, in a strict dialect: the headers fill
-        // it.
+        // The headers make the empty translation unit valid in a strict dialect.
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 }
@@ -277,7 +276,7 @@ fn headers_are_self_contained_and_may_be_included_twice() {
 fn a_changed_layout_does_not_compile() {
     let source = home().join("tests/c/layout.c");
     let mut command = compiler("CC", "cc");
-    // A struct with a wider field, made by a macro where the header says uint16_t: the checks must notice.
+    // The macro makes fields of type uint16_t wider: the layout checks must fail.
     command.args(["-std=c99", "-fsyntax-only", "-Duint16_t=uint32_t"]).arg(source);
     let output = output(command);
     assert!(!output.status.success());

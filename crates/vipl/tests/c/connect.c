@@ -1,10 +1,10 @@
-/* Connections: a client and a server, and equals. The server runs in a thread of its own. */
+/* Connections: client and server, and peer to peer. The server runs in a thread of its own. */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 
 #include "test.h"
 
-/* What a server is to do with the first request, and what it found. */
+/* What the server does with the first request, and its results. */
 typedef struct {
     Side *side;
     VIP_VI_HANDLE vi;     /* to accept with; or NULL, to reject */
@@ -15,7 +15,7 @@ typedef struct {
     VIP_VI_ATTRIBUTES asked;
     Address client;
     VIP_CONN_HANDLE request;
-    int closes; /* its NIC, after that */
+    int closes; /* its NIC afterwards */
 } Server;
 
 static void *serve(void *context) {
@@ -42,14 +42,14 @@ static pthread_t server_start(Server *server, Side *side, VIP_VI_HANDLE vi, VIP_
     server->vi = vi;
     server->second = second;
     server->discriminator = discriminator;
-    server->closes = strchr(discriminator, '!') != NULL; /* a name with a ! is that of one who will close */
+    server->closes = strchr(discriminator, '!') != NULL; /* a name with ! means that the server closes its NIC */
     server->timeout = LONG;
     server->waited = server->answered = server->answered_again = VIP_NOT_DONE;
     CHECK(pthread_create(&thread, NULL, serve, server) == 0);
     return thread;
 }
 
-/* Asks again while nobody waits yet: server and client start together. */
+/* Retries while there is no server yet: server and client start together. */
 static VIP_RETURN request(Side *side, VIP_VI_HANDLE vi, Side *other, const char *local, const char *remote,
                           VIP_VI_ATTRIBUTES *attributes) {
     Address from, to;
@@ -76,7 +76,7 @@ static void client_and_server_get_each_other_s_address_and_attributes(void) {
         side_open(&there);
         mine = attributes_for(&here, LEVELS[i]);
         theirs = attributes_for(&there, LEVELS[i]);
-        mine.EnableRdmaWrite = VIP_FALSE; /* RDMA need not be the same */
+        mine.EnableRdmaWrite = VIP_FALSE; /* RDMA permissions may differ */
         mine.QoS = theirs.QoS = (VIP_QOS)(uintptr_t)7;
         OK(VipCreateVi(here.nic, &mine, NULL, NULL, &vi));
         OK(VipCreateVi(there.nic, &theirs, NULL, NULL, &server_vi));
@@ -101,7 +101,7 @@ static void client_and_server_get_each_other_s_address_and_attributes(void) {
         EQUAL(server.client.net.DiscriminatorLen, client.net.DiscriminatorLen);
         CHECK(memcmp(server.client.room, client.room, 4u + client.net.HostAddressLen + client.net.DiscriminatorLen) ==
               0);
-        /* A request is answered once. */
+        /* A request can be answered only once. */
         EQUAL(VipConnectReject(server.request), VIP_INVALID_PARAMETER);
         EQUAL(VipConnectAccept(server.request, server_vi), VIP_INVALID_PARAMETER);
         side_close(&here);
@@ -147,7 +147,7 @@ static void connecting_without_a_server_fails_and_waiting_without_a_client_times
     side_close(&there);
 }
 
-/* One of three attributes differs: the server is told which, keeps the request, and takes another VI for it. */
+/* One of three attributes differs: the error names it, and the server accepts the request with another VI. */
 static void a_connection_needs_equal_attributes(void) {
     const VIP_RETURN codes[] = {VIP_INVALID_RELIABILITY_LEVEL, VIP_INVALID_MTU, VIP_INVALID_QOS};
     int k;
@@ -202,7 +202,7 @@ static void accepting_needs_an_idle_vi_of_the_same_nic(void) {
     OK(VipDisconnect(vi));
     becomes(server_vi, VIP_STATE_ERROR);
     OK(VipDisconnect(server_vi));
-    /* A VI of another NIC; a loopback has but one. */
+    /* A VI of another NIC; the loopback device has only one NIC. */
     thread = server_start(&server, &there, busy_too, server_vi, "stranger");
     OK(request(&here, vi, &there, "me", "stranger", &learnt));
     CHECK(pthread_join(thread, NULL) == 0);
@@ -289,7 +289,7 @@ static void peers_with_different_attributes_do_not_connect(void) {
         OK(VipConnectPeerRequest(other, &b.net, &a.net, 1000));
         first = VipConnectPeerWait(vi, &learnt);
         second = VipConnectPeerWait(other, &learnt);
-        /* Whoever notices says so; the other hears it, or finds nobody when its time is over. */
+        /* One side detects the difference; the other gets the same error, or times out. */
         CHECK(first == codes[k] || second == codes[k]);
         CHECK(first == codes[k] || first == VIP_TIMEOUT || first == VIP_REJECT);
         CHECK(second == codes[k] || second == VIP_TIMEOUT || second == VIP_REJECT);
@@ -344,7 +344,7 @@ static void peer_done_does_not_wait(void) {
     side_close(&there);
 }
 
-/* The server goes away while a client waits for its answer. Over UDP that is silence, in a loopback it is oneself. */
+/* The server disappears while a client waits for its answer: silence over UDP, its own NIC on loopback. */
 static void a_lost_host_is_not_reachable(void) {
     Side here, there;
     Server server;
@@ -357,7 +357,7 @@ static void a_lost_host_is_not_reachable(void) {
     side_open(&there);
     vi = vi_of(&here, VIP_SERVICE_RELIABLE_DELIVERY, NULL, NULL);
     elsewhere = vi_of(&here, VIP_SERVICE_RELIABLE_DELIVERY, NULL, NULL);
-    /* It answers with a VI of another NIC, which is refused, and is closed over that. */
+    /* Accepting with a VI of another NIC is refused; then the NIC is closed. */
     thread = server_start(&server, &there, elsewhere, NULL, "going!");
     EQUAL(request(&here, vi, &there, "me", "going!", &learnt), VIP_NOT_REACHABLE);
     CHECK(pthread_join(thread, NULL) == 0);

@@ -3,7 +3,7 @@
 
 #define RELIABLE(level) ((level) != VIP_SERVICE_UNRELIABLE)
 
-/* A faulty send: its own error at every level; an unreliable VI goes on, a reliable connection is lost. */
+/* An invalid send: it has an error at every level; an unreliable VI continues, a reliable connection is lost. */
 static void faulty_send(VIP_RELIABILITY_LEVEL level, void (*spoil)(Pair *, VIP_DESCRIPTOR *), VIP_UINT32 error) {
     Pair pair;
     VIP_DESCRIPTOR *good, *bad, *after, *r1, *r2;
@@ -121,7 +121,7 @@ static void a_send_from_memory_with_another_tag_has_a_protection_error(void) {
     }
 }
 
-/* A receive that cannot take its message. `partly`: part of the message had been taken when the fault showed. */
+/* A receive that cannot hold its message. `partly`: part of the message had been stored before the error. */
 static void faulty_receive(VIP_RELIABILITY_LEVEL level, VIP_DESCRIPTOR *(*make)(Pair *), VIP_UINT32 bytes,
                            VIP_UINT32 error, int partly) {
     Pair pair;
@@ -134,7 +134,7 @@ static void faulty_receive(VIP_RELIABILITY_LEVEL level, VIP_DESCRIPTOR *(*make)(
     received(pair.far_vi, r, error | (partly ? VIP_STATUS_PARTIAL_ERROR : 0));
     CHECK(partly ? r->CS.Length > 0 && r->CS.Length < bytes : r->CS.Length == 0);
     if (level == VIP_SERVICE_UNRELIABLE) {
-        /* The message is lost, the connection is not. */
+        /* The message is lost, but not the connection. */
         sent(pair.near_vi, s, 0);
         post_send(&pair.here, pair.near_vi, s = plain(&pair.here, 0, 0, 8));
         sent(pair.near_vi, s, 0);
@@ -144,9 +144,9 @@ static void faulty_receive(VIP_RELIABILITY_LEVEL level, VIP_DESCRIPTOR *(*make)(
         becomes(pair.near_vi, VIP_STATE_ERROR);
         received(pair.far_vi, next, VIP_STATUS_DESC_FLUSHED_ERROR);
         if (level == VIP_SERVICE_RELIABLE_RECEPTION) {
-            sent(pair.near_vi, s, VIP_STATUS_REMOTE_DESC_ERROR); /* the error shows where it happened */
+            sent(pair.near_vi, s, VIP_STATUS_REMOTE_DESC_ERROR); /* the error is reported at the receiver */
         } else {
-            (void)VipSendWait(pair.near_vi, LONG, &done); /* it may have been done before */
+            (void)VipSendWait(pair.near_vi, LONG, &done); /* it may have completed before */
             CHECK(done == s);
         }
     }
@@ -190,7 +190,7 @@ static void a_receive_to_memory_with_another_tag_has_a_protection_error(void) {
     }
 }
 
-/* Messages of several packets: the fault shows at a later one. */
+/* Messages of several packets: the error is found in a later packet. */
 static void an_error_after_part_of_a_message_is_partial(void) {
     int i;
     EACH_LEVEL(i) {
@@ -214,7 +214,7 @@ static void an_invalid_receive_completes_at_once(void) {
     }
 }
 
-/* RDMA where the other side does not allow it: the VI or the memory, to write or to read, or no such memory. */
+/* RDMA that the peer's VI or memory does not allow, or to invalid memory. */
 static void forbidden(VIP_RELIABILITY_LEVEL level, int read, int what) {
     Pair pair;
     VIP_DESCRIPTOR *d, *r;
@@ -245,7 +245,7 @@ static void forbidden(VIP_RELIABILITY_LEVEL level, int read, int what) {
         d->DS[0].Remote.Handle ^= 0x40000000;
     if (what == 3)
         d->DS[0].Remote.Data.Address = pair.there.data + DATA_BYTES - 63;
-    if (what == 4) { /* registered, under another tag */
+    if (what == 4) { /* registered with another tag */
         OK(VipCreatePtag(pair.there.nic, &memory.Ptag));
         memory.EnableRdmaRead = memory.EnableRdmaWrite = VIP_TRUE;
         OK(VipRegisterMem(pair.there.nic, pair.there.data, 4096, &memory, &d->DS[0].Remote.Handle));
@@ -285,7 +285,7 @@ static void rdma_needs_permission_of_vi_and_memory(void) {
     }
 }
 
-/* The receive queue runs dry: silence, a lost connection, or a sender that waits. */
+/* An empty receive queue: a lost message, a lost connection, or a waiting sender. */
 static void an_unreliable_message_without_a_receive_is_lost_silently(void) {
     Pair pair;
     VIP_DESCRIPTOR *s, *r;
@@ -324,7 +324,7 @@ static void a_sender_with_reliable_reception_waits_for_a_receive(void) {
         paint(pair.here.data + k * 1000, 1000, (unsigned)k);
         post_send(&pair.here, pair.near_vi, s[k] = plain(&pair.here, k, (size_t)k * 1000, 1000));
     }
-    EQUAL(VipSendWait(pair.near_vi, SHORT, &done), VIP_TIMEOUT); /* nobody has taken it */
+    EQUAL(VipSendWait(pair.near_vi, SHORT, &done), VIP_TIMEOUT); /* it has not been received */
     for (k = 0; k < 4; k++) {
         post_recv(&pair.there, pair.far_vi, r = plain(&pair.there, 0, 0, 1000));
         received(pair.far_vi, r, 0);
@@ -335,7 +335,7 @@ static void a_sender_with_reliable_reception_waits_for_a_receive(void) {
     pair_close(&pair);
 }
 
-/* What was under way when the connection was ended is flushed. */
+/* Descriptors in progress are flushed when the connection ends. */
 static void disconnecting_flushes_waiting_sends(void) {
     Pair pair;
     VIP_DESCRIPTOR *s[4];

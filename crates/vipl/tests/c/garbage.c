@@ -1,4 +1,4 @@
-/* Descriptors of chance: whatever stands in them, they come back once each and in order, and nobody is harmed. */
+/* Random descriptors: whatever they contain, each completes once and in order, without other effects. */
 #include "test.h"
 
 static VIP_UINT64 state;
@@ -8,10 +8,10 @@ static VIP_UINT32 chance(void) {
     return (VIP_UINT32)(state >> 33);
 }
 
-/* Whether the descriptor being made is to be wrong at all. */
+/* Whether the current descriptor may be invalid. */
 static int spoiled;
 
-/* A word that is right, or close to it, or anything. */
+/* Returns the correct word, one close to it, or a random one. */
 static VIP_UINT32 word(VIP_UINT32 right) {
     if (!spoiled)
         return right;
@@ -68,7 +68,7 @@ static void random_descriptors_complete_once_and_in_order(void) {
                 VIP_VI_HANDLE vi = side ? pair.far_vi : pair.near_vi;
                 for (k = 0; k < 8; k++) {
                     VIP_DESCRIPTOR *d = of_chance(mine, other, k, k % 2);
-                    /* Half of them receive, and half send; what segments reach out of its room is refused. */
+                    /* Half are receives, half are sends; segments beyond the descriptor's memory are refused. */
                     VIP_RETURN answer = k % 2 ? VipPostSend(vi, d, mine->memory) : VipPostRecv(vi, d, mine->memory);
                     if (answer == VIP_SUCCESS)
                         posted[side][counts[side]++] = d;
@@ -98,7 +98,7 @@ static void random_descriptors_complete_once_and_in_order(void) {
             }
             join(&pair.here, pair.near_vi, &pair.there, pair.far_vi);
         }
-        /* A reliable connection ends with the first fault, and what is under way then is flushed. */
+        /* A reliable connection ends with the first error, which flushes the descriptors in progress. */
         CHECK(errors > 1000 && good > (LEVELS[i] == VIP_SERVICE_UNRELIABLE ? 1000u : 0u));
         pair_close(&pair);
     }

@@ -1,4 +1,4 @@
-/* A wrong handle or pointer is answered, never followed. */
+/* Invalid handles and pointers are refused, never dereferenced. */
 #include "test.h"
 
 #include "vipl_kiban.h"
@@ -158,7 +158,7 @@ static void a_handle_of_another_nic_is_refused(void) {
     VIP_MEM_ATTRIBUTES memory;
     VIP_MEM_HANDLE handle;
     if (is_loopback())
-        return; /* which has one NIC */
+        return; /* the loopback device has only one NIC */
     pair_open(&pair, VIP_SERVICE_RELIABLE_DELIVERY);
     OK(VipCreateCQ(pair.there.nic, 8, &cq));
     attributes = attributes_for(&pair.here, VIP_SERVICE_RELIABLE_DELIVERY);

@@ -1,4 +1,4 @@
-/* The header is the binary interface: sizes, offsets, values, and every call there to be linked. */
+/* The binary interface of the header: sizes, offsets, values, and that every call can be linked. */
 #include "test.h"
 
 #include "vipl_kiban.h"

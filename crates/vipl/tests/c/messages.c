@@ -1,4 +1,4 @@
-/* Sends and receives: whole, in order, in pieces, with immediate data, on every reliability level. */
+/* Sends and receives: whole, in order, in segments, with immediate data, at every reliability level. */
 #include "test.h"
 
 static void a_message_of_every_length_arrives_whole(void) {
@@ -24,7 +24,7 @@ static void a_message_of_every_length_arrives_whole(void) {
             EQUAL(r->CS.Length, length);
             EQUAL(r->CS.Status, VIP_STATUS_DONE | VIP_STATUS_OP_RECEIVE);
             CHECK(painted(pair.there.data + 64, length, k));
-            CHECK(pair.there.data[63] == 0 && pair.there.data[64 + length] == 0); /* and nothing beside it */
+            CHECK(pair.there.data[63] == 0 && pair.there.data[64 + length] == 0); /* and nothing around it */
         }
         pair_close(&pair);
     }
@@ -64,7 +64,7 @@ static void messages_are_gathered_and_scattered(void) {
         s = blank(&pair.here, 0);
         with_data(s, &pair.here, 0, 1);
         with_data(s, &pair.here, 1, 2999);
-        with_data(s, &pair.here, 3000, 0); /* an empty segment holds nothing up */
+        with_data(s, &pair.here, 3000, 0); /* an empty segment is allowed */
         with_data(s, &pair.here, 3000, 7000);
         r = blank(&pair.there, 0);
         with_data(r, &pair.there, 20000, 4000);
@@ -101,7 +101,7 @@ static void immediate_data_arrives_with_the_message(void) {
         EQUAL(r->CS.Status, VIP_STATUS_DONE | VIP_STATUS_OP_RECEIVE | VIP_STATUS_IMMEDIATE);
         EQUAL(r->CS.ImmediateData, 0xfeedface);
         EQUAL(r->CS.Length, 100);
-        /* Alone: no segment on either side. */
+        /* Without data: no segments on either side. */
         r = blank(&pair.there, 0);
         s = blank(&pair.here, 0);
         s->CS.Control = VIP_CONTROL_OP_SENDRECV | VIP_CONTROL_IMMEDIATE;
@@ -112,7 +112,7 @@ static void immediate_data_arrives_with_the_message(void) {
         received(pair.far_vi, r, 0);
         EQUAL(r->CS.ImmediateData, 1);
         EQUAL(r->CS.Length, 0);
-        /* None: the receive says so, and what stood in the field means nothing. */
+        /* None: the receive's Status says so, and the field is undefined. */
         r = plain(&pair.there, 0, 0, 100);
         s = plain(&pair.here, 0, 0, 100);
         s->CS.ImmediateData = 5;
@@ -179,7 +179,7 @@ static void a_collected_descriptor_can_be_reused_a_thousand_times(void) {
     r = plain(&pair.there, 0, 0, 64);
     s = plain(&pair.here, 0, 0, 64);
     for (k = 0; k < 1000; k++) {
-        post_recv(&pair.there, pair.far_vi, r); /* Status and Length as they came back: only the segments count */
+        post_recv(&pair.there, pair.far_vi, r); /* Status and Length are not cleared: only the segments matter */
         s->CS.Status = 0;
         s->CS.Control = VIP_CONTROL_IMMEDIATE;
         s->CS.ImmediateData = (VIP_UINT32)k;

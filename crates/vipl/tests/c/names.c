@@ -19,7 +19,7 @@ static void names_are_resolved_only_after_ns_init(void) {
     address.net.DiscriminatorLen = 5;
     OK(VipNSGetHostByName(side.nic, named("localhost"), &address.net, 0));
     EQUAL(address.net.HostAddressLen, side.limits.NicAddressLen);
-    EQUAL(address.net.DiscriminatorLen, 5); /* the caller's, as old programs expect */
+    EQUAL(address.net.DiscriminatorLen, 5); /* unchanged, as old programs expect */
     EQUAL(VipNSGetHostByName(side.nic, named("localhost"), &address.net, 1000), VIP_ERROR_NAMESERVICE);
     EQUAL(VipNSGetHostByName(side.nic, named("no.such.name.invalid"), &address.net, 0), VIP_ERROR_NAMESERVICE);
     EQUAL(VipNSGetHostByName(side.nic, named(""), &address.net, 0), VIP_ERROR_NAMESERVICE);
@@ -28,7 +28,7 @@ static void names_are_resolved_only_after_ns_init(void) {
     side_close(&side);
 }
 
-/* A hosts file: this NIC's own address, as text, under two names. */
+/* A hosts file with this NIC's address, as text, and two names. */
 static void a_hosts_file_maps_names_to_addresses_and_back(void) {
     Side side;
     Address mine, found;

@@ -1,4 +1,4 @@
-/* NICs, protection tags, registered memory, and their bounds. */
+/* NICs, protection tags, registered memory, and their limits. */
 #include "test.h"
 
 #define BAD(call) EQUAL(call, VIP_INVALID_PARAMETER)
@@ -16,7 +16,7 @@ static void a_nic_reports_its_limits_and_address(void) {
     CHECK(is_loopback() == (a.NicAddressLen == 0));
     CHECK(a.MaxDiscriminatorLen >= 16);
     CHECK(a.MaxVI >= 64 && a.MaxCQ >= 16 && a.MaxCQEntries >= 1024 && a.MaxPtags >= 16);
-    /* The architecture asks for messages of 32 KB at least; cLAN had 252 segments. */
+    /* The architecture requires messages of at least 32 KB; cLAN had 252 segments. */
     CHECK(a.MaxTransferSize >= 32768 && a.NativeMTU >= 64);
     CHECK(a.MaxSegmentsPerDesc >= 252 && a.MaxDescriptorsPerQueue >= 64);
     CHECK(a.MaxRegisterRegions >= 64 && a.MaxRegisterBlockBytes >= 1 << 20);
@@ -60,10 +60,10 @@ static void tags_are_limited_and_a_tag_in_use_cannot_be_destroyed(void) {
     for (i = 0; i < made; i++)
         OK(VipDestroyPtag(side.nic, tags[i]));
     BAD(VipDestroyPtag(side.nic, tags[0]));
-    EQUAL(VipDestroyPtag(side.nic, side.tag), VIP_ERROR_RESOURCE); /* memory bears it */
+    EQUAL(VipDestroyPtag(side.nic, side.tag), VIP_ERROR_RESOURCE); /* used by memory */
     OK(VipDeregisterMem(side.nic, side.block, side.memory));
     vi = vi_of(&side, VIP_SERVICE_UNRELIABLE, NULL, NULL);
-    EQUAL(VipDestroyPtag(side.nic, side.tag), VIP_ERROR_RESOURCE); /* a VI bears it */
+    EQUAL(VipDestroyPtag(side.nic, side.tag), VIP_ERROR_RESOURCE); /* used by a VI */
     OK(VipDestroyVi(vi));
     OK(VipDestroyPtag(side.nic, side.tag));
     side_close(&side);
@@ -162,7 +162,7 @@ static void a_null_tag_means_the_first_tag_as_on_clan(void) {
     OK(VipRegisterMem(pair.here.nic, pair.here.data, 4096, NULL, &memory));
     OK(VipQueryMem(pair.here.nic, pair.here.data, memory, &memory_told));
     CHECK(memory_told.Ptag == pair.here.tag && !memory_told.EnableRdmaWrite && !memory_told.EnableRdmaRead);
-    /* Memory of the tag made first, a VI of no tag: they fit. */
+    /* Memory with the first tag and a VI with a NULL tag match. */
     d = plain(&pair.here, 0, 0, 16);
     post_recv(&pair.here, vi, d);
     OK(VipDisconnect(vi));
@@ -177,7 +177,7 @@ static void closing_a_nic_destroys_its_objects(void) {
     VIP_BOOLEAN receives;
     VIP_VI_HANDLE vi;
     if (is_loopback())
-        return; /* which has one NIC */
+        return; /* the loopback device has only one NIC */
     pair_open(&pair, VIP_SERVICE_RELIABLE_DELIVERY);
     OK(VipCreateCQ(pair.here.nic, 8, &cq));
     OK(VipCloseNic(pair.here.nic));

@@ -1,10 +1,10 @@
-/* Callbacks: for the next completion, and for errors that belong to no call. */
+/* Callbacks for the next completion, and for asynchronous errors. */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 
 #include "test.h"
 
-/* What callbacks leave behind, and a bell for whoever waits for them. */
+/* The results of callbacks, with a condition variable for waiting. */
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t bell;
@@ -27,7 +27,7 @@ static void deadline(struct timespec *end) {
     end->tv_sec += (time_t)(LONG / 1000);
 }
 
-/* Waits until there have been `calls` callbacks in all. */
+/* Waits until there have been `calls` callbacks in total. */
 static void hear(int calls) {
     struct timespec end;
     deadline(&end);
@@ -93,11 +93,11 @@ static void on_error(VIP_PVOID context, VIP_ERROR_DESCRIPTOR *error) {
     pthread_mutex_unlock(&heard.lock);
 }
 
-/* Receives, posts again, asks to be called again: a server without a thread of its own. */
+/* Posts the receive again and requests another callback: a server without a thread of its own. */
 static void on_work_again(VIP_PVOID context, VIP_NIC_HANDLE nic, VIP_VI_HANDLE vi, VIP_DESCRIPTOR *descriptor) {
     Side *side = heard.side;
     if (descriptor->CS.Status & VIP_STATUS_ERROR_MASK)
-        return; /* flushed: the story is over */
+        return; /* flushed: the test is over */
     descriptor->CS.Status = 0;
     post_recv(side, vi, descriptor);
     OK(VipRecvNotify(vi, context, on_work_again));
@@ -120,7 +120,7 @@ static void a_callback_is_called_once_for_the_next_receive(void) {
     CHECK(!pthread_equal(heard.thread, pthread_self()));
     EQUAL(r1->CS.Length, 5);
     EQUAL(r1->CS.Status, VIP_STATUS_DONE | VIP_STATUS_OP_RECEIVE);
-    /* The second is collected by hand: nobody asked for a call. */
+    /* The second is collected directly: no callback was requested. */
     post_send(&pair.here, pair.near_vi, s = plain(&pair.here, 0, 0, 6));
     sent(pair.near_vi, s, 0);
     received(pair.far_vi, r2, 0);
@@ -215,7 +215,7 @@ static void the_error_handler_reports_a_lost_connection(void) {
     CHECK(heard.last_error.DescriptorPtr == NULL);
     EQUAL(heard.last_error.ResourceCode, VIP_RESOURCE_VI);
     EQUAL(state_of(pair.near_vi), VIP_STATE_ERROR);
-    /* Taken back, it is not told. */
+    /* After removing the handler, it is not called. */
     forget();
     OK(VipErrorCallback(pair.here.nic, NULL, NULL));
     OK(VipDisconnect(pair.near_vi));
@@ -241,7 +241,7 @@ static void the_error_handler_reports_an_empty_receive_queue(void) {
     pair_close(&pair);
 }
 
-/* RDMA that is refused is told on the side whose memory it was. */
+/* Refused RDMA is reported at the target. */
 static void the_error_handler_reports_refused_rdma_at_the_target(void) {
     int read;
     for (read = 0; read < 2; read++) {

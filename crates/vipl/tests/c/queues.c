@@ -1,4 +1,4 @@
-/* Completion queues: one place to look for the work of many VIs. */
+/* Completion queues, which collect the completions of many VIs. */
 #include "test.h"
 
 #define BAD(call) EQUAL(call, VIP_INVALID_PARAMETER)
@@ -29,7 +29,7 @@ static void completion_queues_are_created_resized_and_destroyed(void) {
     EQUAL(VipCQWait(cq, SHORT, &vi, &receives), VIP_TIMEOUT);
     CHECK(vi == NULL);
     vi = vi_of(&side, VIP_SERVICE_UNRELIABLE, NULL, cq);
-    EQUAL(VipDestroyCQ(cq), VIP_ERROR_RESOURCE); /* the VI still reports there */
+    EQUAL(VipDestroyCQ(cq), VIP_ERROR_RESOURCE); /* the VI still uses it */
     OK(VipDestroyVi(vi));
     OK(VipDestroyCQ(cq));
     BAD(VipDestroyCQ(cq));
@@ -72,7 +72,7 @@ static void entries_name_vi_and_queue_in_completion_order(void) {
         OK(VipSendDone(b[1], &d));
         CHECK(d == s);
         received(a[1], r, 0);
-        /* Flushed work is reported as well. */
+        /* Flushed descriptors have entries too. */
         post_recv(&there, b[2], r = plain(&there, 11, 0, 100));
         OK(VipDisconnect(b[2]));
         the_next_is(cq, b[2], VIP_TRUE);
@@ -101,7 +101,7 @@ static void a_queue_with_a_completion_queue_cannot_be_waited_for(void) {
     side_close(&side);
 }
 
-/* Entries wait; a hundred completions of two VIs are told one by one, and none is lost. */
+/* A hundred completions of two VIs are queued; each is reported once. */
 static void entries_stay_until_they_are_collected(void) {
     Side here, there;
     VIP_CQ_HANDLE cq;

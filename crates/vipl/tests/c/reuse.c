@@ -1,4 +1,4 @@
-/* Descriptors and memory that a program treats badly. */
+/* Misuse of descriptors and memory by a program. */
 #include "test.h"
 
 #define BAD(call) EQUAL(call, VIP_INVALID_PARAMETER)
@@ -14,11 +14,11 @@ static void a_posted_descriptor_cannot_be_posted_again(void) {
     BAD(VipPostRecv(pair.near_vi, r, pair.here.memory)); /* to the same queue, */
     BAD(VipPostSend(pair.near_vi, r, pair.here.memory)); /* the other one, */
     BAD(VipPostRecv(other, r, pair.here.memory));        /* or another VI, */
-    r = plain(&pair.here, 0, 0, 16);                     /* even if it was made anew. */
+    r = plain(&pair.here, 0, 0, 16);                     /* even if it was rewritten. */
     BAD(VipPostRecv(other, r, pair.here.memory));
     OK(VipDisconnect(pair.near_vi));
     received(pair.near_vi, r, VIP_STATUS_DESC_FLUSHED_ERROR);
-    OK(VipPostRecv(other, r, pair.here.memory)); /* collected, it is free */
+    OK(VipPostRecv(other, r, pair.here.memory)); /* it was collected, so it can be posted */
     pair_close(&pair);
 }
 
@@ -30,7 +30,7 @@ static void changes_to_a_posted_descriptor_have_no_effect(void) {
     paint(pair.here.data, 16, 1);
     r = plain(&pair.there, 0, 0, 16);
     post_recv(&pair.there, pair.far_vi, r);
-    /* Garbage of the worst kind, in memory that belongs to the NIC now. */
+    /* Overwrite the descriptor, which belongs to the NIC now, with garbage. */
     memset(r, 0xff, 64);
     post_send(&pair.here, pair.near_vi, s = plain(&pair.here, 0, 0, 16));
     sent(pair.near_vi, s, 0);
@@ -58,7 +58,7 @@ static void descriptors_must_be_aligned_and_in_registered_memory_of_the_tag(void
     attributes.Ptag = other_tag;
     attributes.EnableRdmaRead = attributes.EnableRdmaWrite = VIP_FALSE;
     OK(VipRegisterMem(pair.here.nic, elsewhere, 4096, &attributes, &memory));
-    BAD(VipPostRecv(pair.near_vi, d, memory)); /* registered, under another tag */
+    BAD(VipPostRecv(pair.near_vi, d, memory)); /* registered with another tag */
     attributes.Ptag = pair.here.tag;
     OK(VipRegisterMem(pair.here.nic, elsewhere, 40, &attributes, &short_memory));
     d->CS.SegCount = 1;
@@ -90,7 +90,7 @@ static void segments_outside_the_descriptor_s_memory_are_not_read(void) {
     free_block(elsewhere);
 }
 
-/* Memory of the descriptor is given back while it is posted: its answer has nowhere to go, and is not written. */
+/* The descriptor's memory is deregistered while it is posted: the result is not written. */
 static void a_descriptor_in_deregistered_memory_is_not_written(void) {
     Pair pair;
     char *elsewhere = aligned_block(4096);

@@ -1,4 +1,4 @@
-/* VIs: what they may be, the states they go through, and what each state allows. */
+/* VIs: attributes, states, and the calls that each state allows. */
 #include "test.h"
 
 static void invalid_attributes_have_specific_errors(void) {
@@ -96,7 +96,7 @@ static void a_vi_goes_from_idle_to_connected_and_back(void) {
         becomes(pair.far_vi, VIP_STATE_ERROR);
         OK(VipDisconnect(pair.far_vi));
         EQUAL(state_of(pair.far_vi), VIP_STATE_IDLE);
-        /* And once more, with the same VIs. */
+        /* Repeat with the same VIs. */
         join(&pair.here, pair.near_vi, &pair.there, pair.far_vi);
         {
             VIP_DESCRIPTOR *r = plain(&pair.there, 0, 0, 4), *s = plain(&pair.here, 0, 0, 4);
@@ -154,7 +154,7 @@ static void a_vi_with_uncollected_descriptors_cannot_be_destroyed(void) {
     EQUAL(VipDestroyVi(vi), VIP_ERROR_RESOURCE);
     OK(VipDisconnect(vi));
     OK(VipQueryVi(vi, &state, &a, &sends, &receives));
-    CHECK(!receives); /* done, not yet collected */
+    CHECK(!receives); /* completed, but not collected */
     EQUAL(VipDestroyVi(vi), VIP_ERROR_RESOURCE);
     received(vi, r, VIP_STATUS_DESC_FLUSHED_ERROR);
     EQUAL(r->CS.Length, 0);
@@ -173,7 +173,7 @@ static void a_send_needs_a_connection_and_is_flushed_in_the_error_state(void) {
         pair_open(&pair, LEVELS[i]);
         idle = vi_of(&pair.here, LEVELS[i], NULL, NULL);
         s = plain(&pair.here, 0, 0, 16);
-        EQUAL(VipPostSend(idle, s, pair.here.memory), VIP_INVALID_STATE); /* nowhere to send it */
+        EQUAL(VipPostSend(idle, s, pair.here.memory), VIP_INVALID_STATE); /* not connected */
         EQUAL(VipSendDone(idle, &r), VIP_NOT_DONE);
         OK(VipDisconnect(pair.far_vi));
         becomes(pair.near_vi, VIP_STATE_ERROR);

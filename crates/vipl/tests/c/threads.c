@@ -1,4 +1,4 @@
-/* Every call may be made from several threads at once, also while the NIC is being closed. */
+/* Calls from several threads at once, also while the NIC is being closed. */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 
@@ -14,7 +14,7 @@ typedef struct {
     int serves;
 } Player;
 
-/* One side of a game: serves first, or answers. Its descriptors and data are its own part of the side's memory. */
+/* One side of a ping-pong. It has its own part of the side's descriptors and data. */
 static void *play(void *context) {
     Player *p = (Player *)context;
     size_t at = (size_t)p->number * 8192;
@@ -47,7 +47,7 @@ static void *play(void *context) {
 
 static volatile int games_are_over;
 
-/* Meanwhile somebody registers memory and makes tags, VIs and queues, and takes it all back. */
+/* Meanwhile another thread registers memory and creates tags, VIs and queues, and destroys them. */
 static void *tinker(void *context) {
     Side *side = (Side *)context;
     unsigned long rounds = 0;
@@ -159,7 +159,7 @@ static void *wait_for_ever(void *context) {
     return NULL;
 }
 
-/* Whoever waits for ever on a NIC that is closed is told that it is there no more, whatever it waited for. */
+/* Closing a NIC ends every wait without a time limit, with VIP_INVALID_PARAMETER. */
 static void closing_a_nic_ends_every_wait(void) {
     int round;
     for (round = 0; round < 20; round++) {
@@ -185,14 +185,14 @@ static void closing_a_nic_ends_every_wait(void) {
         side_close(&side);
         for (k = 0; k < 5; k++) {
             CHECK(pthread_join(threads[k], NULL) == 0);
-            /* Whose request was ended by the closing may hear of that first. */
+            /* A connect request may first fail because the closing ended it. */
             if (!(k == 4 && waiters[k].answer == VIP_INVALID_STATE))
                 EQUAL(waiters[k].answer, VIP_INVALID_PARAMETER);
         }
     }
 }
 
-/* Two threads close one NIC: one does it. */
+/* Of two threads that close one NIC, one succeeds. */
 static void *close_it(void *context) {
     Waiter *waiter = (Waiter *)context;
     waiter->answer = VipCloseNic(waiter->nic);

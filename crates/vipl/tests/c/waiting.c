@@ -1,4 +1,4 @@
-/* How to wait: policies of a queue and of one call, and what they report. Times are not judged. */
+/* Waiting policies of queues and of single calls, and their statistics. Times are not checked. */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 
@@ -11,7 +11,7 @@ typedef struct {
     int count;
 } Echo;
 
-/* The far side sends everything back. */
+/* The peer echoes every message. */
 static void *echo(void *context) {
     Echo *e = (Echo *)context;
     int k;
@@ -41,7 +41,7 @@ static VIP_RETURN adaptive(VIP_VI_HANDLE vi, VIP_DESCRIPTOR **d) {
     return VipRecvWaitAdaptive(vi, LONG, d);
 }
 
-/* Twenty round trips, waiting in a given way. */
+/* Makes twenty round trips with a given policy. */
 static void round_trips(Pair *pair, Wait wait) {
     pthread_t thread;
     Echo e;
@@ -120,12 +120,12 @@ static void waits_with_every_policy_time_out(void) {
         CHECK(d == NULL);
     }
     EQUAL(VipRecvWaitHybrid(pair.near_vi, 100, SHORT, &d), VIP_TIMEOUT);
-    EQUAL(VipRecvWaitHybrid(pair.near_vi, 1000000, SHORT, &d), VIP_TIMEOUT); /* the timeout is the shorter */
+    EQUAL(VipRecvWaitHybrid(pair.near_vi, 1000000, SHORT, &d), VIP_TIMEOUT); /* the timeout is shorter */
     EQUAL(VipRecvWaitAdaptive(pair.near_vi, SHORT, &d), VIP_TIMEOUT);
     pair_close(&pair);
 }
 
-/* What was there at once was not waited for; so round trips are made until one had to be. */
+/* Completions that are available at once do not count as waits, so make round trips until one counts. */
 static void the_report_counts_waits(void) {
     Pair pair;
     VIP_WAIT_REPORT before, after;
