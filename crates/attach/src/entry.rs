@@ -183,9 +183,7 @@ impl fmt::Display for EndReason {
             }
             EndReason::InUse => "the address and port are in use on the board",
             EndReason::TooMany => "a limit of the board is reached: close some streams, or raise its limits",
-            EndReason::Unreachable => {
-                "no route to host: neither the host nor the next router answers"
-            }
+            EndReason::Unreachable => "no route to host: neither the host nor the next router answers",
         })
     }
 }

@@ -146,7 +146,7 @@ struct Wanted {
     /// The engine's number of the queue pair.
     qp: u32,
     private_data: Vec<u8>,
-    /// Outstanding reads of the peer and of ours.
+    /// Outstanding reads of the peer and of this side.
     depths: (u16, u16),
 }
 

@@ -89,7 +89,8 @@ fn destroy_cqs(id: *mut rdma_cm_id) {
 /// Creates a queue pair; writes its domain into the attributes.
 fn create(id: &Arc<Id>, attributes: &mut ibv_qp_init_attr_ex) -> Result<(), c_int> {
     let place = id.abi();
-    // SAFETY: the struct lives as long as the identifier; pointers that the program gave are objects of ours.
+    // SAFETY: the struct lives as long as the identifier; the program passes pointers to live objects of this
+    // library.
     unsafe {
         if !(*place).qp.is_null() || (*place).verbs.is_null() {
             return Err(libc::EINVAL);
@@ -293,7 +294,8 @@ pub(super) unsafe extern "C" fn rdma_create_srq(
 
 fn create_srq(id: &Arc<Id>, pd: *mut ibv_pd, attributes: &mut ibv_srq_init_attr) -> Result<c_int, c_int> {
     let place = id.abi();
-    // SAFETY: the struct lives as long as the identifier; a domain is ours.
+    // SAFETY: the struct lives as long as the identifier; the program passes a live protection domain of this
+    // library.
     unsafe {
         let pd = if pd.is_null() { (*place).pd } else { pd };
         if (*place).verbs.is_null() || pd.is_null() || (*pd).context != (*place).verbs {

@@ -114,7 +114,7 @@ fn counted(output: &CaseOutput, enough: usize) -> Result<String, String> {
     if passed < enough {
         return Err(format!("{passed} tests passed, not {enough}; {wrong:?}"));
     }
-    // Without figures: the page is to change when a kind comes or goes.
+    // Without numbers, so that the page changes only when a kind appears or disappears.
     let kinds: Vec<&str> = skipped.into_keys().collect();
     Ok(format!("{enough} or more of them pass; left out by themselves, for want of: {}", kinds.join(", ")))
 }
