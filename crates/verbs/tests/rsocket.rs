@@ -263,7 +263,7 @@ end.sendall(b"plain")
 print(end.recv(6, socket.MSG_WAITALL).decode())
 "#;
     assert_eq!(stdout_of(&mut preloaded(code, &[&port])), "spoken\n");
-    serving.join().expect("it has served");
+    serving.join().expect("no panic");
     // Without a listener, the error is the system's.
     let refused = output(&mut preloaded(code, &[&port]));
     let words = String::from_utf8_lossy(&refused.stderr).into_owned();

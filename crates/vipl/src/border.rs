@@ -85,7 +85,7 @@ mod tests {
             assert!(refused);
         }
         // SAFETY: `words` outlives the call.
-        unsafe { Out::at(&raw mut words[1]) }.expect("a good place").put(7);
+        unsafe { Out::at(&raw mut words[1]) }.expect("a valid pointer").put(7);
         assert_eq!(words, [0, 7]);
     }
 }

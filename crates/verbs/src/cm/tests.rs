@@ -510,7 +510,7 @@ fn a_peer_that_echoes_the_offer_is_treated_as_a_plain_iwarp_peer() {
         stream.write_all(&repeated(&request)).expect("the peer is connected");
         // The first Send, and an empty Write that wakes a receiver that missed it.
         let mut words = [0; 24 + 20];
-        stream.read_exact(&mut words).expect("a Send, and what wakes");
+        stream.read_exact(&mut words).expect("a Send and a Write");
         let (send, write) = words.split_at(24);
         (send[..4].to_vec(), write[..4].to_vec())
     });
