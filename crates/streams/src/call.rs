@@ -33,11 +33,17 @@ impl Default for Settings {
 impl Settings {
     /// Connects to a board by its socket in a directory of boards, with the checks of
     /// [`kiban_os::unix::names::call`]. The board has not answered yet.
+    ///
+    /// # Errors
+    /// The settings are invalid, or the board does not listen at the socket.
     pub fn call_board(self, door: &Path) -> io::Result<(PendingChannel, Layout)> {
         self.call_by(PendingChannel::connect_to_board, door)
     }
 
     /// Connects to a board by an explicit socket path. The board has not answered yet.
+    ///
+    /// # Errors
+    /// The settings are invalid, or the board does not listen at the socket.
     pub fn call(self, door: &Path) -> io::Result<(PendingChannel, Layout)> {
         self.call_by(PendingChannel::connect_at, door)
     }
@@ -63,6 +69,9 @@ pub fn memory_bytes(layout: Layout) -> usize {
 }
 
 /// Returns the given name, or without one the name of the only board that accepts clients.
+///
+/// # Errors
+/// No name is given, and no board or several boards accept clients.
 pub fn named(board: Option<&str>) -> io::Result<String> {
     board.map_or_else(only_board, |board| Ok(board.to_owned()))
 }

@@ -178,6 +178,9 @@ impl Core {
     }
 
     /// Starts to listen and returns the listener's number.
+    ///
+    /// # Errors
+    /// There are [`LISTENERS_MAX`] listeners already.
     pub fn listen(&mut self, local: SocketAddr) -> io::Result<u16> {
         let number = self.next;
         self.next = self.next.wrapping_add(1);
@@ -260,6 +263,9 @@ impl Core {
     }
 
     /// Writes runs of bytes, as much as there is room for, and returns the number of bytes.
+    ///
+    /// # Errors
+    /// The stream has ended, or the board has gone.
     pub fn write_runs<'a>(
         &mut self,
         slot: u32,

@@ -105,7 +105,7 @@ fn return_route(
 }
 
 /// # Safety
-/// The arguments are as ibv_init_ah_from_wc(3) requires.
+/// The arguments must satisfy ibv_init_ah_from_wc(3).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_init_ah_from_wc(
     context: *mut ibv_context,
@@ -132,7 +132,7 @@ unsafe extern "C" fn ibv_init_ah_from_wc(
 }
 
 /// # Safety
-/// The arguments are as ibv_create_ah_from_wc(3) requires.
+/// The arguments must satisfy ibv_create_ah_from_wc(3).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_create_ah_from_wc(
     pd: *mut ibv_pd,

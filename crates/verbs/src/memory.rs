@@ -318,7 +318,7 @@ pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
 }
 
 /// # Safety
-/// The arguments are as ibv_alloc_td(3) requires.
+/// The arguments must satisfy ibv_alloc_td(3).
 pub(crate) unsafe extern "C" fn alloc_td(
     context: *mut ibv_context,
     made: *mut ibv_td_init_attr,
@@ -354,7 +354,7 @@ pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
 }
 
 /// # Safety
-/// The arguments are as ibv_alloc_parent_domain(3) requires.
+/// The arguments must satisfy ibv_alloc_parent_domain(3).
 pub(crate) unsafe extern "C" fn alloc_parent_domain(
     context: *mut ibv_context,
     made: *mut ibv_parent_domain_init_attr,
@@ -450,7 +450,7 @@ pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
 /// with the kernel's drivers, because programs do not announce them to peers again.
 ///
 /// # Safety
-/// The arguments are as ibv_rereg_mr(3) requires.
+/// The arguments must satisfy ibv_rereg_mr(3).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_rereg_mr(
     mr: *mut ibv_mr,
@@ -509,7 +509,7 @@ unsafe extern "C" fn ibv_rereg_mr(
 /// Checks the arguments and fails with EOPNOTSUPP: registration has populated the memory already.
 ///
 /// # Safety
-/// The arguments are as ibv_advise_mr(3) requires.
+/// The arguments must satisfy ibv_advise_mr(3).
 pub(crate) unsafe extern "C" fn advise_mr(
     pd: *mut ibv_pd,
     advice: ibv_advise_mr_advice,

@@ -377,7 +377,7 @@ pub(crate) unsafe extern "C" fn ibv_create_cq(
 }
 
 /// # Safety
-/// The arguments are as ibv_create_cq_ex(3) requires.
+/// The arguments must satisfy ibv_create_cq_ex(3).
 pub(crate) unsafe extern "C" fn create_cq_ex(
     context: *mut ibv_context,
     attr: *mut ibv_cq_init_attr_ex,

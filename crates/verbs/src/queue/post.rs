@@ -110,7 +110,7 @@ pub(crate) unsafe fn datagram(
 }
 
 /// # Safety
-/// The request is as ibv_post_send(3) requires.
+/// The request must satisfy ibv_post_send(3).
 unsafe fn send(qp: &Qp, wr: &ibv_send_wr) -> Result<SendWork, c_int> {
     let has = |flag| wr.send_flags & flag != 0;
     if wr.send_flags & !FLAGS != 0 {
@@ -272,7 +272,7 @@ impl<W, F> List<W, F> {
 }
 
 /// # Safety
-/// The arguments are as ibv_post_send(3) requires.
+/// The arguments must satisfy ibv_post_send(3).
 pub(crate) unsafe extern "C" fn post_send(
     qp: *mut ibv_qp,
     work: *mut ibv_send_wr,
@@ -302,7 +302,7 @@ pub(crate) unsafe extern "C" fn post_send(
 /// Posts receives to a queue pair or a shared receive queue.
 ///
 /// # Safety
-/// The arguments are as ibv_post_recv(3) requires.
+/// The arguments must satisfy ibv_post_recv(3).
 pub(crate) unsafe fn receives(
     work: *mut ibv_recv_wr,
     bad: *mut *mut ibv_recv_wr,
@@ -324,7 +324,7 @@ pub(crate) unsafe fn receives(
 }
 
 /// # Safety
-/// The arguments are as ibv_post_recv(3) requires.
+/// The arguments must satisfy ibv_post_recv(3).
 pub(crate) unsafe extern "C" fn post_recv(
     qp: *mut ibv_qp,
     work: *mut ibv_recv_wr,
@@ -351,7 +351,7 @@ pub(crate) unsafe extern "C" fn post_recv(
 /// Binds a type 1 window, which gets a new key.
 ///
 /// # Safety
-/// The arguments are as ibv_bind_mw(3) requires.
+/// The arguments must satisfy ibv_bind_mw(3).
 pub(crate) unsafe extern "C" fn bind_mw(
     qp: *mut ibv_qp,
     mw: *mut ibv_mw,

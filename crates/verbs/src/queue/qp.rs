@@ -243,7 +243,7 @@ unsafe fn create(
 }
 
 /// # Safety
-/// The arguments are as ibv_create_qp(3) requires.
+/// The arguments must satisfy ibv_create_qp(3).
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mut ibv_qp {
     pointer(|| {
@@ -254,7 +254,7 @@ pub(crate) unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp
 }
 
 /// # Safety
-/// The arguments are as ibv_create_qp_ex(3) requires.
+/// The arguments must satisfy ibv_create_qp_ex(3).
 pub(crate) unsafe extern "C" fn create_qp_ex(
     context: *mut ibv_context,
     attr: *mut ibv_qp_init_attr_ex,
@@ -461,7 +461,7 @@ pub(crate) unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp
 }
 
 /// # Safety
-/// The arguments are as ibv_query_qp(3) requires.
+/// The arguments must satisfy ibv_query_qp(3).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_qp(
     qp: *mut ibv_qp,

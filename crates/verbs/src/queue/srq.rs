@@ -88,7 +88,7 @@ pub(crate) unsafe extern "C" fn ibv_create_srq(
 }
 
 /// # Safety
-/// The arguments are as ibv_create_srq_ex(3) requires.
+/// The arguments must satisfy ibv_create_srq_ex(3).
 pub(crate) unsafe extern "C" fn create_srq_ex(
     context: *mut ibv_context,
     attr: *mut ibv_srq_init_attr_ex,
@@ -178,7 +178,7 @@ pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
 }
 
 /// # Safety
-/// The arguments are as ibv_get_srq_num(3) requires.
+/// The arguments must satisfy ibv_get_srq_num(3).
 pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, answer: *mut u32) -> c_int {
     errno_or_zero(|| {
         // SAFETY: the caller of `ibv_get_srq_num` guarantees that `srq` is null or a live SRQ of this library
@@ -190,7 +190,7 @@ pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, answer: *mut u32)
 }
 
 /// # Safety
-/// The arguments are as ibv_post_srq_recv(3) requires.
+/// The arguments must satisfy ibv_post_srq_recv(3).
 pub(crate) unsafe extern "C" fn post_srq_recv(
     srq: *mut ibv_srq,
     work: *mut ibv_recv_wr,

@@ -141,7 +141,7 @@ extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
 }
 
 /// # Safety
-/// The arguments are as bind(2) requires.
+/// The arguments must satisfy bind(2).
 #[unsafe(export_name = "kiban_rbind")]
 unsafe extern "C" fn rbind(file: c_int, at: *const sockaddr, length: socklen_t) -> c_int {
     answer(|| {
@@ -157,7 +157,7 @@ extern "C" fn rlisten(file: c_int, backlog: c_int) -> c_int {
 }
 
 /// # Safety
-/// The arguments are as accept(2) requires.
+/// The arguments must satisfy accept(2).
 #[unsafe(export_name = "kiban_raccept")]
 unsafe extern "C" fn raccept(file: c_int, at: *mut sockaddr, length: *mut socklen_t) -> c_int {
     catch_panics(-1, || match socket(file).and_then(|socket| socket.accept()) {
@@ -174,7 +174,7 @@ unsafe extern "C" fn raccept(file: c_int, at: *mut sockaddr, length: *mut sockle
 }
 
 /// # Safety
-/// The arguments are as connect(2) requires.
+/// The arguments must satisfy connect(2).
 #[unsafe(export_name = "kiban_rconnect")]
 unsafe extern "C" fn rconnect(file: c_int, to: *const sockaddr, length: socklen_t) -> c_int {
     answer(|| {
@@ -202,7 +202,7 @@ extern "C" fn rclose(file: c_int) -> c_int {
 // ---- data
 
 /// # Safety
-/// The arguments are as recv(2) requires.
+/// The arguments must satisfy recv(2).
 #[unsafe(export_name = "kiban_rrecv")]
 unsafe extern "C" fn rrecv(file: c_int, at: *mut c_void, length: usize, flags: c_int) -> isize {
     // SAFETY: the caller of `rrecv` guarantees that `at` is null or points to `length` writable bytes.
@@ -210,7 +210,7 @@ unsafe extern "C" fn rrecv(file: c_int, at: *mut c_void, length: usize, flags: c
 }
 
 /// # Safety
-/// The arguments are as recvfrom(2) requires.
+/// The arguments must satisfy recvfrom(2).
 #[unsafe(export_name = "kiban_rrecvfrom")]
 unsafe extern "C" fn rrecvfrom(
     file: c_int,
@@ -237,7 +237,7 @@ unsafe extern "C" fn rrecvfrom(
 }
 
 /// # Safety
-/// The arguments are as recvmsg(2) requires.
+/// The arguments must satisfy recvmsg(2).
 #[unsafe(export_name = "kiban_rrecvmsg")]
 unsafe extern "C" fn rrecvmsg(file: c_int, message: *mut msghdr, flags: c_int) -> isize {
     count(|| {
@@ -255,7 +255,7 @@ unsafe extern "C" fn rrecvmsg(file: c_int, message: *mut msghdr, flags: c_int) -
 }
 
 /// # Safety
-/// The arguments are as read(2) requires.
+/// The arguments must satisfy read(2).
 #[unsafe(export_name = "kiban_rread")]
 unsafe extern "C" fn rread(file: c_int, at: *mut c_void, length: usize) -> isize {
     // SAFETY: the caller of `rread` guarantees that `at` is null or points to `length` writable bytes.
@@ -263,7 +263,7 @@ unsafe extern "C" fn rread(file: c_int, at: *mut c_void, length: usize) -> isize
 }
 
 /// # Safety
-/// The arguments are as readv(2) requires.
+/// The arguments must satisfy readv(2).
 #[unsafe(export_name = "kiban_rreadv")]
 unsafe extern "C" fn rreadv(file: c_int, vector: *const iovec, number: c_int) -> isize {
     count(|| {
@@ -275,7 +275,7 @@ unsafe extern "C" fn rreadv(file: c_int, vector: *const iovec, number: c_int) ->
 }
 
 /// # Safety
-/// The arguments are as send(2) requires.
+/// The arguments must satisfy send(2).
 #[unsafe(export_name = "kiban_rsend")]
 unsafe extern "C" fn rsend(file: c_int, at: *const c_void, length: usize, flags: c_int) -> isize {
     // SAFETY: the caller of `rsend` guarantees that `at` is null or points to `length` bytes.
@@ -283,7 +283,7 @@ unsafe extern "C" fn rsend(file: c_int, at: *const c_void, length: usize, flags:
 }
 
 /// # Safety
-/// The arguments are as sendto(2) requires.
+/// The arguments must satisfy sendto(2).
 #[unsafe(export_name = "kiban_rsendto")]
 unsafe extern "C" fn rsendto(
     file: c_int,
@@ -305,7 +305,7 @@ unsafe extern "C" fn rsendto(
 }
 
 /// # Safety
-/// The arguments are as sendmsg(2) requires.
+/// The arguments must satisfy sendmsg(2).
 #[unsafe(export_name = "kiban_rsendmsg")]
 unsafe extern "C" fn rsendmsg(file: c_int, message: *const msghdr, flags: c_int) -> isize {
     count(|| {
@@ -321,7 +321,7 @@ unsafe extern "C" fn rsendmsg(file: c_int, message: *const msghdr, flags: c_int)
 }
 
 /// # Safety
-/// The arguments are as write(2) requires.
+/// The arguments must satisfy write(2).
 #[unsafe(export_name = "kiban_rwrite")]
 unsafe extern "C" fn rwrite(file: c_int, at: *const c_void, length: usize) -> isize {
     // SAFETY: the caller of `rwrite` guarantees that `at` is null or points to `length` bytes.
@@ -329,7 +329,7 @@ unsafe extern "C" fn rwrite(file: c_int, at: *const c_void, length: usize) -> is
 }
 
 /// # Safety
-/// The arguments are as writev(2) requires.
+/// The arguments must satisfy writev(2).
 #[unsafe(export_name = "kiban_rwritev")]
 unsafe extern "C" fn rwritev(file: c_int, vector: *const iovec, number: c_int) -> isize {
     count(|| {
@@ -347,7 +347,7 @@ fn milliseconds(timeout: c_int) -> Option<Duration> {
 }
 
 /// # Safety
-/// The arguments are as poll(2) requires.
+/// The arguments must satisfy poll(2).
 #[unsafe(export_name = "kiban_rpoll")]
 unsafe extern "C" fn rpoll(files: *mut pollfd, number: nfds_t, timeout: c_int) -> c_int {
     count(|| {
@@ -363,7 +363,7 @@ unsafe extern "C" fn rpoll(files: *mut pollfd, number: nfds_t, timeout: c_int) -
 }
 
 /// # Safety
-/// The arguments are as select(2) requires.
+/// The arguments must satisfy select(2).
 #[unsafe(export_name = "kiban_rselect")]
 unsafe extern "C" fn rselect(
     number: c_int,
@@ -409,7 +409,7 @@ extern "C" fn repoll_create(_flags: c_int) -> c_int {
 }
 
 /// # Safety
-/// The arguments are as epoll_ctl(2) requires.
+/// The arguments must satisfy epoll_ctl(2).
 #[unsafe(export_name = "kiban_repoll_ctl")]
 unsafe extern "C" fn repoll_ctl(
     list_number: c_int,
@@ -432,7 +432,7 @@ unsafe extern "C" fn repoll_ctl(
 }
 
 /// # Safety
-/// The arguments are as epoll_wait(2) requires.
+/// The arguments must satisfy epoll_wait(2).
 #[unsafe(export_name = "kiban_repoll_wait")]
 unsafe extern "C" fn repoll_wait(
     list_number: c_int,
@@ -456,7 +456,7 @@ unsafe extern "C" fn repoll_wait(
 // ---- names and options
 
 /// # Safety
-/// The arguments are as getpeername(2) requires.
+/// The arguments must satisfy getpeername(2).
 #[unsafe(export_name = "kiban_rgetpeername")]
 unsafe extern "C" fn rgetpeername(file: c_int, at: *mut sockaddr, length: *mut socklen_t) -> c_int {
     answer(|| {
@@ -470,7 +470,7 @@ unsafe extern "C" fn rgetpeername(file: c_int, at: *mut sockaddr, length: *mut s
 }
 
 /// # Safety
-/// The arguments are as getsockname(2) requires.
+/// The arguments must satisfy getsockname(2).
 #[unsafe(export_name = "kiban_rgetsockname")]
 unsafe extern "C" fn rgetsockname(file: c_int, at: *mut sockaddr, length: *mut socklen_t) -> c_int {
     answer(|| {
@@ -485,7 +485,7 @@ unsafe extern "C" fn rgetsockname(file: c_int, at: *mut sockaddr, length: *mut s
 }
 
 /// # Safety
-/// The arguments are as setsockopt(2) requires.
+/// The arguments must satisfy setsockopt(2).
 #[unsafe(export_name = "kiban_rsetsockopt")]
 unsafe extern "C" fn rsetsockopt(
     file: c_int,
@@ -520,7 +520,7 @@ unsafe fn put<T>(value: T, at: *mut c_void, length: *mut socklen_t) -> Result<()
 }
 
 /// # Safety
-/// The arguments are as getsockopt(2) requires.
+/// The arguments must satisfy getsockopt(2).
 #[unsafe(export_name = "kiban_rgetsockopt")]
 unsafe extern "C" fn rgetsockopt(
     file: c_int,

@@ -38,7 +38,7 @@ impl Proof {
     }
 }
 
-/// Returns the lines that consist of numbers only, at least `at_least` of them.
+/// Returns the lines that consist of numbers only, with at least `at_least` numbers each.
 pub(crate) fn figures(output: &str, at_least: usize) -> Vec<Vec<f64>> {
     output
         .lines()
