@@ -23,8 +23,8 @@ fn in_child(test: &str) -> Option<Output> {
 }
 
 fn succeeded(output: &Output) {
-    let told = [&output.stdout[..], &output.stderr].concat();
-    assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&told));
+    let printed = [&output.stdout[..], &output.stderr].concat();
+    assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&printed));
 }
 
 /// Makes a system call. Returns its errno.
@@ -100,7 +100,7 @@ fn earlier_and_later_threads_are_confined() {
     // One thread is blocked, one runs without a pause.
     let (go, gone) = mpsc::channel::<()>();
     let before = std::thread::spawn(move || {
-        gone.recv().expect("it is told");
+        gone.recv().expect("it is printed");
         try_everything();
         lines()
     });

@@ -130,12 +130,12 @@ static void completion_queues_and_channels_work(void) {
     check(ibv_destroy_comp_channel(channel) == EBUSY);
     check(ibv_resize_cq(cq, 20) == 0 && cq->cqe >= 20 && ibv_resize_cq(cq, 0) == EINVAL);
     struct ibv_wc wc;
-    struct ibv_cq *told;
-    void *told_cookie;
+    struct ibv_cq *cq_of_event;
+    void *cookie_of_event;
     check(ibv_poll_cq(cq, 1, &wc) == 0 && ibv_poll_cq(cq, 0, NULL) == 0 && ibv_req_notify_cq(cq, 0) == 0);
     check(fcntl(channel->fd, F_SETFL, fcntl(channel->fd, F_GETFL) | O_NONBLOCK) == 0);
     errno = 0;
-    check(ibv_get_cq_event(channel, &told, &told_cookie) == -1 && errno == EAGAIN);
+    check(ibv_get_cq_event(channel, &cq_of_event, &cookie_of_event) == -1 && errno == EAGAIN);
     struct pollfd file = {.fd = channel->fd, .events = POLLIN};
     check(poll(&file, 1, 0) == 0);
     check(ibv_destroy_cq(cq) == 0 && channel->refcnt == 0 && ibv_destroy_comp_channel(channel) == 0);

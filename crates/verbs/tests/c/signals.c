@@ -29,13 +29,13 @@ static void alarm_in(long micros, long again) {
 static int wait_for(int what) {
     struct ibv_cq *cq;
     void *cookie;
-    struct ibv_async_event happening;
+    struct ibv_async_event async_event;
     struct rdma_cm_event *event;
     switch (what) {
     case 0:
         return ibv_get_cq_event(channel, &cq, &cookie);
     case 1:
-        return ibv_get_async_event(context, &happening);
+        return ibv_get_async_event(context, &async_event);
     default:
         return rdma_get_cm_event(manager, &event);
     }

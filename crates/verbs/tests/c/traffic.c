@@ -224,13 +224,13 @@ static void a_memory_window_grants_access_to_its_range(void) {
 }
 
 static void completion_events_arrive_through_the_channel(void) {
-    struct ibv_cq *told;
+    struct ibv_cq *cq_of_event;
     void *cookie;
     check(ibv_req_notify_cq(cq_b, 0) == 0);
     receive(b, room_b, 100, mr_b, 25);
     check(post(a, (struct ibv_send_wr){.wr_id = 8, .opcode = IBV_WR_SEND}, room_a, 4, mr_a) == 0);
-    check(ibv_get_cq_event(channel, &told, &cookie) == 0 && told == cq_b && cookie == &cq_b);
-    ibv_ack_cq_events(told, 1);
+    check(ibv_get_cq_event(channel, &cq_of_event, &cookie) == 0 && cq_of_event == cq_b && cookie == &cq_b);
+    ibv_ack_cq_events(cq_of_event, 1);
     check(next(cq_b).wr_id == 25 && next(cq_a).wr_id == 8);
 }
 
@@ -288,10 +288,10 @@ static void datagrams_arrive_at_their_queue_pair(void) {
     check(post(both[0], send, room_a, 100, mr_a) == 0 && next(cq_a).status == IBV_WC_SUCCESS);
     send.wr.ud.remote_qkey = 0x2222;
     check(post(both[0], send, room_a, 50, mr_a) == 0 && next(cq_a).status == IBV_WC_SUCCESS);
-    struct ibv_cq *told;
+    struct ibv_cq *cq_of_event;
     void *cookie;
-    check(ibv_get_cq_event(channel, &told, &cookie) == 0 && told == cq_b);
-    ibv_ack_cq_events(told, 1);
+    check(ibv_get_cq_event(channel, &cq_of_event, &cookie) == 0 && cq_of_event == cq_b);
+    ibv_ack_cq_events(cq_of_event, 1);
     struct ibv_wc heard = next(cq_b);
     check(heard.wr_id == 31 && heard.byte_len == 90);
     struct ibv_send_wr write = {.opcode = IBV_WR_RDMA_WRITE};

@@ -71,7 +71,7 @@ static void tags_are_limited_and_a_tag_in_use_cannot_be_destroyed(void) {
 
 static void memory_is_registered_queried_changed_and_deregistered(void) {
     Side side;
-    VIP_MEM_ATTRIBUTES given, told;
+    VIP_MEM_ATTRIBUTES given, queried;
     VIP_MEM_HANDLE memory;
     VIP_PROTECTION_HANDLE other;
     side_open(&side);
@@ -81,23 +81,23 @@ static void memory_is_registered_queried_changed_and_deregistered(void) {
     given.EnableRdmaRead = VIP_FALSE;
     OK(VipRegisterMem(side.nic, side.data + 100, 1000, &given, &memory));
     CHECK(memory != 0 && memory != side.memory);
-    OK(VipQueryMem(side.nic, side.data + 100, memory, &told));
-    CHECK(told.Ptag == other && told.EnableRdmaWrite && !told.EnableRdmaRead);
-    OK(VipQueryMem(side.nic, side.data + 1099, memory, &told));
-    BAD(VipQueryMem(side.nic, side.data + 99, memory, &told));
-    BAD(VipQueryMem(side.nic, side.data + 1100, memory, &told));
-    BAD(VipQueryMem(side.nic, side.data + 100, memory + 1, &told));
+    OK(VipQueryMem(side.nic, side.data + 100, memory, &queried));
+    CHECK(queried.Ptag == other && queried.EnableRdmaWrite && !queried.EnableRdmaRead);
+    OK(VipQueryMem(side.nic, side.data + 1099, memory, &queried));
+    BAD(VipQueryMem(side.nic, side.data + 99, memory, &queried));
+    BAD(VipQueryMem(side.nic, side.data + 1100, memory, &queried));
+    BAD(VipQueryMem(side.nic, side.data + 100, memory + 1, &queried));
     given.Ptag = side.tag;
     given.EnableRdmaRead = VIP_TRUE;
     OK(VipSetMemAttributes(side.nic, side.data + 100, memory, &given));
-    OK(VipQueryMem(side.nic, side.data + 100, memory, &told));
-    CHECK(told.Ptag == side.tag && told.EnableRdmaRead);
+    OK(VipQueryMem(side.nic, side.data + 100, memory, &queried));
+    CHECK(queried.Ptag == side.tag && queried.EnableRdmaRead);
     given.Ptag = (VIP_PROTECTION_HANDLE)&given;
     EQUAL(VipSetMemAttributes(side.nic, side.data + 100, memory, &given), VIP_INVALID_PTAG);
     BAD(VipDeregisterMem(side.nic, side.data + 101, memory));
     OK(VipDeregisterMem(side.nic, side.data + 100, memory));
     BAD(VipDeregisterMem(side.nic, side.data + 100, memory));
-    BAD(VipQueryMem(side.nic, side.data + 100, memory, &told));
+    BAD(VipQueryMem(side.nic, side.data + 100, memory, &queried));
     side_close(&side);
 }
 
@@ -146,7 +146,7 @@ static void the_number_of_regions_is_limited(void) {
 
 static void a_null_tag_means_the_first_tag_as_on_clan(void) {
     Pair pair;
-    VIP_VI_ATTRIBUTES attributes, told;
+    VIP_VI_ATTRIBUTES attributes, queried;
     VIP_VI_HANDLE vi;
     VIP_VI_STATE state;
     VIP_BOOLEAN a, b;
@@ -157,8 +157,8 @@ static void a_null_tag_means_the_first_tag_as_on_clan(void) {
     attributes = attributes_for(&pair.here, VIP_SERVICE_UNRELIABLE);
     attributes.Ptag = NULL;
     OK(VipCreateVi(pair.here.nic, &attributes, NULL, NULL, &vi));
-    OK(VipQueryVi(vi, &state, &told, &a, &b));
-    CHECK(told.Ptag == pair.here.tag);
+    OK(VipQueryVi(vi, &state, &queried, &a, &b));
+    CHECK(queried.Ptag == pair.here.tag);
     OK(VipRegisterMem(pair.here.nic, pair.here.data, 4096, NULL, &memory));
     OK(VipQueryMem(pair.here.nic, pair.here.data, memory, &memory_told));
     CHECK(memory_told.Ptag == pair.here.tag && !memory_told.EnableRdmaWrite && !memory_told.EnableRdmaRead);

@@ -66,10 +66,10 @@ static void meet(Side *side, VIP_VI_HANDLE *vi, VIP_RELIABILITY_LEVEL level) {
         while (answer == VIP_NO_MATCH && time(NULL) <= end);
         OK(answer);
     } else {
-        Address told;
+        Address reported;
         VIP_CONN_HANDLE request;
-        OK(VipConnectWait(side->nic, &local.net, LONG, &told.net, &attributes, &request));
-        CHECK(memcmp(&told, &remote, 4u + remote.net.HostAddressLen + remote.net.DiscriminatorLen) == 0);
+        OK(VipConnectWait(side->nic, &local.net, LONG, &reported.net, &attributes, &request));
+        CHECK(memcmp(&reported, &remote, 4u + remote.net.HostAddressLen + remote.net.DiscriminatorLen) == 0);
         OK(VipConnectAccept(request, *vi));
     }
 }

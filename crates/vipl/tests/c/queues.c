@@ -4,10 +4,10 @@
 #define BAD(call) EQUAL(call, VIP_INVALID_PARAMETER)
 
 static void the_next_is(VIP_CQ_HANDLE cq, VIP_VI_HANDLE vi, VIP_BOOLEAN receives) {
-    VIP_VI_HANDLE told = NULL;
+    VIP_VI_HANDLE reported = NULL;
     VIP_BOOLEAN queue = 77;
-    OK(VipCQWait(cq, LONG, &told, &queue));
-    CHECK(told == vi);
+    OK(VipCQWait(cq, LONG, &reported, &queue));
+    CHECK(reported == vi);
     EQUAL(queue, receives);
 }
 
@@ -107,7 +107,7 @@ static void entries_stay_until_they_are_collected(void) {
     VIP_CQ_HANDLE cq;
     VIP_VI_HANDLE a[2], b[2];
     VIP_DESCRIPTOR *s, *d;
-    int k, told[2] = {0, 0};
+    int k, reported[2] = {0, 0};
     side_open(&here);
     side_open(&there);
     OK(VipCreateCQ(there.nic, 64, &cq));
@@ -130,11 +130,11 @@ static void entries_stay_until_they_are_collected(void) {
         CHECK(receives && (vi == b[0] || vi == b[1]));
         which = vi == b[1];
         OK(VipRecvDone(vi, &d));
-        EQUAL(d->CS.Length, told[which] * 2 + which);
-        told[which]++;
+        EQUAL(d->CS.Length, reported[which] * 2 + which);
+        reported[which]++;
     }
-    EQUAL(told[0], 16);
-    EQUAL(told[1], 16);
+    EQUAL(reported[0], 16);
+    EQUAL(reported[1], 16);
     side_close(&here);
     side_close(&there);
 }

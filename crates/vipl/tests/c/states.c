@@ -30,27 +30,27 @@ static void queried_attributes_are_those_that_were_set(void) {
     int i;
     side_open(&side);
     EACH_LEVEL(i) {
-        VIP_VI_ATTRIBUTES a = attributes_for(&side, LEVELS[i]), told;
+        VIP_VI_ATTRIBUTES a = attributes_for(&side, LEVELS[i]), queried;
         VIP_VI_HANDLE vi;
         VIP_VI_STATE state;
         VIP_BOOLEAN sends, receives;
         a.MaxTransferSize = 5000;
         a.QoS = (VIP_QOS)(uintptr_t)3;
         OK(VipCreateVi(side.nic, &a, NULL, NULL, &vi));
-        OK(VipQueryVi(vi, &state, &told, &sends, &receives));
+        OK(VipQueryVi(vi, &state, &queried, &sends, &receives));
         EQUAL(state, VIP_STATE_IDLE);
-        EQUAL(told.ReliabilityLevel, LEVELS[i]);
-        EQUAL(told.MaxTransferSize, 5000);
-        CHECK(told.QoS == a.QoS && told.Ptag == a.Ptag);
-        EQUAL(told.EnableRdmaWrite, a.EnableRdmaWrite);
-        EQUAL(told.EnableRdmaRead, a.EnableRdmaRead);
+        EQUAL(queried.ReliabilityLevel, LEVELS[i]);
+        EQUAL(queried.MaxTransferSize, 5000);
+        CHECK(queried.QoS == a.QoS && queried.Ptag == a.Ptag);
+        EQUAL(queried.EnableRdmaWrite, a.EnableRdmaWrite);
+        EQUAL(queried.EnableRdmaRead, a.EnableRdmaRead);
         CHECK(sends && receives);
         a.MaxTransferSize = 6000;
         a.EnableRdmaWrite = VIP_FALSE;
         OK(VipSetViAttributes(vi, &a));
-        OK(VipQueryVi(vi, &state, &told, &sends, &receives));
-        EQUAL(told.MaxTransferSize, 6000);
-        EQUAL(told.EnableRdmaWrite, VIP_FALSE);
+        OK(VipQueryVi(vi, &state, &queried, &sends, &receives));
+        EQUAL(queried.MaxTransferSize, 6000);
+        EQUAL(queried.EnableRdmaWrite, VIP_FALSE);
         a.MaxTransferSize = side.limits.MaxTransferSize + 1;
         EQUAL(VipSetViAttributes(vi, &a), VIP_INVALID_MTU);
     }
