@@ -1,5 +1,4 @@
-//! Gives libvipl.so its name for the dynamic linker: the 1 changes when a program built against it would
-//! break.
+//! Sets the SONAME of libvipl.so; its version changes with incompatible changes of the ABI.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -36,7 +36,7 @@ pub struct Client {
     waiting: VecDeque<Request>,
     slots: Vec<Option<Ends>>,
     free: Vec<u32>,
-    /// Indications taken since the board was last rung for the room they freed.
+    /// Indications taken since the board was last notified of free room in the ring.
     taken: usize,
     /// Whether the board must be rung.
     ring_pending: bool,
@@ -133,13 +133,13 @@ impl Client {
             self.taken = 0;
             self.ring_pending = true;
         }
-        let told = Indication::read(&entry).ok_or(Poisoned)?;
-        if let Indication::Free { slot } = told {
+        let indication = Indication::read(&entry).ok_or(Poisoned)?;
+        if let Indication::Free { slot } = indication {
             let ends = self.slots.get_mut(slot as usize).ok_or(Poisoned)?;
             ends.take().ok_or(Poisoned)?;
             self.free.push(slot);
         }
-        Ok(Some(told))
+        Ok(Some(indication))
     }
 
     /// Returns whether an indication is available; one load.
@@ -156,9 +156,9 @@ impl Client {
         self.slots.get_mut(slot as usize).and_then(Option::as_mut).ok_or(Poisoned)
     }
 
-    /// Sends [`Ask::Look`] if the board is waiting for this slot.
+    /// Sends [`Request::Notify`] if the board is waiting for this slot.
     fn notify_board(&mut self, slot: u32) -> Result<(), Poisoned> {
-        // No time is recorded here: the channel's bell has it.
+        // The time of ringing is recorded in the channel's bell, not here.
         if self.bell(slot, 0).ring(|| 0) { self.request(Request::Notify { slot }) } else { Ok(()) }
     }
 

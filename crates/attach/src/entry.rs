@@ -84,7 +84,7 @@ pub enum Indication {
     Listening {
         /// The listener.
         listener: u16,
-        /// The local address, or why it failed.
+        /// The local address, or the reason of the failure.
         result: Result<SocketAddr, EndReason>,
     },
     /// A stream is open.
@@ -117,7 +117,7 @@ pub enum Indication {
         /// The cause.
         why: EndReason,
     },
-    /// The slot belongs to the client again.
+    /// The slot is free, and belongs to the client again.
     Free {
         /// The slot.
         slot: u32,
@@ -130,7 +130,7 @@ pub enum Indication {
 pub enum EndReason {
     /// Both sides finished.
     Closed = 1,
-    /// No one is listening there.
+    /// There is no listener.
     Refused = 2,
     /// The peer reset the connection.
     Reset = 3,
@@ -172,20 +172,18 @@ impl EndReason {
 impl fmt::Display for EndReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            EndReason::Closed => "both sides have finished",
+            EndReason::Closed => "both sides have closed the stream",
             EndReason::Refused => "connection refused",
-            EndReason::Reset => "the peer has reset the stream",
-            EndReason::TimedOut => "the peer was silent for too long",
-            EndReason::Aborted => "the board has given the stream up",
+            EndReason::Reset => "connection reset by peer",
+            EndReason::TimedOut => "the connection timed out: the peer does not answer",
+            EndReason::Aborted => "the board aborted the stream",
             EndReason::NoRoute => "the board has no route to that address: add one to its configuration",
             EndReason::BadAddress => {
-                "not an address of the board, or not one to which a connection is possible"
+                "invalid address: the local one is not the board's, or the remote one cannot be connected to"
             }
             EndReason::InUse => "the address and port are in use on the board",
-            EndReason::TooMany => "the board takes no more of these: close some, or raise its bounds",
-            EndReason::Unreachable => {
-                "no route to host: neither it nor the next router answers on the board's network"
-            }
+            EndReason::TooMany => "a limit of the board is reached: close some streams, or raise its limits",
+            EndReason::Unreachable => "no route to host: neither the host nor the next router answers",
         })
     }
 }

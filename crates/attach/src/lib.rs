@@ -1,13 +1,13 @@
 //! TCP streams on a board of another process, through shared memory.
 //!
-//! Purpose    a process without a board opens TCP streams on the board of another process, and moves their
-//!            bytes without a call.
-//! Memory     two rings and as many slots as the client asked for; a slot is one stream: a pipe for each
-//!            direction and two bells.
+//! Purpose    a process without a board opens TCP streams on the board of another process, and transfers data
+//!            without system calls.
+//! Memory     two rings and the requested number of slots; a slot is one stream: a pipe for each direction
+//!            and two bells.
 //!
 //! ```text
-//! at        work ring        client's requests ([`Ask`]): connect, listen, offer a slot, look, close, …
-//!           done ring        board's indications ([`Told`]): opened, accepted, look, ended, free, …
+//! at        work ring        client's requests ([`Request`]): connect, listen, offer a slot, notify, close, …
+//!           done ring        board's indications ([`Indication`]): opened, accepted, notify, ended, free, …
 //!           slot 0           0    the board's bell: rung when the client has put bytes in or taken some
 //!                            64   the client's bell: rung when the board has
 //!                            128  pipe from the client to the board
@@ -17,19 +17,19 @@
 //!
 //! Slots      belong to the client: it chooses the slot for a connection, and offers slots to its listeners
 //!            in advance. From then on a slot belongs to the board until [`Indication::Free`].
-//! Looks      a side that is about to wait for a slot arms its bell there and checks again. A side that has
-//!            moved bytes rings, and sends "look" through the ring only if the bell was armed. So a ring
-//!            holds at most one look per slot, however many bytes move. A client that waits for room is
-//!            notified when half of it is free.
-//! End        a pipe that has ended is a FIN; [`Request::Abort`] is a reset. A client that disappears is
-//!            treated as if it had closed everything: bytes already put in are still sent.
-//! Isolation  a client has its own rings, slots and listeners; it uses its own slot numbers and cannot refer
-//!            to those of others. Invalid data in its memory is rejected or condemns the memory; then its
-//!            streams are reset, and no one else's.
-//! Sharing    all streams of a client have one owner: memory and session numbers are divided among clients
-//!            first.
+//! Notify     a side that is about to wait for a slot arms its bell there and checks the slot again. A side
+//!            that has moved bytes rings the bell, and sends a notify entry through the ring only if the bell
+//!            was armed. So a ring holds at most one notify entry per slot, however many bytes move. A client
+//!            that waits for room is notified when half of the buffer is free.
+//! End        a pipe that has ended is a FIN; [`Request::Abort`] is a reset. When a client exits,
+//!            its streams are closed: data already written is still sent.
+//! Isolation  a client has its own rings, slots and listeners; its slot numbers cannot refer to those of
+//!            other clients. If it writes invalid data, the request is rejected, or the memory counts as
+//!            poisoned and all streams of this client, and only of this client, are reset.
+//! Sharing    all streams of a client have one owner: memory and the number of sessions are divided among
+//!            clients, not among streams.
 //! Limits     slots, [`LISTENERS_MAX`], [`BACKLOG_MAX`] incoming connections per listener without an offered
-//!            slot; a slot holds one page of the board's in addition to its pipes.
+//!            slot; a slot uses one page of the board's memory in addition to its pipes.
 
 #![no_std]
 #![forbid(unsafe_code)]

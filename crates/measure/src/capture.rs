@@ -1,17 +1,17 @@
-//! A short capture of one TCP connection's packets (AF_PACKET).
+//! Captures the packets of one TCP connection (AF_PACKET).
 //!
-//! Goal      find out which end waited for which, and write a file that other tools can read.
-//! How       a packet socket receives from all interfaces and drops, in the kernel, everything except packets
-//!           between the two ports (a classic BPF program). It delivers packets starting with their IP
-//!           header, so the kind of interface does not matter. Packets wait in the socket's buffer until
-//!           [`Capture::drain`] is called: there is no thread; this is for captures of some hundred packets.
-//! Once      a packet that crosses several interfaces of the host (a bridge, loopback) is kept from the first
-//!           of them alone, and from loopback as it arrives.
-//! Time      of the kernel, at the packet's passing, on the clock of the day: [`Capture::clock_stepped`]
-//!           tells whether somebody set that clock meanwhile, so that gaps mean nothing.
-//! Limits    needs CAP_NET_RAW; the first [`KEPT_BYTES`] of a packet are kept; with offloads a "packet" may
-//!           be many segments.
-//! Left out  rings shared with the kernel, promiscuous mode, IPv6 extension headers.
+//! Purpose          find out which side waited for the other, and write a file for other tools.
+//! Method           a packet socket receives from all interfaces; a classic BPF program drops everything
+//!                  except packets between the two ports. Packets start with their IP header, whatever the
+//!                  interface. They stay in the socket's buffer until [`Capture::drain`] is called: there is
+//!                  no thread, as this is for captures of some hundred packets.
+//! Duplicates       a packet that crosses several interfaces of the host (a bridge, loopback) is kept only
+//!                  from the first interface, and on loopback only when it arrives.
+//! Timestamps       are taken by the kernel, on the wall clock. [`Capture::clock_stepped`] reports whether
+//!                  that clock was set meanwhile, which makes gaps meaningless.
+//! Limits           needs CAP_NET_RAW; keeps the first [`KEPT_BYTES`] of a packet; with offloads a "packet"
+//!                  may be many segments.
+//! Not implemented  rings shared with the kernel, promiscuous mode, IPv6 extension headers.
 
 use kiban_capture as pcap;
 use kiban_os::clock::machine_nanos;
@@ -20,60 +20,61 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Bytes kept of a packet: headers with all options.
+/// Bytes kept of each packet: all headers with options.
 pub const KEPT_BYTES: usize = 160;
-/// Packets kept of a capture; what comes later is lost.
+/// Maximum number of packets of a capture; later packets are lost.
 pub const FRAMES_MAX: usize = 20_000;
-/// Asked for the socket's buffer: some thousand packets.
+/// Requested size of the socket's buffer, for some thousand packets.
 const BUFFER_BYTES: i32 = 16 << 20;
 /// How far the two clocks may diverge before the wall clock counts as set.
 const STEP_NANOS: u64 = 2_000_000;
-/// How far processors may disagree on the order of two packets.
+/// How far the timestamps of two CPUs may disagree.
 const DISORDER_NANOS: u64 = 1_000_000;
 /// `PACKET_OUTGOING` of packet(7).
 const OUTGOING: u8 = 4;
 
-/// Which way a packet went.
+/// The direction of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
     /// From the local port.
     Sent,
-    /// To it.
+    /// To the local port.
     Received,
 }
 
-/// A packet.
+/// A captured packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Frame {
-    /// When, in nanoseconds since 1970.
+    /// The timestamp, in nanoseconds since 1970.
     pub nanoseconds: u64,
-    /// Which way.
+    /// The direction.
     pub direction: Direction,
-    /// It, from its IP header on, as far as kept.
+    /// The first bytes, from the IP header on.
     pub kept: Vec<u8>,
-    /// Its length.
+    /// The length of the packet from the IP header on, in bytes.
     pub wire_bytes: u32,
 }
 
-/// A capture that runs.
+/// A running capture.
 #[derive(Debug)]
 pub struct Capture {
     socket: OwnedFd,
     local_port: u16,
     interface: Option<i32>,
     frames: Vec<Frame>,
-    apart_nanos: u64,
+    clock_offset_nanos: u64,
 }
 
 impl Capture {
     /// Starts to capture packets between these two ports.
     ///
     /// # Errors
-    /// The system's; `PermissionDenied` without CAP_NET_RAW.
+    /// A system call failed; `PermissionDenied` without CAP_NET_RAW.
     pub fn open(local: SocketAddr, remote: SocketAddr) -> io::Result<Capture> {
         let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-        // SAFETY: it makes a file or fails. Its protocol is none until it is bound, so that nothing comes
-        // before the filter.
+        // The protocol is 0 until the socket is bound, so that no packet arrives before the filter is
+        // attached.
+        // SAFETY: socket(2) takes numbers only.
         let file = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
         if file < 0 {
             return Err(io::Error::last_os_error());
@@ -84,25 +85,31 @@ impl Capture {
         let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
         set(&socket, libc::SO_ATTACH_FILTER, &filter)?;
         set(&socket, libc::SO_TIMESTAMPNS, &1i32)?;
-        // More than the system's bound needs a right; less will do.
+        // Exceeding the system's limit needs a privilege; a smaller buffer will do.
         if set(&socket, libc::SO_RCVBUFFORCE, &BUFFER_BYTES).is_err() {
             set(&socket, libc::SO_RCVBUF, &BUFFER_BYTES)?;
         }
-        // SAFETY: all of its fields may be zero.
+        // SAFETY: all-zero bytes are a valid `sockaddr_ll`.
         let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
         address.sll_family = libc::AF_PACKET as u16;
         address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
         let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-        // SAFETY: the address is a whole `sockaddr_ll`.
+        // SAFETY: `address` is a local `sockaddr_ll` of this length.
         let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) };
         if bound < 0 {
             return Err(io::Error::last_os_error());
         }
         let local_port = local.port();
-        Ok(Capture { socket, local_port, interface: None, frames: Vec::new(), apart_nanos: apart() })
+        Ok(Capture {
+            socket,
+            local_port,
+            interface: None,
+            frames: Vec::new(),
+            clock_offset_nanos: clock_offset(),
+        })
     }
 
-    /// Takes in what has passed; to be called now and then in a long capture.
+    /// Reads the packets that have passed. Call it repeatedly during a long capture.
     pub fn drain(&mut self) {
         while let Some((frame, interface, outgoing)) = self.next() {
             let interface_kept = *self.interface.get_or_insert(interface);
@@ -115,9 +122,9 @@ impl Capture {
         }
     }
 
-    /// Drops what only seems later than a packet that came behind it. The system begins to stamp packets a
-    /// little after it was asked to (it switches that on in a work queue); what passed before is stamped when
-    /// it is read.
+    /// Drops packets whose timestamp is later than that of a packet behind them. The kernel switches
+    /// timestamps on in a work queue, slightly after the request; packets that passed before are stamped when
+    /// they are read.
     fn drop_unstamped(&mut self, nanoseconds: u64) {
         while self.frames.last().is_some_and(|last| last.nanoseconds > nanoseconds + DISORDER_NANOS) {
             self.frames.pop();
@@ -130,19 +137,19 @@ impl Capture {
         &self.frames
     }
 
-    /// Whether somebody set the clock of the day since the beginning: then gaps between packets mean nothing.
+    /// Returns whether the wall clock was set since the start, which makes gaps between packets meaningless.
     pub fn clock_stepped(&self) -> bool {
-        apart().abs_diff(self.apart_nanos) > STEP_NANOS
+        clock_offset().abs_diff(self.clock_offset_nanos) > STEP_NANOS
     }
 
     fn next(&self) -> Option<(Frame, i32, bool)> {
         let mut kept = vec![0u8; KEPT_BYTES];
         // Room for one time stamp, aligned as control messages are.
         let mut control = [0u64; 8];
-        // SAFETY: all of its fields may be zero.
+        // SAFETY: all-zero bytes are a valid `sockaddr_ll`.
         let mut from: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
         let mut piece = libc::iovec { iov_base: kept.as_mut_ptr().cast(), iov_len: kept.len() };
-        // SAFETY: all of its fields may be zero.
+        // SAFETY: all-zero bytes are a valid `msghdr`.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_name = (&raw mut from).cast();
         message.msg_namelen = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
@@ -151,7 +158,8 @@ impl Capture {
         message.msg_control = control.as_mut_ptr().cast();
         message.msg_controllen = size_of_val(&control) as _;
         let length = loop {
-            // SAFETY: name, piece and control are rooms of this frame of the stack with their true lengths.
+            // SAFETY: the message points to the name, the buffer and the control buffer, which outlive the
+            // call, with their true lengths.
             let length = unsafe {
                 libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, libc::MSG_TRUNC | libc::MSG_DONTWAIT)
             };
@@ -171,42 +179,42 @@ impl Capture {
     }
 }
 
-/// The time stamp among a message's control messages.
+/// Returns the timestamp in a message's control data.
 pub(super) fn stamp(message: &libc::msghdr) -> Option<u64> {
-    // SAFETY: the kernel filled in the control messages and their length, which the macros walk by.
+    // SAFETY: the kernel has filled in the control messages and their length.
     let mut control = unsafe { libc::CMSG_FIRSTHDR(message) };
     while !control.is_null() {
-        // SAFETY: it is not null, so it points at a header within the control room.
+        // SAFETY: it is not null, so it points to a header in the control buffer.
         let header = unsafe { &*control };
         if header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SCM_TIMESTAMPNS {
-            // SAFETY: a time stamp's data is a `timespec`; it is read without asking for alignment.
+            // SAFETY: the data of SCM_TIMESTAMPNS is a `timespec`, which may be unaligned.
             let time = unsafe { libc::CMSG_DATA(control).cast::<libc::timespec>().read_unaligned() };
             return Some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64);
         }
-        // SAFETY: as for the first.
+        // SAFETY: `control` is a header of this message, whose length the kernel has filled in.
         control = unsafe { libc::CMSG_NXTHDR(message, control) };
     }
     None
 }
 
 /// Returns the difference between wall clock and monotonic clock.
-pub(super) fn apart() -> u64 {
+pub(super) fn clock_offset() -> u64 {
     let day = clock_gettime(ClockId::Realtime);
     (day.tv_sec as u64 * 1_000_000_000 + day.tv_nsec as u64).wrapping_sub(machine_nanos())
 }
 
 pub(super) fn set<T>(socket: &impl AsRawFd, name: libc::c_int, value: &T) -> io::Result<()> {
     let length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the value is a whole `T`, which is what the option takes; the kernel copies it, and what a
-    // filter points at, before it returns.
+    // SAFETY: `value` has the type and size that the option takes; the kernel copies it, and the program to
+    // which a filter points, before it returns.
     let answer = unsafe {
         libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, std::ptr::from_ref(value).cast(), length)
     };
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// A classic BPF program (bpf(4)) that passes TCP between two ports, over IPv4 or IPv6 without extension
-/// headers.
+/// Returns a classic BPF program (bpf(4)) that passes TCP between two ports, over IPv4 or IPv6 without
+/// extension headers.
 fn between(one: u16, other: u16) -> [libc::sock_filter; 21] {
     const LOAD_BYTE: u16 = 0x30;
     const LOAD_HALF: u16 = 0x28;
@@ -221,18 +229,18 @@ fn between(one: u16, other: u16) -> [libc::sock_filter; 21] {
     const WHOLE: u32 = 0x4_0000;
     let step = |code, k: u32, jt, jf| libc::sock_filter { code, jt, jf, k };
     let (one, other) = (u32::from(one), u32::from(other));
-    // A jump counts from the step behind it; step 19 drops, step 20 passes.
+    // Jump offsets count from the next instruction; instruction 19 drops, 20 passes.
     [
         step(LOAD_BYTE, 0, 0, 0),
         step(AND, 0xf0, 0, 0),
         step(EQUAL, 0x60, 0, 4),
-        // IPv6: the next header is TCP, behind 40 bytes.
+        // IPv6: the next header is TCP, after 40 bytes.
         step(LOAD_BYTE, 6, 0, 0),
         step(EQUAL, 6, 0, 14),
         step(X_NUMBER, 40, 0, 0),
         step(JUMP, 6, 0, 0),
         step(EQUAL, 0x40, 0, 11),
-        // IPv4: TCP, and not a later fragment.
+        // IPv4: TCP, and the first fragment.
         step(LOAD_BYTE, 9, 0, 0),
         step(EQUAL, 6, 0, 9),
         step(LOAD_HALF, 6, 0, 0),
@@ -263,7 +271,7 @@ fn source_port(packet: &[u8]) -> Option<u16> {
     Some(u16::from_be_bytes(*packet.get(at..at + 2)?.first_chunk()?))
 }
 
-/// Whether a packet's source is its destination's host by name: then it never left, and was seen twice.
+/// Returns whether a packet is sent from a host to itself: such packets are captured twice.
 fn is_loopback(packet: &[u8]) -> bool {
     match packet.first().map(|byte| byte >> 4) {
         Some(4) => packet.get(12..16) == packet.get(16..20) || packet.get(12) == Some(&127),
@@ -296,7 +304,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     #[test]
-    fn a_connection_on_loopback_is_seen_once_and_no_other() {
+    fn loopback_packets_of_the_connection_are_captured_once() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let Ok(listener) = TcpListener::bind(address) else {
                 println!("skipped: there is no {address}");
@@ -304,7 +312,7 @@ mod tests {
             };
             let at = listener.local_addr().expect("bound");
             let mut caller = TcpStream::connect(at).expect("it listens");
-            let (mut called, _) = listener.accept().expect("somebody called");
+            let (mut called, _) = listener.accept().expect("a peer has connected");
             let mut other = TcpStream::connect(at).expect("it listens");
             let local = caller.local_addr().expect("connected");
             let mut capture = match Capture::open(local, at) {
@@ -336,7 +344,7 @@ mod tests {
             assert!(frames.windows(2).all(in_order));
             assert!(frames.iter().all(|frame| frame.kept.len() <= KEPT_BYTES));
 
-            // A packet that passed before the system stamped any has the time at which it was read.
+            // A packet that passed before timestamps were switched on has the time at which it was read.
             let late = frames.iter().map(|frame| frame.nanoseconds).max().expect("packets") + 5_000_000;
             capture.frames.insert(0, Frame { nanoseconds: late, ..frames[0].clone() });
             capture.frames.truncate(1);
@@ -344,7 +352,7 @@ mod tests {
             assert!(capture.frames.is_empty());
 
             assert!(!capture.clock_stepped());
-            capture.apart_nanos = capture.apart_nanos.wrapping_sub(10_000_000);
+            capture.clock_offset_nanos = capture.clock_offset_nanos.wrapping_sub(10_000_000);
             assert!(capture.clock_stepped());
 
             let file = file(&frames);

@@ -1,7 +1,8 @@
 //! The host's TCP counters: `/proc/net/netstat` and `/proc/net/snmp`, as `nstat` shows them.
 //!
 //! Format           lines in pairs, `TcpExt: name name …` and `TcpExt: 1 2 …`. They count all connections of
-//!                  a network namespace, so a difference describes one connection only if it is nearly alone.
+//!                  a network namespace, so a difference describes one connection only if there are no
+//!                  others.
 //! Selection        the counters that explain a stall ([`NAMES`]); one that the kernel lacks is absent.
 
 use serde::{Deserialize, Serialize};
@@ -81,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pairs_of_lines_are_read_and_unknown_counts_left_out() {
+    fn line_pairs_are_parsed_and_unknown_counters_ignored() {
         let mut counters = Counters::default();
         counters.add(
             "Ip: InReceives\nIp: 5\nTcp: MaxConn OutSegs RetransSegs\nTcp: -1 40 2\nTcpExt: DelayedACKs Strange\nTcpExt: 7 9\n",
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn this_host_counts_segments() {
+    fn the_host_s_counters_can_be_read() {
         let counters = Counters::read().expect("Linux has /proc");
         assert!(counters.0.contains_key("DelayedACKs") && counters.0.contains_key("OutSegs"), "{counters:?}");
     }

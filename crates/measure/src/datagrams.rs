@@ -6,7 +6,7 @@
 //! Drops            datagrams that found the socket's buffer full are lost by this host, not by the network:
 //!                  [`Datagrams::drops`].
 
-use super::capture::{apart, set, stamp};
+use super::capture::{clock_offset, set, stamp};
 use kiban_os::clock::machine_nanos;
 use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, Socket, Type};
 use std::io;
@@ -59,7 +59,7 @@ impl Datagrams {
 
     /// Receives the next waiting datagram, if there is one.
     pub fn take(&self, room: &mut [u8]) -> Option<Came> {
-        // Room for one time stamp, aligned as control messages are.
+        // Room for one timestamp, aligned like control messages.
         let mut control = [0u64; 8];
         let mut from = SockAddrStorage::zeroed();
         let mut piece = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
@@ -78,19 +78,19 @@ impl Datagrams {
         // SAFETY: the kernel wrote an address of this length there.
         let from = unsafe { SockAddr::new(from, message.msg_namelen) }.as_socket()?;
         let now = machine_nanos();
-        let nanos = stamp(&message).map_or(now, |day| day.wrapping_sub(apart()));
+        let nanos = stamp(&message).map_or(now, |day| day.wrapping_sub(clock_offset()));
         Some(Came { octets, from, nanos: nanos.min(now) })
     }
 
-    /// Returns how many datagrams found its buffer full so far; `None` if the kernel does not report it
-    /// (before 4.12).
+    /// Returns the number of datagrams dropped because the socket's buffer was full; `None` before Linux
+    /// 4.12.
     pub fn drops(&self) -> Option<u64> {
         // SK_MEMINFO_DROPS of `include/uapi/linux/sock_diag.h`.
         const DROPS: usize = 8;
         let mut words = [0u32; 16];
         let mut length = size_of_val(&words) as libc::socklen_t;
-        // SAFETY: the kernel writes at most `length` bytes, which is what the room has, and stores how many
-        // they were.
+        // SAFETY: the kernel writes at most `length` bytes, which is the size of `words`, and stores the
+        // number of bytes written.
         let answer = unsafe {
             libc::getsockopt(
                 self.socket.as_raw_fd(),
@@ -118,7 +118,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_datagram_comes_with_its_sender_and_a_moment_between_sending_and_reading() {
+    fn a_datagram_has_its_sender_and_a_timestamp_between_send_and_receive() {
         let datagrams = Datagrams::bind(([127, 0, 0, 1], 0).into(), 1 << 20).expect("loopback");
         let sender = UdpSocket::bind("127.0.0.1:0").expect("loopback");
         let mut room = [0; 100];
@@ -132,7 +132,7 @@ mod tests {
             let came = datagrams.take(&mut room).expect("it came");
             assert_eq!((came.octets, came.from), (10, sender.local_addr().expect("bound")));
             assert_eq!(room[..10], [number; 10]);
-            // Two clocks are read one after the other: a stamp may seem a little early.
+            // The two clocks are read one after the other, so a timestamp may be slightly early.
             assert!(came.nanos + 50_000_000 > before && came.nanos <= machine_nanos() && came.nanos >= last);
             last = came.nanos.saturating_sub(50_000_000);
         }

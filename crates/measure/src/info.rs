@@ -61,8 +61,8 @@ impl TcpInfo {
         let mut room = [0u8; ROOM_BYTES];
         let mut length = ROOM_BYTES as libc::socklen_t;
         let file = socket.as_fd().as_raw_fd();
-        // SAFETY: the kernel writes at most `length` bytes, which is what the room has, and stores how many
-        // they were; the descriptor is borrowed, so it is open.
+        // SAFETY: the kernel writes at most `length` bytes, which is the size of `room`, and stores the
+        // number of bytes written; the descriptor is borrowed, so it is open.
         let answer = unsafe {
             libc::getsockopt(
                 file,
@@ -119,7 +119,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     #[test]
-    fn what_an_older_kernel_does_not_say_is_none() {
+    fn fields_of_newer_kernels_are_none_on_older_ones() {
         let mut bytes = [0u8; 232];
         for (at, value) in [(16usize, 1448u32), (100, 7), (148, 25), (228, 65_535)] {
             bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());
@@ -138,10 +138,10 @@ mod tests {
     }
 
     #[test]
-    fn this_kernel_says_what_a_connection_did() {
+    fn tcp_info_of_a_connection_can_be_read() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
         let mut caller = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
-        let (mut called, _) = listener.accept().expect("somebody called");
+        let (mut called, _) = listener.accept().expect("a peer has connected");
         caller.write_all(&[7; 100]).expect("a connection");
         called.read_exact(&mut [0; 100]).expect("a connection");
         let info = TcpInfo::of(&caller).expect("a connection");

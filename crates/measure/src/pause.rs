@@ -34,9 +34,9 @@ pub fn readable_among(sockets: &[BorrowedFd<'_>], timeout: Duration) -> io::Resu
     }
 }
 
-/// Sleeps, to keep a promised pace; not for waiting for another party. It may end early.
+/// Sleeps, to pace transmissions; may end early. Not for waiting for a peer.
 pub fn pace(length: Duration) {
-    // On an error the sleep ends early.
+    // On error, the sleep ends early.
     let _ = poll(&mut [], Some(&timespec(length)));
 }
 
@@ -50,7 +50,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     #[test]
-    fn a_listener_is_readable_once_somebody_called() {
+    fn a_listener_is_readable_once_a_peer_has_connected() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
         assert!(!readable(&listener, Duration::from_millis(1)).expect("a socket can be waited for"));
         let _caller = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");

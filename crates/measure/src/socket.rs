@@ -1,9 +1,8 @@
-//! Sockets as a measurement wants them: buffers, Nagle, MSS and congestion control are set before the
-//! handshake.
+//! TCP sockets for measurements: buffers, Nagle, MSS and congestion control are set before the handshake.
 //!
-//! Order     buffers decide the window scale and the MSS is told in the SYN, so both are set before `connect`
-//!           and before `listen`; a connection that is accepted inherits what its listener had.
-//! Doubling  Linux doubles a requested buffer size (socket(7)), for its own overhead, and limits it
+//! Order     buffers determine the window scale, and the SYN carries the MSS, so both are set before
+//!           `connect` and `listen`; accepted connections inherit the options of the listener.
+//! Buffers   Linux doubles a requested size for its own overhead (socket(7)) and limits it
 //!           (`net.core.wmem_max`). [`Given`] has the result.
 
 use serde::{Deserialize, Serialize};
@@ -13,8 +12,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-/// Connections that may wait to be accepted: with a backlog of one, any other connection would delay the
-/// right one.
+/// The listen backlog: more than one, so that a stray connection does not delay the expected one.
 const BACKLOG: i32 = 16;
 
 /// The requested options of a connection. `None` leaves the system's default.
@@ -42,7 +40,7 @@ pub struct Settings {
 pub struct Given {
     /// SO_SNDBUF as the system reports it: twice the requested size.
     pub send_bytes: u32,
-    /// SO_RCVBUF, likewise.
+    /// SO_RCVBUF as the system reports it: twice the requested size.
     pub receive_bytes: u32,
     /// The congestion control in use.
     pub congestion: String,
@@ -50,28 +48,29 @@ pub struct Given {
 
 impl Settings {
     fn apply(&self, socket: &Socket) -> io::Result<()> {
-        let told = |what: &str, error: io::Error| io::Error::new(error.kind(), format!("{what}: {error}"));
+        let error_of =
+            |what: &str, error: io::Error| io::Error::new(error.kind(), format!("{what}: {error}"));
         if let Some(bytes) = self.send_bytes {
-            socket.set_send_buffer_size(bytes as usize).map_err(|error| told("SO_SNDBUF", error))?;
+            socket.set_send_buffer_size(bytes as usize).map_err(|error| error_of("SO_SNDBUF", error))?;
         }
         if let Some(bytes) = self.receive_bytes {
-            socket.set_recv_buffer_size(bytes as usize).map_err(|error| told("SO_RCVBUF", error))?;
+            socket.set_recv_buffer_size(bytes as usize).map_err(|error| error_of("SO_RCVBUF", error))?;
         }
         if let Some(bytes) = self.mss_bytes {
             let what = format!("an MSS of {bytes} bytes (TCP_MAXSEG)");
-            socket.set_tcp_mss(bytes).map_err(|error| told(&what, error))?;
+            socket.set_tcp_mss(bytes).map_err(|error| error_of(&what, error))?;
         }
         if let Some(name) = &self.congestion {
             let what = format!("congestion control '{name}' (TCP_CONGESTION)");
-            socket.set_tcp_congestion(name.as_bytes()).map_err(|error| told(&what, error))?;
+            socket.set_tcp_congestion(name.as_bytes()).map_err(|error| error_of(&what, error))?;
         }
-        socket.set_tcp_nodelay(self.no_delay).map_err(|error| told("TCP_NODELAY", error))
+        socket.set_tcp_nodelay(self.no_delay).map_err(|error| error_of("TCP_NODELAY", error))
     }
 
     /// Connects with these settings.
     ///
     /// # Errors
-    /// The system's; `TimedOut` after `timeout`.
+    /// A system call failed; `TimedOut` after `timeout`.
     pub fn connect(&self, address: SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
         self.apply(&socket)?;
@@ -79,14 +78,14 @@ impl Settings {
         Ok(socket.into())
     }
 
-    /// Listens with these settings, at port 0 at one that the system chooses; `accept` does not block.
+    /// Listens with these settings; port 0 means any free port. `accept` does not block.
     ///
     /// # Errors
-    /// The system's.
+    /// A system call failed.
     pub fn listen(&self, address: SocketAddr) -> io::Result<TcpListener> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
         self.apply(&socket)?;
-        // A port of one's choice has had connections before, which linger (RFC 9293 §3.6.1).
+        // A fixed port may have connections in TIME-WAIT (RFC 9293 §3.6.1).
         socket.set_reuse_address(address.port() > 0)?;
         socket.bind(&address.into())?;
         socket.listen(BACKLOG)?;
@@ -95,12 +94,12 @@ impl Settings {
     }
 }
 
-/// Gives a socket a sending buffer of so many bytes, or of as many as the system grants.
+/// Sets the size of a socket's send buffer, up to the system's limit.
 ///
 /// # Errors
-/// The system's.
+/// A system call failed.
 pub fn send_buffer(socket: &impl AsRawFd, bytes: u32) -> io::Result<()> {
-    // More than the system's bound needs a right; less will do.
+    // Exceeding the system's limit needs a privilege; a smaller buffer will do.
     super::capture::set(socket, libc::SO_SNDBUFFORCE, &bytes)
         .or_else(|_| super::capture::set(socket, libc::SO_SNDBUF, &bytes))
 }
@@ -108,7 +107,7 @@ pub fn send_buffer(socket: &impl AsRawFd, bytes: u32) -> io::Result<()> {
 /// Returns the options that the system set on a connection.
 ///
 /// # Errors
-/// The system's.
+/// A system call failed.
 pub fn given(stream: &TcpStream) -> io::Result<Given> {
     let socket = SockRef::from(stream);
     let name = socket.tcp_congestion()?;
@@ -125,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_has_what_was_asked_for_at_both_ends() {
+    fn both_ends_of_a_connection_have_the_requested_options() {
         let settings = Settings {
             send_bytes: Some(9000),
             receive_bytes: Some(7000),
@@ -137,7 +136,7 @@ mod tests {
         let address = listener.local_addr().expect("bound");
         let caller = settings.connect(address, Duration::from_secs(5)).expect("it listens");
         assert!(super::super::pause::readable(&listener, Duration::from_secs(5)).expect("a socket"));
-        let (called, _) = listener.accept().expect("somebody called");
+        let (called, _) = listener.accept().expect("a peer has connected");
         for stream in [&caller, &called] {
             let given = given(stream).expect("a connection");
             assert_eq!((given.send_bytes, given.receive_bytes), (18_000, 14_000));
@@ -149,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_congestion_control_is_named() {
+    fn the_error_names_an_unknown_congestion_control() {
         let settings = Settings { congestion: Some("tahiti".into()), ..Settings::default() };
         let error = settings.listen(([127, 0, 0, 1], 0).into()).expect_err("no such control");
         assert!(error.to_string().contains("'tahiti'"), "{error}");

@@ -1,13 +1,13 @@
 //! System calls that a confined program never makes (seccomp(2)).
 //!
-//! Deny-list        an allow-list would be stronger, and would break with the next libc, allocator or Rust
-//!                  library that makes another call: kiban is built from source on many systems. So what is
-//!                  refused is what helps an attacker: other programs, other processes, other privileges,
-//!                  namespaces, the kernel's rarely used interfaces.
-//! clone3           has its flags in memory, where a filter cannot look: ENOSYS has libc take clone(2), whose
-//!                  flags are looked at.
-//! Sockets          of Unix, IP and netlink (the resolver's); of packets and AF_XDP only where a link has
-//!                  them.
+//! Deny-list        an allow-list would be stronger, but would break with every libc, allocator or Rust
+//!                  library that makes another call: kiban is built from source on many systems. So the list
+//!                  denies what helps an attacker: other programs, processes and privileges, namespaces, and
+//!                  rarely used kernel interfaces.
+//! clone3           passes its flags in memory, which a filter cannot read. It fails with ENOSYS, so that
+//!                  libc falls back to clone(2), whose flags are checked.
+//! Sockets          Unix, IP and netlink (for the resolver) are allowed; AF_PACKET and AF_XDP only if a link
+//!                  uses them.
 
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen::Dword, SeccompCmpOp, SeccompCondition, SeccompFilter,
@@ -18,9 +18,9 @@ use std::collections::BTreeMap;
 /// What happens on a denied system call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OnRefusal {
-    /// It fails with EPERM.
+    /// The call fails with EPERM.
     Error,
-    /// It ends the process with SIGSYS: for finding such calls.
+    /// The call ends the process with SIGSYS, to find such calls.
     Kill,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Sockets {
     pub(super) xdp: bool,
 }
 
-/// Denied whatever their arguments are.
+/// Calls that are denied with any arguments.
 const REFUSED: &[libc::c_long] = &[
     // Other programs and processes.
     libc::SYS_execve,
@@ -151,7 +151,7 @@ type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 fn compile(rules: Rules, action: SeccompAction) -> Result<BpfProgram, String> {
     let arch = std::env::consts::ARCH;
-    let target = arch.try_into().map_err(|_| format!("no filters are made for {arch}"))?;
+    let target = arch.try_into().map_err(|_| format!("seccomp filters are not supported on {arch}"))?;
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, target);
     filter.and_then(TryInto::try_into).map_err(|error| error.to_string())
 }

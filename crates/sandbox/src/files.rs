@@ -25,7 +25,7 @@ impl Access {
 /// The Landlock ABI that is requested; the crate omits rights that the kernel does not know.
 const LEVEL: ABI = ABI::V5;
 
-/// Host names are resolved again when a link is reopened; the resolver's modules are libraries.
+/// Files of the resolver, because host names are resolved again when a link is reopened.
 const RESOLVER: [&str; 11] = [
     "/etc/hosts",
     "/etc/host.conf",
@@ -77,12 +77,17 @@ impl Files {
                         // would deny it for good.
                         return Err(why);
                     }
-                    tracing::warn!(path = %path.display(), error = why, "not there: it cannot be reached later either");
+                    tracing::warn!(
+                        path = %path.display(),
+                        error = why,
+                        "path does not exist; it stays inaccessible after start"
+                    );
                 }
             }
         }
         let file: Option<OwnedFd> = ruleset.into();
-        let file = file.ok_or("this kernel has no Landlock (Linux 5.13 and later, `lsm=landlock`)")?;
+        let file =
+            file.ok_or("the kernel does not support Landlock (needs Linux 5.13 and `lsm=landlock`)")?;
         Ok((Files { open }, file))
     }
 

@@ -55,9 +55,9 @@ pub struct Sandbox {
 pub struct Report {
     /// Capabilities that are kept, as `CAP_NET_ADMIN`.
     pub capabilities: Vec<String>,
-    /// `on`, or why Landlock is not.
+    /// `on`, or `off` and the reason.
     pub landlock: String,
-    /// `on`, or why seccomp is not.
+    /// `on`, or `off` and the reason.
     pub seccomp: String,
 }
 

@@ -80,7 +80,7 @@ impl Need {
     /// permitted.
     pub fn buffers() -> Need {
         let what = What::Capabilities(CapabilitySet::NET_ADMIN);
-        Need { why: "setting socket buffers beyond the system's bound".to_owned(), what }
+        Need { why: "setting socket buffers beyond the system's limit".to_owned(), what }
     }
 
     /// Returns the needs to open a link, again or for the first time.

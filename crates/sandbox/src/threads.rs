@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Timeout of one thread.
+/// How long to wait for one thread.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Interval of checks whether a thread has ended instead.
 const LOOK: Duration = Duration::from_millis(50);
@@ -55,8 +55,8 @@ impl Job {
         let inheritable = CapabilitySet::empty();
         let sets = CapabilitySets { effective, permitted: self.kept, inheritable };
         match rustix::thread::set_capabilities(None, sets) {
-            // Dropping is always allowed, unless a filter around this process refuses the call. Then whoever
-            // installed the filter has decided what this process may have.
+            // Dropping is always allowed, unless a filter around this process refuses the call. Then the
+            // capabilities stay, and are reported as kept.
             Ok(()) | Err(Errno::PERM) => {}
             Err(error) => return Err(error),
         }
@@ -75,7 +75,7 @@ extern "C" fn on_signal(_: libc::c_int) {
     // SAFETY: a pointer to this thread's errno, valid as long as the thread. The interrupted code may still
     // read errno, so it is restored below.
     let errno = unsafe { libc::__errno_location() };
-    // SAFETY: as above.
+    // SAFETY: `errno` points to this thread's errno.
     let before = unsafe { *errno };
     if let Some(Err(error)) = JOB.get().map(Job::apply) {
         FAILED.store(error.raw_os_error(), Ordering::Release);
@@ -83,7 +83,7 @@ extern "C" fn on_signal(_: libc::c_int) {
     DONE.fetch_add(1, Ordering::Release);
     // A lost wake-up only delays the waiting thread, which also polls.
     let _ = futex::wake(&DONE, futex::Flags::PRIVATE, 1);
-    // SAFETY: as above.
+    // SAFETY: `errno` points to this thread's errno.
     unsafe { *errno = before };
 }
 
@@ -127,7 +127,10 @@ fn restrict(thread: i32, signal: libc::c_int) -> io::Result<()> {
             Err(Errno::TIMEDOUT) if looks == 0 => {
                 let name = std::fs::read_to_string(format!("/proc/self/task/{thread}/comm"));
                 let name = name.unwrap_or_default();
-                return Err(io::Error::other(format!("thread {} does not take signals", name.trim_end())));
+                return Err(io::Error::other(format!(
+                    "thread {} blocks the signal that restricts it",
+                    name.trim_end()
+                )));
             }
             Err(Errno::TIMEDOUT) => looks -= 1,
             _ => {}

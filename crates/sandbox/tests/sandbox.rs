@@ -1,6 +1,6 @@
-//! The sandbox from inside: a child process enters it and then tries what it must not do any more.
+//! Tests the sandbox from inside: a child process enters it and then tries forbidden operations.
 //!
-//! Each test starts this program again with one of its own stories, since a process cannot leave the sandbox.
+//! Each test runs in a child process, because a process cannot leave the sandbox.
 
 use kiban_sandbox::{Need, OnRefusal, Sandbox};
 use std::io::{ErrorKind, Write as _};
@@ -11,7 +11,7 @@ use std::sync::mpsc;
 
 const ROLE: &str = "KIBAN_TEST_SANDBOX";
 
-/// Runs a test in a child, and returns how it ended; none: this is the child.
+/// Runs a test in a child process and returns its output; `None` in the child itself.
 fn in_child(test: &str) -> Option<Output> {
     if std::env::var(ROLE).is_ok() {
         return None;
@@ -23,11 +23,11 @@ fn in_child(test: &str) -> Option<Output> {
 }
 
 fn succeeded(output: &Output) {
-    let told = [&output.stdout[..], &output.stderr].concat();
-    assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&told));
+    let printed = [&output.stdout[..], &output.stderr].concat();
+    assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&printed));
 }
 
-/// A system call, with the error that it ends with.
+/// Makes a system call. Returns its errno.
 fn call(number: libc::c_long, arguments: [libc::c_long; 5]) -> i32 {
     let [a, b, c, d, e] = arguments;
     // SAFETY: the filter refuses these calls before they look at their arguments, which are numbers that
@@ -38,7 +38,7 @@ fn call(number: libc::c_long, arguments: [libc::c_long; 5]) -> i32 {
     }
 }
 
-/// All that a sandbox refuses, from the thread that calls it.
+/// Checks that the calling thread can do nothing that a sandbox denies.
 fn try_everything() {
     let none = [0; 5];
     let user = [libc::c_long::from(libc::CLONE_NEWUSER), 0, 0, 0, 0];
@@ -78,7 +78,7 @@ fn try_everything() {
     std::os::unix::net::UnixStream::pair().expect("this stays possible");
 }
 
-/// A thread's own view of itself.
+/// Returns the lines of the thread's status about privileges.
 fn lines() -> Vec<String> {
     let text = std::fs::read_to_string("/proc/thread-self/status").expect("it was named");
     let names = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp"];
@@ -90,17 +90,17 @@ fn lines() -> Vec<String> {
 }
 
 #[test]
-fn threads_of_before_and_after_are_all_confined() {
-    if let Some(output) = in_child("threads_of_before_and_after_are_all_confined") {
+fn earlier_and_later_threads_are_confined() {
+    if let Some(output) = in_child("earlier_and_later_threads_are_confined") {
         return succeeded(&output);
     }
     let folder = std::env::temp_dir().join(format!("kiban-sandbox-{}", std::process::id()));
     std::fs::create_dir(&folder).expect("room");
     std::fs::write(folder.join("old"), "old").expect("room");
-    // One waits in a lock, one runs without a pause.
+    // One thread is blocked, one runs without a pause.
     let (go, gone) = mpsc::channel::<()>();
     let before = std::thread::spawn(move || {
-        gone.recv().expect("it is told");
+        gone.recv().expect("it is printed");
         try_everything();
         lines()
     });
@@ -119,7 +119,7 @@ fn threads_of_before_and_after_are_all_confined() {
     assert_eq!(report.capabilities, Vec::<String>::new());
     assert_eq!((report.landlock.as_str(), report.seccomp.as_str()), ("on", "on"));
     try_everything();
-    // New files can be made where it was said, and what is there cannot be read or removed.
+    // New files can be created in the folder; existing files cannot be read or removed.
     let mut file =
         std::fs::File::options().write(true).create_new(true).open(folder.join("new")).expect("it was named");
     file.write_all(b"new").expect("it is ours");
@@ -147,8 +147,8 @@ fn threads_of_before_and_after_are_all_confined() {
 }
 
 #[test]
-fn a_refusal_names_what_was_dropped_and_what_is_still_open() {
-    if let Some(output) = in_child("a_refusal_names_what_was_dropped_and_what_is_still_open") {
+fn refusals_name_dropped_capabilities_and_accessible_paths() {
+    if let Some(output) = in_child("refusals_name_dropped_capabilities_and_accessible_paths") {
         return succeeded(&output);
     }
     let link = |text: &str| Need::link(&text.parse().expect("an address"));
@@ -164,7 +164,7 @@ fn a_refusal_names_what_was_dropped_and_what_is_still_open() {
     let why = said(vec![Need::create(&PathBuf::from("/etc/x"))]).expect("it was not named");
     assert!(why.starts_with("writing /etc/x is outside the directories"), "{why}");
     if !rustix::process::geteuid().is_root() {
-        println!("skipped in part: who has no capabilities cannot drop any");
+        println!("skipped in part: without capabilities, none can be dropped");
         return;
     }
     assert_eq!(sandbox.report().capabilities, ["CAP_NET_RAW"]);
@@ -181,13 +181,13 @@ fn a_refusal_names_what_was_dropped_and_what_is_still_open() {
 }
 
 #[test]
-fn a_refused_call_ends_the_process_where_that_is_asked_for() {
-    if let Some(output) = in_child("a_refused_call_ends_the_process_where_that_is_asked_for") {
+fn denied_calls_kill_the_process_if_configured() {
+    if let Some(output) = in_child("denied_calls_kill_the_process_if_configured") {
         assert_eq!(output.status.signal(), Some(libc::SIGSYS), "{output:?}");
         return;
     }
     Sandbox::enter(&[], OnRefusal::Kill).expect("it is possible");
-    // Threads, memory, sockets and time are what every program needs.
+    // Threads, memory and sockets stay available.
     std::thread::spawn(|| vec![1; 1 << 24]).join().expect("a thread");
     std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
     println!("errno {}", call(libc::SYS_ptrace, [0; 5]));

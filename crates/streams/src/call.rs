@@ -10,6 +10,7 @@ use std::time::Duration;
 
 /// Timeout of a board's answer to a new client.
 pub const ATTACH_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Settings of an attachment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
@@ -30,13 +31,19 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Calls a board by its socket in a directory of boards, with the checks of
+    /// Connects to a board by its socket in a directory of boards, with the checks of
     /// [`kiban_os::unix::names::call`]. The board has not answered yet.
+    ///
+    /// # Errors
+    /// The settings are invalid, or the board does not listen at the socket.
     pub fn call_board(self, door: &Path) -> io::Result<(PendingChannel, Layout)> {
         self.call_by(PendingChannel::connect_to_board, door)
     }
 
-    /// Calls a board by an explicit socket path. The board has not answered yet.
+    /// Connects to a board by an explicit socket path. The board has not answered yet.
+    ///
+    /// # Errors
+    /// The settings are invalid, or the board does not listen at the socket.
     pub fn call(self, door: &Path) -> io::Result<(PendingChannel, Layout)> {
         self.call_by(PendingChannel::connect_at, door)
     }
@@ -47,7 +54,8 @@ impl Settings {
         door: &Path,
     ) -> io::Result<(PendingChannel, Layout)> {
         let layout = Layout::new(FRONT_BYTES, self.streams, self.room_bytes).ok_or_else(|| {
-            let message = "an attachment has 1 to 16384 streams of 4 KiB to 16 MiB, a power of two, each way";
+            let message =
+                "invalid settings: use 1 to 16384 streams, with buffers of 4 KiB to 16 MiB (a power of two)";
             io::Error::new(io::ErrorKind::InvalidInput, message)
         })?;
         let half = call(door, &greeting(self.streams, self.room_bytes), memory_bytes(layout))?;
@@ -61,6 +69,9 @@ pub fn memory_bytes(layout: Layout) -> usize {
 }
 
 /// Returns the given name, or without one the name of the only board that accepts clients.
+///
+/// # Errors
+/// No name is given, and no board or several boards accept clients.
 pub fn named(board: Option<&str>) -> io::Result<String> {
     board.map_or_else(only_board, |board| Ok(board.to_owned()))
 }
@@ -70,10 +81,10 @@ pub fn is_no_listener(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
-/// Returns the error for a board with nobody listening on any of its sockets.
+/// Returns the error for a board that listens on none of its sockets.
 pub fn no_listener_error(board: &str) -> io::Error {
     let message = format!(
-        "no board {board} takes clients: add a service of kind \"attach\" to its configuration{}",
+        "no board {board} accepts clients: add a service of kind \"attach\" to its configuration{}",
         left_out()
     );
     io::Error::new(io::ErrorKind::NotFound, message)
@@ -90,12 +101,12 @@ fn only_board() -> io::Result<String> {
         [one] => Ok(one.clone()),
         [] => {
             let message =
-                format!("no board takes clients: give one a service of kind \"attach\"{}", left_out());
+                format!("no board accepts clients: give one a service of kind \"attach\"{}", left_out());
             Err(io::Error::new(io::ErrorKind::NotFound, message))
         }
         many => {
             let message = format!(
-                "several boards take clients, name one (board:NAME; a VI's device is board:NAME@ADDRESS:0): {}",
+                "several boards accept clients, name one (board:NAME; a VI's device is board:NAME@ADDRESS:0): {}",
                 many.join(", ")
             );
             Err(io::Error::new(io::ErrorKind::InvalidInput, message))

@@ -1,7 +1,7 @@
 //! A client's state of its attachment: slots, listeners, and the tasks that wait for them.
 //!
-//! Purpose          one reader of the board's indications, called by tasks of a runtime, which leave their
-//!                  wakers here, or by drivers, which leave none and poll.
+//! Purpose          process the board's indications, for tasks of a runtime, which store their wakers here,
+//!                  and for drivers, which poll.
 
 use super::{board_gone_error, end_error};
 use kiban_attach::{Client, EndReason, Indication, LISTENERS_MAX, Layout, Read, Request};
@@ -29,7 +29,7 @@ pub struct Accepted {
     pub slot: u32,
     /// The board's address and port.
     pub local: SocketAddr,
-    /// The peer's.
+    /// The peer's address and port.
     pub remote: SocketAddr,
 }
 
@@ -58,7 +58,7 @@ impl Slot {
 /// State of a listener.
 #[derive(Default)]
 pub struct ListenerState {
-    /// The board's answer to the listen request; `None`: it has not answered.
+    /// The board's answer to the listen request; `None` until it has answered.
     result: Option<Result<SocketAddr, EndReason>>,
     offered: usize,
     /// Streams that have not been accepted by the program yet.
@@ -69,7 +69,7 @@ pub struct ListenerState {
 
 /// The state behind the lock.
 pub struct Core {
-    /// The rings and pipes.
+    /// The client's side of the rings and pipes.
     pub client: Client,
     /// Slots by number.
     pub slots: Vec<Slot>,
@@ -100,15 +100,15 @@ impl Core {
     pub fn process_indications(&mut self) {
         loop {
             match self.client.next_indication() {
-                Ok(Some(told)) => self.on_indication(told),
+                Ok(Some(indication)) => self.on_indication(indication),
                 Ok(None) => break,
                 Err(Poisoned) => return self.end(),
             }
         }
     }
 
-    fn on_indication(&mut self, told: Indication) {
-        match told {
+    fn on_indication(&mut self, indication: Indication) {
+        match indication {
             Indication::Listening { listener, result } => {
                 if let Some(waiting) = self.listeners.get_mut(&listener) {
                     waiting.result = Some(result);
@@ -178,6 +178,9 @@ impl Core {
     }
 
     /// Starts to listen and returns the listener's number.
+    ///
+    /// # Errors
+    /// There are [`LISTENERS_MAX`] listeners already.
     pub fn listen(&mut self, local: SocketAddr) -> io::Result<u16> {
         let number = self.next;
         self.next = self.next.wrapping_add(1);
@@ -260,6 +263,9 @@ impl Core {
     }
 
     /// Writes runs of bytes, as much as there is room for, and returns the number of bytes.
+    ///
+    /// # Errors
+    /// The stream has ended, or the board has gone.
     pub fn write_runs<'a>(
         &mut self,
         slot: u32,

@@ -1,11 +1,10 @@
-//! A running board's streams for other programs of this host, through memory that both see
-//! ([`kiban_attach`]).
+//! Streams of a running board for other programs of this host, through shared memory ([`kiban_attach`]).
 //!
 //! Socket           `NAME.streams` in a directory of the user's ([`kiban_os::unix::names`]): a Unix socket
 //!                  over which the board passes the client a memfd of the requested length.
-//! Access           the user who runs the board, and root. Root's clients look at the boards of all users,
-//!                  whose directories may contain anything: sockets are connected to with the checks of
-//!                  [`names::call`], and only a limited number of files is examined.
+//! Access           the user who runs the board, and root. Root's clients search the directories of all
+//!                  users, which may contain anything. So [`names::call`] checks each socket before
+//!                  connecting, and the number of files examined is limited.
 //!
 //! ```no_run
 //! use kiban_base::SharedBytes;
@@ -112,7 +111,9 @@ pub fn parse_greeting(greeting: &[u8]) -> io::Result<Layout> {
         }
         _ => None,
     };
-    layout.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "not a client of this version"))
+    layout.ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidData, "invalid greeting: the client uses another version")
+    })
 }
 
 /// Converts the reason for a stream's end to an I/O error.

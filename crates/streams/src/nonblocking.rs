@@ -1,9 +1,10 @@
-//! A board's streams for drivers with a sleep of their own: the RDMA NIC and the VI NIC on a running board.
+//! A board's streams for drivers with a wait set of their own: the RDMA NIC and the VI NIC on a running
+//! board.
 //!
-//! Purpose          what sockets are to such a driver: non-blocking calls, and a file to sleep on.
-//! Sleep            as with any shared memory: arm ([`Board::arm`], and [`Stream::arm`] for each stream),
-//!                  look at everything once more, sleep on [`Board::file`], [disarm](Board::disarm).
-//!                  [`Board::is_gone`] drains a file that caused a wake-up.
+//! Purpose          non-blocking calls, and a descriptor to wait on, as sockets have.
+//! Waiting          arm the bells ([`Board::arm`], and [`Stream::arm`] for each stream), check everything
+//!                  once more, wait on [`Board::file`], [disarm](Board::disarm). [`Board::is_gone`] drains a
+//!                  file that caused a wake-up.
 //! Blocking         only attaching and [listening](Board::listen) block: until the board's answer, or for ten
 //!                  seconds.
 
@@ -55,7 +56,7 @@ impl Board {
         Err(why)
     }
 
-    /// Attaches by the path of the board's socket. The spin setting is ignored, since nobody spins here.
+    /// Attaches by the path of the board's socket. The spin setting is ignored.
     ///
     /// # Errors
     /// As [`Board::attach`].
@@ -311,9 +312,9 @@ impl Listener {
     /// # Errors
     /// The address is in use, or the board has gone.
     pub fn is_listening(&mut self) -> io::Result<bool> {
-        let said = self.shared.with(|core| core.listening(self.number)).transpose()?;
-        self.local = said.unwrap_or(self.local);
-        Ok(said.is_some())
+        let address = self.shared.with(|core| core.listening(self.number)).transpose()?;
+        self.local = address.unwrap_or(self.local);
+        Ok(address.is_some())
     }
 
     /// Returns the next stream, if a peer has connected.

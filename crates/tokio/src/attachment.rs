@@ -1,11 +1,11 @@
-//! The client's side of one board: passes the board's indications on to its streams.
+//! An attachment to one board: passes the board's indications on to its streams.
 //!
-//! Indications      are read by a task of the runtime, which sleeps on the channel's socket, or by a task
-//!                  that spins for a stream.
-//! Spinning         a reader that finds nothing spins for a while ([`Settings::spin`]) before it sleeps: a
-//!                  quick answer costs no wake-up.
-//! Locks            one for all streams of an attachment; bytes are copied under it. Attach once more for
-//!                  another busy thread.
+//! Indications      are read by a task of the runtime, which waits on the channel's socket, or by a task that
+//!                  spins for a stream.
+//! Spinning         a reader without data spins for a while ([`Settings::spin`]) before it sleeps, so that a
+//!                  quick answer needs no wake-up.
+//! Locking          one lock for all streams of an attachment, which is held while bytes are copied. A
+//!                  program with several busy threads should attach once per thread.
 
 use super::attached::Attached;
 use super::stream::{Listener, Stream};

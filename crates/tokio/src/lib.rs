@@ -1,10 +1,11 @@
 //! kiban for programs that use tokio.
 //!
-//! [`Attachment`] gives streams of a running board that are `AsyncRead` and `AsyncWrite`. [`runtime`] builds
-//! runtimes on a system that may refuse threads and files, and [`unix`] waits for peers that are not trusted.
+//! [`Attachment`] provides streams of a running board that are `AsyncRead` and `AsyncWrite`. [`runtime`]
+//! builds runtimes without panicking if the system is out of threads or descriptors; [`unix`] accepts
+//! Unix-socket peers.
 //!
 //! ```no_run
-//! # async fn story() -> std::io::Result<()> {
+//! # async fn example() -> std::io::Result<()> {
 //! use kiban_tokio::Attachment;
 //! use tokio::io::{AsyncReadExt, AsyncWriteExt};
 //!

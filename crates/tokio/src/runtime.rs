@@ -1,12 +1,10 @@
-//! Tokio runtimes on a system that may refuse threads and files.
+//! Tokio runtimes on a system that may run out of threads and descriptors.
 //!
-//! Purpose          tokio panics if the system gives no thread (`spawn_blocking`, the first worker of a
-//!                  runtime) or no socket pair (signals). Here that is an error, like any other from the
-//!                  system.
-//! Method           [`build`] catches the panic; [`blocking`] uses a thread of its own for work that may
-//!                  block.
-//! Limits           a thread of tokio that gets no memory for its signal stack panics before anything can
-//!                  catch it, and ends the process; std prints the reason.
+//! Purpose          tokio panics if no thread can be started (`spawn_blocking`, the first worker of a
+//!                  runtime) or no socket pair can be created (signals). Here that is an ordinary error.
+//! Method           [`build`] catches the panic; [`blocking`] starts a thread of its own for blocking work.
+//! Limits           if there is no memory for the signal stack of a tokio thread, the thread panics before
+//!                  the panic can be caught, which ends the process; std prints the reason.
 
 use kiban_os::thread;
 use std::cell::Cell;
@@ -20,13 +18,12 @@ use tokio::sync::oneshot;
 /// Builds a runtime.
 ///
 /// # Errors
-/// The system gives no threads or no files for it.
+/// The system is out of threads or descriptors.
 pub fn build(builder: &mut Builder) -> io::Result<Runtime> {
     catch_panic(|| builder.build())?
 }
 
-/// Calls tokio where it may panic for want of a thread or a file, and converts that to an error. Panics of
-/// other threads are still printed.
+/// Calls tokio and converts a panic to an error. Panics of other threads are still printed.
 pub fn catch_panic<T>(call: impl FnOnce() -> T) -> io::Result<T> {
     thread_local! {
         static IS_QUIET: Cell<bool> = const { Cell::new(false) };
@@ -50,21 +47,21 @@ pub fn catch_panic<T>(call: impl FnOnce() -> T) -> io::Result<T> {
     })
 }
 
-/// Starts work that may block, on a thread of its own. Returns the receiver of its result.
+/// Starts blocking work on a thread of its own. Returns the receiver of its result.
 ///
 /// # Errors
-/// The system gives no thread.
+/// No thread could be started.
 pub fn blocking<T: Send + 'static>(
     name: &'static CStr,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<oneshot::Receiver<T>> {
-    let (tell, told) = oneshot::channel();
+    let (sender, receiver) = oneshot::channel();
     let work = move || {
         // The receiver may have been dropped.
-        let _ = tell.send(work());
+        let _ = sender.send(work());
     };
     thread::spawn(name, thread::STACK_BYTES, work)?;
-    Ok(told)
+    Ok(receiver)
 }
 
 #[cfg(test)]
@@ -74,7 +71,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
-    fn a_panic_of_another_thread_is_heard_while_tokio_is_called() {
+    fn panics_of_other_threads_are_reported_while_tokio_is_called() {
         let heard = Arc::new(AtomicUsize::new(0));
         let (counts, hook) = (heard.clone(), std::panic::take_hook());
         std::panic::set_hook(Box::new(move |panic| {

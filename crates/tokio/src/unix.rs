@@ -1,4 +1,4 @@
-//! Unix-socket peers, for tasks of a runtime.
+//! Async Unix-socket listeners and peers.
 
 use kiban_os::unix::{Listener, Peer};
 use rustix::net::SendFlags;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Pause before the next accept when the system has no descriptor left.
+/// Pause before the next accept when the system is out of descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Registers a [`Listener`] or a [`Peer`] with the runtime.
@@ -35,7 +35,7 @@ impl AsyncListener {
         register(listener).map(AsyncListener)
     }
 
-    /// Waits for the next caller.
+    /// Waits for the next peer.
     ///
     /// # Errors
     /// The runtime has ended.

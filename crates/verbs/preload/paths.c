@@ -1,10 +1,11 @@
 /*
- * libkiban_paths.so: the device files that programs look for before they ask the library (LD_PRELOAD, ld.so(8)).
+ * libkiban_paths.so: pretends that the device files of RDMA devices exist (LD_PRELOAD, ld.so(8)).
  *
- * Goal      UCX uses a device only if /dev/infiniband/uverbsN is there and may be opened (access(2), stat(2)). It never opens
- *           it: that is the library's business, and kiban's library needs no file.
- * How       a path of this form that does not exist is looked at as /dev/null is; everything else is the C library's answer.
- * Limits    two functions, as programs of today's C library call them. Nothing is answered for /sys/class/infiniband.
+ * Purpose   UCX uses a device only if access(2) and stat(2) find /dev/infiniband/uverbsN. It never opens the file, which is
+ *           the library's task, and kiban's library needs no device file.
+ * How       for such a path that does not exist, access() and stat() return the result for /dev/null; all other calls go to
+ *           the C library.
+ * Limits    only access() and stat() of current C libraries. Nothing is provided for /sys/class/infiniband.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -24,8 +25,8 @@ static int is_device(const char *path)
 	return *number && number[strspn(number, "0123456789")] == '\0';
 }
 
-/* The C library's own, behind ours. Looked up once, before main(): access() and stat() may be called by handlers (POSIX.1-2017
- * 2.4.3), where dlsym() may not. */
+/* The C library's functions. They are looked up before main(), because signal handlers may call access() and stat() but not
+ * dlsym() (POSIX.1-2017 2.4.3). */
 static int (*real_access)(const char *, int);
 static int (*real_stat)(const char *, struct stat *);
 
@@ -40,7 +41,7 @@ __attribute__((constructor)) static void begin(void)
 	errno = before;
 }
 
-/* A device that is asked for is there if it is not: errno stays as it was, then. */
+/* Returns whether the call was for a device file that does not exist; then restores errno. */
 static int answer_for(const char *path, int answer, int before)
 {
 	if (!answer || errno != ENOENT || !is_device(path))
@@ -53,7 +54,7 @@ __attribute__((visibility("default"))) int access(const char *path, int mode)
 {
 	int before = errno, answer;
 
-	/* A constructor of another library may be first. */
+	/* A constructor of another library may call this before ours has run. */
 	if (!real_access)
 		begin();
 	if (!real_access) {

@@ -1,21 +1,24 @@
-/* librspreload.so: ordinary socket programs run over rsockets (rsocket(7)).
+/* librspreload.so: runs unmodified socket programs over rsockets (rsocket(7)).
  *
- * Goal      LD_PRELOAD=librspreload.so PROGRAM: what it says over TCP goes over the RDMA NIC, where the peer does so too.
- * When      a socket stays the system's until it listens or connects: then the program's number becomes a copy of the
- *           rsocket's file, and calls of that number go to the rsocket. What was bound, or set to be non-blocking, stays so.
- * Falls     back to plain TCP: for families and types that rsockets do not carry, and when the peer does not answer as an
- *           rsocket does within KIBAN_RSPRELOAD_MS milliseconds (3000). Such a peer sees a connection that it does not
- *           understand, and then ours. A listener is an rsocket alone: plain peers are not understood there.
- * Waits     connect() of a non-blocking socket waits for as long as that takes.
- * dup       counts: the rsocket ends with its last number. A copy made before the socket listened or connected stays TCP.
- * fork      a child has the numbers, but its parent's rsockets are not its own: calls say EBADF. What it makes itself works.
- * epoll     rsockets among its files are asked by rpoll; edges are made of levels: one is told again when a call was in vain.
- * Handlers  rsockets take locks: no signal is delivered to a thread within one of their calls (two system calls each),
- *           only while it sleeps, when nothing is locked. So a handler may make the calls that POSIX lists (2.4.3) on
- *           rsockets, unless it may have interrupted malloc(): they allocate. Calls on other numbers neither lock nor
- *           allocate. close() and shutdown() of an rsocket hold signals back while it lingers, 10 s at most.
- * Ours      the libraries below call the same functions: calls from within them go to the system.
- * Left out  stdio on sockets (libc does not call read() by its name there), io_uring, descriptors passed to others. */
+ * Purpose   LD_PRELOAD=librspreload.so PROGRAM: its TCP connections use the RDMA NIC if the peer uses rsockets too.
+ * Switching a socket belongs to the system until it listens or connects. Then the program's descriptor becomes a copy of
+ *           the rsocket's, and calls on it go to the rsocket. The bound address and O_NONBLOCK are kept.
+ * Fallback  to plain TCP, for families and types that rsockets do not support, and if the peer does not answer as an
+ *           rsocket within KIBAN_RSPRELOAD_MS milliseconds (3000). Such a peer first gets a connection that it does not
+ *           understand. A listener is only an rsocket: it does not accept plain TCP peers.
+ * connect   waits until the peer is known to be an rsocket or not, even for a non-blocking socket.
+ * dup       copies are counted: the rsocket is closed with its last descriptor. A copy made before the socket listens or
+ *           connects stays TCP.
+ * fork      a child inherits the descriptors, but not the rsockets: calls fail with EBADF. Its own rsockets work.
+ * epoll     rsockets in an epoll set are polled by rpoll(). Edges are emulated: an edge is reported again after a call
+ *           that failed with EAGAIN or was incomplete.
+ * Signals   rsockets take locks, so signals are blocked during each of their calls (two system calls) and delivered only
+ *           while the call sleeps without locks. A handler may therefore make the async-signal-safe calls of POSIX
+ *           (2.4.3) on rsockets, unless it may have interrupted malloc(), because they allocate. Calls on other
+ *           descriptors neither lock nor allocate. close() and shutdown() of an rsocket block signals while it lingers,
+ *           at most 10 s.
+ * Recursion the libraries below call the same functions: calls from within them go to the system.
+ * Not implemented  stdio on sockets (libc does not call the exported read() there), io_uring, passing descriptors. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -52,15 +55,15 @@ ssize_t rrecvfrom(int, void *, size_t, int, struct sockaddr *, socklen_t *);
 ssize_t rrecvmsg(int, struct msghdr *, int), rsendmsg(int, const struct msghdr *, int);
 ssize_t rreadv(int, const struct iovec *, int), rwritev(int, const struct iovec *, int);
 
-/* Numbers above are never rsockets. */
+/* Descriptors above this are never rsockets. */
 #define FILES 65536
 
-/* The rsocket of a number, plus one. */
+/* The rsocket of a descriptor, plus one. */
 static _Atomic int rsocket_of[FILES];
-/* How many numbers an rsocket has. */
+/* The number of descriptors of an rsocket. */
 static _Atomic int numbers_of[FILES];
-/* Edges that have been told, by number, as EPOLLIN and EPOLLOUT. */
-static _Atomic unsigned told[FILES];
+/* Edges that have been reported, by descriptor, as EPOLLIN and EPOLLOUT. */
+static _Atomic unsigned edges_reported[FILES];
 
 static struct {
     int (*socket)(int, int, int), (*bind)(int, const struct sockaddr *, socklen_t), (*listen)(int, int);
@@ -84,14 +87,14 @@ static struct {
     int (*epoll_pwait)(int, struct epoll_event *, int, int, const sigset_t *);
 } real;
 
-/* Where the code of the libraries below is. */
+/* The address ranges of the libraries below. */
 static struct { uintptr_t from, to; } below[2];
-static _Atomic bool has_begun;
-static int patience = 3000;
-/* Whether the program's calls on an rsocket wait, by the rsocket: itself it never does. */
+static _Atomic bool is_started;
+static int timeout_ms = 3000;
+/* Whether the program's calls on an rsocket block; the rsocket itself is non-blocking. */
 static _Atomic bool waits[FILES];
-/* Those that a thread does not bring upon itself. */
-static sigset_t held;
+/* All signals except synchronous ones such as SIGSEGV. */
+static sigset_t blocked_signals;
 
 struct range { uintptr_t at, from, to; };
 
@@ -132,21 +135,21 @@ static void begin(void)
         below[i].from = range.from;
         below[i].to = range.to;
     }
-    const char *told_patience = getenv("KIBAN_RSPRELOAD_MS");
-    if (told_patience && atoi(told_patience) > 0)
-        patience = atoi(told_patience);
-    sigfillset(&held);
+    const char *timeout_text = getenv("KIBAN_RSPRELOAD_MS");
+    if (timeout_text && atoi(timeout_text) > 0)
+        timeout_ms = atoi(timeout_text);
+    sigfillset(&blocked_signals);
     static const int faults[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT };
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
-        sigdelset(&held, faults[i]);
-    if (!atomic_exchange(&has_begun, true))
+        sigdelset(&blocked_signals, faults[i]);
+    if (!atomic_exchange(&is_started, true))
         pthread_atfork(NULL, NULL, on_fork);
 }
 
-/* Before main(), but for what constructors of others call: once more does no harm. */
+/* Runs before main(), or earlier if a constructor of another library calls us; running twice is harmless. */
 __attribute__((constructor)) static void prepare(void)
 {
-    if (!atomic_load(&has_begun))
+    if (!atomic_load(&is_started))
         begin();
 }
 
@@ -157,9 +160,9 @@ static bool is_below(void *caller)
     return (at >= below[0].from && at < below[0].to) || (at >= below[1].from && at < below[1].to);
 }
 
-#define BELOW is_below(__builtin_return_address(0))
+#define FROM_BELOW is_below(__builtin_return_address(0))
 
-/* The rsocket of a number, or -1. */
+/* Returns the rsocket of a descriptor, or -1. */
 static int over(int file)
 {
     prepare();
@@ -168,29 +171,29 @@ static int over(int file)
 
 /* ---- signals */
 
-/* Until let() no handler runs in this thread. */
-static void hold(sigset_t *before)
+/* Blocks signals in this thread until restore_signals(). */
+static void block_signals(sigset_t *before)
 {
-    pthread_sigmask(SIG_BLOCK, &held, before);
+    pthread_sigmask(SIG_BLOCK, &blocked_signals, before);
 }
 
-static void let(const sigset_t *before)
+static void restore_signals(const sigset_t *before)
 {
     int kept = errno;
     pthread_sigmask(SIG_SETMASK, before, NULL);
     errno = kept;
 }
 
-#define HELD(call)                        \
+#define SIGNALS_BLOCKED(call)             \
     ({                                    \
         sigset_t before_;                 \
-        hold(&before_);                   \
+        block_signals(&before_);          \
         __typeof__(call) result_ = call;  \
-        let(&before_);                    \
+        restore_signals(&before_);        \
         result_;                          \
     })
 
-/* Whether a handler that has ended a sleep may be one that does not restart calls (SA_RESTART, sigaction(2)). */
+/* Returns whether a handler that ended a sleep may have been installed without SA_RESTART (sigaction(2)). */
 static bool ends_calls(const sigset_t *mask)
 {
     for (int number = 1; number <= 64; number++) {
@@ -209,22 +212,22 @@ static int64_t micros(void)
     return (int64_t)time.tv_sec * 1000000 + time.tv_nsec / 1000;
 }
 
-/* How long a call that waits looks again before it sleeps, us; and its longest sleep, ns, since another thread may
- * take the wake. */
-#define LOOKS 60
-#define NAP 100000000
+/* How long a blocking call spins before it sleeps, us; and its longest sleep, ns, because another thread may consume
+ * the wake-up. */
+#define SPIN_MICROS 60
+#define SLEEP_NANOS 100000000
 
-/* Waits after a call in vain, and says whether to make it again; if not, errno says why. The rsocket's file is readable
- * when something may have happened since that call. */
-static bool sleeps(int rs, int flags, int64_t *begun, const sigset_t *before)
+/* Waits after a call that failed with EAGAIN. Returns whether to retry it; if not, errno is set. The rsocket's descriptor
+ * becomes readable when an event may have occurred since that call. */
+static bool sleeps(int rs, int flags, int64_t *started, const sigset_t *before)
 {
     if (errno != EAGAIN || (flags & MSG_DONTWAIT) || rs >= FILES || !atomic_load(&waits[rs]))
         return false;
-    *begun = *begun ? *begun : micros();
-    if (micros() - *begun < LOOKS)
+    *started = *started ? *started : micros();
+    if (micros() - *started < SPIN_MICROS)
         return true;
     struct pollfd file = { .fd = rs, .events = POLLIN };
-    struct timespec nap = { 0, NAP };
+    struct timespec nap = { 0, SLEEP_NANOS };
     if (real.ppoll(&file, 1, &nap, before) < 0 && errno == EINTR && ends_calls(before)) {
         errno = EINTR;
         return false;
@@ -232,28 +235,28 @@ static bool sleeps(int rs, int flags, int64_t *begun, const sigset_t *before)
     return true;
 }
 
-/* A call on an rsocket, again and again if the program's is one that waits. */
-#define UNTIL(rs, flags, call)                                                \
-    ({                                                                        \
-        sigset_t before_;                                                     \
-        int64_t begun_ = 0;                                                   \
-        __typeof__(call) result_;                                             \
-        hold(&before_);                                                       \
-        do                                                                    \
-            result_ = call;                                                   \
-        while (result_ < 0 && sleeps(rs, flags, &begun_, &before_));          \
-        let(&before_);                                                        \
-        result_;                                                              \
+/* Makes a call on an rsocket, and retries it if the program's call blocks. */
+#define UNTIL(rs, flags, call)                                        \
+    ({                                                                \
+        sigset_t before_;                                             \
+        int64_t begun_ = 0;                                           \
+        __typeof__(call) result_;                                     \
+        block_signals(&before_);                                      \
+        do                                                            \
+            result_ = call;                                           \
+        while (result_ < 0 && sleeps(rs, flags, &begun_, &before_));  \
+        restore_signals(&before_);                                    \
+        result_;                                                      \
     })
 
 static void name(int file, int rs)
 {
-    atomic_store(&told[file], 0);
+    atomic_store(&edges_reported[file], 0);
     atomic_store(&rsocket_of[file], rs + 1);
     atomic_fetch_add(&numbers_of[rs], 1);
 }
 
-/* A number means something else from now on. */
+/* Removes a descriptor from its rsocket. */
 static void unname(int file)
 {
     int rs = over(file);
@@ -262,12 +265,12 @@ static void unname(int file)
     atomic_store(&rsocket_of[file], 0);
     if (atomic_fetch_sub(&numbers_of[rs], 1) == 1) {
         int kept = errno;
-        HELD(rclose(rs));
+        SIGNALS_BLOCKED(rclose(rs));
         errno = kept;
     }
 }
 
-/* The program's number becomes an rsocket's. */
+/* Turns the program's descriptor into one of an rsocket. */
 static bool adopt(int file, int rs)
 {
     int flags = real.fcntl(file, F_GETFD);
@@ -277,7 +280,7 @@ static bool adopt(int file, int rs)
     return true;
 }
 
-/* Whether a socket is one that rsockets can stand in for: its family, or 0. */
+/* Returns the family of a socket that an rsocket can replace, or 0. */
 static int family_of(int file)
 {
     int type = 0, family = 0, protocol = 0;
@@ -306,7 +309,7 @@ static int rpoll_held(struct pollfd *files, nfds_t count, int timeout, const sig
 
 int connect(int file, const struct sockaddr *to, socklen_t length)
 {
-    if (BELOW)
+    if (FROM_BELOW)
         return real.connect(file, to, length);
     if (over(file) >= 0) {
         errno = EISCONN;
@@ -317,69 +320,69 @@ int connect(int file, const struct sockaddr *to, socklen_t length)
         return real.connect(file, to, length);
     struct sockaddr_storage own;
     socklen_t own_length = sizeof own;
-    int rs = HELD(made_like(file, family)), flags = real.fcntl(file, F_GETFL);
-    bool stands = rs >= 0 && rs < FILES && !real.getsockname(file, (struct sockaddr *)&own, &own_length);
-    if (stands) {
-        /* The address is the program's choice; the port is ours. */
+    int rs = SIGNALS_BLOCKED(made_like(file, family)), flags = real.fcntl(file, F_GETFL);
+    bool is_connected = rs >= 0 && rs < FILES && !real.getsockname(file, (struct sockaddr *)&own, &own_length);
+    if (is_connected) {
+        /* Keep the program's address, but choose another port. */
         ((struct sockaddr_in *)&own)->sin_port = 0;
         static const struct in6_addr any = IN6ADDR_ANY_INIT;
         bool is_any = family == AF_INET ? ((struct sockaddr_in *)&own)->sin_addr.s_addr == 0
                                         : !memcmp(&((struct sockaddr_in6 *)&own)->sin6_addr, &any, sizeof any);
-        stands = is_any || !HELD(rbind(rs, (struct sockaddr *)&own, own_length));
+        is_connected = is_any || !SIGNALS_BLOCKED(rbind(rs, (struct sockaddr *)&own, own_length));
     }
-    if (stands) {
-        HELD(rfcntl(rs, F_SETFL, O_NONBLOCK));
-        stands = !HELD(rconnect(rs, to, length));
-        if (!stands && errno == EINPROGRESS) {
+    if (is_connected) {
+        SIGNALS_BLOCKED(rfcntl(rs, F_SETFL, O_NONBLOCK));
+        is_connected = !SIGNALS_BLOCKED(rconnect(rs, to, length));
+        if (!is_connected && errno == EINPROGRESS) {
             struct pollfd wait = { .fd = rs, .events = POLLOUT };
             int error = 0;
             socklen_t bytes = sizeof error;
-            /* A handler that ends calls ends this attempt: plain TCP's connect() says the rest. */
-            stands = rpoll_held(&wait, 1, patience, NULL) == 1 && !(wait.revents & (POLLERR | POLLHUP)) &&
-                     !HELD(rgetsockopt(rs, SOL_SOCKET, SO_ERROR, &error, &bytes)) && !error;
+            /* If a signal interrupts this attempt, fall back to the system's connect(). */
+            is_connected = rpoll_held(&wait, 1, timeout_ms, NULL) == 1 && !(wait.revents & (POLLERR | POLLHUP)) &&
+                     !SIGNALS_BLOCKED(rgetsockopt(rs, SOL_SOCKET, SO_ERROR, &error, &bytes)) && !error;
         }
         atomic_store(&waits[rs], !(flags & O_NONBLOCK));
     }
-    if (stands && adopt(file, rs)) {
+    if (is_connected && adopt(file, rs)) {
         errno = kept;
         return 0;
     }
     if (rs >= 0)
-        HELD(rclose(rs));
+        SIGNALS_BLOCKED(rclose(rs));
     errno = kept;
     return real.connect(file, to, length);
 }
 
 int listen(int file, int backlog)
 {
-    if (BELOW)
+    if (FROM_BELOW)
         return real.listen(file, backlog);
     int rs = over(file), family = rs >= 0 ? 0 : family_of(file);
     if (rs >= 0)
-        return HELD(rlisten(rs, backlog));
+        return SIGNALS_BLOCKED(rlisten(rs, backlog));
     struct sockaddr_storage own;
     socklen_t length = sizeof own;
     if (!family || file >= FILES || real.getsockname(file, (struct sockaddr *)&own, &length))
         return real.listen(file, backlog);
-    rs = HELD(made_like(file, family));
+    rs = SIGNALS_BLOCKED(made_like(file, family));
     int flags = real.fcntl(file, F_GETFL), kept = errno, only = 0;
     socklen_t bytes = sizeof only;
     if (family == AF_INET6)
         real.getsockopt(file, IPPROTO_IPV6, IPV6_V6ONLY, &only, &bytes);
     if (rs < 0)
         return real.listen(file, backlog);
-    /* The port is free when the system's socket has gone. */
+    /* Replacing the system's socket frees the port. */
     if (!adopt(file, rs)) {
-        HELD(rclose(rs));
+        SIGNALS_BLOCKED(rclose(rs));
         return real.listen(file, backlog);
     }
-    HELD(rfcntl(rs, F_SETFL, O_NONBLOCK));
+    SIGNALS_BLOCKED(rfcntl(rs, F_SETFL, O_NONBLOCK));
     atomic_store(&waits[rs], !(flags & O_NONBLOCK));
-    if (!HELD(rbind(rs, (struct sockaddr *)&own, length)) && !HELD(rlisten(rs, backlog))) {
+    if (!SIGNALS_BLOCKED(rbind(rs, (struct sockaddr *)&own, length)) && !SIGNALS_BLOCKED(rlisten(rs, backlog))) {
         errno = kept;
         return 0;
     }
-    /* It was the last choice: the system's socket again. */
+    /* The rsocket cannot listen: go back to a system socket. */
     int on = 1, plain = real.socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (plain < 0)
         return -1;
@@ -397,28 +400,28 @@ int listen(int file, int backlog)
     return bound ? -1 : real.listen(file, backlog);
 }
 
-/* A call found nothing to do: its edge is told again. */
-static ssize_t again(int file, unsigned edge, ssize_t done, size_t wanted)
+/* After a call that failed with EAGAIN or was incomplete, the edge is reported again. */
+static ssize_t reset_edge(int file, unsigned edge, ssize_t done, size_t wanted)
 {
     if ((done < 0 && errno == EAGAIN) || (done >= 0 && (size_t)done < wanted))
-        atomic_fetch_and(&told[file], ~edge);
+        atomic_fetch_and(&edges_reported[file], ~edge);
     return done;
 }
 
 int accept4(int file, struct sockaddr *from, socklen_t *length, int flags)
 {
     int rs = over(file);
-    if (BELOW || rs < 0)
+    if (FROM_BELOW || rs < 0)
         return real.accept4(file, from, length, flags);
-    int made = again(file, EPOLLIN, UNTIL(rs, 0, raccept(rs, from, length)), 0);
+    int made = reset_edge(file, EPOLLIN, UNTIL(rs, 0, raccept(rs, from, length)), 0);
     if (made < 0)
         return -1;
-    HELD(rfcntl(made, F_SETFL, O_NONBLOCK));
+    SIGNALS_BLOCKED(rfcntl(made, F_SETFL, O_NONBLOCK));
     if (made < FILES)
         atomic_store(&waits[made], !(flags & SOCK_NONBLOCK));
     int number = real.fcntl(made, flags & SOCK_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD, 0);
     if (number < 0 || number >= FILES || made >= FILES) {
-        HELD(rclose(made));
+        SIGNALS_BLOCKED(rclose(made));
         if (number >= 0)
             real.close(number);
         errno = EMFILE;
@@ -430,7 +433,7 @@ int accept4(int file, struct sockaddr *from, socklen_t *length, int flags)
 
 int accept(int file, struct sockaddr *from, socklen_t *length)
 {
-    if (BELOW || over(file) < 0)
+    if (FROM_BELOW || over(file) < 0)
         return real.accept4(file, from, length, 0);
     return accept4(file, from, length, 0);
 }
@@ -438,14 +441,14 @@ int accept(int file, struct sockaddr *from, socklen_t *length)
 int shutdown(int file, int how)
 {
     int rs = over(file);
-    return BELOW || rs < 0 ? real.shutdown(file, how) : HELD(rshutdown(rs, how));
+    return FROM_BELOW || rs < 0 ? real.shutdown(file, how) : SIGNALS_BLOCKED(rshutdown(rs, how));
 }
 
 static void forget_epoll(int epoll);
 
 int close(int file)
 {
-    if (BELOW)
+    if (FROM_BELOW)
         return real.close(file);
     forget_epoll(file);
     unname(file);
@@ -464,14 +467,14 @@ static int copied(int from, int to)
 
 int dup(int file)
 {
-    bool below_us = BELOW;
+    bool below_us = FROM_BELOW;
     int made = real.dup(file);
     return below_us ? made : copied(file, made);
 }
 
 int dup3(int from, int to, int flags)
 {
-    if (BELOW)
+    if (FROM_BELOW)
         return real.dup3(from, to, flags);
     int made = real.dup3(from, to, flags);
     if (made >= 0) {
@@ -483,7 +486,7 @@ int dup3(int from, int to, int flags)
 
 int dup2(int from, int to)
 {
-    if (BELOW || from == to)
+    if (FROM_BELOW || from == to)
         return real.dup2(from, to);
     int made = real.dup2(from, to);
     if (made >= 0) {
@@ -500,12 +503,12 @@ static int control(int file, int command, void *argument, bool below_us)
         return real.fcntl(file, command, argument);
     switch (command) {
     case F_GETFL: {
-        int flags = HELD(rfcntl(rs, F_GETFL));
+        int flags = SIGNALS_BLOCKED(rfcntl(rs, F_GETFL));
         return flags < 0 || !atomic_load(&waits[rs]) ? flags : flags & ~O_NONBLOCK;
     }
     case F_SETFL:
         atomic_store(&waits[rs], !((int)(intptr_t)argument & O_NONBLOCK));
-        return HELD(rfcntl(rs, F_SETFL, (int)(intptr_t)argument | O_NONBLOCK));
+        return SIGNALS_BLOCKED(rfcntl(rs, F_SETFL, (int)(intptr_t)argument | O_NONBLOCK));
     case F_DUPFD:
     case F_DUPFD_CLOEXEC:
         return copied(file, real.fcntl(file, command, argument));
@@ -520,7 +523,7 @@ int fcntl(int file, int command, ...)
     va_start(list, command);
     void *argument = va_arg(list, void *);
     va_end(list);
-    return control(file, command, argument, BELOW);
+    return control(file, command, argument, FROM_BELOW);
 }
 
 int fcntl64(int file, int command, ...)
@@ -529,7 +532,7 @@ int fcntl64(int file, int command, ...)
     va_start(list, command);
     void *argument = va_arg(list, void *);
     va_end(list);
-    return control(file, command, argument, BELOW);
+    return control(file, command, argument, FROM_BELOW);
 }
 
 int ioctl(int file, unsigned long request, ...)
@@ -539,7 +542,7 @@ int ioctl(int file, unsigned long request, ...)
     void *argument = va_arg(list, void *);
     va_end(list);
     int rs = over(file);
-    if (BELOW || rs < 0 || request != FIONBIO)
+    if (FROM_BELOW || rs < 0 || request != FIONBIO)
         return real.ioctl(file, request, argument);
     atomic_store(&waits[rs], !*(int *)argument);
     return 0;
@@ -547,7 +550,7 @@ int ioctl(int file, unsigned long request, ...)
 
 /* ---- data */
 
-/* One that waits for all waits for the rest of it, too. */
+/* With MSG_WAITALL, waits for the rest, too. */
 static ssize_t receive(int rs, void *at, size_t length, int flags)
 {
     size_t got = 0;
@@ -563,22 +566,22 @@ static ssize_t receive(int rs, void *at, size_t length, int flags)
 ssize_t recv(int file, void *at, size_t length, int flags)
 {
     int rs = over(file);
-    return BELOW || rs < 0 ? real.recv(file, at, length, flags)
-                           : again(file, EPOLLIN, receive(rs, at, length, flags), length);
+    return FROM_BELOW || rs < 0 ? real.recv(file, at, length, flags)
+                           : reset_edge(file, EPOLLIN, receive(rs, at, length, flags), length);
 }
 
 ssize_t recvfrom(int file, void *at, size_t length, int flags, struct sockaddr *from, socklen_t *from_length)
 {
     int rs = over(file);
-    if (BELOW || rs < 0)
+    if (FROM_BELOW || rs < 0)
         return real.recvfrom(file, at, length, flags, from, from_length);
-    ssize_t count = again(file, EPOLLIN, receive(rs, at, length, flags), length);
+    ssize_t count = reset_edge(file, EPOLLIN, receive(rs, at, length, flags), length);
     if (count > 0 && from && from_length)
-        HELD(rgetpeername(rs, from, from_length));
+        SIGNALS_BLOCKED(rgetpeername(rs, from, from_length));
     return count;
 }
 
-/* All parts, if that is to be waited for; else what is there. */
+/* Receives all parts with MSG_WAITALL, otherwise what is available. */
 static ssize_t receive_parts(int rs, const struct iovec *parts, size_t count, int flags)
 {
     ssize_t got = UNTIL(rs, flags, rreadv(rs, parts, (int)count));
@@ -603,32 +606,32 @@ static ssize_t receive_parts(int rs, const struct iovec *parts, size_t count, in
 ssize_t recvmsg(int file, struct msghdr *message, int flags)
 {
     int rs = over(file);
-    if (BELOW || rs < 0)
+    if (FROM_BELOW || rs < 0)
         return real.recvmsg(file, message, flags);
-    /* Nothing comes beside the data. */
+    /* There is no ancillary data. */
     message->msg_controllen = 0;
     if ((flags & MSG_WAITALL) && !(flags & (MSG_PEEK | MSG_OOB))) {
         message->msg_namelen = 0;
         message->msg_flags = 0;
-        return again(file, EPOLLIN, receive_parts(rs, message->msg_iov, message->msg_iovlen, flags), SIZE_MAX);
+        return reset_edge(file, EPOLLIN, receive_parts(rs, message->msg_iov, message->msg_iovlen, flags), SIZE_MAX);
     }
-    return again(file, EPOLLIN, UNTIL(rs, flags, rrecvmsg(rs, message, flags)), SIZE_MAX);
+    return reset_edge(file, EPOLLIN, UNTIL(rs, flags, rrecvmsg(rs, message, flags)), SIZE_MAX);
 }
 
 ssize_t read(int file, void *at, size_t length)
 {
     int rs = over(file);
-    return BELOW || rs < 0 ? real.read(file, at, length) : again(file, EPOLLIN, receive(rs, at, length, 0), length);
+    return FROM_BELOW || rs < 0 ? real.read(file, at, length) : reset_edge(file, EPOLLIN, receive(rs, at, length, 0), length);
 }
 
 ssize_t readv(int file, const struct iovec *parts, int count)
 {
     int rs = over(file);
-    return BELOW || rs < 0 ? real.readv(file, parts, count)
-                           : again(file, EPOLLIN, UNTIL(rs, 0, rreadv(rs, parts, count)), SIZE_MAX);
+    return FROM_BELOW || rs < 0 ? real.readv(file, parts, count)
+                           : reset_edge(file, EPOLLIN, UNTIL(rs, 0, rreadv(rs, parts, count)), SIZE_MAX);
 }
 
-/* What programs are linked to that were compiled with _FORTIFY_SOURCE. */
+/* Functions that programs compiled with _FORTIFY_SOURCE call. */
 ssize_t __read_chk(int file, void *at, size_t length, size_t room)
 {
     if (length > room)
@@ -651,17 +654,17 @@ ssize_t __recvfrom_chk(int file, void *at, size_t length, size_t room, int flags
     return recvfrom(file, at, length, flags, from, from_length);
 }
 
-/* EPIPE comes with its signal, unless the program does not want it. */
+/* EPIPE comes with SIGPIPE, unless MSG_NOSIGNAL is set. */
 static ssize_t sent(int file, ssize_t done, size_t wanted, int flags)
 {
     if (done < 0 && errno == EPIPE && !(flags & MSG_NOSIGNAL)) {
         raise(SIGPIPE);
         errno = EPIPE;
     }
-    return again(file, EPOLLOUT, done, wanted);
+    return reset_edge(file, EPOLLOUT, done, wanted);
 }
 
-/* One that waits sends all. */
+/* A blocking call sends everything. */
 static ssize_t transmit(int rs, const void *at, size_t length, int flags)
 {
     size_t gone = 0;
@@ -673,7 +676,7 @@ static ssize_t transmit(int rs, const void *at, size_t length, int flags)
     }
 }
 
-/* The rest of some parts of which so much has gone. */
+/* Returns the parts that remain after a number of bytes was sent. */
 static ssize_t transmit_rest(int rs, const struct iovec *parts, size_t count, ssize_t gone, int flags)
 {
     if (gone < 0 || (flags & MSG_DONTWAIT) || !atomic_load(&waits[rs]))
@@ -697,22 +700,22 @@ static ssize_t transmit_rest(int rs, const struct iovec *parts, size_t count, ss
 ssize_t send(int file, const void *at, size_t length, int flags)
 {
     int rs = over(file);
-    return BELOW || rs < 0 ? real.send(file, at, length, flags)
+    return FROM_BELOW || rs < 0 ? real.send(file, at, length, flags)
                            : sent(file, transmit(rs, at, length, flags), length, flags);
 }
 
 ssize_t sendto(int file, const void *at, size_t length, int flags, const struct sockaddr *to, socklen_t to_length)
 {
     int rs = over(file);
-    /* The address of a stream's peer is passed over, as send(2) has it. */
-    return BELOW || rs < 0 ? real.sendto(file, at, length, flags, to, to_length)
+    /* The address is ignored on a stream socket (send(2)). */
+    return FROM_BELOW || rs < 0 ? real.sendto(file, at, length, flags, to, to_length)
                            : sent(file, transmit(rs, at, length, flags), length, flags);
 }
 
 ssize_t sendmsg(int file, const struct msghdr *message, int flags)
 {
     int rs = over(file);
-    if (BELOW || rs < 0)
+    if (FROM_BELOW || rs < 0)
         return real.sendmsg(file, message, flags);
     ssize_t gone = UNTIL(rs, flags, rsendmsg(rs, message, flags));
     return sent(file, transmit_rest(rs, message->msg_iov, message->msg_iovlen, gone, flags), SIZE_MAX, flags);
@@ -721,13 +724,13 @@ ssize_t sendmsg(int file, const struct msghdr *message, int flags)
 ssize_t write(int file, const void *at, size_t length)
 {
     int rs = over(file);
-    return BELOW || rs < 0 ? real.write(file, at, length) : sent(file, transmit(rs, at, length, 0), length, 0);
+    return FROM_BELOW || rs < 0 ? real.write(file, at, length) : sent(file, transmit(rs, at, length, 0), length, 0);
 }
 
 ssize_t writev(int file, const struct iovec *parts, int count)
 {
     int rs = over(file);
-    if (BELOW || rs < 0)
+    if (FROM_BELOW || rs < 0)
         return real.writev(file, parts, count);
     ssize_t gone = UNTIL(rs, 0, rwritev(rs, parts, count));
     return sent(file, transmit_rest(rs, parts, count, gone, 0), SIZE_MAX, 0);
@@ -736,7 +739,7 @@ ssize_t writev(int file, const struct iovec *parts, int count)
 ssize_t sendfile(int to, int from, off_t *offset, size_t count)
 {
     int rs = over(to);
-    if (BELOW || rs < 0)
+    if (FROM_BELOW || rs < 0)
         return real.sendfile(to, from, offset, count);
     char part[65536];
     size_t done = 0;
@@ -763,7 +766,7 @@ ssize_t sendfile(int to, int from, off_t *offset, size_t count)
 ssize_t sendfile64(int to, int from, off64_t *offset, size_t count)
 {
     _Static_assert(sizeof(off_t) == sizeof(off64_t), "64-bit files");
-    if (BELOW || over(to) < 0)
+    if (FROM_BELOW || over(to) < 0)
         return real.sendfile(to, from, (off_t *)offset, count);
     return sendfile(to, from, (off_t *)offset, count);
 }
@@ -778,15 +781,15 @@ static bool has_rsocket(const struct pollfd *files, nfds_t count)
     return false;
 }
 
-/* As ppoll(2), of rsockets by their own numbers and of others. rpoll() looks and arms; the sleep is the system's, where
- * a handler finds nothing locked. */
+/* Like ppoll(2), for rsockets by their own descriptors and for others. rpoll() checks and arms; the sleep is in the
+ * system's ppoll(), without locks. */
 static int rpoll_held(struct pollfd *files, nfds_t count, int timeout, const sigset_t *mask)
 {
     struct pollfd few[64], *asleep = count <= 64 ? few : NULL;
     int64_t end = timeout < 0 ? INT64_MAX : micros() + (int64_t)timeout * 1000;
     sigset_t before;
     int ready;
-    hold(&before);
+    block_signals(&before);
     for (;;) {
         int64_t left = end == INT64_MAX ? INT64_MAX : end - micros();
         ready = rpoll(files, count, left > 1000);
@@ -801,7 +804,7 @@ static int rpoll_held(struct pollfd *files, nfds_t count, int timeout, const sig
             bool is_rsocket = files[i].fd >= 0 && files[i].fd < FILES && atomic_load(&numbers_of[files[i].fd]);
             asleep[i] = (struct pollfd){ .fd = files[i].fd, .events = is_rsocket ? POLLIN : files[i].events };
         }
-        int64_t nap = left < NAP / 1000 ? left * 1000 : NAP;
+        int64_t nap = left < SLEEP_NANOS / 1000 ? left * 1000 : SLEEP_NANOS;
         struct timespec time = { 0, nap };
         if (real.ppoll(asleep, count, &time, mask ? mask : &before) < 0) {
             ready = -1;
@@ -812,14 +815,14 @@ static int rpoll_held(struct pollfd *files, nfds_t count, int timeout, const sig
     if (asleep != few)
         free(asleep);
     errno = kept;
-    let(&before);
+    restore_signals(&before);
     return ready;
 }
 
 static int poll_all(struct pollfd *files, nfds_t count, int timeout, const sigset_t *mask)
 {
     struct pollfd few[64], *asked = few;
-    if (count > 64 && !(asked = HELD((struct pollfd *)calloc(count, sizeof *asked)))) {
+    if (count > 64 && !(asked = SIGNALS_BLOCKED((struct pollfd *)calloc(count, sizeof *asked)))) {
         errno = ENOMEM;
         return -1;
     }
@@ -838,7 +841,7 @@ static int poll_all(struct pollfd *files, nfds_t count, int timeout, const sigse
 
 int poll(struct pollfd *files, nfds_t count, int timeout)
 {
-    if (BELOW || !has_rsocket(files, count))
+    if (FROM_BELOW || !has_rsocket(files, count))
         return real.poll(files, count, timeout);
     return poll_all(files, count, timeout, NULL);
 }
@@ -860,7 +863,7 @@ static int milliseconds(const struct timespec *time)
 
 int ppoll(struct pollfd *files, nfds_t count, const struct timespec *time, const sigset_t *mask)
 {
-    if (BELOW || !has_rsocket(files, count))
+    if (FROM_BELOW || !has_rsocket(files, count))
         return real.ppoll(files, count, time, mask);
     return poll_all(files, count, milliseconds(time), mask);
 }
@@ -910,7 +913,7 @@ static bool selects_rsocket(int count, fd_set *sets[3])
 int select(int count, fd_set *reads, fd_set *writes, fd_set *excepts, struct timeval *time)
 {
     fd_set *sets[3] = { reads, writes, excepts };
-    if (BELOW || !selects_rsocket(count, sets))
+    if (FROM_BELOW || !selects_rsocket(count, sets))
         return real.select(count, reads, writes, excepts, time);
     struct timespec wait = time ? (struct timespec){ time->tv_sec, time->tv_usec * 1000 } : (struct timespec){ 0, 0 };
     return select_all(count > FD_SETSIZE ? FD_SETSIZE : count, sets, milliseconds(time ? &wait : NULL), NULL);
@@ -920,14 +923,14 @@ int pselect(int count, fd_set *reads, fd_set *writes, fd_set *excepts, const str
             const sigset_t *mask)
 {
     fd_set *sets[3] = { reads, writes, excepts };
-    if (BELOW || !selects_rsocket(count, sets))
+    if (FROM_BELOW || !selects_rsocket(count, sets))
         return real.pselect(count, reads, writes, excepts, time, mask);
     return select_all(count > FD_SETSIZE ? FD_SETSIZE : count, sets, milliseconds(time), mask);
 }
 
 /* ---- epoll */
 
-/* The rsockets of an epoll. */
+/* The rsockets of an epoll set. */
 struct watch {
     int epoll, file;
     struct epoll_event event;
@@ -937,20 +940,20 @@ static struct watch *watches;
 static _Atomic size_t watched;
 static size_t watch_room;
 
-/* Handlers close files: none runs while this thread has the lock. */
+/* Handlers may close descriptors, so block signals while holding the lock. */
 static void take_watches(sigset_t *before)
 {
-    hold(before);
+    block_signals(before);
     pthread_mutex_lock(&watch_lock);
 }
 
 static void leave_watches(const sigset_t *before)
 {
     pthread_mutex_unlock(&watch_lock);
-    let(before);
+    restore_signals(before);
 }
 
-/* In a child: the lock is free, whatever another thread of the parent was doing; the parent's rsockets are not ours. */
+/* In a forked child: reset the lock, which a thread of the parent may have held, and forget the parent's rsockets. */
 static void on_fork(void)
 {
     pthread_mutex_init(&watch_lock, NULL);
@@ -976,7 +979,7 @@ static void forget_epoll(int file)
 
 int epoll_ctl(int epoll, int operation, int file, struct epoll_event *event)
 {
-    if (BELOW || over(file) < 0)
+    if (FROM_BELOW || over(file) < 0)
         return real.epoll_ctl(epoll, operation, file, event);
     int error = 0;
     sigset_t before;
@@ -989,7 +992,7 @@ int epoll_ctl(int epoll, int operation, int file, struct epoll_event *event)
         if (known)
             watches[at] = watches[--watched];
         else
-            /* It was added before it connected: the system has forgotten it with its file. */
+            /* It was added before it connected; the system removed it together with its old socket. */
             error = 0;
     } else if (!event) {
         error = EFAULT;
@@ -1009,7 +1012,7 @@ int epoll_ctl(int epoll, int operation, int file, struct epoll_event *event)
         if (!error) {
             watches[at] = (struct watch){ epoll, file, *event };
             watched += !known;
-            atomic_store(&told[file], 0);
+            atomic_store(&edges_reported[file], 0);
         }
     }
     leave_watches(&before);
@@ -1051,9 +1054,9 @@ static int wait_all(int epoll, struct epoll_event *events, int most, int timeout
                 continue;
             unsigned wanted = watches[i].event.events;
             if (wanted & EPOLLET)
-                wanted &= ~atomic_load(&told[watches[i].file]);
+                wanted &= ~atomic_load(&edges_reported[watches[i].file]);
             own[used] = watches[i];
-            /* One that has told everything, or once and for all, is not asked: it may be over, and say so for ever. */
+            /* Skip those that have reported all edges, or are one-shot: after the end they would be ready for ever. */
             bool asks = wanted & (EPOLLIN | EPOLLOUT | EPOLLRDHUP);
             files[used++] = (struct pollfd){ .fd = asks ? watches[i].file : -1, .events = (short)wanted };
         }
@@ -1065,7 +1068,7 @@ static int wait_all(int epoll, struct epoll_event *events, int most, int timeout
             return -1;
         }
         files[used] = (struct pollfd){ .fd = epoll, .events = POLLIN };
-        /* Edges that are told again by another thread's call are found by the next look. */
+        /* Edges that another thread's call re-enables are found by the next check. */
         int64_t left = end == INT64_MAX ? 200 : end - now();
         int ready = poll_all(files, used + 1, left < 0 ? 0 : left > 200 ? 200 : (int)left, mask), count = 0;
         if (ready > 0 && files[used].revents)
@@ -1076,7 +1079,7 @@ static int wait_all(int epoll, struct epoll_event *events, int most, int timeout
                 continue;
             events[count++] = (struct epoll_event){ .events = found, .data = own[i].event.data };
             if (own[i].event.events & EPOLLET)
-                atomic_fetch_or(&told[own[i].file], found & (EPOLLIN | EPOLLOUT | EPOLLRDHUP));
+                atomic_fetch_or(&edges_reported[own[i].file], found & (EPOLLIN | EPOLLOUT | EPOLLRDHUP));
             if (own[i].event.events & EPOLLONESHOT) {
                 take_watches(&before);
                 for (size_t at = 0; at < watched; at++)
@@ -1098,14 +1101,14 @@ static int wait_all(int epoll, struct epoll_event *events, int most, int timeout
 
 int epoll_wait(int epoll, struct epoll_event *events, int most, int timeout)
 {
-    if (BELOW || most <= 0 || !watches_rsocket(epoll))
+    if (FROM_BELOW || most <= 0 || !watches_rsocket(epoll))
         return real.epoll_wait(epoll, events, most, timeout);
     return wait_all(epoll, events, most, timeout, NULL);
 }
 
 int epoll_pwait(int epoll, struct epoll_event *events, int most, int timeout, const sigset_t *mask)
 {
-    if (BELOW || most <= 0 || !watches_rsocket(epoll))
+    if (FROM_BELOW || most <= 0 || !watches_rsocket(epoll))
         return real.epoll_pwait(epoll, events, most, timeout, mask);
     return wait_all(epoll, events, most, timeout, mask);
 }
@@ -1115,26 +1118,26 @@ int epoll_pwait(int epoll, struct epoll_event *events, int most, int timeout, co
 int getpeername(int file, struct sockaddr *at, socklen_t *length)
 {
     int rs = over(file);
-    return BELOW || rs < 0 ? real.getpeername(file, at, length) : HELD(rgetpeername(rs, at, length));
+    return FROM_BELOW || rs < 0 ? real.getpeername(file, at, length) : SIGNALS_BLOCKED(rgetpeername(rs, at, length));
 }
 
 int getsockname(int file, struct sockaddr *at, socklen_t *length)
 {
     int rs = over(file);
-    return BELOW || rs < 0 ? real.getsockname(file, at, length) : HELD(rgetsockname(rs, at, length));
+    return FROM_BELOW || rs < 0 ? real.getsockname(file, at, length) : SIGNALS_BLOCKED(rgetsockname(rs, at, length));
 }
 
 int getsockopt(int file, int level, int option, void *value, socklen_t *length)
 {
     int rs = over(file);
-    if (BELOW || rs < 0)
+    if (FROM_BELOW || rs < 0)
         return real.getsockopt(file, level, option, value, length);
     if (level == IPPROTO_TCP && option == TCP_CONGESTION && value && length && *length > 0) {
         strncpy(value, "rsocket", *length);
         *length = *length < 8 ? *length : 8;
         return 0;
     }
-    int answer = HELD(rgetsockopt(rs, level, option, value, length));
+    int answer = SIGNALS_BLOCKED(rgetsockopt(rs, level, option, value, length));
     if (answer && errno == ENOTSUP)
         errno = ENOPROTOOPT;
     return answer;
@@ -1143,22 +1146,22 @@ int getsockopt(int file, int level, int option, void *value, socklen_t *length)
 int setsockopt(int file, int level, int option, const void *value, socklen_t length)
 {
     int rs = over(file);
-    if (BELOW || rs < 0)
+    if (FROM_BELOW || rs < 0)
         return real.setsockopt(file, level, option, value, length);
-    int kept = errno, answer = HELD(rsetsockopt(rs, level, option, value, length));
+    int kept = errno, answer = SIGNALS_BLOCKED(rsetsockopt(rs, level, option, value, length));
     if (!answer || errno != ENOTSUP)
         return answer;
-    /* Calls would wait longer than the program can bear. */
+    /* Time limits are not supported. */
     if (level == SOL_SOCKET && (option == SO_RCVTIMEO || option == SO_SNDTIMEO)) {
         errno = ENOPROTOOPT;
         return -1;
     }
-    /* What else there is only makes TCP faster or slower. */
+    /* Other options only affect the performance of TCP. */
     errno = kept;
     return 0;
 }
 
-/* What a program leaves open ends in order. */
+/* Closes the rsockets that the program has left open. */
 __attribute__((destructor)) static void end(void)
 {
     for (int rs = 0; rs < FILES; rs++)

@@ -1,11 +1,11 @@
-//! Functions that programs and provider libraries may name, and that do nothing here.
+//! Functions that are exported but not implemented.
 //!
-//! Goal      any program linked against rdma-core loads (all are linked with immediate binding, so one
-//!           missing name stops a program before it starts), and a call of a function that is not implemented
-//!           gets the answer of a device without it.
-//! Answers   by the kind of the function: `number` returns EOPNOTSUPP; `null` and `minus` return NULL and -1
-//!           and set errno; `quiet` returns nothing.
-//! Moving    remove a function from here when it is implemented; the linker accepts each name once.
+//! Purpose   every program linked against rdma-core loads: programs are linked with immediate binding, so
+//!           that one missing symbol keeps them from starting. A function that is not implemented returns
+//!           what a device without the feature returns.
+//! Results   `number` functions return EOPNOTSUPP; `null` and `minus` functions set errno and return NULL or
+//!           -1; `quiet` functions return nothing.
+//! Changing  remove a function from here when it is implemented; the linker accepts each name once.
 //! Arguments are not declared: in the calling conventions of Linux the caller removes them.
 
 use crate::ffi::set_errno;
@@ -16,14 +16,14 @@ use core::ffi::{c_int, c_uint, c_void};
 pub struct Absent {
     /// The name of the function.
     pub name: &'static str,
-    /// The reason, a sentence without its full stop.
+    /// The reason: one sentence, without a full stop.
     pub reason: &'static str,
 }
 
 macro_rules! absent {
     ($($reason:literal $prefix:literal { $($kind:ident: $($name:ident)*;)* })*) => {
         $($($(absent!(@$kind $prefix $name);)*)*)*
-        /// All of them, in the order of the table.
+        /// All absent functions, in the order of the table.
         pub const ABSENT: &[Absent] = &[$($($(Absent { name: stringify!($name), reason: $reason },)*)*)*];
     };
     (@number $prefix:literal $name:ident) => {
@@ -62,20 +62,20 @@ macro_rules! absent {
 }
 
 absent! {
-    "no kernel object stands behind ours that another process could import" "" {
+    "objects of this NIC are not kernel objects, so other processes cannot import them" "" {
         null: ibv_import_device ibv_import_pd ibv_import_mr;
         quiet: ibv_unimport_pd ibv_unimport_mr;
     }
 
-    "there is no fabric to join a group in, to agree with on vendors' ways, or to ask for its speed" "" {
+    "there is no fabric: no multicast groups, no vendor options (ECE), no port speed" "" {
         number: ibv_attach_mcast ibv_detach_mcast ibv_query_ece ibv_set_ece ibv_query_port_speed;
     }
 
-    "of newer rdma-core: asynchronous rdma_getaddrinfo, and events that programs write" "kiban_" {
+    "added in newer rdma-core: asynchronous rdma_getaddrinfo, and events written by programs" "kiban_" {
         minus: rdma_resolve_addrinfo rdma_query_addrinfo rdma_write_cm_event;
     }
 
-    "a software NIC has no memory of its own, and nothing to share as a DMA buffer" "" {
+    "a software NIC has no device memory and no DMA buffers" "" {
         null: ibv_import_dm ibv_reg_dmabuf_mr ibv_alloc_dmah ibv_alloc_buf ibv_reg_buf_mr;
         minus: ibv_dm_export_dmabuf_fd ibv_export_buf_dmabuf_fd;
         quiet: ibv_unimport_dm;
@@ -86,13 +86,13 @@ absent! {
         null: ibv_reg_mr_ex;
     }
 
-    "completion counters (rdma-core 65) count what completion queues tell" "" {
+    "completion counters (rdma-core 65) are not implemented; completion queues report the same" "" {
         null: ibv_create_comp_cntr;
         number: _ibv_query_comp_cntr_caps ibv_destroy_comp_cntr ibv_inc_comp_cntr ibv_inc_err_comp_cntr
             ibv_qp_attach_comp_cntr ibv_read_comp_cntr ibv_read_err_comp_cntr ibv_set_comp_cntr ibv_set_err_comp_cntr;
     }
 
-    "no provider library drives a device here, so none speaks to a kernel" "" {
+    "for provider libraries, which drive hardware through the kernel" "" {
         minus: ibv_read_ibdev_sysfs_file;
         quiet: verbs_register_driver_34 verbs_register_driver_57 verbs_register_driver_59 verbs_register_driver_64
             verbs_register_driver_65 verbs_set_ops verbs_uninit_context verbs_init_cq __verbs_log;
@@ -119,8 +119,7 @@ absent! {
     }
 }
 
-/// Returns the number of attributes in a chain of ioctl buffers: no chain is ever sent, so it ends with the
-/// first.
+/// Returns the number of attributes of an ioctl buffer chain, which never has more than one buffer here.
 #[unsafe(no_mangle)]
 extern "C" fn __ioctl_final_num_attrs(attributes: c_uint) -> c_uint {
     attributes

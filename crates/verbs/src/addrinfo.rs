@@ -1,12 +1,13 @@
-//! Names of hosts and services become addresses for RDMA (rdma_getaddrinfo(3)).
+//! Resolves names of hosts and services to RDMA addresses (rdma_getaddrinfo(3)).
 //!
-//! Goal      one answer, the first that getaddrinfo(3) has, as `rdma_create_ep` wants it; its parts are
-//!           malloc's, each its own, since programs change them before they hand the answer back.
-//! Hints     the kind of queue pair and the port space select streams or datagrams; what they leave open is
-//!           filled in by the answer.
-//! Errors    -1 and errno, or a code of getaddrinfo(3) as it is.
-//! Left out  AF_IB: there is no subnet whose GIDs could be queried (EAFNOSUPPORT). `RAI_NOROUTE` is always in
-//!           effect.
+//! Purpose         return the first result of getaddrinfo(3), in the form that `rdma_create_ep` takes. Each
+//!                 part is allocated separately by malloc(3), because programs replace parts before they free
+//!                 the result.
+//! Hints           the type of queue pair and the port space select streams or datagrams; the result fills in
+//!                 what the hints leave open.
+//! Errors          -1 and errno, or the error code of getaddrinfo(3).
+//! Not implemented AF_IB fails with EAFNOSUPPORT, because there is no subnet whose GIDs could be queried.
+//!                 `RAI_NOROUTE` is always in effect.
 
 use crate::abi::*;
 use crate::ffi::{catch_panics, fail_with_errno};
@@ -18,7 +19,7 @@ use libc::{addrinfo, sockaddr, socklen_t};
 const AF_IB: c_int = 27;
 
 /// Converts hints to those of getaddrinfo(3).
-fn question(hints: &rdma_addrinfo) -> addrinfo {
+fn getaddrinfo_hints(hints: &rdma_addrinfo) -> addrinfo {
     let socktype = match u32::try_from(hints.ai_qp_type) {
         Ok(IBV_QPT_RC | IBV_QPT_UC | IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV) => libc::SOCK_STREAM,
         Ok(IBV_QPT_UD) => libc::SOCK_DGRAM,
@@ -44,12 +45,12 @@ fn question(hints: &rdma_addrinfo) -> addrinfo {
     }
 }
 
-/// Returns a copy in memory that can be passed to `free`.
+/// Returns a copy that free(3) can free.
 ///
 /// # Safety
 /// `from` points to `bytes` bytes.
 unsafe fn copied(from: *const c_void, bytes: usize) -> Result<*mut c_void, c_int> {
-    // SAFETY: malloc may be called with any number.
+    // SAFETY: malloc(3) accepts any size.
     let place = unsafe { libc::malloc(bytes) };
     if place.is_null() {
         return Err(fail_with_errno(libc::ENOMEM));
@@ -69,41 +70,44 @@ unsafe fn copy_address(
     if from.is_null() {
         return Err(fail_with_errno(libc::EINVAL));
     }
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `copy_address` guarantees that `from`, which is not null here, points to `bytes`
+    // bytes.
     *to.0 = unsafe { copied(from.cast(), bytes as usize)? }.cast();
     *to.1 = bytes;
     Ok(())
 }
 
-/// Resolves a name and writes the first answer.
+/// Resolves a name and stores the first result.
 ///
 /// # Safety
 /// `node` and `service` are C strings or null.
-unsafe fn ask(
+unsafe fn resolve(
     node: *const c_char,
     service: *const c_char,
     hints: Option<&rdma_addrinfo>,
     answer: &mut rdma_addrinfo,
 ) -> Result<(), c_int> {
-    let wanted = hints.map(question);
+    let wanted = hints.map(getaddrinfo_hints);
     let mut found: *mut addrinfo = null_mut();
-    // SAFETY: strings or null, hints that live on, and a place for the list.
+    // SAFETY: `node` and `service` are C strings or null, as the caller guarantees; `wanted` and `found` are
+    // local variables that outlive the call.
     let code = unsafe {
         libc::getaddrinfo(node, service, wanted.as_ref().map_or(null(), |hints| hints), &mut found)
     };
     if code != 0 {
         return Err(code);
     }
-    // SAFETY: getaddrinfo succeeded, so there is a list of one or more, which lives until it is freed below.
-    let result = unsafe { note(&*found, hints, answer) };
-    // SAFETY: the list is getaddrinfo's, and nothing points into it any more.
+    // SAFETY: getaddrinfo(3) succeeded, so `found` is a list of at least one entry; it lives until it is
+    // freed below.
+    let result = unsafe { copy_entry(&*found, hints, answer) };
+    // SAFETY: the list came from getaddrinfo(3), and `copy_entry` copied everything that it keeps.
     unsafe { libc::freeaddrinfo(found) };
     result
 }
 
 /// # Safety
 /// `found` is an entry from getaddrinfo.
-unsafe fn note(
+unsafe fn copy_entry(
     found: &addrinfo,
     hints: Option<&rdma_addrinfo>,
     answer: &mut rdma_addrinfo,
@@ -128,7 +132,7 @@ unsafe fn note(
         (&mut answer.ai_dst_canonname, (&mut answer.ai_dst_addr, &mut answer.ai_dst_len))
     };
     if !found.ai_canonname.is_null() {
-        // SAFETY: it is a string.
+        // SAFETY: `ai_canonname` is not null, so it is a C string of the list.
         *name = unsafe { libc::strdup(found.ai_canonname) };
     }
     // SAFETY: `ai_addrlen` is the length of the address, as getaddrinfo guarantees.
@@ -136,7 +140,7 @@ unsafe fn note(
 }
 
 /// # Safety
-/// As rdma_getaddrinfo(3): C strings or null; hints whose addresses have the given lengths, or null.
+/// `node` and `service` are C strings or null; the addresses of the hints have the given lengths.
 unsafe fn answer(
     node: *const c_char,
     service: *const c_char,
@@ -144,8 +148,8 @@ unsafe fn answer(
     answer: &mut rdma_addrinfo,
 ) -> Result<(), c_int> {
     if !node.is_null() || !service.is_null() {
-        // SAFETY: strings or null, as promised.
-        unsafe { ask(node, service, hints, answer)? };
+        // SAFETY: the caller of `answer` guarantees that `node` and `service` are C strings or null.
+        unsafe { resolve(node, service, hints, answer)? };
     } else if let Some(hints) = hints {
         answer.ai_flags = hints.ai_flags;
         answer.ai_family = hints.ai_family;
@@ -168,8 +172,8 @@ unsafe fn answer(
 }
 
 /// # Safety
-/// As rdma_getaddrinfo(3): C strings or null; hints whose addresses have the given lengths, or null; `result`
-/// is valid for a write.
+/// `node` and `service` are C strings or null; the addresses of the hints have the given lengths; `result` is
+/// null or valid for a write.
 #[unsafe(export_name = "kiban_rdma_getaddrinfo")]
 unsafe extern "C" fn rdma_getaddrinfo(
     node: *const c_char,
@@ -181,15 +185,16 @@ unsafe extern "C" fn rdma_getaddrinfo(
         if (node.is_null() && service.is_null() && hints.is_null()) || result.is_null() {
             return fail_with_errno(libc::EINVAL);
         }
-        // SAFETY: null or hints, as promised.
+        // SAFETY: the caller of `rdma_getaddrinfo` guarantees that `hints` is null or valid for reads.
         let hints = unsafe { hints.as_ref() };
         if hints.is_some_and(|hints| hints.ai_family == AF_IB && hints.ai_flags & RAI_FAMILY != 0) {
             return fail_with_errno(libc::EAFNOSUPPORT);
         }
         let mut made = rdma_addrinfo::ZERO;
-        // SAFETY: promised by the caller; the answer is copied whole.
+        // SAFETY: the caller of `rdma_getaddrinfo` guarantees that `node` and `service` are C strings or
+        // null, and that the addresses of the hints have the given lengths.
         let outcome = unsafe { answer(node, service, hints, &mut made) }.and_then(|()| {
-            // SAFETY: a struct is as long as itself.
+            // SAFETY: `made` is a local variable of exactly this size.
             unsafe { copied((&raw const made).cast(), size_of::<rdma_addrinfo>()) }
         });
         match outcome {
@@ -199,7 +204,8 @@ unsafe extern "C" fn rdma_getaddrinfo(
                 0
             }
             Err(code) => {
-                // SAFETY: its parts are malloc's, and nobody else has them.
+                // SAFETY: the parts of `made` were allocated by malloc(3), and no other pointer to them
+                // exists.
                 unsafe { free_parts(&made) };
                 code
             }
@@ -208,7 +214,7 @@ unsafe extern "C" fn rdma_getaddrinfo(
 }
 
 /// # Safety
-/// Its parts are malloc's or null, and are not used again.
+/// Each part is null or was allocated by malloc(3), and is not used again.
 unsafe fn free_parts(info: &rdma_addrinfo) {
     let parts: [*mut c_void; 6] = [
         info.ai_connect,
@@ -219,17 +225,19 @@ unsafe fn free_parts(info: &rdma_addrinfo) {
         info.ai_dst_addr.cast(),
     ];
     for part in parts {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `free_parts` guarantees that each part is null or was allocated by malloc(3),
+        // and is not used again.
         unsafe { libc::free(part) };
     }
 }
 
 /// # Safety
-/// A list from `rdma_getaddrinfo`, or null.
+/// `list` is null or came from `rdma_getaddrinfo`.
 #[unsafe(export_name = "kiban_rdma_freeaddrinfo")]
 unsafe extern "C" fn rdma_freeaddrinfo(mut list: *mut rdma_addrinfo) {
     while !list.is_null() {
-        // SAFETY: an entry of the list, whose parts are freed once.
+        // SAFETY: `list` is an entry of a list from `rdma_getaddrinfo`; its parts and itself are freed
+        // exactly once.
         unsafe {
             let next = (*list).ai_next;
             free_parts(&*list);
@@ -250,10 +258,12 @@ mod tests {
         text.map_or(null(), CStr::as_ptr)
     }
 
-    /// # Safety
     /// Reads an address, or returns `None` for a null pointer.
+    ///
+    /// # Safety
+    /// `at` is null or an address as long as its family says.
     unsafe fn address(at: *const sockaddr, bytes: socklen_t) -> Option<SocketAddr> {
-        // SAFETY: an address is as long as its family's struct, which is checked.
+        // SAFETY: the address is as long as the struct of its family; the assertions check this.
         unsafe {
             match c_int::from(at.as_ref()?.sa_family) {
                 libc::AF_INET => {
@@ -276,7 +286,7 @@ mod tests {
     }
 
     #[derive(Debug, PartialEq)]
-    struct Told {
+    struct Resolved {
         flags: c_int,
         qp_type: u32,
         port_space: u32,
@@ -288,10 +298,10 @@ mod tests {
         node: Option<&CStr>,
         service: Option<&CStr>,
         hints: Option<&rdma_addrinfo>,
-    ) -> Result<Told, c_int> {
+    ) -> Result<Resolved, c_int> {
         let mut list = null_mut();
         let hints = hints.map_or(null(), |hints| hints as *const _);
-        // SAFETY: C strings or null, hints or null, and a local variable.
+        // SAFETY: the strings and hints are null or outlive the call, and `list` is a local variable.
         let code = unsafe { rdma_getaddrinfo(pointer(node), pointer(service), hints, &mut list) };
         if code != 0 {
             return Err(code);
@@ -299,7 +309,7 @@ mod tests {
         // SAFETY: the call succeeded: the list is valid, its addresses have the given lengths, and it is
         // freed once.
         unsafe {
-            let told = Told {
+            let resolved = Resolved {
                 flags: (*list).ai_flags,
                 qp_type: (*list).ai_qp_type.cast_unsigned(),
                 port_space: (*list).ai_port_space.cast_unsigned(),
@@ -308,7 +318,7 @@ mod tests {
             };
             assert!((*list).ai_next.is_null());
             rdma_freeaddrinfo(list);
-            Ok(told)
+            Ok(resolved)
         }
     }
 
@@ -335,14 +345,14 @@ mod tests {
     fn names_and_hints_become_addresses() {
         let here = Some(c"127.0.0.1");
         let port = Some(c"7174");
-        let target = Told {
+        let target = Resolved {
             flags: 0,
             qp_type: IBV_QPT_RC,
             port_space: RDMA_PS_TCP,
             source: None,
             target: at("127.0.0.1:7174"),
         };
-        // Without hints the first kind of socket is a stream.
+        // Without hints, getaddrinfo(3) returns a stream socket first.
         assert_eq!(get(here, port, None), Ok(target));
         let rows = [
             (hints(0, 0, IBV_QPT_UD, 0), IBV_QPT_UD, RDMA_PS_UDP),
@@ -351,9 +361,10 @@ mod tests {
             (hints(RAI_NUMERICHOST, libc::AF_INET, 0, RDMA_PS_TCP), IBV_QPT_RC, RDMA_PS_TCP),
         ];
         for (hints, qp_type, port_space) in rows {
-            let told = get(here, port, Some(&hints)).expect("a number needs no server");
-            let expected = Told { flags: 0, qp_type, port_space, source: None, target: at("127.0.0.1:7174") };
-            assert_eq!(told, expected);
+            let resolved = get(here, port, Some(&hints)).expect("a numeric address needs no resolver");
+            let expected =
+                Resolved { flags: 0, qp_type, port_space, source: None, target: at("127.0.0.1:7174") };
+            assert_eq!(resolved, expected);
         }
         let passive = |family| hints(RAI_PASSIVE, family, 0, RDMA_PS_TCP);
         for (node, family, source) in [
@@ -362,20 +373,21 @@ mod tests {
             (here, 0, "127.0.0.1:7174"),
             (Some(c"::1"), 0, "[::1]:7174"),
         ] {
-            let told = get(node, port, Some(&passive(family))).expect("no server is asked");
-            let expected = Told {
+            let resolved =
+                get(node, port, Some(&passive(family))).expect("a numeric service needs no resolver");
+            let expected = Resolved {
                 flags: RAI_PASSIVE,
                 qp_type: IBV_QPT_RC,
                 port_space: RDMA_PS_TCP,
                 source: at(source),
                 target: None,
             };
-            assert_eq!(told, expected);
+            assert_eq!(resolved, expected);
         }
     }
 
     #[test]
-    fn addresses_of_the_hints_are_copied() {
+    fn addresses_in_the_hints_are_copied() {
         let mut own = libc::sockaddr_in {
             sin_family: libc::AF_INET as u16,
             sin_port: 9u16.to_be(),
@@ -391,19 +403,19 @@ mod tests {
             ai_dst_len: bytes,
             ..hints(RAI_NOROUTE, libc::AF_INET, IBV_QPT_RC, RDMA_PS_TCP)
         };
-        let told = get(None, None, Some(&both)).expect("nothing is asked for");
+        let resolved = get(None, None, Some(&both)).expect("hints with addresses are enough");
         assert_eq!(
-            (told.flags, told.source, told.target),
+            (resolved.flags, resolved.source, resolved.target),
             (RAI_NOROUTE, at("127.0.0.2:9"), at("127.0.0.2:9"))
         );
-        let told = get(Some(c"127.0.0.3"), Some(c"1"), Some(&both)).expect("a number");
-        assert_eq!((told.source, told.target), (at("127.0.0.2:9"), at("127.0.0.3:1")));
+        let resolved = get(Some(c"127.0.0.3"), Some(c"1"), Some(&both)).expect("a number");
+        assert_eq!((resolved.source, resolved.target), (at("127.0.0.2:9"), at("127.0.0.3:1")));
         let lying = rdma_addrinfo { ai_src_len: bytes, ..hints(0, 0, 0, 0) };
         assert_eq!(get(None, None, Some(&lying)), Err(-1));
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn invalid_queries_and_hints_are_refused() {
         let errno = || Error::last_os_error().raw_os_error();
         assert_eq!((get(None, None, None), errno()), (Err(-1), Some(libc::EINVAL)));
         let ib = hints(RAI_FAMILY | RAI_NUMERICHOST, AF_IB, 0, RDMA_PS_IB);

@@ -1,8 +1,9 @@
 //! Address handles: the destinations of datagrams (ibv_create_ah(3)).
 //!
-//! Goal      a handle is a GID. Ports, LIDs and service levels are what InfiniBand has them for, and mean
-//!           nothing here.
-//! Answer    who received a datagram makes a handle of its header, which has the form of IPv6's (IBTA 8.3).
+//! State     a handle holds a GID. LIDs (except for IPv4, see [`Device::lid`]) and service levels have no
+//!           effect.
+//! Replies   the receiver of a datagram can create a handle from the GRH in front of it, which has the format
+//!           of an IPv6 header (IBTA 8.3).
 
 use crate::abi::*;
 use crate::context::Context;
@@ -23,7 +24,7 @@ pub(crate) struct Ah {
     pub(crate) gid: [u8; 16],
 }
 
-// SAFETY: the C struct is the first field.
+// SAFETY: the type is `repr(C)`, and its first field is an `UnsafeCell` of the C struct.
 unsafe impl Object for Ah {
     type Abi = ibv_ah;
 
@@ -32,8 +33,8 @@ unsafe impl Object for Ah {
     }
 }
 
-/// Returns where a route leads: to a GID of the peer, from our only GID, or to a local identifier; `None` if
-/// nowhere.
+/// Returns the GID to which the attributes lead: the one they name, or that of their LID. `None` if they are
+/// invalid for a device with one port and one GID.
 pub(crate) fn destination(device: &Device, attributes: &ibv_ah_attr) -> Option<[u8; 16]> {
     if attributes.port_num > 1 {
         return None;
@@ -46,16 +47,17 @@ pub(crate) fn destination(device: &Device, attributes: &ibv_ah_attr) -> Option<[
 }
 
 /// # Safety
-/// The domain is null or one of ours.
+/// `pd` is null or a live protection domain of this library.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, asked: *mut ibv_ah_attr) -> *mut ibv_ah {
+pub(crate) unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
     pointer(|| {
-        // SAFETY: promised by the caller.
-        let (domain, asked) = unsafe { (given::<Pd>(pd)?, asked.as_ref().ok_or(libc::EINVAL)?) };
+        // SAFETY: the caller of `ibv_create_ah` guarantees that `pd` is null or a live protection domain of
+        // this library and `attr` is null or valid for reads.
+        let (domain, attr) = unsafe { (given::<Pd>(pd)?, attr.as_ref().ok_or(libc::EINVAL)?) };
         if transport() == Transport::Iwarp {
             return Err(libc::EOPNOTSUPP);
         }
-        let gid = destination(domain.context.device, asked).filter(|_| asked.port_num == 1);
+        let gid = destination(domain.context.device, attr).filter(|_| attr.port_num == 1);
         let gid = gid.ok_or(libc::EINVAL)?;
         domain.users.fetch_add(1, Ordering::Relaxed);
         let abi = UnsafeCell::new(ibv_ah { context: domain.context.abi(), pd, handle: 0 });
@@ -64,11 +66,12 @@ pub(crate) unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, asked: *mut ibv_a
 }
 
 /// # Safety
-/// A handle of ours, or null.
+/// `ah` is null or a live address handle of this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_destroy_ah` guarantees that `ah` is null or a live address handle of
+        // this library.
         let handle = unsafe { given::<Ah>(ah)? };
         handle.domain.users.fetch_sub(1, Ordering::Relaxed);
         // SAFETY: the handle came from the call that created it; posted work has copied its GID.
@@ -77,27 +80,32 @@ pub(crate) unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
     })
 }
 
-/// Returns the route back to a datagram's sender, from its completion and the header in front of its payload.
-fn way_back(context: &Context, port: u8, wc: &ibv_wc, grh: Option<&ibv_grh>) -> Result<ibv_ah_attr, c_int> {
-    let mut way = ibv_ah_attr::ZERO;
-    (way.dlid, way.sl, way.src_path_bits, way.port_num) = (wc.slid, wc.sl, wc.dlid_path_bits, port);
+/// Returns the route to the sender of a datagram, from the completion and the GRH in front of the payload.
+fn return_route(
+    context: &Context,
+    port: u8,
+    wc: &ibv_wc,
+    grh: Option<&ibv_grh>,
+) -> Result<ibv_ah_attr, c_int> {
+    let mut route = ibv_ah_attr::ZERO;
+    (route.dlid, route.sl, route.src_path_bits, route.port_num) = (wc.slid, wc.sl, wc.dlid_path_bits, port);
     if wc.wc_flags & IBV_WC_GRH != 0 {
         let grh = grh.ok_or(libc::EINVAL)?;
         if grh.dgid.bytes() != context.device.gid().bytes() {
             return Err(libc::EINVAL);
         }
         let first = u32::from_be(grh.version_tclass_flow);
-        way.is_global = 1;
-        way.grh.dgid = grh.sgid;
-        way.grh.hop_limit = 255;
-        way.grh.flow_label = first & 0xf_ffff;
-        way.grh.traffic_class = (first >> 20) as u8;
+        route.is_global = 1;
+        route.grh.dgid = grh.sgid;
+        route.grh.hop_limit = 255;
+        route.grh.flow_label = first & 0xf_ffff;
+        route.grh.traffic_class = (first >> 20) as u8;
     }
-    Ok(way)
+    Ok(route)
 }
 
 /// # Safety
-/// As ibv_init_ah_from_wc(3).
+/// The arguments must satisfy ibv_init_ah_from_wc(3).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_init_ah_from_wc(
     context: *mut ibv_context,
@@ -107,7 +115,8 @@ unsafe extern "C" fn ibv_init_ah_from_wc(
     answer: *mut ibv_ah_attr,
 ) -> c_int {
     value_or_minus_one(|| {
-        // SAFETY: guaranteed by the caller. The header is in a receive buffer and may be unaligned.
+        // SAFETY: the caller of `ibv_init_ah_from_wc` guarantees that each pointer is null or valid. The GRH
+        // is in a receive buffer and may be unaligned.
         let (context, wc, answer, grh) = unsafe {
             let grh = if grh.is_null() { None } else { Some(grh.read_unaligned()) };
             (
@@ -117,13 +126,13 @@ unsafe extern "C" fn ibv_init_ah_from_wc(
                 grh,
             )
         };
-        *answer = way_back(context, port, wc, grh.as_ref())?;
+        *answer = return_route(context, port, wc, grh.as_ref())?;
         Ok(0)
     })
 }
 
 /// # Safety
-/// As ibv_create_ah_from_wc(3).
+/// The arguments must satisfy ibv_create_ah_from_wc(3).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_create_ah_from_wc(
     pd: *mut ibv_pd,
@@ -131,14 +140,16 @@ unsafe extern "C" fn ibv_create_ah_from_wc(
     grh: *mut ibv_grh,
     port: u8,
 ) -> *mut ibv_ah {
-    let mut way = ibv_ah_attr::ZERO;
-    // SAFETY: promised by the caller.
+    let mut route = ibv_ah_attr::ZERO;
+    // SAFETY: the caller of `ibv_create_ah_from_wc` guarantees that `pd` is null or a live protection domain
+    // of this library.
     let context = unsafe { given::<Pd>(pd) }.map_or(core::ptr::null_mut(), |domain| domain.context.abi());
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `ibv_create_ah_from_wc` guarantees the same of `pd`, `wc` and `grh` as these two
+    // functions require; `context` is the domain's, or null.
     unsafe {
-        if ibv_init_ah_from_wc(context, port, wc, grh, &mut way) != 0 {
+        if ibv_init_ah_from_wc(context, port, wc, grh, &mut route) != 0 {
             return core::ptr::null_mut();
         }
-        ibv_create_ah(pd, &mut way)
+        ibv_create_ah(pd, &mut route)
     }
 }

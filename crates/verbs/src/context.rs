@@ -1,10 +1,11 @@
-//! Open devices (ibv_open_device(3)), and the events that have no completion (ibv_get_async_event(3)).
+//! Open devices (ibv_open_device(3)) and asynchronous events (ibv_get_async_event(3)).
 //!
-//! Goal      the tables through which `verbs.h` calls; a file that is readable while an event waits.
-//! Shared    identifiers of the connection manager that use one device use one context ([`shared`]), which is
-//!           never closed: a program finds in it what it has in any other.
-//! Events    are counted against their object when they are delivered, and acknowledged against it:
-//!           destroying the object waits until all are acknowledged ([`crate::sync::acknowledged`]).
+//! State     the function tables that `verbs.h` calls through, and a file descriptor that is readable while
+//!           an event is pending.
+//! Sharing   all identifiers of the connection manager that use a device share one context ([`shared`]),
+//!           which is never closed.
+//! Events    each object counts its delivered and acknowledged events; destroying it waits until all are
+//!           acknowledged ([`crate::sync::acknowledged`]).
 
 use crate::abi::*;
 use crate::atomic::AtomicPtr;
@@ -33,22 +34,22 @@ pub(crate) struct Context {
     born: Generation,
     pub(crate) engine: &'static Engine,
     pub(crate) device: &'static Device,
-    /// Asynchronous events of the context's objects; a cookie is [`tag`]ged.
-    pub(crate) happenings: Arc<Channel<AsyncEvent>>,
-    /// Objects that were made of it and are there.
+    /// Asynchronous events of the context's objects; cookies are made by [`tag`].
+    pub(crate) async_events: Arc<Channel<AsyncEvent>>,
+    /// Number of live objects of the context.
     objects: AtomicUsize,
 }
 
-// SAFETY: the struct of C is the program's, by the rules of verbs (ibv_open_device(3)); the rest is made for
-// several threads.
+// SAFETY: programs only read the C struct (ibv_open_device(3)); all other fields may be shared between
+// threads.
 unsafe impl Sync for Context {}
 
-/// Kinds of objects in cookies, in the low bits, which are zero in pointers.
+/// Kinds of objects, in the low bits of a cookie (zero in an aligned pointer).
 pub(crate) const CQ: u64 = 0;
 pub(crate) const QP: u64 = 1;
 pub(crate) const SRQ: u64 = 2;
 
-/// Returns the cookie of an object.
+/// Returns the cookie of an object: its address and its kind.
 pub(crate) fn tag(object: *mut c_void, kind: u64) -> u64 {
     object.addr() as u64 | kind
 }
@@ -57,12 +58,12 @@ impl Context {
     /// Opens a device.
     fn open(device: &'static Device) -> Result<Context, c_int> {
         let engine = engine()?;
-        let happenings = Channel::new().map_err(|error| error.raw_os_error().unwrap_or(libc::EMFILE))?;
+        let async_events = Channel::new().map_err(|error| error.raw_os_error().unwrap_or(libc::EMFILE))?;
         let mut abi = verbs_context::ZERO;
         abi.sz = size_of::<verbs_context>();
         abi.context.device = device.abi();
         abi.context.cmd_fd = -1;
-        abi.context.async_fd = happenings.number();
+        abi.context.async_fd = async_events.number();
         abi.context.num_comp_vectors = 1;
         abi.context.abi_compat = VERBS_ABI_IS_EXTENDED;
         crate::device::table::fill(&mut abi);
@@ -71,19 +72,20 @@ impl Context {
             born: Generation::now(),
             engine,
             device,
-            happenings: Arc::new(happenings),
+            async_events: Arc::new(async_events),
             objects: AtomicUsize::new(0),
         })
     }
 
     /// # Safety
-    /// The pointer is null or a context of ours that is open.
+    /// `pointer` is null or an open context of this library.
     #[inline]
     pub(crate) unsafe fn given<'a>(pointer: *mut ibv_context) -> Result<&'a Context, c_int> {
         if pointer.is_null() {
             return Err(libc::EINVAL);
         }
-        // SAFETY: it is the last field of the `verbs_context` that a context begins with.
+        // SAFETY: the pointer is to the last field of the `verbs_context` with which a `Context` begins; the
+        // caller guarantees that it is open.
         let context =
             unsafe { &*pointer.wrapping_byte_sub(offset_of!(verbs_context, context)).cast::<Context>() };
         if context.born.is_now() { Ok(context) } else { Err(libc::EIO) }
@@ -109,13 +111,13 @@ impl Context {
 /// Returns the address of an open device.
 ///
 /// # Safety
-/// As [`Context::given`].
+/// The same as for [`Context::given`].
 pub(crate) unsafe fn address(context: *mut ibv_context) -> Result<IpAddr, c_int> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `address` guarantees that `context` is null or an open context of this library.
     unsafe { Context::given(context) }.map(|context| context.device.address)
 }
 
-/// Returns the context that identifiers of the connection manager share, of the device for this address.
+/// Returns the shared context of the device for a local address, for identifiers of the connection manager.
 pub(crate) fn shared(address: IpAddr) -> Result<*mut ibv_context, c_int> {
     shared_of(if address.is_loopback() { Device::for_loopback(address)? } else { Device::with(address)? })
 }
@@ -131,7 +133,7 @@ pub(crate) fn shared_of(device: &'static Device) -> Result<*mut ibv_context, c_i
     }
 }
 
-/// A context that is shared, and those that were shared before.
+/// A shared context, and the list of older ones.
 struct Shared {
     context: Context,
     next: Option<&'static Shared>,
@@ -139,7 +141,7 @@ struct Shared {
 
 static SHARED: Published<Shared> = Published(AtomicPtr::new(null_mut()));
 
-/// Contexts that are shared, of this process: those of its parent are of no use to a forked child.
+/// Returns the shared contexts of this process; a forked child must not use those of its parent.
 fn shared_contexts(newest: Option<&'static Shared>) -> impl Iterator<Item = &'static Context> {
     core::iter::successors(newest, |shared| shared.next)
         .map(|shared| &shared.context)
@@ -149,17 +151,18 @@ fn shared_contexts(newest: Option<&'static Shared>) -> impl Iterator<Item = &'st
 impl Drop for Context {
     fn drop(&mut self) {
         if self.born.is_now() {
-            self.engine.forget_channel(&self.happenings);
+            self.engine.forget_channel(&self.async_events);
         }
     }
 }
 
 /// # Safety
-/// A device of ours, or null.
+/// `device` is null or a device of this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
     catch_panics(null_mut(), || {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_open_device` guarantees that `device` is null or a device of this
+        // library.
         let opened = unsafe { Device::given(device) }.and_then(Context::open);
         opened.map_or_else(
             |error| {
@@ -175,24 +178,25 @@ pub(crate) unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut
 }
 
 /// # Safety
-/// A context of ours, or null.
+/// `context` is null or an open context of this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
     catch_panics(libc::EIO, || {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_close_device` guarantees that `context` is null or an open context of
+        // this library.
         match unsafe { Context::given(context) } {
-            // The connection manager may give it to its next identifier.
+            // A shared context stays open for the next identifier.
             Ok(open) if shared_contexts(SHARED.get()).any(|shared| core::ptr::eq(shared, open)) => 0,
-            // rdma-core frees what programs have not destroyed together with the context; here the remaining
-            // objects would point to freed memory, so the context stays.
+            // The program has not destroyed all objects. They point to the context, so it must stay;
+            // rdma-core frees them all here.
             Ok(open) if open.objects.load(Ordering::Relaxed) > 0 => 0,
             Ok(_) => {
                 let whole = context.wrapping_byte_sub(offset_of!(verbs_context, context)).cast::<Context>();
-                // SAFETY: it is open, was boxed by `ibv_open_device`, and no object of it is left.
+                // SAFETY: `ibv_open_device` boxed it, it is open, and no object of it is left.
                 drop(unsafe { Box::from_raw(whole) });
                 0
             }
-            // A child closes what its parent opened: only the child's copy of the files.
+            // A forked child closes a context of its parent: there is nothing to do.
             Err(libc::EIO) => 0,
             Err(error) => error,
         }
@@ -211,12 +215,13 @@ fn event_type(what: AsyncEventKind) -> ibv_event_type {
     }
 }
 
-/// Counts an event against its object, which is there while an event of it is in the channel.
-fn note(happening: &AsyncEvent) {
-    let object = core::ptr::with_exposed_provenance_mut::<c_void>((happening.cookie & !7) as usize);
-    // SAFETY: the cookie is from `tag`; destroying an object removes its events from the channel first.
+/// Counts a delivered event at its object, which exists as long as an event of it is in the channel.
+fn note(async_event: &AsyncEvent) {
+    let object = core::ptr::with_exposed_provenance_mut::<c_void>((async_event.cookie & !7) as usize);
+    // SAFETY: the cookie came from `tag`; an object is freed only after its events have been removed from the
+    // channel.
     unsafe {
-        match happening.cookie & 7 {
+        match async_event.cookie & 7 {
             CQ => given::<Cq>(object.cast()).map(|cq| cq.events.deliver()),
             QP => given::<Qp>(object.cast()).map(|qp| qp.events.deliver()),
             _ => given::<Srq>(object.cast()).map(|srq| srq.events.deliver()),
@@ -226,22 +231,23 @@ fn note(happening: &AsyncEvent) {
 }
 
 /// # Safety
-/// A context of ours, or null; the pointer to the event is valid for a write.
+/// `context` is null or an open context of this library, and `event` is null or valid for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
     catch_panics(-1, || {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_get_async_event` guarantees that `context` is null or an open context of
+        // this library and `event` is null or valid for reads and writes.
         let (context, event) = match unsafe { (Context::given(context), event.as_mut()) } {
             (Ok(context), Some(event)) => (context, event),
             (Err(error), _) => return fail_with_errno(error),
             (_, None) => return fail_with_errno(libc::EINVAL),
         };
-        match context.engine.next_event_noting(&context.happenings, Duration::MAX, note) {
-            Ok(happening) => {
+        match context.engine.next_event_noting(&context.async_events, Duration::MAX, note) {
+            Ok(reported) => {
                 let object =
-                    core::ptr::with_exposed_provenance_mut::<c_void>((happening.cookie & !7) as usize);
-                event.event_type = event_type(happening.kind);
-                event.element = match happening.cookie & 7 {
+                    core::ptr::with_exposed_provenance_mut::<c_void>((reported.cookie & !7) as usize);
+                event.event_type = event_type(reported.kind);
+                event.element = match reported.cookie & 7 {
                     CQ => ibv_async_event_element { cq: object.cast() },
                     QP => ibv_async_event_element { qp: object.cast() },
                     _ => ibv_async_event_element { srq: object.cast() },
@@ -254,13 +260,14 @@ unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, event: *mut 
 }
 
 /// # Safety
-/// An event from [`ibv_get_async_event`], or null.
+/// `event` is null or came from [`ibv_get_async_event`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
     catch_panics((), || {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_ack_async_event` guarantees that `event` is null or valid for reads.
         let Some(event) = (unsafe { event.as_ref() }) else { return };
-        // SAFETY: the event's type says what its element is, which is there until this is acknowledged.
+        // SAFETY: the event's type says which member is set; the object cannot be destroyed before this event
+        // is acknowledged.
         let events: Result<&Acknowledged, c_int> = unsafe {
             match event.event_type {
                 IBV_EVENT_CQ_ERR => given::<Cq>(event.element.cq.cast()).map(|cq| &cq.events),

@@ -1,12 +1,11 @@
-//! The process's RDMA NIC, and what a fork does to it.
+//! The process's RDMA NIC, and its behaviour across fork(2).
 //!
-//! Goal      one [`Engine`] for the process, made when first asked for; it ends with the process.
-//! Fork      a child has copies of its parent's objects, and must not use what they refer to: locks that a
-//!           thread of the parent held stay locked. So each object knows in which [`Generation`] it was
-//!           created; in a child it returns EIO, and the child's first call creates an engine of its own. The
+//! Purpose   one [`Engine`] per process, created on first use; it ends with the process.
+//! Fork      a child has copies of its parent's objects but must not use them: locks that a thread of the
+//!           parent held stay locked. Each object therefore stores the [`Generation`] in which it was
+//!           created; calls on it return EIO in a child, whose first call creates an engine of its own. The
 //!           parent is not affected.
-//! Limits    a child that shares its parent's memory (vfork(2), clone(2) with CLONE_VM) is told apart from
-//!           neither.
+//! Limits    a child that shares its parent's memory (vfork(2), clone(2) with CLONE_VM) is not detected.
 
 use crate::atomic::{AtomicBool, AtomicPtr, Ordering};
 use crate::sync::published::Published;
@@ -25,13 +24,13 @@ static WATCHED: AtomicBool = AtomicBool::new(false);
 pub(crate) struct Generation(u32);
 
 impl Generation {
-    /// This process's.
+    /// Returns the generation of this process.
     #[inline]
     pub(crate) fn now() -> Generation {
         Generation(GENERATION.load(Ordering::Relaxed))
     }
 
-    /// Returns whether it is this process's.
+    /// Returns whether this is the generation of this process.
     #[inline]
     pub(crate) fn is_now(self) -> bool {
         self == Generation::now()
@@ -50,7 +49,7 @@ pub(crate) fn engine() -> Result<&'static Engine, c_int> {
 
 fn make() -> Result<(Generation, Engine), c_int> {
     if !WATCHED.swap(true, Ordering::Relaxed) {
-        // SAFETY: the function makes one store. It fails for want of memory; then a fork is not noticed.
+        // SAFETY: `on_fork` only makes one store. The call fails if memory is short; forks then go unnoticed.
         unsafe { libc::pthread_atfork(None, None, Some(on_fork)) };
     }
     let ways = Features {
@@ -64,7 +63,7 @@ fn make() -> Result<(Generation, Engine), c_int> {
 
 /// Runs `work` with all signals blocked, so that threads created meanwhile do not get the program's signals.
 fn quietly<T>(work: impl FnOnce() -> T) -> T {
-    // SAFETY: sets of signals are numbers; the calls write to these two alone.
+    // SAFETY: signal sets are plain numbers, and the calls write only to these two local variables.
     let before = unsafe {
         let (mut all, mut before) = core::mem::zeroed::<(libc::sigset_t, libc::sigset_t)>();
         libc::sigfillset(&mut all);
@@ -72,7 +71,7 @@ fn quietly<T>(work: impl FnOnce() -> T) -> T {
         before
     };
     let done = work();
-    // SAFETY: as above.
+    // SAFETY: `before` is the mask that pthread_sigmask(3) returned above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, core::ptr::null_mut()) };
     done
 }
@@ -94,7 +93,7 @@ pub(crate) unsafe trait Object: Sized {
         UnsafeCell::raw_get(cell)
     }
 
-    /// Hands it to the program.
+    /// Moves the object to the heap and returns the pointer for the program.
     fn give(self) -> *mut Self::Abi {
         Box::into_raw(Box::new(self)).cast()
     }
@@ -103,24 +102,25 @@ pub(crate) unsafe trait Object: Sized {
 /// Returns the object behind a program's pointer, or an errno.
 ///
 /// # Safety
-/// The pointer is null, or we returned it as this type and it has not been taken back.
+/// `pointer` is null, or [`Object::give`] returned it for this type and [`take_back`] has not freed it.
 #[inline]
 pub(crate) unsafe fn given<'a, T: Object>(pointer: *mut T::Abi) -> Result<&'a T, c_int> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `given` guarantees that `pointer` is null or an object of type `T` that `give`
+    // returned and `take_back` has not freed.
     let object = unsafe { pointer.cast::<T>().as_ref() }.ok_or(libc::EINVAL)?;
     if object.born().is_now() { Ok(object) } else { Err(libc::EIO) }
 }
 
-/// Frees an object.
+/// Frees an object that [`Object::give`] returned.
 ///
 /// # Safety
-/// As for [`given`]; the object is not used again.
+/// The same as for [`given`]; in addition the object is not used again.
 pub(crate) unsafe fn take_back<T: Object>(pointer: *mut T::Abi) {
-    // SAFETY: made by `give`.
+    // SAFETY: the caller guarantees that `give` boxed this object as a `T` and that it is not used again.
     drop(unsafe { Box::from_raw(pointer.cast::<T>()) });
 }
 
-/// Maps a refusal to an errno.
+/// Maps an error of the engine to an errno.
 pub(crate) fn refused(refusal: RequestError) -> c_int {
     match refusal {
         RequestError::InUse => libc::EBUSY,

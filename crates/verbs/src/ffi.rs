@@ -1,22 +1,21 @@
-//! The border: what every function of C does with pointers, errors and panics.
+//! The border to C: errors and panics of exported functions.
 //!
-//! Goal      a mistake of ours ends in an error, not in the program: a panic does not run through frames of
-//!           C.
-//! Errors    in the two manners of rdma-core: the number itself (`ibv_*`, mostly), or -1 and errno
+//! Purpose   turn a panic into an error code, because it must not unwind through C frames.
+//! Errors    the two conventions of rdma-core: return the errno (most of `ibv_*`), or set errno and return -1
 //!           (`rdma_*`).
-//! Limits    whether a pointer that is not null points to memory cannot be known here.
+//! Limits    a pointer that is not null cannot be checked.
 
 use core::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs a function of C; `broken` is what it returns if we panic.
+/// Runs the body of a C function; returns `broken` if it panics.
 pub(crate) fn catch_panics<T>(broken: T, work: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or(broken)
 }
 
 /// Sets errno.
 pub(crate) fn set_errno(error: c_int) {
-    // SAFETY: errno is this thread's own.
+    // SAFETY: __errno_location() returns a valid pointer to the calling thread's errno.
     unsafe { *libc::__errno_location() = error };
 }
 
@@ -26,7 +25,7 @@ pub(crate) fn fail_with_errno(error: c_int) -> c_int {
     -1
 }
 
-/// Returns an errno, or 0.
+/// Returns 0 on success, or the errno.
 pub(crate) fn errno_or_zero(work: impl FnOnce() -> Result<(), c_int>) -> c_int {
     catch_panics(libc::EIO, || work().err().unwrap_or(0))
 }
@@ -51,13 +50,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_ends_at_the_border() {
+    fn panics_do_not_cross_the_c_border() {
         assert_eq!(catch_panics(libc::EIO, || panic!("this message is part of the test")), libc::EIO);
         assert_eq!(catch_panics(libc::EIO, || 0), 0);
     }
 
     #[test]
-    fn minus_sets_errno() {
+    fn fail_with_errno_returns_minus_one() {
         assert_eq!(fail_with_errno(libc::EPROTO), -1);
         assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EPROTO));
     }

@@ -1,14 +1,13 @@
 //! Drop-in verbs: `libibverbs.so.1` and `librdmacm.so.1`, for programs that were built against rdma-core.
 //!
-//! Goal      RDMA programs run unchanged where there is no RDMA hardware: they load these libraries in place
-//!           of rdma-core's.
-//! Down      a C function checks its arguments and calls kiban's RDMA NIC (`kiban_rdma_runtime`).
-//! Libraries all code is in `libibverbs.so.1`; `librdmacm.so.1` is a list of jumps into it, so that both
-//! share one state. Which
-//!           symbol has which version stands in `exports/*.map`; `link` makes both libraries of this crate's
-//!           archive.
-//! Absent    functions that are not implemented report that (`absent.rs`): a missing name would keep programs
-//!           from loading.
+//! Purpose         run unmodified RDMA programs on hosts without RDMA hardware: they load these libraries
+//!                 instead of rdma-core's.
+//! Implementation  a C function checks its arguments and calls kiban's RDMA NIC (`kiban_rdma_runtime`).
+//! Libraries       all code is in `libibverbs.so.1`; `librdmacm.so.1` consists of jumps into it, so that both
+//!                 share one state. `exports/*.map` assign versions to symbols; the script `link` builds both
+//!                 libraries from this crate's archive.
+//! Not implemented functions that are exported but return EOPNOTSUPP are listed in `absent.rs`: a program
+//!                 does not load if a symbol is missing.
 
 pub mod abi;
 pub mod absent;

@@ -1,13 +1,13 @@
 //! Protection domains, memory regions and memory windows (ibv_alloc_pd(3), ibv_reg_mr(3), ibv_alloc_mw(3)).
 //!
-//! Goal      registered memory is present, as if it were pinned: memory that is not mapped, or not writable,
-//!           is refused with EFAULT at registration, not when a message arrives.
-//! Domains   a parent domain and a thread domain cost nothing here: the one is another name of its domain,
-//!           the other a hint.
-//! Windows   a type 1 window gets a new key when it is bound; of a type 2 window the program makes the keys.
-//! Limits    unmapping registered memory kills the process when it is accessed (hardware would have kept the
-//!           pages).
-//! Left out  on-demand paging, and null memory regions (ibv_alloc_null_mr(3)): both are refused.
+//! Purpose         registration populates memory, as if it were pinned: unmapped or read-only memory fails
+//!                 with EFAULT at registration, not when a message arrives.
+//! Domains         a parent domain is an alias of its domain; a thread domain is a hint without effect.
+//! Windows         a type 1 window gets a new key when it is bound; for a type 2 window the program chooses
+//!                 the low bits of the key.
+//! Limits          if a program unmaps registered memory, the next access kills the process (hardware would
+//!                 have kept the pages).
+//! Not implemented on-demand paging and null memory regions (ibv_alloc_null_mr(3)) fail with EOPNOTSUPP.
 
 use crate::abi::*;
 use crate::context::Context;
@@ -31,7 +31,7 @@ const KNOWN: c_uint = IBV_ACCESS_LOCAL_WRITE
     | IBV_ACCESS_HUGETLB
     | IBV_ACCESS_OPTIONAL_RANGE;
 
-/// A protection domain, or another name of one.
+/// A protection domain, or an alias of one.
 #[repr(C)]
 pub(crate) struct Pd {
     abi: UnsafeCell<ibv_pd>,
@@ -40,11 +40,11 @@ pub(crate) struct Pd {
     pub(crate) number: u32,
     /// The domain of which a parent domain is an alias, and its thread domain.
     parent_of: Option<(&'static Pd, Option<&'static Td>)>,
-    /// Address handles, and names.
+    /// Number of address handles and aliases.
     pub(crate) users: AtomicUsize,
 }
 
-// SAFETY: the C struct is the first field.
+// SAFETY: the type is `repr(C)`, and its first field is an `UnsafeCell` of the C struct.
 unsafe impl Object for Pd {
     type Abi = ibv_pd;
 
@@ -62,7 +62,7 @@ struct Td {
     users: AtomicUsize,
 }
 
-// SAFETY: the C struct is the first field.
+// SAFETY: the type is `repr(C)`, and its first field is an `UnsafeCell` of the C struct.
 unsafe impl Object for Td {
     type Abi = ibv_td;
 
@@ -91,7 +91,7 @@ struct Made {
     key: u32,
 }
 
-// SAFETY: the C struct is the first field.
+// SAFETY: the type is `repr(C)`, and its first field is an `UnsafeCell` of the C struct.
 unsafe impl Object for Mr {
     type Abi = ibv_mr;
 
@@ -110,7 +110,7 @@ struct Mw {
     key: u32,
 }
 
-// SAFETY: the C struct is the first field.
+// SAFETY: the type is `repr(C)`, and its first field is an `UnsafeCell` of the C struct.
 unsafe impl Object for Mw {
     type Abi = ibv_mw;
 
@@ -142,9 +142,9 @@ fn checked(flags: c_uint) -> Result<Access, c_int> {
     Ok(access(flags))
 }
 
-/// Makes the pages be there, to be written to if `writes`.
+/// Populates the pages, for writing if `writes`.
 fn populate(base: *mut c_void, bytes: usize, writes: bool) -> Result<(), c_int> {
-    // SAFETY: asks for a number.
+    // SAFETY: sysconf(3) takes a number.
     let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).map_err(|_| libc::EINVAL)?;
     let first = base.addr() & !(page - 1);
     let end = base
@@ -155,13 +155,13 @@ fn populate(base: *mut c_void, bytes: usize, writes: bool) -> Result<(), c_int> 
     let advice = if writes { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
     let start = base.with_addr(first);
     loop {
-        // SAFETY: it changes no byte: pages are brought in as an access would.
+        // SAFETY: madvise(2) with this advice changes no byte; it only populates pages, as an access would.
         if unsafe { libc::madvise(start, end - first, advice) } == 0 {
             return Ok(());
         }
         match std::io::Error::last_os_error().raw_os_error() {
             Some(libc::EAGAIN | libc::EINTR) => {}
-            // A kernel before 5.14, or memory of a device.
+            // The kernel is older than 5.14, or this is device memory.
             Some(libc::EINVAL) => {
                 return if is_mapped(first, end, writes) { Ok(()) } else { Err(libc::EFAULT) };
             }
@@ -195,7 +195,7 @@ fn covers(map: &str, first: usize, end: usize, writes: bool) -> bool {
     at >= end
 }
 
-/// Registers memory, or another in the place of what a key names: how it is now.
+/// Registers memory, or re-registers the key `before`. Returns the parameters of the registration.
 fn register(
     pd: &Pd,
     base: *mut c_void,
@@ -213,7 +213,8 @@ fn register(
     let writes = access.local_write || access.remote_write || access.remote_atomic || access.bind;
     populate(base, bytes, writes)?;
     let start = NonNull::new(base.cast::<u8>()).ok_or(libc::EFAULT)?;
-    // SAFETY: the pages are there; that they stay is the program's part of registering.
+    // SAFETY: the pages are mapped now; the program keeps them mapped until it deregisters them
+    // (ibv_reg_mr(3)).
     let region = unsafe { Region::foreign(start, bytes, None) };
     let (engine, region) = (pd.context.engine, region.with_address(address));
     let key = match before {
@@ -226,7 +227,7 @@ fn register(
 
 fn write(mr: &Mr, made: Made) {
     let abi = mr.abi();
-    // SAFETY: the object's own struct, which programs read.
+    // SAFETY: `abi` points to the C struct inside this live object; programs only read it.
     unsafe {
         (*abi).pd = made.pd;
         (*abi).addr = made.base;
@@ -236,10 +237,11 @@ fn write(mr: &Mr, made: Made) {
 }
 
 /// # Safety
-/// The domain is null or ours.
+/// `pd` is null or a live protection domain of this library.
 unsafe fn make(pd: *mut ibv_pd, base: *mut c_void, bytes: usize, address: u64, flags: c_uint) -> *mut ibv_mr {
     pointer(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `make` guarantees that `pd` is null or a live protection domain of this
+        // library.
         let pd = unsafe { given::<Pd>(pd)? };
         let made = register(pd, base, bytes, address, flags, None)?;
         let mut abi = ibv_mr::ZERO;
@@ -257,11 +259,12 @@ unsafe fn make(pd: *mut ibv_pd, base: *mut c_void, bytes: usize, address: u64, f
 }
 
 /// # Safety
-/// A context of ours, or null.
+/// `context` is null or an open context of this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     pointer(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_alloc_pd` guarantees that `context` is null or an open context of this
+        // library.
         let context = unsafe { Context::given(context)? };
         let number = context.engine.alloc_pd().map_err(refused)?;
         Ok(named(context, number, None))
@@ -288,11 +291,12 @@ fn named(
 }
 
 /// # Safety
-/// A domain of ours, or null.
+/// `pd` is null or a live protection domain of this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_dealloc_pd` guarantees that `pd` is null or a live protection domain of
+        // this library.
         let domain = unsafe { given::<Pd>(pd)? };
         if domain.users.load(Ordering::Relaxed) > 0 {
             return Err(libc::EBUSY);
@@ -314,13 +318,14 @@ pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
 }
 
 /// # Safety
-/// As ibv_alloc_td(3).
+/// The arguments must satisfy ibv_alloc_td(3).
 pub(crate) unsafe extern "C" fn alloc_td(
     context: *mut ibv_context,
     made: *mut ibv_td_init_attr,
 ) -> *mut ibv_td {
     pointer(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_alloc_td` guarantees that `context` is null or an open context of this
+        // library and `made` is null or valid for reads.
         let (context, made) = unsafe { (Context::given(context)?, made.as_ref().ok_or(libc::EINVAL)?) };
         if made.comp_mask != 0 {
             return Err(libc::EINVAL);
@@ -332,10 +337,11 @@ pub(crate) unsafe extern "C" fn alloc_td(
 }
 
 /// # Safety
-/// A thread domain of ours, or null.
+/// `td` is null or a live thread domain of this library.
 pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_dealloc_td` guarantees that `td` is null or a live thread domain of this
+        // library.
         let thread = unsafe { given::<Td>(td)? };
         if thread.users.load(Ordering::Relaxed) > 0 {
             return Err(libc::EBUSY);
@@ -348,24 +354,27 @@ pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
 }
 
 /// # Safety
-/// As ibv_alloc_parent_domain(3).
+/// The arguments must satisfy ibv_alloc_parent_domain(3).
 pub(crate) unsafe extern "C" fn alloc_parent_domain(
     context: *mut ibv_context,
     made: *mut ibv_parent_domain_init_attr,
 ) -> *mut ibv_pd {
     pointer(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_alloc_parent_domain` guarantees that `context` is null or an open
+        // context of this library and `made` is null or valid for reads.
         let (context, made) = unsafe { (Context::given(context)?, made.as_ref().ok_or(libc::EINVAL)?) };
         if made.comp_mask & !IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT != 0 {
-            // We allocate nothing through programs' allocators.
+            // The program's allocators are never called.
             return Err(libc::EOPNOTSUPP);
         }
-        // SAFETY: as above.
+        // SAFETY: the caller of `ibv_alloc_parent_domain` guarantees that `made.pd` is null or a live
+        // protection domain of this library.
         let of = unsafe { given::<Pd>(made.pd)? };
         let thread = if made.td.is_null() {
             None
         } else {
-            // SAFETY: as above.
+            // SAFETY: the caller of `ibv_alloc_parent_domain` guarantees that `made.td` is null or a live
+            // thread domain of this library.
             Some(unsafe { given::<Td>(made.td)? })
         };
         of.users.fetch_add(1, Ordering::Relaxed);
@@ -377,7 +386,7 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
 }
 
 /// # Safety
-/// A domain of ours, or null.
+/// `pd` is null or a live protection domain of this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_reg_mr(
     pd: *mut ibv_pd,
@@ -385,12 +394,13 @@ pub(crate) unsafe extern "C" fn ibv_reg_mr(
     bytes: usize,
     flags: c_int,
 ) -> *mut ibv_mr {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `ibv_reg_mr` guarantees that `pd` is null or a live protection domain, and that
+    // the memory stays mapped until it is deregistered.
     unsafe { make(pd, base, bytes, base.addr() as u64, flags.cast_unsigned()) }
 }
 
 /// # Safety
-/// A domain of ours, or null.
+/// `pd` is null or a live protection domain of this library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_reg_mr_iova(
     pd: *mut ibv_pd,
@@ -399,12 +409,13 @@ unsafe extern "C" fn ibv_reg_mr_iova(
     address: u64,
     flags: c_int,
 ) -> *mut ibv_mr {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `ibv_reg_mr_iova` guarantees that `pd` is null or a live protection domain, and
+    // that the memory stays mapped until it is deregistered.
     unsafe { make(pd, base, bytes, address, flags.cast_unsigned()) }
 }
 
 /// # Safety
-/// A domain of ours, or null.
+/// `pd` is null or a live protection domain of this library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_reg_mr_iova2(
     pd: *mut ibv_pd,
@@ -413,16 +424,18 @@ unsafe extern "C" fn ibv_reg_mr_iova2(
     address: u64,
     flags: c_uint,
 ) -> *mut ibv_mr {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `ibv_reg_mr_iova2` guarantees that `pd` is null or a live protection domain, and
+    // that the memory stays mapped until it is deregistered.
     unsafe { make(pd, base, bytes, address, flags) }
 }
 
 /// # Safety
-/// A region of ours, or null.
+/// `mr` is null or a live memory region of this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_dereg_mr` guarantees that `mr` is null or a live memory region of this
+        // library.
         let region = unsafe { given::<Mr>(mr)? };
         let key = lock(&region.made).key;
         region.context.engine.dereg_mr(key).map_err(refused)?;
@@ -433,11 +446,11 @@ pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     })
 }
 
-/// Returns 0, or a negative [`ibv_rereg_mr_err_code`]: the region is unchanged. Its keys stay the same, as
-/// with the kernel's drivers: programs do not announce them to peers again.
+/// Returns 0, or a negative [`ibv_rereg_mr_err_code`] if the region is unchanged. The keys stay the same, as
+/// with the kernel's drivers, because programs do not announce them to peers again.
 ///
 /// # Safety
-/// As ibv_rereg_mr(3).
+/// The arguments must satisfy ibv_rereg_mr(3).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_rereg_mr(
     mr: *mut ibv_mr,
@@ -454,7 +467,8 @@ unsafe extern "C" fn ibv_rereg_mr(
     catch_panics(IBV_REREG_MR_ERR_CMD, || {
         let flags = flags.cast_unsigned();
         let changes = |flag| flags & flag != 0;
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_rereg_mr` guarantees that `mr` is null or a live memory region of this
+        // library.
         let region = match unsafe { given::<Mr>(mr) } {
             Ok(region) => region,
             Err(error) => return fail(IBV_REREG_MR_ERR_INPUT, error),
@@ -469,7 +483,8 @@ unsafe extern "C" fn ibv_rereg_mr(
         let mut made = lock(&region.made);
         let before = *made;
         let domain = if changes(IBV_REREG_MR_CHANGE_PD) { pd } else { before.pd };
-        // SAFETY: promised by the caller; the region's own domain is there as long as it is.
+        // SAFETY: the caller of `ibv_rereg_mr` guarantees that `pd` is null or a live protection domain; the
+        // region's own domain outlives the region.
         let domain = match unsafe { given::<Pd>(domain) } {
             Ok(domain) => domain,
             Err(error) => return fail(IBV_REREG_MR_ERR_INPUT, error),
@@ -491,10 +506,10 @@ unsafe extern "C" fn ibv_rereg_mr(
     })
 }
 
-/// Prefetches memory, which registration has done already: only the elements are checked.
+/// Checks the arguments and fails with EOPNOTSUPP: registration has populated the memory already.
 ///
 /// # Safety
-/// As ibv_advise_mr(3).
+/// The arguments must satisfy ibv_advise_mr(3).
 pub(crate) unsafe extern "C" fn advise_mr(
     pd: *mut ibv_pd,
     advice: ibv_advise_mr_advice,
@@ -503,7 +518,8 @@ pub(crate) unsafe extern "C" fn advise_mr(
     count: u32,
 ) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_advise_mr` guarantees that `pd` is null or a live protection domain of
+        // this library.
         unsafe { given::<Pd>(pd)? };
         if flags & !IBV_ADVISE_MR_FLAG_FLUSH != 0 || count == 0 || elements.is_null() {
             return Err(libc::EINVAL);
@@ -518,10 +534,11 @@ pub(crate) unsafe extern "C" fn advise_mr(
 }
 
 /// # Safety
-/// A domain of ours.
+/// `pd` is null or a live protection domain of this library.
 pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: ibv_mw_type) -> *mut ibv_mw {
     pointer(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_alloc_mw` guarantees that `pd` is null or a live protection domain of
+        // this library.
         let domain = unsafe { given::<Pd>(pd)? };
         if !matches!(kind, IBV_MW_TYPE_1 | IBV_MW_TYPE_2) {
             return Err(libc::EINVAL);
@@ -536,10 +553,11 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: ibv_mw_type) -> 
 }
 
 /// # Safety
-/// A window of ours.
+/// `mw` is null or a live memory window of this library.
 pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_dealloc_mw` guarantees that `mw` is null or a live memory window of this
+        // library.
         let window = unsafe { given::<Mw>(mw)? };
         window.context.engine.dealloc_mw(window.key).map_err(refused)?;
         window.context.release();
@@ -552,22 +570,24 @@ pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
 /// Returns a window's key as the program sees it.
 ///
 /// # Safety
-/// A window of ours, or null.
+/// `mw` is null or a live memory window of this library.
 pub(crate) unsafe fn window_key(mw: *mut ibv_mw) -> Result<(u32, ibv_mw_type), c_int> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `window_key` guarantees that `mw` is null or a live memory window of this
+    // library.
     let abi = unsafe { given::<Mw>(mw)? }.abi();
-    // SAFETY: the object's own struct.
+    // SAFETY: it points to the C struct inside this live object.
     Ok(unsafe { ((*abi).rkey, (*abi).r#type) })
 }
 
 /// Sets a window's new key.
 ///
 /// # Safety
-/// As [`window_key`].
+/// The same as for [`window_key`].
 pub(crate) unsafe fn set_window_key(mw: *mut ibv_mw, key: u32) {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `set_window_key` guarantees that `mw` is null or a live memory window of this
+    // library.
     if let Ok(window) = unsafe { given::<Mw>(mw) } {
-        // SAFETY: the object's own struct.
+        // SAFETY: it points to the C struct inside this live object.
         unsafe { (*window.abi()).rkey = key };
     }
 }
@@ -577,7 +597,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rights_go_together() {
+    fn remote_write_rights_require_local_write() {
         let given = [
             (0, Ok(Access::NONE)),
             (IBV_ACCESS_LOCAL_WRITE, Ok(Access::LOCAL)),
@@ -594,7 +614,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_covers_what_is_mapped_without_a_gap() {
+    fn a_range_is_covered_only_if_it_is_mapped_without_gaps() {
         let map =
             "1000-3000 rw-p 00000000 00:00 0\n3000-4000 r--p 00000000 00:00 0 [x]\n6000-7000 rw-p 0 0 0\n";
         assert!(covers(map, 0x1000, 0x3000, true) && covers(map, 0x2000, 0x4000, false));
@@ -602,7 +622,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_not_there_or_not_writable_is_refused() {
+    fn registering_unmapped_or_read_only_memory_fails() {
         let mut own = vec![0u8; 10_000];
         assert_eq!(populate(own.as_mut_ptr().cast(), own.len(), true), Ok(()));
         assert_eq!(populate(core::ptr::without_provenance_mut(0x1000), 100, false), Err(libc::EFAULT));

@@ -1,4 +1,4 @@
-//! The libraries of rdma-core, loaded beside ours, to compare answers with. For tests alone.
+//! Loads rdma-core's own libraries, so that tests can compare results.
 
 use core::ffi::{CStr, c_void};
 
@@ -8,9 +8,9 @@ pub(crate) const CM: &CStr = c"librdmacm.so.1";
 pub(crate) struct RealLibrary(*mut c_void);
 
 impl RealLibrary {
-    /// Opens a library as this system's dynamic linker finds it. It stays loaded.
+    /// Loads a library that the dynamic linker finds. It is never unloaded.
     pub(crate) fn open(name: &CStr) -> RealLibrary {
-        // SAFETY: a name, and flags of dlopen(3); the library's own start makes no use of ours.
+        // SAFETY: `name` is a C string; loading this library runs no code of ours.
         let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         assert!(!library.is_null(), "{name:?} is missing: install libibverbs1 and librdmacm1");
         RealLibrary(library)
@@ -20,10 +20,11 @@ impl RealLibrary {
     /// `F` is the type of a pointer to that function.
     pub(crate) unsafe fn function<F: Copy>(&self, name: &CStr) -> F {
         assert_eq!(size_of::<F>(), size_of::<*mut c_void>());
-        // SAFETY: the library stays loaded.
+        // SAFETY: the handle stays valid, because the library is never closed, and `name` is a C string.
         let found = unsafe { libc::dlsym(self.0, name.as_ptr()) };
         assert!(!found.is_null(), "{name:?} is not in the library");
-        // SAFETY: the caller says that this is the function's type, and it has a pointer's size.
+        // SAFETY: the caller guarantees that `F` is the type of the function; the assertion checks that it
+        // has the size of a pointer.
         unsafe { core::mem::transmute_copy(&found) }
     }
 }

@@ -1,15 +1,15 @@
-//! The libraries as programs meet them: their symbols, versions, and programs that load them.
+//! Tests the symbols and versions of the libraries, and that programs load them.
 //!
-//! Goal      every symbol has every version that a map names, and nothing else is exported; whatever was
-//!           linked against rdma-core loads without a word from the dynamic linker.
-//! How       `link` makes them of the archive that cargo made beside this test.
+//! Purpose   every symbol has every version that a map names, and nothing else is exported; programs linked
+//!           against rdma-core load without warnings of the dynamic linker.
+//! How       the script `link` builds the libraries from the archive that cargo builds for this test.
 //! Needs     the Debian packages that `PROGRAMS` names, and binutils.
 
 #[path = "common/libraries.rs"]
 mod libraries;
 
 use kiban_verbs::absent::ABSENT;
-use libraries::{home, linked, output, told_by};
+use libraries::{home, linked, output, stdout_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ const LIBRARIES: [(&str, &str); 2] =
 
 static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| linked("verbs"));
 
-/// Returns (name, node), in the order of the map.
+/// Returns the symbols of a map with their nodes, in order.
 fn map(name: &str) -> Vec<(String, String)> {
     let text = std::fs::read_to_string(home().join("exports").join(name)).expect("the maps are there");
     let mut node = String::new();
@@ -41,8 +41,8 @@ fn map(name: &str) -> Vec<(String, String)> {
 
 /// Returns a library's definitions: `name@@node` for a default version, `name@node` for another.
 fn defined(library: &Path) -> BTreeSet<String> {
-    let told = told_by(Command::new("readelf").args(["--dyn-syms", "-W"]).arg(library));
-    let rows = told.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let stdout = stdout_of(Command::new("readelf").args(["--dyn-syms", "-W"]).arg(library));
+    let rows = stdout.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let rows = rows.filter(|row| row.len() > 7 && row[6].parse::<u32>().is_ok());
     rows.map(|row| row[7].to_owned()).filter(|name| name.contains('@')).collect()
 }
@@ -67,17 +67,18 @@ fn the_libraries_export_what_the_maps_name_and_nothing_else() {
 }
 
 #[test]
-fn whatever_the_installed_library_exports_is_exported() {
+fn every_symbol_of_the_installed_library_is_exported() {
     for (library, _) in LIBRARIES {
-        let told = told_by(Command::new("ldconfig").arg("-p").env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin"));
-        let line = told.lines().find(|line| line.trim_start().starts_with(library));
+        let stdout =
+            stdout_of(Command::new("ldconfig").arg("-p").env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin"));
+        let line = stdout.lines().find(|line| line.trim_start().starts_with(library));
         let place = line.and_then(|line| line.split("=> ").nth(1));
         let place =
             place.unwrap_or_else(|| panic!("{library} is missing: install libibverbs1 and librdmacm1"));
         let theirs = defined(Path::new(place));
         let ours: BTreeSet<String> =
             defined(&FOLDER.join(library)).iter().map(|name| name.replace("@@", "@")).collect();
-        // Its other versions are of structs from before 2007.
+        // Non-default versions are for structs from before 2007.
         let wanted = theirs.iter().filter(|name| name.contains("@@")).map(|name| name.replace("@@", "@"));
         let missing: Vec<String> = wanted.filter(|name| !ours.contains(name)).collect();
         assert!(theirs.len() > 60 && missing.is_empty(), "{missing:?}");
@@ -88,7 +89,7 @@ fn whatever_the_installed_library_exports_is_exported() {
 fn every_version_is_found_by_name_and_can_be_called() {
     let program = FOLDER.join("find");
     let cc = std::env::var("CC").unwrap_or_else(|_| "cc".into());
-    told_by(
+    stdout_of(
         Command::new(cc)
             .args(["-Wall", "-Wextra", "-Werror", "-o"])
             .arg(&program)
@@ -112,12 +113,12 @@ fn every_version_is_found_by_name_and_can_be_called() {
         .expect("it was just built");
     child.stdin.take().expect("it is piped").write_all(lines.as_bytes()).expect("it reads");
     let output = child.wait_with_output().expect("it ends");
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{told}");
-    assert_eq!(told, format!("found {count}\n"));
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{stdout}");
+    assert_eq!(stdout, format!("found {count}\n"));
 }
 
-/// Programs, how to have them end by themselves, and the packages they are in.
+/// Programs, arguments with which they exit at once, and their packages.
 const PROGRAMS: [(&str, &[&str], &str); 9] = [
     ("rping", &["-h"], "rdmacm-utils"),
     ("rstream", &["-h"], "rdmacm-utils"),
@@ -127,38 +128,38 @@ const PROGRAMS: [(&str, &[&str], &str); 9] = [
     ("ucx_info", &["-d"], "ucx-utils"),
     ("ibv_devinfo", &[], "ibverbs-utils"),
     ("ibv_rc_pingpong", &["-d", "no such device"], "ibverbs-utils"),
-    // The system's own: pyverbs is no package of another Python.
+    // The system's Python: pyverbs is not available for others.
     ("/usr/bin/python3", &["-c", "import pyverbs.device, pyverbs.cmid, pyverbs.qp"], "python3-pyverbs"),
 ];
 
 #[test]
-fn programs_load_the_libraries_without_a_word_from_the_linker() {
+fn programs_load_the_libraries_without_linker_warnings() {
     for (program, arguments, package) in PROGRAMS {
         let mut command = Command::new("timeout");
         command.args(["--kill-after=5", "60", program]).args(arguments);
-        // Every library is bound when it is loaded, also those that are loaded later.
+        // Bind all symbols at load time, also of libraries that are loaded later.
         command.env("LD_LIBRARY_PATH", &*FOLDER).env("LD_BIND_NOW", "1").stdin(Stdio::null());
         let output = output(&mut command);
-        let told = [output.stdout, output.stderr].concat();
-        let told = String::from_utf8_lossy(&told);
-        // timeout(1): 124 and 137 for one that did not end, 126 and 127 for one that did not start, 128 and
-        // more for signals.
+        let stdout = [output.stdout, output.stderr].concat();
+        let stdout = String::from_utf8_lossy(&stdout);
+        // timeout(1) returns 124 or 137 if the program did not end, 126 or 127 if it did not start, and 128
+        // or more for signals.
         let code = output.status.code().unwrap_or(128);
-        assert!(code != 127, "{program}: install {package}\n{told}");
-        // 255 is the -1 that some programs end with.
-        assert!(code < 124 || code == 255, "{program}: {code}\n{told}");
+        assert!(code != 127, "{program}: install {package}\n{stdout}");
+        // Some programs exit with -1, which is 255.
+        assert!(code < 124 || code == 255, "{program}: {code}\n{stdout}");
         for words in
             ["no version information", "symbol lookup error", "undefined symbol", "error while loading"]
         {
-            assert!(!told.contains(words), "{program}: {told}");
+            assert!(!stdout.contains(words), "{program}: {stdout}");
         }
     }
-    // The last of them was indeed run on ours.
+    // Check that programs really load our libraries.
     let mut maps = Command::new("/usr/bin/python3");
     maps.args(["-c", "import pyverbs.cmid; print(open('/proc/self/maps').read())"]);
-    let told = told_by(maps.env("LD_LIBRARY_PATH", &*FOLDER));
+    let stdout = stdout_of(maps.env("LD_LIBRARY_PATH", &*FOLDER));
     for (library, _) in LIBRARIES {
-        let of_it: Vec<&str> = told.lines().filter(|line| line.contains(library)).collect();
+        let of_it: Vec<&str> = stdout.lines().filter(|line| line.contains(library)).collect();
         let ours = FOLDER.join(library);
         let ours = ours.to_str().expect("a plain path");
         assert!(!of_it.is_empty() && of_it.iter().all(|line| line.ends_with(ours)), "{of_it:?}");
@@ -169,35 +170,35 @@ fn programs_load_the_libraries_without_a_word_from_the_linker() {
 fn refused(archive: &Path) -> String {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nothing");
     let output = output(Command::new(home().join("link")).arg(archive).arg(&folder));
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{told}");
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{message}");
     let left = std::fs::read_dir(&folder).expect("it was made").count();
-    assert_eq!(left, 0, "nothing half made stays");
-    told
+    assert_eq!(left, 0, "no partial output is left");
+    message
 }
 
 #[test]
-fn a_symbol_that_nobody_defines_is_named() {
+fn link_names_undefined_symbols() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let empty = folder.join("empty.a");
     std::fs::write(&empty, "!<arch>\n").expect("the folder can be written");
-    let told = refused(&empty);
-    assert!(told.contains("has no machine code of this crate: build it with 'cargo rustc"), "{told}");
+    let message = refused(&empty);
+    assert!(message.contains("has no machine code of this crate: build it with 'cargo rustc"), "{message}");
 
     let (source, object, one) = (folder.join("one.c"), folder.join("one.o"), folder.join("one.a"));
     std::fs::write(&source, "int ibv_alloc_pd(void) { return 0; }\n").expect("the folder can be written");
     let cc = std::env::var("CC").unwrap_or_else(|_| "cc".into());
-    told_by(Command::new(cc).arg("-c").arg(&source).arg("-o").arg(&object));
-    told_by(Command::new("ar").arg("rcs").arg(&one).arg(&object));
-    let told = refused(&one);
+    stdout_of(Command::new(cc).arg("-c").arg(&source).arg("-o").arg(&object));
+    stdout_of(Command::new("ar").arg("rcs").arg(&one).arg(&object));
+    let message = refused(&one);
     for words in ["src/absent.rs", "    ibv_open_device\n", "    kiban_rdma_create_id\n"] {
-        assert!(told.contains(words), "{told}");
+        assert!(message.contains(words), "{message}");
     }
-    assert!(!told.contains("ibv_alloc_pd\n"), "{told}");
+    assert!(!message.contains("ibv_alloc_pd\n"), "{message}");
 }
 
 #[test]
-fn what_is_absent_is_exported_once_and_has_a_reason() {
+fn absent_functions_are_exported_once_with_a_reason() {
     let mut reasons = BTreeMap::new();
     let exported: BTreeSet<String> =
         LIBRARIES.iter().flat_map(|(_, list)| map(list)).map(|(name, _)| name).collect();

@@ -1,13 +1,13 @@
-//! rsockets from C, and socket programs over them.
+//! Tests rsockets from C, and socket programs over rsockets.
 //!
-//! Goal      what rsocket(7) promises is kept (`c/rsocket.c`); rdma-core's own programs and ordinary ones
-//!           run.
+//! Purpose   test the API of rsocket(7) (`c/rsocket.c`), rdma-core's rsocket programs, and unmodified socket
+//!           programs.
 //! Needs     a C compiler, Debian's rdmacm-utils, and python3 for `librspreload.so`.
 
 #[path = "common/libraries.rs"]
 mod libraries;
 
-use libraries::{home, linked, output, told_by};
+use libraries::{home, linked, output, stdout_of};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -18,9 +18,9 @@ use std::sync::atomic::{AtomicU16, Ordering};
 static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
     let folder = linked("rsocket");
     let mut compiler = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
-    compiler.args(["-Wall", "-Wextra", "-Werror", "-O1", "-g", "-o"]).arg(folder.join("story"));
+    compiler.args(["-Wall", "-Wextra", "-Werror", "-O1", "-g", "-o"]).arg(folder.join("tests"));
     compiler.arg(home().join("tests/c/rsocket.c")).arg(folder.join("librdmacm.so.1"));
-    told_by(compiler.arg(folder.join("libibverbs.so.1")).arg("-lpthread"));
+    stdout_of(compiler.arg(folder.join("libibverbs.so.1")).arg("-lpthread"));
     folder
 });
 
@@ -32,26 +32,26 @@ fn program(name: &str, arguments: &[&str]) -> Command {
 }
 
 #[track_caller]
-fn tell(story: &str) {
-    let path = FOLDER.join("story");
-    told_by(&mut program(path.to_str().expect("a plain path"), &[story]));
+fn run_test(name: &str) {
+    let path = FOLDER.join("tests");
+    stdout_of(&mut program(path.to_str().expect("a plain path"), &[name]));
 }
 
-macro_rules! stories {
-    ($($test:ident $story:literal)*) => {
-        $(#[test] fn $test() { tell($story); })*
+macro_rules! c_tests {
+    ($($test:ident $name:literal)*) => {
+        $(#[test] fn $test() { run_test($name); })*
     };
 }
 
-stories! {
-    wrong_calls_have_the_errors_of_rdma_core "errors"
-    each_half_ends_by_itself_and_nothing_is_lost "halves"
-    much_goes_both_ways_at_once "both_ways"
-    a_sender_that_is_not_read_from_stops_and_goes_on "nonblocking"
-    a_hundred_sockets_are_told_apart "hundred"
-    a_killed_peer_is_noticed "killed"
-    a_forked_child_makes_its_own "forked"
-    mapped_memory_is_written_past_the_stream "mapped"
+c_tests! {
+    invalid_calls_fail_with_the_errors_of_rdma_core "errors"
+    each_direction_is_shut_down_separately_without_loss "halves"
+    bulk_data_flows_both_ways_at_once "both_ways"
+    a_blocked_sender_resumes_when_the_peer_reads "nonblocking"
+    a_hundred_sockets_are_distinguished "hundred"
+    a_killed_peer_is_detected "killed"
+    a_forked_child_creates_its_own_rsockets "forked"
+    mapped_memory_is_written_outside_the_stream "mapped"
     closed_connections_leave_no_files "again"
 }
 
@@ -61,7 +61,7 @@ fn port() -> String {
     let first = 12_000 + (std::process::id() % 8_000) as u16;
     let mut ports = std::iter::repeat_with(|| first + STEPS.fetch_add(1, Ordering::Relaxed));
     let is_free = |port: &u16| TcpListener::bind(("0.0.0.0", *port)).is_ok();
-    ports.find(is_free).expect("a port may be had").to_string()
+    ports.find(is_free).expect("a free port").to_string()
 }
 
 /// A process that is killed when it is dropped.
@@ -73,7 +73,7 @@ impl Server {
         let mut server = Server(command.spawn().expect("timeout(1) is there"));
         let wanted = format!(":{:04X} 00000000:0000 0A", port.parse::<u16>().expect("a number"));
         loop {
-            let table = std::fs::read_to_string("/proc/net/tcp").expect("Linux says who listens");
+            let table = std::fs::read_to_string("/proc/net/tcp").expect("Linux has /proc");
             if table.contains(&wanted) {
                 return server;
             }
@@ -86,14 +86,14 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // timeout(1) passes this signal on, and ends with its program.
+        // timeout(1) passes this signal to its program and ends with it.
         let _ = Command::new("kill").arg(self.0.id().to_string()).status();
         let _ = self.0.wait();
     }
 }
 
 #[test]
-fn rstream_runs_in_each_of_its_ways() {
+fn rstream_runs_in_every_mode() {
     for ways in [&["-T", "b"][..], &["-T", "a"], &["-T", "n"], &["-T", "r"], &["-T", "v"]] {
         let port = port();
         let common = ["-p", &port, "-S", "40000", "-C", "50", "-I", "20", "-T", "v"];
@@ -107,8 +107,8 @@ fn rstream_runs_in_each_of_its_ways() {
             &port,
         );
         let arguments = [&["-s", "127.0.0.1"][..], &arguments].concat();
-        let told = told_by(&mut program("rstream", &arguments));
-        assert!(told.contains("custom"), "{ways:?}: {told}");
+        let stdout = stdout_of(&mut program("rstream", &arguments));
+        assert!(stdout.contains("custom"), "{ways:?}: {stdout}");
         assert!(server.0.wait().expect("it is ours").success(), "{ways:?}");
     }
 }
@@ -134,7 +134,7 @@ fn rcopy_copies_a_hundred_megabytes() {
     server.stdout(Stdio::null());
     let server = Server::start(server, &port);
     let target = format!("127.0.0.1:{}", copy.display());
-    told_by(&mut program("rcopy", &[source.to_str().expect("a plain path"), &target, "-p", &port]));
+    stdout_of(&mut program("rcopy", &[source.to_str().expect("a plain path"), &target, "-p", &port]));
     drop(server);
     let same =
         std::fs::read(&source).expect("it was written") == std::fs::read(&copy).expect("it was copied");
@@ -150,8 +150,7 @@ fn preloaded(code: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// Echoes each connection in capitals, with poll, epoll or threads; the second argument says whether the
-/// listener is an rsocket.
+/// Echoes each connection in capitals, with poll or epoll; prints its port and the kind of listener.
 const SERVER: &str = r#"
 import selectors, socket, sys
 listener = socket.create_server(("127.0.0.1", 0))
@@ -206,8 +205,8 @@ for round in range(3):
 print("done")
 "#;
 
-/// Starts a server; returns its first line.
-fn talking(mut command: Command) -> (Server, String, BufReader<impl Read>) {
+/// Starts a server. Returns its first line of output, and the rest as a stream.
+fn started(mut command: Command) -> (Server, String, BufReader<impl Read>) {
     let mut child = command.stdout(Stdio::piped()).spawn().expect("timeout(1) is there");
     let mut said = BufReader::new(child.stdout.take().expect("it is piped"));
     let mut line = String::new();
@@ -218,43 +217,42 @@ fn talking(mut command: Command) -> (Server, String, BufReader<impl Read>) {
 #[test]
 fn socket_programs_run_over_rsockets() {
     for way in ["poll", "epoll"] {
-        let (mut server, line, _said) = talking(preloaded(SERVER, &[way]));
+        let (mut server, line, _said) = started(preloaded(SERVER, &[way]));
         let (port, kind) = line.split_once(' ').expect("a port and a kind");
         assert_eq!(kind, "rsocket");
-        assert_eq!(told_by(&mut preloaded(CLIENT, &[port, "rsocket"])), "done\n", "{way}");
+        assert_eq!(stdout_of(&mut preloaded(CLIENT, &[port, "rsocket"])), "done\n", "{way}");
         assert!(server.0.wait().expect("it is ours").success(), "{way}");
     }
 }
 
-/// Calls that POSIX lists as async-signal-safe, made by a handler that has interrupted the same calls on
-/// rsockets.
+/// A handler makes async-signal-safe calls (POSIX) that interrupted the same calls on rsockets.
 #[test]
-fn handlers_may_make_the_calls_that_they_have_interrupted() {
+fn signal_handlers_may_make_the_calls_that_they_interrupted() {
     let program = FOLDER.join("handlers");
     let mut compiler = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
     compiler.args(["-Wall", "-Wextra", "-Werror", "-O1", "-rdynamic", "-o"]).arg(&program);
     compiler.arg(home().join("../cli/tests/up/handlers.c"));
-    told_by(compiler.args(["-lpthread", "-ldl", "-lrt"]));
-    let (_server, port, _said) = talking(preloaded(HOLD, &[]));
+    stdout_of(compiler.args(["-lpthread", "-ldl", "-lrt"]));
+    let (_server, port, _said) = started(preloaded(HOLD, &[]));
     let mut handlers = self::program("env", &[]);
     handlers.arg(format!("LD_PRELOAD={}", FOLDER.join("librspreload.so").display()));
     handlers.arg(program).args(["timer", "127.0.0.1", &port, "127.0.0.1"]);
-    assert_eq!(told_by(&mut handlers), "done\n");
+    assert_eq!(stdout_of(&mut handlers), "done\n");
 }
 
 #[test]
-fn a_plain_server_is_reached_over_tcp() {
-    // It takes every connection, answers only who speaks its language, and ends the others.
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port may be had");
+fn a_plain_server_is_reached_over_tcp_after_fallback() {
+    // It answers plain clients and closes other connections.
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("it has one").port().to_string();
     let serving = std::thread::spawn(move || {
         for connection in listener.incoming() {
-            let mut connection = connection.expect("somebody connects");
+            let mut connection = connection.expect("a client connects");
             let mut first = [0; 5];
             if connection.read_exact(&mut first).is_err() || &first != b"plain" {
                 continue;
             }
-            connection.write_all(b"spoken").expect("it listens");
+            connection.write_all(b"spoken").expect("the client is connected");
             return;
         }
     });
@@ -264,9 +262,9 @@ end = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
 end.sendall(b"plain")
 print(end.recv(6, socket.MSG_WAITALL).decode())
 "#;
-    assert_eq!(told_by(&mut preloaded(code, &[&port])), "spoken\n");
-    serving.join().expect("it has served");
-    // There is no listener any more: the error is the system's.
+    assert_eq!(stdout_of(&mut preloaded(code, &[&port])), "spoken\n");
+    serving.join().expect("no panic");
+    // Without a listener, the error is the system's.
     let refused = output(&mut preloaded(code, &[&port]));
     let words = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(words.contains("ConnectionRefusedError"), "{words}");

@@ -1,8 +1,7 @@
 //! The binary interface: types and numbers of `include/vipl.h`, as C lays them out.
 //!
-//! Goal      the same bytes on both sides of the border; `tests/programs.rs` compiles the header's own
-//!           checks.
-//! Names     those of the header, which documents them.
+//! Purpose   the same layout as in C; `tests/programs.rs` compiles the header's own checks.
+//! Names     are those of the header, which documents them.
 
 #![expect(missing_docs, reason = "include/vipl.h documents these names")]
 #![expect(non_camel_case_types, reason = "C knows them by these names")]

@@ -1,8 +1,8 @@
-//! The border: what every call does with pointers, answers and panics.
+//! The border to C: pointers, results and panics of calls.
 //!
-//! Goal      unsafe code in one place: a pointer of the program's is checked for null and alignment, and then
-//!           read or written whole, once.
-//! Limits    whether a pointer that is not null points to memory cannot be checked here; `vipl.h` requires
+//! Purpose   keep unsafe code in one place: a pointer from the program is checked for null and alignment,
+//!           then read or written once.
+//! Limits    whether a pointer that is not null points to valid memory cannot be checked; `vipl.h` requires
 //!           it.
 
 use crate::abi::VIP_RETURN;
@@ -14,7 +14,7 @@ use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 /// The result of a call: an error is the code that the program gets.
 pub(crate) type Answer<T = ()> = Result<T, VIP_RETURN>;
 
-/// Runs a call. A panic is our fault, and must not run through frames of C.
+/// Runs the body of a call. A panic returns VIP_ERROR_RESOURCE, because it must not unwind through C frames.
 pub(crate) fn call(work: impl FnOnce() -> Answer) -> VIP_RETURN {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(())) => VIP_RETURN::SUCCESS,
@@ -38,18 +38,19 @@ impl<T> Out<T> {
     }
 
     pub(crate) fn put(&self, value: T) {
-        // SAFETY: `at` was valid for writes when it was passed in; the C value there needs no drop.
+        // SAFETY: the caller of `at` guarantees that the pointer is valid for writes during the call; the C
+        // value there needs no drop.
         unsafe { self.0.write(value) }
     }
 }
 
-/// Copies what the program has at `at`.
+/// Copies the value at a program's pointer.
 ///
 /// # Safety
 /// If it is not null, `at` points to a valid `T`.
 pub(crate) unsafe fn read<T: Copy>(at: *const T) -> Answer<T> {
     match NonNull::new(at.cast_mut()) {
-        // SAFETY: it is promised to point to a valid value; alignment is checked.
+        // SAFETY: the caller of `read` guarantees that it points to a valid `T`; alignment is checked here.
         Some(place) if place.is_aligned() => Ok(unsafe { place.read() }),
         _ => Err(VIP_RETURN::INVALID_PARAMETER),
     }
@@ -68,23 +69,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_ends_at_the_border() {
+    fn panics_do_not_cross_the_c_border() {
         assert_eq!(call(|| panic!("this message is part of the test")), VIP_RETURN::ERROR_RESOURCE);
         assert_eq!(call(|| Ok(())), VIP_RETURN::SUCCESS);
         assert_eq!(call(|| Err(VIP_RETURN::TIMEOUT)), VIP_RETURN::TIMEOUT);
     }
 
     #[test]
-    fn null_and_crooked_places_are_refused() {
+    fn null_and_unaligned_pointers_are_refused() {
         let mut words = [0u32; 2];
         let crooked = words.as_mut_ptr().cast::<u8>().wrapping_add(1).cast::<u32>();
         for place in [core::ptr::null_mut(), crooked] {
-            // SAFETY: neither is touched, and the words live on.
+            // SAFETY: both pointers are refused before they are used.
             let refused = unsafe { Out::at(place).is_err() && read(place).is_err() };
             assert!(refused);
         }
-        // SAFETY: the words live on.
-        unsafe { Out::at(&raw mut words[1]) }.expect("a good place").put(7);
+        // SAFETY: `words` outlives the call.
+        unsafe { Out::at(&raw mut words[1]) }.expect("a valid pointer").put(7);
         assert_eq!(words, [0, 7]);
     }
 }

@@ -1,6 +1,6 @@
-//! The calls of `include/vipl.h` and `include/vipl_kiban.h`, by the names that C knows.
+//! The exported functions of `include/vipl.h` and `include/vipl_kiban.h`.
 //!
-//! Each call checks its pointers, finds its objects and calls the module that implements it. The headers
+//! Each call checks its pointers, looks up its objects and calls the module that implements it. The headers
 //! document the calls.
 
 use crate::abi::*;
@@ -32,7 +32,7 @@ macro_rules! calls {
 /// Checks the pointer for a result.
 macro_rules! out {
     ($at:expr) => {{
-        // SAFETY: vipl.h asks for a pointer that is null or can be written.
+        // SAFETY: vipl.h requires of the program that the pointer is null or valid for writes.
         unsafe { Out::at($at) }?
     }};
 }
@@ -40,7 +40,7 @@ macro_rules! out {
 /// Reads the value at a program's pointer.
 macro_rules! given {
     ($at:expr) => {{
-        // SAFETY: vipl.h asks for a pointer that is null or points to such a value.
+        // SAFETY: vipl.h requires of the program that the pointer is null or points to such a value.
         unsafe { read($at) }?
     }};
 }
@@ -64,7 +64,7 @@ fn entry(found: Answer<queue::Entry>, vi: Out<VIP_VI_HANDLE>, receives: Out<VIP_
 calls! {
     fn VipOpenNic(DeviceName: *const VIP_CHAR, NicHandle: *mut VIP_NIC_HANDLE) {
         let out = out!(NicHandle);
-        // SAFETY: vipl.h asks for a name that ends with a 0, or null.
+        // SAFETY: vipl.h requires of the program that the name is null or ends with NUL.
         unsafe { nic::open(DeviceName, out) }
     }
 
@@ -256,9 +256,10 @@ calls! {
         let remote = NonNull::new(RemoteAddr).ok_or(BAD)?;
         let (attributes, request) = (out!(RemoteViAttribs), out!(ConnHandle));
         request.put(null_mut());
-        // SAFETY: vipl.h requires addresses of the lengths that they give, and room for the longest.
-        let (told, handle) = unsafe { connect::wait(&nic, LocalAddr, timeout(Timeout), remote)? };
-        attributes.put(told);
+        // SAFETY: vipl.h requires of the program that `LocalAddr` has the length that it gives, and that
+        // `RemoteAddr` has room for the longest address of this NIC.
+        let (peer, handle) = unsafe { connect::wait(&nic, LocalAddr, timeout(Timeout), remote)? };
+        attributes.put(peer);
         request.put(handle);
         Ok(())
     }
@@ -277,7 +278,7 @@ calls! {
         RemoteViAttribs: *mut VIP_VI_ATTRIBUTES,
     ) {
         let (vi, out) = (handles::vi(ViHandle)?, out!(RemoteViAttribs));
-        // SAFETY: vipl.h requires addresses of the lengths that they give.
+        // SAFETY: vipl.h requires of the program that both addresses have the lengths that they give.
         out.put(unsafe { connect::request(&vi, LocalAddr, RemoteAddr, timeout(Timeout))? });
         Ok(())
     }
@@ -291,7 +292,7 @@ calls! {
         Timeout: VIP_ULONG,
     ) {
         let vi = handles::vi(ViHandle)?;
-        // SAFETY: vipl.h requires addresses of the lengths that they give.
+        // SAFETY: vipl.h requires of the program that both addresses have the lengths that they give.
         unsafe { connect::request_peer(&vi, LocalAddr, RemoteAddr, timeout(Timeout)) }
     }
 
@@ -311,7 +312,7 @@ calls! {
 // Names, errors, management.
 calls! {
     fn VipNSInit(NicHandle: VIP_NIC_HANDLE, NSInitInfo: VIP_PVOID) {
-        // SAFETY: vipl.h asks for null or the path of a file, which ends with a 0.
+        // SAFETY: vipl.h requires of the program that `NSInitInfo` is null or a path that ends with NUL.
         unsafe { names::start(&*handles::nic(NicHandle)?, NSInitInfo.cast()) }
     }
 
@@ -323,7 +324,8 @@ calls! {
     ) {
         let nic = handles::nic(NicHandle)?;
         let address = NonNull::new(Address).ok_or(BAD)?;
-        // SAFETY: vipl.h asks for a name that ends with a 0, or null, and for room.
+        // SAFETY: vipl.h requires of the program that the name is null or ends with NUL, and that `Address`
+        // has room for an address of this NIC.
         unsafe { names::by_name(&nic, Name, address, NameIndex) }
     }
 
@@ -334,8 +336,8 @@ calls! {
         NameLen: *mut VIP_ULONG,
     ) {
         let nic = handles::nic(NicHandle)?;
-        // SAFETY: vipl.h requires an address of the length that it gives, and as much room as the length
-        // says.
+        // SAFETY: vipl.h requires of the program that the address has the length that it gives, and that
+        // `Name` has room for `*NameLen` bytes.
         unsafe { names::by_address(&nic, Address, Name, NameLen) }
     }
 
@@ -348,7 +350,7 @@ calls! {
     fn VipQuerySystemManagementInfo(NicHandle: VIP_NIC_HANDLE, InfoType: VIP_ULONG, SysManInfo: VIP_PVOID) {
         let nic = handles::nic(NicHandle)?;
         match InfoType {
-            // SAFETY: vipl.h requires a list whose array has the length that it gives.
+            // SAFETY: vipl.h requires of the program that the array of the list has the length that it gives.
             VIP_SMI_AUTODISCOVERY => unsafe { names::discover(&nic, SysManInfo.cast()) },
             _ => Err(BAD),
         }
@@ -397,7 +399,7 @@ pub extern "C" fn VipSetUserData(ViHandle: VIP_VI_HANDLE, Data: VIP_PVOID) {
     });
 }
 
-// Beyond the guide: how to wait.
+// Extensions of kiban: waiting policies.
 calls! {
     fn VipSetViWait(ViHandle: VIP_VI_HANDLE, Policy: u32, SpinMicroseconds: VIP_ULONG) {
         let (vi, wait) = (handles::vi(ViHandle)?, waiting::named(Policy, SpinMicroseconds)?);
@@ -420,8 +422,8 @@ calls! {
         DescriptorPtr: *mut *mut VIP_DESCRIPTOR,
     ) {
         let (vi, out) = (handles::vi(ViHandle)?, out!(DescriptorPtr));
-        let way = waiting::hybrid(SpinMicroseconds);
-        collected(work::wait_by(&vi, way, timeout(Timeout)).map(Some), BAD, out)
+        let policy = waiting::hybrid(SpinMicroseconds);
+        collected(work::wait_by(&vi, policy, timeout(Timeout)).map(Some), BAD, out)
     }
 
     fn VipRecvWaitAdaptive(ViHandle: VIP_VI_HANDLE, Timeout: VIP_ULONG, DescriptorPtr: *mut *mut VIP_DESCRIPTOR) {

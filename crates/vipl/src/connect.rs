@@ -1,8 +1,7 @@
-//! Connections: addresses in the program's memory, and waiting for requests.
+//! Connections: addresses in the program's memory, and connect requests.
 //!
-//! Waiting   a server accepts requests at a discriminator from its first `VipConnectWait` on, also between
-//!           two calls: a client that comes slightly early is queued. This ends when a wait times out and no
-//!           other thread waits.
+//! Listening  a server listens at a discriminator from its first `VipConnectWait` on, also between two calls,
+//!            so that clients are queued meanwhile. It stops when a wait times out and no other thread waits.
 
 use crate::abi::{VIP_CONN_HANDLE, VIP_NET_ADDRESS, VIP_RETURN, VIP_VI_ATTRIBUTES};
 use crate::border::Answer;
@@ -11,7 +10,7 @@ use crate::handles::{self, Object};
 use crate::objects::handle::Handle;
 use crate::objects::members::{Request, Vi};
 use crate::objects::nic::Nic;
-use crate::vi::told_of;
+use crate::vi::peer_to_c;
 use core::mem::offset_of;
 use core::ptr::NonNull;
 use kiban_os::lock;
@@ -22,20 +21,20 @@ use std::time::Duration;
 
 const BYTES_AT: usize = offset_of!(VIP_NET_ADDRESS, HostAddress);
 
-/// Reads an address from the program's memory: host bytes and discriminator.
+/// Reads an address from the program's memory. Returns the host bytes and the discriminator.
 ///
 /// # Safety
 /// If it is not null, `at` points to an address of the length that it gives.
 unsafe fn read(nic: &Nic, at: *const VIP_NET_ADDRESS) -> Answer<(Vec<u8>, Vec<u8>)> {
     let at = NonNull::new(at.cast_mut().cast::<u8>()).ok_or(VIP_RETURN::INVALID_PARAMETER)?;
-    // SAFETY: an address starts with its two lengths; it may be unaligned, because old programs keep it in
-    // char arrays.
+    // SAFETY: the caller guarantees an address, which starts with its two lengths. It may be unaligned,
+    // because old programs keep addresses in char arrays.
     let [host, discriminator] = unsafe { at.cast::<[u16; 2]>().read_unaligned() }.map(usize::from);
     if host > 256 || discriminator > nic.config.discriminator_bytes_max {
         return Err(VIP_RETURN::INVALID_PARAMETER);
     }
     let mut bytes = vec![0u8; host + discriminator];
-    // SAFETY: promised by the caller: behind the lengths stand that many bytes.
+    // SAFETY: the caller guarantees that this many bytes follow the two lengths.
     unsafe { at.add(BYTES_AT).copy_to_nonoverlapping(NonNull::from(&mut bytes[..]).cast(), bytes.len()) };
     let discriminator = bytes.split_off(host);
     Ok((bytes, discriminator))
@@ -44,9 +43,9 @@ unsafe fn read(nic: &Nic, at: *const VIP_NET_ADDRESS) -> Answer<(Vec<u8>, Vec<u8
 /// Reads the address of another NIC, and parses its host.
 ///
 /// # Safety
-/// As [`read`].
+/// The same as for [`read`].
 unsafe fn read_remote(nic: &Nic, at: *const VIP_NET_ADDRESS) -> Answer<Address> {
-    // SAFETY: passed on.
+    // SAFETY: the caller guarantees what `read` requires.
     let (host, discriminator) = unsafe { read(nic, at)? };
     let host = device::from_bytes(&host, &nic.host).ok_or(VIP_RETURN::INVALID_PARAMETER)?;
     Ok(Address { host, discriminator })
@@ -55,13 +54,13 @@ unsafe fn read_remote(nic: &Nic, at: *const VIP_NET_ADDRESS) -> Answer<Address> 
 /// Reads the host of an address.
 ///
 /// # Safety
-/// As [`read`].
+/// The same as for [`read`].
 pub(crate) unsafe fn read_host(nic: &Nic, at: *const VIP_NET_ADDRESS) -> Answer<HostAddress> {
-    // SAFETY: passed on.
+    // SAFETY: the caller guarantees what `read` requires.
     Ok(unsafe { read_remote(nic, at)? }.host)
 }
 
-/// Writes an address into the program's memory; without a discriminator, the one in memory is left unchanged.
+/// Writes an address to the program's memory; `None` leaves the discriminator there unchanged.
 ///
 /// # Safety
 /// `at` has room for the address.
@@ -73,7 +72,8 @@ pub(crate) unsafe fn write(
 ) {
     let at = at.cast::<u8>();
     let host = device::to_bytes(host, &nic.host);
-    // SAFETY: promised by the caller; a NIC's address and a discriminator are shorter than 65536 bytes.
+    // SAFETY: the caller guarantees room for the address; both lengths fit in 16 bits, because a NIC's
+    // address and a discriminator are short.
     unsafe {
         at.cast::<u16>().write_unaligned(host.len() as u16);
         at.add(BYTES_AT).copy_from_nonoverlapping(NonNull::from(&host[..]).cast(), host.len());
@@ -86,8 +86,8 @@ pub(crate) unsafe fn write(
     }
 }
 
-/// The result of a server's wait: the client's attributes, and a handle with which to answer.
-pub(crate) type Told = (VIP_VI_ATTRIBUTES, VIP_CONN_HANDLE);
+/// The result of a server's wait: the client's attributes, and the handle of the request.
+pub(crate) type WaitResult = (VIP_VI_ATTRIBUTES, VIP_CONN_HANDLE);
 
 /// # Safety
 /// `local` is null or an address of the length that it gives; `remote` has room for any address of this NIC.
@@ -96,11 +96,11 @@ pub(crate) unsafe fn wait(
     local: *const VIP_NET_ADDRESS,
     timeout: Duration,
     remote: NonNull<VIP_NET_ADDRESS>,
-) -> Answer<Told> {
-    // SAFETY: promised by the caller.
+) -> Answer<WaitResult> {
+    // SAFETY: the caller guarantees that `local` is null or an address of the length that it gives.
     let (_, discriminator) = unsafe { read(nic, local)? };
     *lock(&nic.waiters).entry(discriminator.clone()).or_default() += 1;
-    let asked = nic.core.connect_wait(&discriminator, timeout);
+    let incoming = nic.core.connect_wait(&discriminator, timeout);
     let mut waiters = lock(&nic.waiters);
     let still = waiters.get_mut(&discriminator).map_or(0, |count| {
         *count -= 1;
@@ -108,16 +108,16 @@ pub(crate) unsafe fn wait(
     });
     if still == 0 {
         waiters.remove(&discriminator);
-        if asked == Err(Failure::Timeout) {
+        if incoming == Err(Failure::Timeout) {
             nic.core.unlisten(&discriminator);
         }
     }
     drop(waiters);
-    let asked = asked?;
-    // SAFETY: promised by the caller.
-    unsafe { write(nic, remote, &asked.from.host, Some(&asked.from.discriminator)) };
-    let attributes = told_of(&asked.remoteness);
-    let request = Object::Request(Arc::new(Request { nic: nic.clone(), asked }));
+    let incoming = incoming?;
+    // SAFETY: the caller guarantees that `remote` has room for any address of this NIC.
+    unsafe { write(nic, remote, &incoming.from.host, Some(&incoming.from.discriminator)) };
+    let attributes = peer_to_c(&incoming.remoteness);
+    let request = Object::Request(Arc::new(Request { nic: nic.clone(), incoming }));
     Ok((attributes, handles::adopt_request(nic, request)?.as_pointer()))
 }
 
@@ -126,8 +126,8 @@ pub(crate) fn accept(pointer: VIP_CONN_HANDLE, vi: &Vi) -> Answer {
     if !Arc::ptr_eq(&request.nic, &vi.nic) {
         return Err(VIP_RETURN::INVALID_PARAMETER);
     }
-    let accepted = request.nic.core.accept(&request.asked, vi.number).map_err(VIP_RETURN::from);
-    // A request that this VI does not fit stays for another.
+    let accepted = request.nic.core.accept(&request.incoming, vi.number).map_err(VIP_RETURN::from);
+    // A request whose attributes differ from this VI's stays queued for another VI.
     if matches!(accepted, Ok(()) | Err(VIP_RETURN::TIMEOUT)) {
         handles::disown_request(&request.nic, Handle::of(pointer));
     }
@@ -139,8 +139,8 @@ pub(crate) fn reject(pointer: VIP_CONN_HANDLE) -> Answer {
     if handles::disown_request(&request.nic, Handle::of(pointer)).is_none() {
         return Err(VIP_RETURN::INVALID_PARAMETER);
     }
-    // A client that has given up meanwhile needs no answer.
-    let _ = request.nic.core.reject(&request.asked);
+    // This fails if the client has given up.
+    let _ = request.nic.core.reject(&request.incoming);
     Ok(())
 }
 
@@ -152,37 +152,37 @@ pub(crate) unsafe fn request(
     remote: *const VIP_NET_ADDRESS,
     timeout: Duration,
 ) -> Answer<VIP_VI_ATTRIBUTES> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller guarantees that both are null or addresses of the lengths that they give.
     let ((_, local), remote) = unsafe { (read(&vi.nic, local)?, read_remote(&vi.nic, remote)?) };
-    Ok(told_of(&vi.nic.core.connect(vi.number, &local, &remote, timeout)?))
+    Ok(peer_to_c(&vi.nic.core.connect(vi.number, &local, &remote, timeout)?))
 }
 
 /// # Safety
-/// As [`request`].
+/// The same as for [`request`].
 pub(crate) unsafe fn request_peer(
     vi: &Vi,
     local: *const VIP_NET_ADDRESS,
     remote: *const VIP_NET_ADDRESS,
     timeout: Duration,
 ) -> Answer {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller guarantees that both are null or addresses of the lengths that they give.
     let ((_, local), remote) = unsafe { (read(&vi.nic, local)?, read_remote(&vi.nic, remote)?) };
     Ok(vi.nic.core.connect_peer(vi.number, &local, &remote, timeout)?)
 }
 
 pub(crate) fn peer_done(vi: &Vi) -> Answer<VIP_VI_ATTRIBUTES> {
-    // In this order: a request that is pending now may be known to the NIC a moment later.
+    // Read the state first: a pending request may complete between the two calls.
     let is_pending = vi.nic.core.vi(vi.number)?.0 == ViState::ConnectPending;
     match vi.nic.core.peer_done(vi.number)? {
-        Some(outcome) => Ok(told_of(&outcome?)),
+        Some(outcome) => Ok(peer_to_c(&outcome?)),
         None if is_pending => Err(VIP_RETURN::NOT_DONE),
         None => Err(VIP_RETURN::INVALID_STATE),
     }
 }
 
 pub(crate) fn peer_wait(vi: &Vi) -> Answer<VIP_VI_ATTRIBUTES> {
-    // The request's own time ends the wait.
-    Ok(told_of(&vi.nic.core.peer_wait(vi.number, Duration::MAX)?))
+    // The request's own timeout ends the wait.
+    Ok(peer_to_c(&vi.nic.core.peer_wait(vi.number, Duration::MAX)?))
 }
 
 pub(crate) fn disconnect(vi: &Vi) -> Answer {

@@ -1,18 +1,18 @@
-//! Device names and host addresses: what `VipOpenNic` may be asked for, and how hosts are written in bytes.
+//! Device names for `VipOpenNic`, and the byte format of host addresses.
 //!
 //! ```text
 //! device                                             host address
 //! loopback                                           none: 0 bytes
-//! shm | shm:NAME                                     the name, filled up with zeros to 16 bytes
+//! shm | shm:NAME                                     the name, padded with zeros to 16 bytes
 //! udp | udp:PORT | udp:ADDRESS | udp:ADDRESS:PORT    4 (or 16) bytes of IP address, 2 of port
-//! board[:NAME]@ADDRESS[:PORT]                        the same, of the board NAME that runs, or of the only one
+//! board[:NAME]@ADDRESS[:PORT]                        the same, on the running board NAME, or the only one
 //! ```
 //!
-//! A NAME is 1 to 16 of letters, digits, `-`, `_` and `.`. Programs of the time copy addresses by the length
-//! that their own NIC tells, many into 40 bytes: so all addresses of a device are of one length, and short.
+//! A NAME is 1 to 16 letters, digits, `-`, `_` and `.`. Programs of the 1990s copy addresses with the length
+//! of their own NIC's address, many into 40 bytes. So all addresses of a device have the same, short length.
 //!
-//! Any other word is a device of an old program ("nic0", "/dev/clanvi0") and stands for the device that
-//! `KIBAN_VI_DEVICE` names, `shm` if it is unset.
+//! Any other name comes from an old program ("nic0", "/dev/clanvi0") and means the device that
+//! `KIBAN_VI_DEVICE` names, or `shm` if it is unset.
 
 use kiban_vi_runtime::{BOARD_PORT, Device, HostAddress, UDP_PORT};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -35,14 +35,14 @@ pub(crate) fn named(name: &str, otherwise: Option<&str>, number: u64) -> Option<
         ("loopback", Some(_)) => None,
         ("shm", None) => Some(vec![Device::Shm(Some(format!("{number:016x}")))]),
         ("shm", Some(name)) => is_name(name).then(|| vec![Device::Shm(Some(name.into()))]),
-        // Whoever is the first on a host is found at the usual port.
+        // The first NIC on a host listens at the default port.
         ("udp", None) => {
             let any = |port| Device::Udp(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)));
             Some(vec![any(UDP_PORT), any(0)])
         }
         ("udp", Some(place)) => socket(place).map(|place| vec![Device::Udp(place)]),
         _ => match otherwise {
-            // Whatever stands there has to be one of ours: no further guessing.
+            // `KIBAN_VI_DEVICE` must be a known device.
             Some(other)
                 if is_board(other)
                     || ["loopback", "shm", "udp"].contains(&other.split(':').next().unwrap_or("")) =>
@@ -85,7 +85,7 @@ fn socket(place: &str) -> Option<SocketAddr> {
 pub(crate) fn to_bytes(host: &HostAddress, own: &HostAddress) -> Vec<u8> {
     let mut bytes = host.to_bytes();
     if matches!(own, HostAddress::Name(_)) {
-        // A VI that is connected within its NIC: the other end's host is this one.
+        // The peer is a VI of the same NIC: return the NIC's own address.
         if *host == HostAddress::Loopback {
             bytes = own.to_bytes();
         }
@@ -96,7 +96,7 @@ pub(crate) fn to_bytes(host: &HostAddress, own: &HostAddress) -> Vec<u8> {
     bytes
 }
 
-/// Parses a host address from a program: of the same device as `own`.
+/// Parses a host address from a program, for the same kind of device as `own`.
 pub(crate) fn from_bytes(bytes: &[u8], own: &HostAddress) -> Option<HostAddress> {
     if bytes.len() != to_bytes(own, own).len() {
         return None;
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_mean_devices() {
+    fn device_names_are_parsed() {
         let shm = |name: &str| Some(vec![Device::Shm(Some(name.into()))]);
         let udp = |places: &[&str]| {
             let device = |place: &&str| Device::Udp(place.parse().expect("an address"));
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_a_device_have_one_length_and_come_back() {
+    fn addresses_of_a_device_have_one_length_and_round_trip() {
         let name = |name: &str| HostAddress::Name(name.as_bytes().to_vec());
         let udp = |place: &str| HostAddress::Udp(place.parse().expect("an address"));
         let board = |place: &str| HostAddress::Board(place.parse().expect("an address"));
@@ -212,7 +212,7 @@ mod tests {
                 assert_eq!(from_bytes(&[&bytes[..], &[0]].concat(), &own), None);
             }
         }
-        // Within one NIC the other end's host is this one.
+        // Within one NIC, the peer's host is the NIC itself.
         assert_eq!(to_bytes(&HostAddress::Loopback, &name("me")), to_bytes(&name("me"), &name("me")));
         for bad in [
             *b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_are_named_as_devices_are_or_in_bytes() {
+    fn hosts_are_parsed_as_device_names_or_hexadecimal() {
         let name = |name: &str| HostAddress::Name(name.as_bytes().to_vec());
         let udp = |place: &str| HostAddress::Udp(place.parse().expect("an address"));
         let board = |place: &str| HostAddress::Board(place.parse().expect("an address"));

@@ -1,4 +1,4 @@
-//! Errors that belong to no call: they reach the program through the handler it gave to `VipErrorCallback`.
+//! Asynchronous errors, reported through the handler of `VipErrorCallback`.
 
 use crate::abi::{
     VIP_ERROR_CODE, VIP_ERROR_DESCRIPTOR, VIP_ERROR_HANDLER, VIP_RESOURCE_CODE, VIP_ULONG, status,
@@ -19,20 +19,20 @@ pub(crate) fn set(nic: &Arc<Nic>, context: Context, handler: Option<VIP_ERROR_HA
         let its_nic = nic.clone();
         nic.callbacks.start(move || {
             while let Ok(event) = its_nic.core.event_wait(Duration::MAX) {
-                tell(&its_nic, describe(&its_nic, event));
+                report(&its_nic, describe(&its_nic, event));
             }
         })?;
         errors.listening = true;
     }
-    errors.told = handler.map(|handler| (context, handler));
+    errors.callback = handler.map(|handler| (context, handler));
     Ok(())
 }
 
-fn tell(nic: &Nic, mut error: VIP_ERROR_DESCRIPTOR) {
-    let told = lock(&nic.callbacks.errors).told;
-    if let Some((context, handler)) = told {
-        // SAFETY: the program gave us a function of this type to be called like this (vipl.h); the descriptor
-        // lives until it returns.
+fn report(nic: &Nic, mut error: VIP_ERROR_DESCRIPTOR) {
+    let callback = lock(&nic.callbacks.errors).callback;
+    if let Some((context, handler)) = callback {
+        // SAFETY: the program registered a function of this type (vipl.h); the error descriptor outlives the
+        // call.
         unsafe { handler(context.0, &raw mut error) };
     }
 }
@@ -67,15 +67,16 @@ fn describe(nic: &Nic, event: Event) -> VIP_ERROR_DESCRIPTOR {
 
 /// Handles a descriptor whose memory was deregistered before its completion could be written.
 pub(crate) fn completion_had_no_memory(nic: &Nic, descriptor: Context, operation: u32) {
-    if lock(&nic.callbacks.errors).told.is_none() {
+    if lock(&nic.callbacks.errors).callback.is_none() {
         return;
     }
     let Ok(nic) = handles::nic(nic.handle()) else { return };
     let callbacks = nic.clone();
-    // Without a thread there is no callback; the program still gets the descriptor with its error code.
+    // If no thread can be started, there is no callback; the program still gets the descriptor with its error
+    // code.
     let _ = callbacks.callbacks.start(move || {
         let descriptor = descriptor;
-        tell(
+        report(
             &nic,
             VIP_ERROR_DESCRIPTOR {
                 NicHandle: nic.handle(),

@@ -1,10 +1,10 @@
-//! Handles: what a program holds of the library's objects.
+//! Handles: the program's names for the library's objects.
 //!
-//! Goal      an invalid handle, or one whose object is gone, is recognised.
-//! How       a handle is a number: 32 bits name a place in a table and its generation (`kiban_base::Slab`),
-//!           on 64-bit machines 32 more are a serial number that no other handle of this process bears. It is
-//!           looked up, never followed.
-//! Limits    a million objects; the serial begins anew after four thousand million.
+//! Purpose   detect invalid handles and handles of destroyed objects.
+//! How       a handle is a number, which is looked up and never dereferenced: 32 bits are an index and
+//!           generation (`kiban_base::Slab`); on 64-bit machines, 32 more bits are a serial number that is
+//!           unique in the process.
+//! Limits    a million objects; the serial number wraps after 2^31 handles.
 
 use crate::abi::{VIP_PVOID, VIP_RETURN};
 use crate::border::{Answer, reading, writing};
@@ -44,9 +44,9 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
     }
 });
 
-/// Gives an object a handle; `VIP_ERROR_RESOURCE` when a million have one.
+/// Adds an object to the table. Returns its handle, or `VIP_ERROR_RESOURCE` if the table is full.
 pub(crate) fn insert(object: Object) -> Answer<Handle> {
-    // Never zero: such handles would be as good as 32-bit ones.
+    // Set the top bit, so that the serial number is never zero.
     let serial = TABLE.next_serial.fetch_add(1, Relaxed) | 1 << 31;
     let number =
         writing(&TABLE.entries).insert(Entry { serial, object }).ok_or(VIP_RETURN::ERROR_RESOURCE)?;
@@ -62,7 +62,7 @@ pub(crate) fn remove(handle: Handle) -> Option<Object> {
 
 macro_rules! finders {
     ($($find:ident: $kind:ident),* $(,)?) => {$(
-        /// The object of this kind that a handle names, or `VIP_INVALID_PARAMETER`.
+        /// Returns the object of this kind that a handle names, or `VIP_INVALID_PARAMETER`.
         #[inline]
         pub(crate) fn $find(pointer: VIP_PVOID) -> Answer<Arc<$kind>> {
             let handle = Handle::of(pointer);
@@ -77,28 +77,28 @@ macro_rules! finders {
 }
 finders!(nic: Nic, tag: Tag, vi: Vi, queue: Queue, request: Request);
 
-/// Gives a handle to an object that was made on a NIC.
+/// Adds an object of a NIC to the table. Returns its handle.
 pub(crate) fn adopt(nic: &Nic, kind: Kind, number: u32, object: Object) -> Answer<Handle> {
     let handle = insert(object)?;
     lock(&nic.numbers).of(kind).insert(number, handle);
     Ok(handle)
 }
 
-/// Forgets an object of a NIC: it can no longer be found.
+/// Removes an object of a NIC from the table.
 pub(crate) fn disown(nic: &Nic, kind: Kind, number: u32) {
     if let Some(handle) = lock(&nic.numbers).of(kind).remove(&number) {
         remove(handle);
     }
 }
 
-/// Gives a handle to a request that has come to a NIC.
+/// Adds a connect request of a NIC to the table. Returns its handle.
 pub(crate) fn adopt_request(nic: &Nic, object: Object) -> Answer<Handle> {
     let handle = insert(object)?;
     lock(&nic.numbers).requests.push(handle);
     Ok(handle)
 }
 
-/// Forgets a request that was answered.
+/// Removes a connect request that was answered.
 pub(crate) fn disown_request(nic: &Nic, handle: Handle) -> Option<Object> {
     lock(&nic.numbers).requests.retain(|known| *known != handle);
     remove(handle)

@@ -1,18 +1,18 @@
 //! VIPL: the C interface of the VI Architecture, as `libvipl.so`.
 //!
-//! Goal      programs written for the VI Architecture of 1998 compile against `include/vipl.h` and run on
-//!           kiban's NIC.
-//! Down      a call checks its arguments, copies what it needs from the program's memory once, and passes
-//!           plain values to the NIC (`kiban_vi`, driven by `kiban_vi_runtime`).
-//! Up        results are written to the program's memory just before a call returns them, and only while that
-//!           memory is still registered.
-//! Handles   are numbers that name a place, its kind and its generation (`handles.rs`): never an address.
-//! Panics    end at the border: a call that panics answers `VIP_ERROR_RESOURCE` (`border.rs`).
-//! Left out  cLAN's tags and deferred sends answer that they are not supported. `Next` of a descriptor is not
-//!           used.
+//! Purpose         programs written for the VI Architecture of 1998 compile against `include/vipl.h` and run
+//!                 on kiban's NIC.
+//! Requests        a call checks its arguments, copies what it needs from the program's memory once, and
+//!                 passes plain values to the NIC (`kiban_vi`, driven by `kiban_vi_runtime`).
+//! Completions     are written to the program's memory just before a call returns them, and only while that
+//!                 memory is still registered.
+//! Handles         are numbers, never addresses: an index, a generation and a serial number (`handles.rs`).
+//! Panics          a call that panics returns `VIP_ERROR_RESOURCE` (`border.rs`).
+//! Not implemented cLAN's tags and deferred sends return `VIP_ERROR_NOT_SUPPORTED`. `Next` of a descriptor is
+//!                 ignored.
 
-#![allow(non_snake_case, reason = "C knows calls and fields by these names")]
-#![allow(clippy::missing_safety_doc, reason = "include/vipl.h says what each call asks of its pointers")]
+#![allow(non_snake_case, reason = "these are the names of the C header")]
+#![allow(clippy::missing_safety_doc, reason = "include/vipl.h documents the requirements of each call")]
 
 pub mod abi;
 mod border;

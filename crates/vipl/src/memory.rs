@@ -1,12 +1,10 @@
 //! Registered memory and protection tags.
 //!
-//! Goal      descriptors are read, and answers written, only where the program has registered memory under
-//!           the VI's tag.
-//! Twice     the NIC knows each region for moving data; it is also recorded here, by address, to check the
-//!           arguments of calls and to keep it registered while a descriptor in it is read or written.
-//! First tag NULL for a tag means the first one of the NIC, as on cLAN: programs that use none at all work,
-//! and so do
-//!           those that register memory under the one tag they made and leave their VIs without (ARMCI).
+//! Purpose   descriptors are read and completed only in memory that is registered under the VI's tag.
+//! State     the NIC has a table of regions for data transfer; a second table here, by address, checks the
+//!           arguments of calls and keeps memory registered while a descriptor in it is accessed.
+//! NULL tag  means the first tag of the NIC, as on cLAN. So programs work that use no tags, or that register
+//!           memory under their only tag and create VIs without one (ARMCI).
 
 use crate::abi::{VIP_BOOLEAN, VIP_MEM_ATTRIBUTES, VIP_PROTECTION_HANDLE, VIP_PVOID, VIP_RETURN, VIP_ULONG};
 use crate::border::{Answer, reading, writing};
@@ -19,14 +17,14 @@ use kiban_base::Region;
 use kiban_vi::MemoryAttributes;
 use std::sync::Arc;
 
-/// Bytes of one region at most, and of all together: no bound of ours, an address space has that much.
+/// The largest region, and the largest sum of all regions: as much as the address space has.
 pub(crate) const BLOCK_BYTES_MAX: usize = isize::MAX as usize / 2;
 pub(crate) const BYTES_MAX: usize = isize::MAX as usize;
 
 pub(crate) fn create_tag(nic: &Arc<Nic>) -> Answer<VIP_PROTECTION_HANDLE> {
     let mut memories = writing(&nic.memories);
     let number = match &mut memories.first_tag {
-        // Created for a program that passed no tag; the program has not got it yet.
+        // It was created for a NULL tag, and the program does not have its handle yet.
         Some((number, given @ false)) => {
             *given = true;
             *number
@@ -95,8 +93,8 @@ pub(crate) fn register(
     if length > BLOCK_BYTES_MAX || memories.bytes.checked_add(length).is_none_or(|bytes| bytes > BYTES_MAX) {
         return Err(VIP_RETURN::ERROR_RESOURCE);
     }
-    // SAFETY: vipl.h requires memory that stays valid until it is deregistered, when the NIC drops the
-    // region; there is no Rust reference to the program's memory.
+    // SAFETY: vipl.h requires of the program that the memory stays valid until `VipDeregisterMem`, where the
+    // NIC drops the region; there is no Rust reference to the program's memory.
     let region = unsafe { Region::foreign(base, length, None) };
     let handle = nic.core.register(region, attributes)?;
     memories.by_handle.insert(handle, Memory { address, length, tag: attributes.tag });

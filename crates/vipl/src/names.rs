@@ -1,11 +1,12 @@
-//! Name service: names for host addresses, and who is there.
+//! Name service: names of hosts, and autodiscovery.
 //!
-//! Order     a hosts file (the program's, otherwise the one that `KIBAN_VI_HOSTS` names), then the word
-//!           itself (an address; in shared memory the name of a NIC *is* its address), then, over UDP and on
-//!           a board, the system's resolver.
-//! File      lines of `ADDRESS NAME ...`; `#` begins a comment; addresses of other devices are passed over.
-//! Left out  the system is not asked for the name of an address: what the file does not know is named by its
-//!           address.
+//! Order           a hosts file (the program's, otherwise the one that `KIBAN_VI_HOSTS` names), then the name
+//!                 as a literal address (in shared memory the name of a NIC *is* its address), then, over UDP
+//!                 and on a board, the system's resolver.
+//! Hosts file      lines `ADDRESS NAME ...`; `#` starts a comment; addresses of other kinds of device are
+//!                 ignored.
+//! Not implemented reverse lookup by the system: a host that is not in the hosts file is named by its
+//! address.
 
 use crate::abi::{VIP_AUTODISCOVERY_LIST, VIP_CHAR, VIP_NET_ADDRESS, VIP_RETURN, VIP_ULONG};
 use crate::border::{Answer, Out, read};
@@ -25,7 +26,7 @@ pub(crate) unsafe fn start(nic: &Nic, path: *const VIP_CHAR) -> Answer {
     let path: Option<OsString> = if path.is_null() {
         std::env::var_os("KIBAN_VI_HOSTS").filter(|path| !path.is_empty())
     } else {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller guarantees that `path`, which is not null here, ends with NUL.
         Some(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes()).into())
     };
     let hosts = match path {
@@ -43,12 +44,12 @@ pub(crate) fn stop(nic: &Nic) -> Answer {
     lock(&nic.hosts).take().map(|_| ()).ok_or(VIP_RETURN::ERROR_NAMESERVICE)
 }
 
-/// Resolves a name by the system, for our address family.
+/// Resolves a name by the system's resolver, for the address family of the NIC.
 fn of_the_system(name: &str, port: u16, own: &SocketAddr) -> impl Iterator<Item = SocketAddr> {
     (name, port).to_socket_addrs().into_iter().flatten().filter(|place| place.is_ipv4() == own.is_ipv4())
 }
 
-/// Returns every address of a name once.
+/// Returns the addresses of a name, without duplicates.
 fn addresses(nic: &Nic, name: &str) -> Answer<Vec<HostAddress>> {
     let mut found: Vec<HostAddress> = match &*lock(&nic.hosts) {
         None => return Err(VIP_RETURN::ERROR_NAMESERVICE),
@@ -87,13 +88,13 @@ pub(crate) unsafe fn by_name(
     if name.is_null() {
         return Err(VIP_RETURN::INVALID_PARAMETER);
     }
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller guarantees that `name`, which is not null here, ends with NUL.
     let name = unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| VIP_RETURN::ERROR_NAMESERVICE)?;
     let found = addresses(nic, name)?;
     let host = usize::try_from(index).ok().and_then(|index| found.get(index));
     let host = host.ok_or(VIP_RETURN::ERROR_NAMESERVICE)?;
-    // SAFETY: promised by the caller. Programs set the discriminator before and after this call: it is left
-    // alone.
+    // SAFETY: the caller guarantees room for an address. The discriminator is left unchanged, because
+    // programs set it before or after this call.
     unsafe { crate::connect::write(nic, at, host, None) };
     Ok(())
 }
@@ -107,28 +108,29 @@ pub(crate) unsafe fn by_address(
     name: *mut VIP_CHAR,
     room: *mut VIP_ULONG,
 ) -> Answer {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller guarantees that `at` is null or an address of the length that it gives, and that
+    // `room` is null or valid.
     let (host, bytes_max, used) =
         unsafe { (crate::connect::read_host(nic, at)?, read(room)?, Out::at(room)?) };
-    let told = match &*lock(&nic.hosts) {
+    let text = match &*lock(&nic.hosts) {
         None => return Err(VIP_RETURN::ERROR_NAMESERVICE),
         Some(hosts) => hosts.of_host(&host).map(String::from),
     };
-    let told = told.unwrap_or_else(|| match &host {
+    let text = text.unwrap_or_else(|| match &host {
         HostAddress::Loopback => "localhost".into(),
         HostAddress::Name(name) => String::from_utf8_lossy(name).into_owned(),
         HostAddress::Udp(place) | HostAddress::Board(place) => place.to_string(),
     });
-    let whole = told.len() + 1;
+    let whole = text.len() + 1;
     used.put(whole as VIP_ULONG);
     if bytes_max < whole as VIP_ULONG {
         return Err(VIP_RETURN::ERROR_RESOURCE);
     }
     let place = NonNull::new(name).ok_or(VIP_RETURN::INVALID_PARAMETER)?.cast::<u8>();
-    // SAFETY: the caller guarantees room for `*room` bytes, which is enough.
+    // SAFETY: the caller guarantees room for `*room` bytes; the text and its NUL fit, as checked above.
     unsafe {
-        place.copy_from_nonoverlapping(NonNull::from(told.as_bytes()).cast(), told.len());
-        place.add(told.len()).write(0);
+        place.copy_from_nonoverlapping(NonNull::from(text.as_bytes()).cast(), text.len());
+        place.add(text.len()).write(0);
     }
     Ok(())
 }
@@ -139,22 +141,22 @@ pub(crate) unsafe fn by_address(
 /// `list` is null or valid, and its array has the length that it gives; each entry is null or has room for an
 /// address.
 pub(crate) unsafe fn discover(nic: &Nic, list: *mut VIP_AUTODISCOVERY_LIST) -> Answer {
-    // SAFETY: promised by the caller.
-    let (mut told, out) = unsafe { (read(list)?, Out::at(list)?) };
+    // SAFETY: the caller guarantees that `list` is null or valid.
+    let (mut header, out) = unsafe { (read(list)?, Out::at(list)?) };
     let mut there = vec![nic.host.clone()];
     if let Some(hosts) = &*lock(&nic.hosts) {
         there.extend(hosts.lines.iter().map(|(host, _)| host.clone()).filter(|host| *host != nic.host));
     }
-    let room = if told.ADAddrArray.is_null() { 0 } else { told.NumAdAddrs as usize };
-    told.NumAdAddrs = 0;
+    let room = if header.ADAddrArray.is_null() { 0 } else { header.NumAdAddrs as usize };
+    header.NumAdAddrs = 0;
     for (index, host) in there.iter().take(room).enumerate() {
-        // SAFETY: promised by the caller: the array has `room` places.
-        let place = unsafe { told.ADAddrArray.add(index).read() };
+        // SAFETY: the caller guarantees that the array has `room` entries.
+        let place = unsafe { header.ADAddrArray.add(index).read() };
         let place = NonNull::new(place).ok_or(VIP_RETURN::INVALID_PARAMETER)?;
-        // SAFETY: promised by the caller: it has room for an address.
+        // SAFETY: the caller guarantees that each entry is null or has room for an address.
         unsafe { crate::connect::write(nic, place, host, Some(&[])) };
-        told.NumAdAddrs += 1;
+        header.NumAdAddrs += 1;
     }
-    out.put(told);
+    out.put(header);
     Ok(())
 }

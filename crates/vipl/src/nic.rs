@@ -1,4 +1,4 @@
-//! NICs: opening, closing, limits, and the handles of their objects' numbers.
+//! NICs: opening, closing and querying.
 
 use crate::abi::{VIP_CHAR, VIP_NIC_ATTRIBUTES, VIP_NIC_HANDLE, VIP_RETURN, VIP_ULONG, service};
 use crate::border::{Answer, Out, writing};
@@ -15,8 +15,8 @@ use std::ffi::CStr;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Duration;
 
-/// Returns the limits of a NIC that a program opens. Servers of the 1990s waited at one discriminator for all
-/// clients.
+/// Returns the configuration of a NIC. Many requests may be queued, because servers of the 1990s accepted all
+/// clients at one discriminator.
 fn config() -> Config {
     Config { requests_max: 4096, ..Config::default() }
 }
@@ -38,7 +38,7 @@ impl From<RequestError> for VIP_RETURN {
             | RequestError::UnknownQueue
             | RequestError::UnknownPath
             | RequestError::BadAddress => VIP_RETURN::INVALID_PARAMETER,
-            // The client has given up, or its time was over.
+            // The client has given up or timed out.
             RequestError::UnknownRequest => VIP_RETURN::TIMEOUT,
             RequestError::InUse | RequestError::TooMany => VIP_RETURN::ERROR_RESOURCE,
             RequestError::BadState(_) => VIP_RETURN::INVALID_STATE,
@@ -74,10 +74,9 @@ impl From<Failure> for VIP_RETURN {
             Failure::Refused(refusal) => refusal.into(),
             Failure::Timeout => VIP_RETURN::TIMEOUT,
             Failure::Connect(error) => error.into(),
-            // A queue that reports elsewhere is not waited for; the handle of a NIC that is closed names
-            // nothing.
+            // A queue with a completion queue cannot be waited for; the handle of a closed NIC is invalid.
             Failure::OnCompletionQueue | Failure::Closed => VIP_RETURN::INVALID_PARAMETER,
-            // `Gone`: the device is there no more. VIPL has no code of its own for others.
+            // `Gone`, if the device has disappeared, and errors without a code of their own in VIPL.
             _ => VIP_RETURN::ERROR_RESOURCE,
         }
     }
@@ -98,10 +97,10 @@ pub(crate) unsafe fn open(name: *const VIP_CHAR, out: Out<VIP_NIC_HANDLE>) -> An
     if name.is_null() {
         return Err(VIP_RETURN::INVALID_PARAMETER);
     }
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller guarantees that `name`, which is not null here, ends with NUL.
     let name = unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| VIP_RETURN::INVALID_PARAMETER)?;
     let otherwise = std::env::var("KIBAN_VI_DEVICE").ok();
-    // A random name; should another NIC have it, this one is not opened.
+    // A random name; opening fails if another NIC has the same.
     let number = random::bytes().map(u64::from_ne_bytes).map_err(|_| VIP_RETURN::ERROR_RESOURCE)?;
     let devices = device::named(name, otherwise.as_deref(), number).ok_or(VIP_RETURN::INVALID_PARAMETER)?;
     let core = open_first(&devices).map_err(|_| VIP_RETURN::ERROR_RESOURCE)?;
@@ -132,7 +131,7 @@ pub(crate) unsafe fn open(name: *const VIP_CHAR, out: Out<VIP_NIC_HANDLE>) -> An
 
 pub(crate) fn close(pointer: VIP_NIC_HANDLE) -> Answer {
     handles::nic(pointer)?;
-    // Of two threads that close it, one finds it here.
+    // If two threads close it, only one finds it here.
     let Some(Object::Nic(nic)) = handles::remove(Handle::of(pointer)) else {
         return Err(VIP_RETURN::INVALID_PARAMETER);
     };
@@ -142,9 +141,10 @@ pub(crate) fn close(pointer: VIP_NIC_HANDLE) -> Answer {
         handles::remove(*handle);
     }
     nic.core.close();
-    // The memory belongs to the program again, even if another thread is still returning from a call.
+    // Deregister all memory, which then belongs to the program, even if another thread has not returned from
+    // its call yet.
     for handle in writing(&nic.memories).take_all() {
-        nic.core.deregister(handle).expect("it was registered, and we alone give it back");
+        nic.core.deregister(handle).expect("it was registered, and only this thread deregisters it");
     }
     nic.callbacks.end();
     Ok(())

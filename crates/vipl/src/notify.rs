@@ -1,10 +1,10 @@
-//! Callbacks: queues of callbacks to be called, and the threads that call them.
+//! Callbacks for completions (VipSendNotify, VipRecvNotify, VipCQNotify).
 //!
 //! How       a queue with pending callbacks has a thread that waits for completions as a program would, calls
 //!           the first callback, and ends when none is left. Callbacks may make any call.
-//! End       `VipCloseNic` ends the waits and returns when no callback runs any more, but for the one it is
-//!           called from.
-//! Limits    at most `LINE_MAX` callbacks per queue (`objects/callbacks.rs`).
+//! Closing   `VipCloseNic` ends these waits and returns when no callback is running, except for the one from
+//!           which it was called.
+//! Limits    at most `LINE_MAX` pending callbacks per queue (`objects/callbacks.rs`).
 
 use crate::abi::{VIP_CQ_CALLBACK, VIP_RETURN, VIP_VI_CALLBACK};
 use crate::border::Answer;
@@ -24,7 +24,7 @@ pub(crate) fn on_work(
         return Err(VIP_RETURN::INVALID_PARAMETER);
     }
     let line = vi.lines[direction as usize].clone();
-    if !line.stand(context, Callback::Work(callback))? {
+    if !line.push(context, Callback::Work(callback))? {
         return Ok(());
     }
     let (its_line, its_vi) = (line.clone(), vi.clone());
@@ -32,7 +32,8 @@ pub(crate) fn on_work(
         its_line.serve(|context, callback| {
             let (descriptor, _) = work::wait(&its_vi, direction, Duration::MAX)?;
             if let Callback::Work(callback) = callback {
-                // SAFETY: the program gave us a function of this type to be called like this (vipl.h).
+                // SAFETY: the program passed a function of this type to VipSendNotify or VipRecvNotify
+                // (vipl.h).
                 unsafe { callback(context.0, its_vi.nic.handle(), its_vi.handle(), descriptor) };
             }
             Ok(())
@@ -43,7 +44,7 @@ pub(crate) fn on_work(
 
 pub(crate) fn on_entry(queue: &Arc<Queue>, context: Context, callback: VIP_CQ_CALLBACK) -> Answer {
     let line = queue.line.clone();
-    if !line.stand(context, Callback::Entry(callback))? {
+    if !line.push(context, Callback::Entry(callback))? {
         return Ok(());
     }
     let (its_line, its_queue) = (line.clone(), queue.clone());
@@ -51,7 +52,7 @@ pub(crate) fn on_entry(queue: &Arc<Queue>, context: Context, callback: VIP_CQ_CA
         its_line.serve(|context, callback| {
             let (vi, receives) = queue::wait(&its_queue, Duration::MAX)?;
             if let Callback::Entry(callback) = callback {
-                // SAFETY: the program gave us a function of this type to be called like this (vipl.h).
+                // SAFETY: the program passed a function of this type to VipCQNotify (vipl.h).
                 unsafe { callback(context.0, its_queue.nic.handle(), vi, receives) };
             }
             Ok(())

@@ -8,7 +8,7 @@ use crate::objects::nic::{Kind, Nic};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Entries of one queue at most.
+/// The largest number of entries of a queue.
 pub(crate) const ENTRIES_MAX: usize = 1 << 20;
 
 fn entries(count: VIP_ULONG) -> Answer<usize> {
@@ -46,8 +46,8 @@ pub(crate) fn resize(queue: &Queue, count: VIP_ULONG) -> Answer {
 /// A VI and whether its receive queue has something to collect.
 pub(crate) type Entry = (VIP_PVOID, VIP_BOOLEAN);
 
-/// Returns the entry as the program sees it; `None` if its VI is gone.
-fn told(queue: &Queue, (vi, receives): (u32, bool)) -> Option<Entry> {
+/// Converts an entry for the program; `None` if its VI has been destroyed.
+fn to_c(queue: &Queue, (vi, receives): (u32, bool)) -> Option<Entry> {
     let handle = queue.nic.handle_of(Kind::Vi, vi);
     (!handle.is_null()).then_some((handle, VIP_BOOLEAN::from(receives)))
 }
@@ -55,8 +55,8 @@ fn told(queue: &Queue, (vi, receives): (u32, bool)) -> Option<Entry> {
 /// Returns the oldest entry, if there is one.
 pub(crate) fn done(queue: &Queue) -> Answer<Option<Entry>> {
     while let Some(entry) = queue.nic.core.queue_done(queue.number)? {
-        if let told @ Some(_) = told(queue, entry) {
-            return Ok(told);
+        if let entry @ Some(_) = to_c(queue, entry) {
+            return Ok(entry);
         }
     }
     Ok(None)
@@ -68,8 +68,8 @@ pub(crate) fn wait(queue: &Queue, timeout: Duration) -> Answer<Entry> {
     let deadline = (timeout != Duration::MAX).then(|| core.now() + timeout);
     loop {
         let rest = deadline.map_or(Duration::MAX, |deadline| deadline.since(core.now()));
-        if let Some(told) = told(queue, core.queue_wait(queue.number, rest)?) {
-            return Ok(told);
+        if let Some(entry) = to_c(queue, core.queue_wait(queue.number, rest)?) {
+            return Ok(entry);
         }
     }
 }

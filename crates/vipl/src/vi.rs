@@ -50,8 +50,8 @@ fn attributes_of(nic: &Arc<Nic>, given: &VIP_VI_ATTRIBUTES) -> Answer<ViAttribut
     })
 }
 
-/// Returns the attributes of a VI of ours as the program sees them.
-fn told(nic: &Nic, attributes: &ViAttributes) -> VIP_VI_ATTRIBUTES {
+/// Converts the attributes of a VI for the program.
+fn to_c(nic: &Nic, attributes: &ViAttributes) -> VIP_VI_ATTRIBUTES {
     VIP_VI_ATTRIBUTES {
         ReliabilityLevel: level(attributes.reliability),
         MaxTransferSize: attributes.transfer_bytes_max.into(),
@@ -62,8 +62,8 @@ fn told(nic: &Nic, attributes: &ViAttributes) -> VIP_VI_ATTRIBUTES {
     }
 }
 
-/// Returns the attributes of a peer's VI, without its protection tag.
-pub(crate) fn told_of(remote: &PeerAttributes) -> VIP_VI_ATTRIBUTES {
+/// Converts the attributes of a peer's VI, which have no protection tag.
+pub(crate) fn peer_to_c(remote: &PeerAttributes) -> VIP_VI_ATTRIBUTES {
     VIP_VI_ATTRIBUTES {
         ReliabilityLevel: level(remote.reliability),
         MaxTransferSize: remote.transfer_bytes_max.into(),
@@ -124,7 +124,7 @@ pub(crate) fn query(vi: &Vi) -> Answer<(VIP_VI_STATE, VIP_VI_ATTRIBUTES, bool, b
         ViState::Connected => VIP_VI_STATE::CONNECTED,
         ViState::Error => VIP_VI_STATE::ERROR,
     };
-    Ok((state, told(&vi.nic, &attributes), sends, receives))
+    Ok((state, to_c(&vi.nic, &attributes), sends, receives))
 }
 
 pub(crate) fn set(vi: &Vi, given: &VIP_VI_ATTRIBUTES) -> Answer {

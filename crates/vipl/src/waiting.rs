@@ -1,4 +1,4 @@
-//! Extensions to the guide: how a queue waits, and what that has cost (`vipl_kiban.h`).
+//! Extensions of kiban: waiting policies of queues, and statistics of waiting (`vipl_kiban.h`).
 
 use crate::abi::{VIP_RETURN, VIP_ULONG, VIP_WAIT_REPORT, policy, wide};
 use crate::border::Answer;

@@ -1,15 +1,14 @@
-//! Work: from descriptors in the program's memory to the NIC, and back.
+//! Posting and completing descriptors in the program's memory.
 //!
-//! Goal      a descriptor is read once, when it is posted, and checked in the copy: later changes by the
-//!           program have no effect. Its result is written once, before the program gets it back.
-//! Refused   what cannot be queued at all: crooked, outside registered memory of the VI's tag, posted
-//!           already.
-//! At fault  a descriptor that can be queued but not executed returns in its turn, with a status. For sends:
-//!           reserved bits of `Control`, an invalid operation, a missing address segment, immediate data with
-//!           a read, a `Length` that is not the sum. For receives, the `Length` of the last use may remain:
-//!           programs post descriptors again as they came back.
-//! Gone      if the descriptor's memory was deregistered meanwhile, the answer is not written: it is counted
-//!           as an error of protection on completion, and the program gets the pointer all the same.
+//! Posting      a descriptor is read once, when it is posted; later changes by the program have no effect.
+//!              The result is written once, before the program gets the descriptor back.
+//! Refused      a descriptor that is unaligned, outside registered memory of the VI's tag, or posted already.
+//! Errors       a descriptor that is queued but cannot be executed completes in order, with an error status.
+//!              For sends: reserved bits of `Control`, an invalid operation, a missing address segment,
+//!              immediate data with a read, a `Length` that is not the sum of the segments. For receives,
+//!              `Length` is ignored, because programs post descriptors again without clearing it.
+//! Deregistered if the descriptor's memory was deregistered meanwhile, the result is not written. The error
+//!              is reported asynchronously (VIP_ERROR_COMP_PROT), and the program still gets the pointer.
 
 use crate::abi::{VIP_CONTROL_SEGMENT, VIP_DESCRIPTOR, VIP_DESCRIPTOR_ALIGNMENT, VIP_RETURN, VIP_SEGMENT};
 use crate::abi::{control, status};
@@ -28,16 +27,17 @@ use std::collections::hash_map::Entry;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// Segments that are read of a descriptor at most: what the NIC takes, and an address segment.
+/// The largest number of segments of a descriptor: the data segments that the NIC supports, and an address
+/// segment.
 const SEGMENTS_MAX: usize = 253;
 const CONTROL_BYTES: usize = size_of::<VIP_CONTROL_SEGMENT>();
 const SEGMENT_BYTES: usize = size_of::<VIP_SEGMENT>();
 
-/// The segments at the time when the descriptor was posted. Filled in place: moving the array would cost more
+/// A copy of the segments of a descriptor. It is filled in place, because moving the array would cost more
 /// than the call.
 type Segments = ArrayVec<DataSegment, SEGMENTS_MAX>;
 
-/// Copies a descriptor out of registered memory: its control segment, and the others into `segments`.
+/// Copies a descriptor from registered memory. Returns its control segment; appends the others to `segments`.
 fn copy(
     memories: &Memories,
     handle: u32,
@@ -54,9 +54,9 @@ fn copy(
     {
         return Err(BAD);
     }
-    // SAFETY: these bytes are aligned and in memory that the program has registered, and keeps until it
-    // deregisters it, for which it needs the lock that our caller holds. Another thread of the program may
-    // write to it: then a volatile copy is a mixture of old and new bytes, and every value is valid.
+    // SAFETY: the bytes are aligned and in registered memory, which the program keeps valid until it
+    // deregisters it; that takes the lock that our caller holds. If another thread of the program writes to
+    // it, the volatile copy is a mixture of old and new bytes, and every value is valid.
     let control = unsafe { core::ptr::with_exposed_provenance::<VIP_CONTROL_SEGMENT>(at).read_volatile() };
     let count = usize::from(control.SegCount);
     if count <= SEGMENTS_MAX {
@@ -65,7 +65,8 @@ fn copy(
         }
         for index in 0..count {
             let place = at + CONTROL_BYTES + index * SEGMENT_BYTES;
-            // SAFETY: as above; the segments lie in the same memory.
+            // SAFETY: the segments are in the same registered memory as the control segment, as checked
+            // above; any value is valid.
             let segment = unsafe { core::ptr::with_exposed_provenance::<VIP_SEGMENT>(place).read_volatile() };
             segments.push(DataSegment {
                 address: segment.Data,
@@ -77,8 +78,8 @@ fn copy(
     Ok(control)
 }
 
-/// Decodes a descriptor, with the first rule that it breaks.
-fn judge<'a>(
+/// Decodes a descriptor. The status names the first error, if there is one.
+fn decode<'a>(
     control: &VIP_CONTROL_SEGMENT,
     segments: &'a [DataSegment],
     direction: Direction,
@@ -120,7 +121,7 @@ pub(crate) fn post(vi: &Vi, descriptor: *mut VIP_DESCRIPTOR, handle: u32, direct
         Entry::Occupied(_) => return Err(VIP_RETURN::INVALID_PARAMETER),
         Entry::Vacant(free) => free.insert(handle),
     };
-    let (operation, segments, status) = judge(&descriptor, &segments, direction);
+    let (operation, segments, status) = decode(&descriptor, &segments, direction);
     let cookie = at as u64;
     let posted = match direction {
         Direction::Receive => nic.core.post_judged_receive(vi.number, cookie, segments, status),
@@ -138,7 +139,7 @@ pub(crate) fn post(vi: &Vi, descriptor: *mut VIP_DESCRIPTOR, handle: u32, direct
     Ok(posted?)
 }
 
-/// Writes the answer of a descriptor that is done: the pointer for the program, and the code for it.
+/// Writes the result of a completed descriptor. Returns its pointer and the return code for the program.
 fn answer(nic: &Nic, done: Completion) -> (*mut VIP_DESCRIPTOR, VIP_RETURN) {
     let at = done.cookie as usize;
     let pointer = core::ptr::with_exposed_provenance_mut::<VIP_DESCRIPTOR>(at);
@@ -161,9 +162,9 @@ fn answer(nic: &Nic, done: Completion) -> (*mut VIP_DESCRIPTOR, VIP_RETURN) {
         .is_some_and(|memory| memory.holds(at, CONTROL_BYTES));
     if is_there {
         let put = |field: usize, value: u32| {
-            // SAFETY: the control segment is aligned and in memory that is still registered, because the lock
-            // is held; the descriptor belongs to the NIC until this call returns it, so there is no reference
-            // to it.
+            // SAFETY: the control segment is aligned and in memory that stays registered while the lock is
+            // held; the descriptor belongs to the NIC until this call returns it, so there is no reference to
+            // it.
             unsafe { core::ptr::with_exposed_provenance_mut::<u32>(at + field).write_volatile(value) }
         };
         put(offset_of!(VIP_CONTROL_SEGMENT, Length), done.length);
@@ -200,6 +201,6 @@ pub(crate) fn wait(vi: &Vi, direction: Direction, timeout: Duration) -> Answer<C
 }
 
 /// Returns the next completed receive, waiting with the policy of this call.
-pub(crate) fn wait_by(vi: &Vi, way: Wait, timeout: Duration) -> Answer<Collected> {
-    Ok(answer(&vi.nic, vi.nic.core.receive_wait_by(vi.number, way, timeout)?))
+pub(crate) fn wait_by(vi: &Vi, policy: Wait, timeout: Duration) -> Answer<Collected> {
+    Ok(answer(&vi.nic, vi.nic.core.receive_wait_by(vi.number, policy, timeout)?))
 }

@@ -1,7 +1,7 @@
-//! The C programs of `tests/c` and `examples/c`: compiled as strictly as compilers can, linked to the
-//! library, run.
+//! Compiles the C programs of `tests/c` and `examples/c` with all warnings, links them to the library, and
+//! runs them.
 //!
-//! Goal      what `vipl.h` promises is kept by the library that programs link to, from C and from C++.
+//! Purpose   test the library through `vipl.h`, from C and from C++.
 //! How       `cc` and `c++` (or `CC` and `CXX`), with warnings as errors; every program runs its test cases
 //!           and exits with 0.
 //! Limits    a program that does not end in time is killed, and the last test case that it printed is the one
@@ -49,11 +49,11 @@ fn output(mut command: Command) -> Output {
 
 #[track_caller]
 fn succeeds(command: Command) {
-    let told = format!("{command:?}");
+    let shown = format!("{command:?}");
     let output = output(command);
     assert!(
         output.status.success(),
-        "{told}: {}\n{}{}",
+        "{shown}: {}\n{}{}",
         output.status,
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
@@ -75,7 +75,7 @@ static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     folder
 });
 
-/// Compiles and links a program: its path. Each is one test's.
+/// Compiles and links a program. Returns its path; each program is used by one test.
 fn build(source: &Path) -> PathBuf {
     let program = LIBRARY.join(source.file_stem().expect("a C file has a name"));
     let mut command = compiler("CC", "cc");
@@ -85,7 +85,7 @@ fn build(source: &Path) -> PathBuf {
     program
 }
 
-/// Starts a program with the library, and with an end to its time.
+/// Returns the command that runs a program with the library and a time limit.
 fn start(program: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new("timeout");
     command.args(["--kill-after=5", "120"]).arg(program).args(arguments);
@@ -95,15 +95,15 @@ fn start(program: &Path, arguments: &[&str]) -> Command {
 }
 
 /// Builds a test program and runs it on each device.
-fn tell(name: &str, devices: &[&str]) {
+fn run_tests(name: &str, devices: &[&str]) {
     let program = build(&home().join("tests/c").join(name).with_extension("c"));
     for device in devices {
         let output = output(start(&program, &[device]));
-        let told = String::from_utf8_lossy(&output.stdout);
+        let stdout = String::from_utf8_lossy(&output.stdout);
         let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{name} on {device}: {}\n{told}{errors}", output.status);
-        let stories = told.lines().filter(|line| line.starts_with("ok ")).count();
-        assert!(stories > 0 && told.contains(&format!("{stories} stories on {device}")), "{told}");
+        assert!(output.status.success(), "{name} on {device}: {}\n{stdout}{errors}", output.status);
+        let passed = stdout.lines().filter(|line| line.starts_with("ok ")).count();
+        assert!(passed > 0 && stdout.contains(&format!("{passed} tests passed on {device}")), "{stdout}");
     }
 }
 
@@ -111,106 +111,106 @@ const WITHIN: &[&str] = &["loopback", "shm", "udp:127.0.0.1"];
 const BETWEEN: &[&str] = &["shm", "udp:127.0.0.1"];
 
 #[test]
-fn the_header_is_the_binary_interface() {
-    tell("layout", &["loopback"]);
+fn layouts_and_values_match_the_specification() {
+    run_tests("layout", &["loopback"]);
 }
 
 #[test]
-fn wrong_handles_and_pointers_are_answered_and_never_followed() {
-    tell("handles", WITHIN);
+fn invalid_handles_and_pointers_are_refused() {
+    run_tests("handles", WITHIN);
 }
 
 #[test]
-fn nics_tags_and_memory_keep_their_bounds() {
-    tell("nic_and_memory", WITHIN);
+fn nics_tags_and_memory_have_limits() {
+    run_tests("nic_and_memory", WITHIN);
 }
 
 #[test]
-fn vis_go_through_their_states() {
-    tell("states", WITHIN);
+fn vis_change_states() {
+    run_tests("states", WITHIN);
 }
 
 #[test]
 fn messages_arrive_whole_and_in_order_at_every_level() {
-    tell("messages", WITHIN);
+    run_tests("messages", WITHIN);
 }
 
 #[test]
-fn every_status_bit_has_its_cause() {
-    tell("errors", WITHIN);
+fn errors_set_the_status_bits_of_the_guide() {
+    run_tests("errors", WITHIN);
 }
 
 #[test]
-fn rdma_reaches_what_it_may() {
-    tell("rdma", WITHIN);
+fn rdma_works_within_its_permissions() {
+    run_tests("rdma", WITHIN);
 }
 
 #[test]
-fn connections_come_to_be_or_say_why_not() {
-    tell("connect", WITHIN);
+fn connections_succeed_or_fail_with_the_right_code() {
+    run_tests("connect", WITHIN);
 }
 
 #[test]
-fn completion_queues_tell_of_many_vis() {
-    tell("queues", WITHIN);
+fn completion_queues_serve_many_vis() {
+    run_tests("queues", WITHIN);
 }
 
 #[test]
-fn callbacks_come_once_for_what_was_asked() {
-    tell("notify", WITHIN);
+fn callbacks_are_called_once() {
+    run_tests("notify", WITHIN);
 }
 
 #[test]
-fn names_are_found_and_giganets_additions_answered() {
-    tell("names", WITHIN);
+fn names_and_giganet_s_additions_work() {
+    run_tests("names", WITHIN);
 }
 
 #[test]
-fn waiting_by_every_policy_brings_every_message() {
-    tell("waiting", WITHIN);
+fn waiting_policies_work() {
+    run_tests("waiting", WITHIN);
 }
 
 #[test]
-fn descriptors_and_memory_that_are_treated_badly_harm_nobody() {
-    tell("reuse", WITHIN);
+fn misused_descriptors_and_memory_are_harmless() {
+    run_tests("reuse", WITHIN);
 }
 
 #[test]
-fn descriptors_of_chance_come_back_once_each_and_in_order() {
-    tell("garbage", WITHIN);
+fn random_descriptors_complete_once_and_in_order() {
+    run_tests("garbage", WITHIN);
 }
 
 #[test]
 fn many_threads_share_a_nic_until_it_is_closed() {
-    tell("threads", WITHIN);
+    run_tests("threads", WITHIN);
 }
 
 #[test]
-fn two_processes_talk_and_the_survivor_is_told() {
-    tell("processes", BETWEEN);
+fn processes_connect_and_detect_a_killed_peer() {
+    run_tests("processes", BETWEEN);
 }
 
 #[test]
-fn the_example_plays_ping_pong_between_two_programs() {
+fn the_ping_pong_example_runs_between_two_processes() {
     let program = build(&home().join("../../examples/c/vi_pingpong.c"));
     let name = format!("shm:pp{}", std::process::id());
     for (server, device) in [(&*name, "shm"), ("udp:127.0.0.1", "udp")] {
         let mut serving =
             start(&program, &["server", server]).stdout(Stdio::piped()).spawn().expect("timeout(1)");
         let mut line = String::new();
-        let told = serving.stdout.take().expect("it is piped");
-        BufReader::new(told).read_line(&mut line).expect("text");
+        let stdout = serving.stdout.take().expect("it is piped");
+        BufReader::new(stdout).read_line(&mut line).expect("text");
         let place = line.trim().strip_prefix("waiting at ").expect(&line);
         let (_, place) = place.split_once(':').expect("a device and a place");
         let output = output(start(&program, &["client", device, place, "60000", "200", "100"]));
-        let told = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
-        assert!(told.contains("200 round trips of 60000 bytes") && told.contains("waits: "), "{told}");
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{stdout}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(stdout.contains("200 round trips of 60000 bytes") && stdout.contains("waits: "), "{stdout}");
         assert!(serving.wait().expect("it ends").success());
     }
 }
 
-/// Only the calls: a library that exports more could clash with others.
+/// A library that exported more symbols could clash with others.
 #[test]
 fn the_library_exports_the_calls_of_the_headers_and_nothing_else() {
     let headers = ["vipl.h", "vipl_kiban.h"].map(|header| {
@@ -228,19 +228,19 @@ fn the_library_exports_the_calls_of_the_headers_and_nothing_else() {
     declared.sort_unstable();
     let mut command = Command::new("nm");
     command.args(["-D", "--defined-only", "--format=posix"]).arg(LIBRARY.join("libvipl.so"));
-    let told = output(command).stdout;
-    let told = String::from_utf8(told).expect("names are ASCII");
-    let mut exported: Vec<&str> = told.lines().filter_map(|line| line.split(' ').next()).collect();
+    let stdout = output(command).stdout;
+    let stdout = String::from_utf8(stdout).expect("names are ASCII");
+    let mut exported: Vec<&str> = stdout.lines().filter_map(|line| line.split(' ').next()).collect();
     exported.sort_unstable();
     assert_eq!(exported, declared);
     let mut command = Command::new("objdump");
     command.arg("-p").arg(LIBRARY.join("libvipl.so"));
-    let told = output(command).stdout;
-    assert!(String::from_utf8_lossy(&told).contains("libvipl.so.1"), "SONAME");
+    let stdout = output(command).stdout;
+    assert!(String::from_utf8_lossy(&stdout).contains("libvipl.so.1"), "SONAME");
 }
 
 #[test]
-fn every_program_compiles_in_every_dialect_without_a_warning() {
+fn all_programs_compile_without_warnings_as_c_and_c_plus_plus() {
     for source in every_source() {
         for dialect in ["-std=c99", "-std=c11"] {
             let mut command = compiler("CC", "cc");
@@ -256,7 +256,7 @@ fn every_program_compiles_in_every_dialect_without_a_warning() {
 }
 
 #[test]
-fn a_header_alone_compiles_and_may_be_included_twice() {
+fn headers_are_self_contained_and_may_be_included_twice() {
     for header in ["vipl.h", "vipl_kiban.h"] {
         let mut command = compiler("CC", "cc");
         let header = home().join("include").join(header);
@@ -267,20 +267,19 @@ fn a_header_alone_compiles_and_may_be_included_twice() {
             .arg(&header);
         command.arg("/dev/null");
         let output = output(command);
-        // An empty translation unit is the one thing to complain of, in a strict dialect: the headers fill
-        // it.
+        // The headers make the empty translation unit valid in a strict dialect.
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 }
 
 #[test]
-fn a_header_whose_layout_was_touched_does_not_compile() {
+fn a_changed_layout_does_not_compile() {
     let source = home().join("tests/c/layout.c");
     let mut command = compiler("CC", "cc");
-    // A struct with a wider field, made by a macro where the header says uint16_t: the checks must notice.
+    // The macro makes fields of type uint16_t wider: the layout checks must fail.
     command.args(["-std=c99", "-fsyntax-only", "-Duint16_t=uint32_t"]).arg(source);
     let output = output(command);
     assert!(!output.status.success());
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(told.contains("vip_layout_control_"), "{told}");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(message.contains("vip_layout_control_"), "{message}");
 }

@@ -288,7 +288,7 @@ fn waiting_on_a_killed_board_returns_an_error() {
         assert!(busy < Duration::from_millis(150), "a NIC without a board took {busy:?}");
         let none = Nic::open(&"board:near@10.1.0.1".parse::<Device>().expect("a device"))
             .expect_err("the process is dead");
-        assert!(none.to_string().contains("no board near takes clients"), "{none}");
+        assert!(none.to_string().contains("no board near accepts clients"), "{none}");
     });
 }
 

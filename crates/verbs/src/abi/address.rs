@@ -141,7 +141,7 @@ structs! {
 }
 
 impl ibv_gid {
-    /// Its bytes, in the order of the wire.
+    /// Returns the bytes, in network byte order.
     pub fn bytes(&self) -> [u8; 16] {
         // SAFETY: both members are 16 bytes that may have any value.
         unsafe { self.raw }

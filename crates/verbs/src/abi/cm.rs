@@ -87,7 +87,7 @@ structs! {
         pkey: u16,
     }
 
-    /// Without a name in C.
+    /// Anonymous in C.
     union rdma_addr_socket = "struct sockaddr_storage" {
         addr = "ss_family": sockaddr,
         sin = "ss_family": sockaddr_in,

@@ -101,7 +101,7 @@ structs! {
         opcode: ibv_wc_opcode,
         vendor_err: u32,
         byte_len: u32,
-        /// In the order of the wire; or, with `IBV_WC_WITH_INV`, the key that was invalidated, in the host's.
+        /// In network byte order; or, with `IBV_WC_WITH_INV`, the invalidated key in host byte order.
         imm_data: u32,
         qp_num: u32,
         src_qp: u32,

@@ -1,6 +1,6 @@
-//! An open device: the tables that programs call through without asking the library.
+//! An open device, with its function tables.
 //!
-//! Goal      `verbs.h` calls `ibv_post_send`, `ibv_poll_cq` and many others straight through pointers of
+//! Purpose   `verbs.h` calls `ibv_post_send`, `ibv_poll_cq` and many other functions through pointers in
 //!           these two structs.
 //! Extended  a context whose `abi_compat` is [`VERBS_ABI_IS_EXTENDED`] is the last field of a
 //!           [`verbs_context`]. That struct grew at its front from release to release: a caller uses a
@@ -22,7 +22,7 @@ use core::ffi::{c_int, c_uint, c_void};
 /// In `abi_compat`: the context is part of a [`verbs_context`].
 pub const VERBS_ABI_IS_EXTENDED: *mut c_void = core::ptr::without_provenance_mut(usize::MAX);
 
-/// A slot that old programs called through, before 2006: nobody does now.
+/// A function pointer that only programs from before 2006 used.
 type Unused = *mut c_void;
 
 structs! {
@@ -98,7 +98,7 @@ structs! {
         create_wq: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_wq_init_attr) -> *mut ibv_wq>,
         query_rt_values: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_values_ex) -> c_int>,
         create_cq_ex: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_cq_init_attr_ex) -> *mut ibv_cq_ex>,
-        /// The library's own.
+        /// Private to the library.
         r#priv: *mut c_void,
         query_device_ex: Option<unsafe extern "C" fn(*mut ibv_context, *const ibv_query_device_ex_input, *mut ibv_device_attr_ex, usize) -> c_int>,
         ibv_destroy_flow: Option<unsafe extern "C" fn(*mut ibv_flow) -> c_int>,
@@ -112,7 +112,7 @@ structs! {
         open_xrcd: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_xrcd_init_attr) -> *mut ibv_xrcd>,
         close_xrcd: Option<unsafe extern "C" fn(*mut ibv_xrcd) -> c_int>,
         _ABI_placeholder3: u64,
-        /// Bytes of this struct.
+        /// The size of this struct in bytes.
         sz: usize,
         context: ibv_context,
     }

@@ -1,9 +1,8 @@
-//! Macros that declare C types and constants once, so that none is left out of the comparison with the
-//! headers.
+//! Macros that declare C types and constants, and list them for the comparison with the headers.
 //!
 //! `numbers!`   `alias: type { NAME = value, }` is an enum of C; with `_` for the alias, numbers without one.
-//! `structs!`   a struct or union with C's layout; `= "..."` says what C calls a type or a field that has no
-//!              such name there. Every type has `ZERO`, all its bytes zero: null pointers, no functions.
+//! `structs!`   a struct or union with C's layout; `= "..."` gives the C name of a type or field whose name
+//! differs here. Every type has `ZERO`, all its bytes zero: null pointers, no functions.
 
 /// One struct or union, for the comparison.
 #[cfg(test)]
@@ -50,7 +49,8 @@ macro_rules! structs {
 
             impl $name {
                 pub const ZERO: $name =
-                    // SAFETY: numbers, pointers, optional functions and arrays of them may all be zero.
+                    // SAFETY: all-zero bytes are a valid value of numbers, raw pointers, optional functions
+                    // and arrays of them.
                     unsafe { core::mem::zeroed() };
             }
         )*

@@ -1,7 +1,6 @@
-//! Objects that kiban does not make, as far as programs can see into them.
+//! Objects that kiban does not implement, as far as programs can see into them.
 //!
-//! Left out  what stands behind their pointers where no function of ours looks: specifications of flows, keys
-//!           of ESP.
+//! Not implemented the types behind their pointers: flow specifications, ESP keys.
 
 use super::completion::ibv_cq;
 use super::context::ibv_context;

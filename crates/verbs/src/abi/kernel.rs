@@ -1,4 +1,4 @@
-//! Two structs of the kernel's interface, which rdma-core's own librdmacm hands to `ibv_copy_*_kern`.
+//! Structs of the kernel's ABI, which rdma-core's librdmacm passes to `ibv_copy_*_kern`.
 
 use super::declare::structs;
 

@@ -1,17 +1,15 @@
 //! The binary interface: types and numbers of `infiniband/verbs.h` and `rdma/rdma_cma.h`, as C lays them out
 //! on 64-bit Linux.
 //!
-//! Goal      the same bytes on both sides of the border, for programs that were built against rdma-core 44 or
-//!           an older one; newer releases added to the ends of what they share (rdma-core,
-//!           Documentation/versioning.md).
-//! Names     those of the headers, so that they can be looked up there and in the manual pages.
-//! Numbers   are constants of the type that C passes, not Rust enums: a program may pass any value.
-//! Unions    without a name in C have one here, or are one field where their members are of one size: their
-//!           comment says so.
-//! Checked   `tests.rs` has a C compiler print every size, offset and number of this module from the
-//!           installed headers.
-//! Left out  what no function of ours reads or writes: specifications of flows, keys of ESP, lists of other
-//!           vendors' headers.
+//! Purpose         the same layout as in C, for programs built against rdma-core 44 or older; newer releases
+//!                 only append fields (rdma-core, Documentation/versioning.md).
+//! Names           are those of the headers and manual pages.
+//! Enums           of C are integer constants here, because a program may pass any value.
+//! Unions          that are anonymous in C have a name here, or are one field if all members have the same
+//!                 size; their comments say so.
+//! Tests           `tests.rs` compares every size, offset and constant with the installed headers.
+//! Not implemented types that no function here reads or writes: flow specifications, ESP keys, headers of
+//!                 other vendors.
 
 #![expect(missing_docs, reason = "the manual pages of rdma-core document these names")]
 #![expect(non_camel_case_types, non_snake_case, reason = "C knows them by these names")]

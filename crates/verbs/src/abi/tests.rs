@@ -1,4 +1,4 @@
-//! The comparison with the headers.
+//! Compares layouts and constants with the C headers.
 
 use super::declare::Layout;
 use super::*;
@@ -51,7 +51,7 @@ fn ours() -> Vec<(String, i128)> {
     all
 }
 
-/// Has a C compiler work the expressions out.
+/// Evaluates the expressions with a C compiler.
 fn theirs(expressions: &[(String, i128)]) -> HashMap<String, i128> {
     let folder = std::env::temp_dir().join(format!("kiban-verbs-layout-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("there is room for a test program");
@@ -93,7 +93,7 @@ fn theirs(expressions: &[(String, i128)]) -> HashMap<String, i128> {
 }
 
 #[test]
-fn every_size_offset_and_number_is_that_of_the_headers() {
+fn sizes_offsets_and_constants_match_the_headers() {
     let ours = ours();
     let theirs = theirs(&ours);
     let different: Vec<String> = ours
@@ -105,10 +105,10 @@ fn every_size_offset_and_number_is_that_of_the_headers() {
     assert!(ours.len() > 900, "only {} were compared", ours.len());
 }
 
-/// Sizes and offsets measured on x86-64, for machines without the headers, and against an error in both.
+/// Sizes and offsets measured on x86-64, as a check that does not depend on the installed headers.
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn sizes_and_offsets_are_the_measured_ones() {
+fn sizes_and_offsets_match_those_measured_on_x86_64() {
     macro_rules! check {
         ($($name:ident $bytes:literal $alignment:literal $($field:ident $offset:literal)*;)*) => {
             $(

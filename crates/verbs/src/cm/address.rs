@@ -1,32 +1,33 @@
-//! Addresses as C has them.
+//! Conversion between C and Rust addresses.
 
 use crate::abi::{ibv_gid, rdma_addr_socket};
 use core::ffi::c_int;
 use libc::{in_addr, in6_addr, sockaddr, sockaddr_in, sockaddr_in6};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-/// Reads an address of the families that devices have.
+/// Reads an IPv4 or IPv6 address.
 ///
 /// # Errors
-/// Reads an address: EINVAL for a null pointer or an unknown family, EAFNOSUPPORT for `AF_IB`, like rdma-core
-/// and the kernel.
+/// EINVAL for a null pointer or an unknown family, EAFNOSUPPORT for `AF_IB`, like rdma-core and the kernel.
 ///
 /// # Safety
-/// An address of the length that its family has, or null.
+/// `at` is null or an address as long as its family says.
 pub(super) unsafe fn read(at: *const sockaddr) -> Result<SocketAddr, c_int> {
     /// `AF_IB` of the kernel.
     const AF_IB: c_int = 27;
-    // SAFETY: null or an address.
+    // SAFETY: the caller of `read` guarantees that `at` is null or points to an address.
     let family = unsafe { at.as_ref() }.ok_or(libc::EINVAL)?.sa_family;
     match c_int::from(family) {
         libc::AF_INET => {
-            // SAFETY: as long as its family says. A program may have put it anywhere.
+            // SAFETY: the caller guarantees that the address is as long as its family says; a program may
+            // have stored it unaligned.
             let at = unsafe { at.cast::<sockaddr_in>().read_unaligned() };
             let ip = Ipv4Addr::from(u32::from_be(at.sin_addr.s_addr));
             Ok((ip, u16::from_be(at.sin_port)).into())
         }
         libc::AF_INET6 => {
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees that the address is as long as its family says; it may be
+            // unaligned.
             let at = unsafe { at.cast::<sockaddr_in6>().read_unaligned() };
             let ip = Ipv6Addr::from(at.sin6_addr.s6_addr);
             Ok(SocketAddrV6::new(ip, u16::from_be(at.sin6_port), 0, at.sin6_scope_id).into())

@@ -1,5 +1,5 @@
-//! What the connection manager is built on: the engine, the devices, and the functions of `libibverbs`,
-//! called by their C names as in any program.
+//! The interfaces below the connection manager: the engine, the devices, and the functions of `libibverbs`,
+//! called by their C names as any program does.
 
 use crate::abi::*;
 use crate::device::{Device, Transport, transport};
@@ -49,16 +49,17 @@ pub(super) fn contexts() -> Result<Vec<*mut ibv_context>, c_int> {
 
 /// Allocates a protection domain; null on failure.
 pub(super) fn alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
-    // SAFETY: a context of ours.
+    // SAFETY: every caller passes a context of this library, and contexts of the connection manager are never
+    // closed.
     unsafe { ibv_alloc_pd(context) }
 }
 
 /// Returns the function table of a context.
 ///
 /// # Safety
-/// A context of ours.
+/// `context` is an open context of this library.
 pub(super) unsafe fn table<'a>(context: *mut ibv_context) -> &'a verbs_context {
-    // SAFETY: it is the last field of a table.
+    // SAFETY: the caller guarantees a context of this library, which is the last field of a `verbs_context`.
     unsafe {
         &*context.wrapping_byte_sub(core::mem::offset_of!(verbs_context, context)).cast::<verbs_context>()
     }

@@ -1,16 +1,15 @@
 //! Events and their channels (rdma_create_event_channel(3), rdma_get_cm_event(3), rdma_ack_cm_event(3)).
 //!
-//! Goal      each event is delivered once and in order, through a file descriptor that programs can poll; the
-//!           data to which it points lives until it is acknowledged.
-//! Waiting   is done on the file descriptor, so that a signal with a handler, and `pthread_cancel`, find a
-//!           thread where they do in the original library; the engine's helper thread drives the NIC
-//!           meanwhile. A thread is cancelled only where it holds no lock of ours.
-//! Gone      a thread that waits for an event of a channel which another thread destroys keeps waiting, as in
-//!           the original library; so does one that calls just afterwards. Programs that are ending have such
-//!           a thread (`rping`), and neither order is an error. A program that destroys a channel and then
-//!           joins that thread without cancelling it hangs, here as there.
-//! Limits    a signal whose handler returns does not end the wait: the original's read restarts after most of
-//!           them.
+//! Purpose     deliver each event once and in order, through a file descriptor that programs can poll. The
+//!             data to which an event points lives until the event is acknowledged.
+//! Waiting     happens in poll(2) on the file descriptor, so that signal handlers and `pthread_cancel` work
+//!             as in rdma-core; the engine's helper thread drives the NIC meanwhile. A thread holds none of
+//!             our locks at a cancellation point.
+//! Destruction if a thread destroys a channel on which another thread waits, or is about to wait, the other
+//!             thread waits for ever, as in rdma-core. Programs such as `rping` do this when they exit. A
+//!             program that joins the waiting thread without cancelling it hangs, as with rdma-core.
+//! Limits      a signal whose handler was installed with SA_RESTART does not end the wait, as read(2) in
+//!             rdma-core restarts.
 
 use super::id::{Id, Phase};
 use super::{address, below, device, queues, world};
@@ -27,23 +26,23 @@ use std::time::Duration;
 /// A channel.
 pub(super) type Chan = Channel<QueuedEvent>;
 
-/// Channels that were destroyed lately, and are remembered.
+/// The number of destroyed channels that are remembered.
 const CLOSED_MAX: usize = 64;
 
 /// The channels of a process.
 #[derive(Default)]
 pub(super) struct Channels {
-    /// By their files: a program may copy the struct.
+    /// By file descriptor, because a program may copy the struct.
     open: HashMap<c_int, Arc<Chan>>,
     /// Recently destroyed channels, the latest last. Their structs are kept, so that no new channel gets the
-    /// address of one that a thread may still use.
+    /// address of one that another thread may still use.
     closed: VecDeque<Closed>,
 }
 
 struct Closed {
-    /// The address of the struct, which is freed when it is forgotten.
+    /// The address of the struct, which is freed when the entry is removed.
     place: usize,
-    /// Whether its calls are synchronous.
+    /// Whether its descriptor was blocking.
     waits: bool,
 }
 
@@ -85,7 +84,7 @@ impl QueuedEvent {
     }
 }
 
-/// An event that the program has.
+/// An event that was delivered and not acknowledged.
 pub(super) struct DeliveredEvent {
     event: rdma_cm_event,
     owner: Arc<Id>,
@@ -93,7 +92,7 @@ pub(super) struct DeliveredEvent {
     _private_data: Vec<u8>,
 }
 
-// SAFETY: its pointers are the program's, and nothing here follows them.
+// SAFETY: the pointers in the event are only unacknowledged back to the program, never dereferenced here.
 unsafe impl Send for DeliveredEvent {}
 
 /// Creates a channel, adds it to the list, and returns it with its C struct.
@@ -108,25 +107,26 @@ pub(super) fn open() -> Result<(*mut rdma_event_channel, Arc<Chan>), c_int> {
 /// Finds the channel that a program names.
 ///
 /// # Safety
-/// A channel, one that was destroyed lately, or null.
+/// `channel` is null, live, or recently destroyed.
 pub(super) unsafe fn find(channel: *const rdma_event_channel) -> Option<Arc<Chan>> {
     let channels = lock(&world().channels);
     if channel.is_null() || channels.closed(channel).is_some() {
         return None;
     }
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `find` guarantees that `channel` points to a channel; those that were destroyed
+    // recently are excluded above, and their structs still exist.
     channels.open.get(&unsafe { (*channel).fd }).cloned()
 }
 
 /// Destroys a channel; its file is closed with the last identifier that uses it.
 ///
 /// # Safety
-/// A channel from [`open`], which is not used again.
+/// `channel` came from [`open`], and the caller does not use it again.
 pub(super) unsafe fn close(channel: *mut rdma_event_channel) {
-    // Its descriptor number may be reused as soon as it is closed, so the channel leaves the list first.
+    // The descriptor number may be reused as soon as it is closed, so remove the channel from the list first.
     let (closed, forgotten) = {
         let mut channels = lock(&world().channels);
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `close` guarantees that `channel` came from `open` and has not been closed.
         let closed = channels.open.remove(unsafe { &(*channel).fd });
         let waits = closed.as_ref().is_some_and(|closed| !closed.is_nonblocking());
         channels.closed.push_back(Closed { place: channel as usize, waits });
@@ -134,7 +134,8 @@ pub(super) unsafe fn close(channel: *mut rdma_event_channel) {
         (closed, forgotten)
     };
     if let Some(Closed { place, .. }) = forgotten {
-        // SAFETY: `open` made it, and it has been in the list of those that are no more since.
+        // SAFETY: `open` boxed it, and it has just been removed from the list of closed channels, so `find`
+        // can no longer return it.
         drop(unsafe { Box::from_raw(place as *mut rdma_event_channel) });
     }
     if let (Some(closed), Ok(engine)) = (&closed, below::engine()) {
@@ -155,11 +156,12 @@ pub(super) extern "C" fn rdma_create_event_channel() -> *mut rdma_event_channel 
 }
 
 /// # Safety
-/// A channel that is not used again, or null.
+/// `channel` is null, or a channel that the caller does not use again.
 #[unsafe(export_name = "kiban_rdma_destroy_event_channel")]
 pub(super) unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_event_channel) {
     catch_panics((), || {
-        // SAFETY: promised by the caller; one that is not in the list is not touched.
+        // SAFETY: the caller of `rdma_destroy_event_channel` guarantees that `channel` is null, live, or
+        // recently destroyed; `close` is called only if it is still in the list.
         unsafe {
             if find(channel).is_some() {
                 close(channel);
@@ -172,7 +174,7 @@ pub(super) unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_ev
 enum Found {
     Event(*mut rdma_cm_event),
     Error(c_int),
-    /// No event: the file says when there is one.
+    /// No event yet; the descriptor becomes readable when there is one.
     Nothing(c_int),
     /// The channel has been destroyed: no event will come.
     Gone,
@@ -182,7 +184,7 @@ enum Found {
 fn look(channel: &Arc<Chan>) -> Found {
     loop {
         let Some(note) = channel.take() else { break };
-        if let Some(event) = hand_out(note) {
+        if let Some(event) = deliver(note) {
             return Found::Event(event);
         }
     }
@@ -191,29 +193,29 @@ fn look(channel: &Arc<Chan>) -> Found {
     }
     // A program that only polls drives the NIC here.
     let found = below::engine().map(|engine| engine.next_event(channel, Duration::ZERO));
-    let event = found.ok().and_then(Result::ok).and_then(hand_out);
+    let event = found.ok().and_then(Result::ok).and_then(deliver);
     event.map_or(Found::Error(libc::EAGAIN), Found::Event)
 }
 
-/// Converts an event to its C struct; `None` if it has become void.
-fn hand_out(note: QueuedEvent) -> Option<*mut rdma_cm_event> {
+/// Converts an event to its C struct and records it as delivered; `None` if it is no longer valid.
+fn deliver(note: QueuedEvent) -> Option<*mut rdma_cm_event> {
     let owner = note.owner().clone();
     let mut event =
-        rdma_cm_event { id: note.id.place(), event: note.event, status: note.status, ..rdma_cm_event::ZERO };
+        rdma_cm_event { id: note.id.abi(), event: note.event, status: note.status, ..rdma_cm_event::ZERO };
     match note.event {
         RDMA_CM_EVENT_CONNECT_REQUEST => {
             let listener = note.listener.as_ref()?;
-            event.listen_id = listener.place();
-            welcome(listener, &note.id)?;
+            event.listen_id = listener.abi();
+            deliver_request(listener, &note.id)?;
         }
         RDMA_CM_EVENT_REJECTED | RDMA_CM_EVENT_UNREACHABLE | RDMA_CM_EVENT_CONNECT_ERROR => {
-            queues::fail(&note.id);
+            queues::on_failed(&note.id);
         }
-        RDMA_CM_EVENT_ESTABLISHED => queues::stand(&note.id),
+        RDMA_CM_EVENT_ESTABLISHED => queues::on_established(&note.id),
         _ => {}
     }
     let ConnParam { mut private_data, depths } = note.says.unwrap_or_default();
-    // The C struct has one byte for the length.
+    // The length field of the C struct has one byte.
     private_data.truncate(usize::from(u8::MAX));
     let retries = if below::is_ib() { 7 } else { 0 };
     if !private_data.is_empty() || depths != (0, 0) {
@@ -226,22 +228,22 @@ fn hand_out(note: QueuedEvent) -> Option<*mut rdma_cm_event> {
             private_data_len: private_data.len() as u8,
             responder_resources: u8::try_from(depths.0).unwrap_or(u8::MAX),
             initiator_depth: u8::try_from(depths.1).unwrap_or(u8::MAX),
-            // As often as can be expressed, which is what InfiniBand peers request.
+            // The maximum, which is what InfiniBand peers request.
             retry_count: retries,
             rnr_retry_count: retries,
             ..rdma_conn_param::ZERO
         };
     }
-    owner.state().handed += 1;
-    let mut handed = Box::new(DeliveredEvent { event, owner, _private_data: private_data });
-    let place = &raw mut handed.event;
-    lock(&world().events).insert(place as usize, handed);
+    owner.state().unacknowledged += 1;
+    let mut unacknowledged = Box::new(DeliveredEvent { event, owner, _private_data: private_data });
+    let place = &raw mut unacknowledged.event;
+    lock(&world().events).insert(place as usize, unacknowledged);
     Some(place)
 }
 
-/// Delivers a request: its identifier now belongs to the program. Returns `None` if the request is refused,
-/// because no device has the address, or because there is no file for its events.
-fn welcome(listener: &Arc<Id>, id: &Arc<Id>) -> Option<()> {
+/// Passes the identifier of a connect request to the program. Returns `None` after rejecting the request if
+/// no device has its local address or no event channel can be created.
+fn deliver_request(listener: &Arc<Id>, id: &Arc<Id>) -> Option<()> {
     let (own, channel) = {
         let mut state = listener.state();
         state.waiting = state.waiting.saturating_sub(1);
@@ -252,11 +254,11 @@ fn welcome(listener: &Arc<Id>, id: &Arc<Id>) -> Option<()> {
         id.refuse();
         return None;
     }
-    let place = id.place();
+    let place = id.abi();
     // SAFETY: both structs are valid: the listener's until this event is acknowledged; the new one is not
     // shared yet.
     unsafe {
-        let listens = &*listener.place();
+        let listens = &*listener.abi();
         (*place).channel = listens.channel;
         (*place).context = listens.context;
         (*place).ps = listens.ps;
@@ -268,7 +270,7 @@ fn welcome(listener: &Arc<Id>, id: &Arc<Id>) -> Option<()> {
         if let Some((place_of_channel, channel)) = theirs {
             state.own = true;
             state.channel = channel;
-            // SAFETY: as above.
+            // SAFETY: the new struct is not shared yet, so nothing else accesses it.
             unsafe { (*place).channel = place_of_channel };
         }
     }
@@ -278,13 +280,14 @@ fn welcome(listener: &Arc<Id>, id: &Arc<Id>) -> Option<()> {
     };
     if !local.is_some_and(|local| device::bind_device(id, local.ip())) {
         if own {
-            // SAFETY: the channel was created above.
+            // SAFETY: `own` is set, so the channel was created for this identifier above, and nothing else
+            // uses it.
             unsafe { close((*place).channel) };
         }
         id.refuse();
         return None;
     }
-    // SAFETY: as above.
+    // SAFETY: the new struct is not shared before it is inserted into the list of identifiers below.
     unsafe {
         if let (Some(local), Some(peer)) = (local, peer) {
             (*place).route.addr.src = address::written(local);
@@ -297,7 +300,7 @@ fn welcome(listener: &Arc<Id>, id: &Arc<Id>) -> Option<()> {
 }
 
 unsafe extern "C-unwind" {
-    /// poll(2), a point at which threads can be cancelled.
+    /// poll(2), declared so that a cancelled thread may unwind through it.
     fn poll(files: *mut libc::pollfd, count: libc::nfds_t, timeout: c_int) -> c_int;
 }
 
@@ -308,20 +311,20 @@ unsafe extern "C" {
 /// `PTHREAD_CANCEL_DISABLE` of glibc and musl.
 const PTHREAD_CANCEL_DISABLE: c_int = 1;
 
-/// Waits for a channel's file. Returns whether a signal ended the wait, as it would end read(2). Holds
-/// nothing that an unwinding thread would have to release.
+/// Waits until the descriptor is readable. Returns true if a signal ended the wait that would also end
+/// read(2). Owns nothing that a cancelled thread would have to release.
 extern "C-unwind" fn wait(fd: c_int) -> bool {
     let mut file = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-    // SAFETY: one file. Whatever ends the wait, the caller looks again.
+    // SAFETY: `file` is one local `pollfd`. However the wait ends, the caller checks the channel again.
     let code = unsafe { poll(&raw mut file, 1, -1) };
-    // poll(2) is never restarted; read(2), by which programs think they wait, may be.
+    // poll(2) is never restarted after a signal; read(2), which rdma-core calls here, may be.
     code < 0
         && std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted
         && kiban_rdma_runtime::verbs::ends_this_call()
 }
 
 /// # Safety
-/// A channel or null; `event` is valid for a write.
+/// `channel` is null, live, or recently destroyed; `event` is null or valid for a write.
 #[unsafe(export_name = "kiban_rdma_get_cm_event")]
 pub(super) unsafe extern "C-unwind" fn rdma_get_cm_event(
     channel: *mut rdma_event_channel,
@@ -332,7 +335,8 @@ pub(super) unsafe extern "C-unwind" fn rdma_get_cm_event(
             if event.is_null() {
                 return Found::Error(libc::EINVAL);
             }
-            // SAFETY: promised by the caller.
+            // SAFETY: the caller of `rdma_get_cm_event` guarantees that `channel` is null, live, or recently
+            // destroyed.
             if let Some(channel) = unsafe { find(channel) } {
                 return look(&channel);
             }
@@ -355,7 +359,7 @@ pub(super) unsafe extern "C-unwind" fn rdma_get_cm_event(
                 }
             }
             Found::Gone => {
-                // For a signal, or for ever.
+                // Wait until a signal comes, or for ever.
                 if wait(-1) {
                     return fail_with_errno(libc::EINTR);
                 }
@@ -364,25 +368,25 @@ pub(super) unsafe extern "C-unwind" fn rdma_get_cm_event(
     }
 }
 
-/// Gives an event back.
+/// Acknowledges an event.
 pub(super) fn acknowledge(event: *mut rdma_cm_event) -> Result<(), c_int> {
-    let handed = lock(&world().events).remove(&(event as usize)).ok_or(libc::EINVAL)?;
-    let mut state = handed.owner.state();
-    state.handed = state.handed.saturating_sub(1);
-    handed.owner.acknowledged.notify_all();
+    let unacknowledged = lock(&world().events).remove(&(event as usize)).ok_or(libc::EINVAL)?;
+    let mut state = unacknowledged.owner.state();
+    state.unacknowledged = state.unacknowledged.saturating_sub(1);
+    unacknowledged.owner.acknowledged.notify_all();
     drop(state);
     Ok(())
 }
 
 /// # Safety
-/// An event from `rdma_get_cm_event`.
+/// `event` came from `rdma_get_cm_event`.
 #[unsafe(export_name = "kiban_rdma_ack_cm_event")]
 pub(super) unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
     catch_panics(-1, || acknowledge(event).map_or_else(fail_with_errno, |()| 0))
 }
 
-/// Completes a call: a synchronous identifier waits for its next event, in `id->event`; others are done.
-/// Returns 0, or -1 and errno as in the event.
+/// Completes a call: for a synchronous identifier, waits for the next event and stores it in `id->event`.
+/// Returns 0, or -1 with the errno of the event.
 pub(super) fn complete(id: &Arc<Id>) -> c_int {
     let (own, phase) = {
         let state = id.state();
@@ -393,7 +397,7 @@ pub(super) fn complete(id: &Arc<Id>) -> c_int {
     }
     match await_event(id) {
         Ok(event) => {
-            // SAFETY: the event was delivered just now and not acknowledged.
+            // SAFETY: the event was just delivered and has not been acknowledged.
             let event = unsafe { &*event };
             match event.status {
                 0 => 0,
@@ -405,20 +409,22 @@ pub(super) fn complete(id: &Arc<Id>) -> c_int {
     }
 }
 
-/// Waits for the next event of a synchronous identifier, in `id->event`.
+/// Waits for the next event of a synchronous identifier and stores it in `id->event`.
 pub(super) fn await_event(id: &Arc<Id>) -> Result<*mut rdma_cm_event, c_int> {
-    let place = id.place();
-    // SAFETY: the identifier is there for as long as a call about it.
+    let place = id.abi();
+    // SAFETY: the program does not destroy an identifier during a call on it (rdma_destroy_id(3)).
     let (before, channel) = unsafe { ((*place).event, (*place).channel) };
     if !before.is_null() {
-        // The program may have acknowledged it itself.
+        // This fails if the program has acknowledged it already.
         let _ = acknowledge(before);
-        // SAFETY: as above.
+        // SAFETY: the struct lives as long as the identifier; its calls are not made concurrently
+        // (rdma_cm(7)).
         unsafe { (*place).event = null_mut() };
     }
     let mut event = null_mut();
     let (mut cancelled, mut ignored) = (0, 0);
-    // SAFETY: the identifier's channel, and places. A thread is not cancelled in the middle of this.
+    // SAFETY: `channel` is the identifier's own channel, and the other pointers are local variables.
+    // Cancellation is disabled in between.
     let code = unsafe {
         pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &raw mut cancelled);
         let code = rdma_get_cm_event(channel, &raw mut event);
@@ -428,16 +434,16 @@ pub(super) fn await_event(id: &Arc<Id>) -> Result<*mut rdma_cm_event, c_int> {
     if code != 0 {
         return Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO));
     }
-    // SAFETY: as above.
+    // SAFETY: the struct lives as long as the identifier; its calls are not made concurrently (rdma_cm(7)).
     unsafe { (*place).event = event };
     Ok(event)
 }
 
-/// Returns whether a synchronous identifier has an event waiting.
+/// Returns whether an event of a synchronous identifier is pending.
 pub(super) fn has_event(id: &Arc<Id>) -> bool {
     let channel = id.state().channel.clone();
     let mut file = libc::pollfd { fd: channel.number(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: one descriptor, which the channel keeps open.
+    // SAFETY: `file` is one local `pollfd`, whose descriptor the channel keeps open.
     unsafe { libc::poll(&raw mut file, 1, 0) == 1 }
 }
 
@@ -449,6 +455,7 @@ pub(super) unsafe fn private_data(from: *const c_void, bytes: u8) -> Vec<u8> {
     if from.is_null() || bytes == 0 {
         return Vec::new();
     }
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `private_data` guarantees that `from`, which is not null here, points to `bytes`
+    // bytes.
     unsafe { core::slice::from_raw_parts(from.cast::<u8>(), usize::from(bytes)) }.to_vec()
 }

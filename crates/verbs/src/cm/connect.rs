@@ -1,16 +1,15 @@
 //! Connections: connecting, accepting, rejecting, disconnecting (rdma_connect(3), rdma_accept(3),
 //! rdma_reject(3), rdma_disconnect(3)).
 //!
-//! Goal      both sides get one event about the outcome of a connection, whoever ended it and however.
-//! Told      Events: the engine calls back under its lock; the callback is queued as an event here, and
-//!           nothing more.
-//! Refused   there is no listener; a listener's channel holds as many requests as its backlog; the program
-//!           rejects. The peer gets REJECTED, with -ECONNREFUSED as for iWARP, or with the reasons of
-//!           InfiniBand's table 12.6.7.2.
-//! Reads     `responder_resources` and `initiator_depth` are those on the wire (RFC 6581, section 9): an
-//!           event gives the values that its receiver may use; 255 requests the device's maximum.
-//! Withdrawn a request whose peer has gone remains: accepting it fails with ECONNRESET.
-//! Limits    a queue pair of the program's own is found by its number and the device of the identifier.
+//! Purpose     each side gets exactly one event about the outcome and one about the end of a connection.
+//! Events      the engine calls back under its lock; the callback only queues an event.
+//! Rejection   a connect is rejected if there is no listener, if the backlog is full, or by the program. The
+//!             peer gets REJECTED, with -ECONNREFUSED on iWARP, or the reason of IBTA table 12.6.7.2.
+//! Read depths `responder_resources` and `initiator_depth` are those on the wire (RFC 6581, section 9): an
+//!             event gives the values that its receiver may use; 255 requests the device's maximum.
+//! Withdrawal  a request whose peer has disconnected stays queued; accepting it fails with ECONNRESET.
+//! Limits      a queue pair that the program created itself is found by its number on the identifier's
+//!             device.
 
 use super::channel::{self, ConnParam, QueuedEvent, complete};
 use super::id::{Id, Phase, State, end_request, with};
@@ -22,15 +21,15 @@ use kiban_rdma_runtime::verbs::{CmEvent, CmEventHandler, ConnectError, ConnectRe
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// InfiniBand's reasons for a refusal: no such service; rejected by the program.
+/// Reject reasons of InfiniBand: invalid service ID; consumer reject.
 const NO_SERVICE: c_int = 8;
 const CONSUMER: c_int = 28;
 
 impl CmEventHandler for Id {
-    fn on_event(&self, told: CmEvent) -> Option<Arc<dyn CmEventHandler>> {
+    fn on_event(&self, event: CmEvent) -> Option<Arc<dyn CmEventHandler>> {
         let me = self.me()?;
-        match told {
-            CmEvent::ConnectRequest(asked) => return me.on_asked(asked),
+        match event {
+            CmEvent::ConnectRequest(request) => return me.on_connect_request(request),
             CmEvent::Connected { private_data, depths, .. } => {
                 me.on_connected(ConnParam { private_data, depths })
             }
@@ -47,17 +46,17 @@ impl CmEventHandler for Id {
 }
 
 impl Id {
-    /// Notes where a connection comes from, for the program as well.
+    /// Records the local address, also in the program's struct.
     fn comes_from(&self, state: &mut State, local: Option<SocketAddr>) {
         let Some(local) = local.map(address::plain) else { return };
         state.local = Some(local);
         // SAFETY: the struct lives as long as the identifier.
-        unsafe { (*self.place()).route.addr.src = address::written(local) };
+        unsafe { (*self.abi()).route.addr.src = address::written(local) };
     }
 
-    fn on_asked(self: &Arc<Id>, asked: ConnectRequest) -> Option<Arc<dyn CmEventHandler>> {
+    fn on_connect_request(self: &Arc<Id>, request: ConnectRequest) -> Option<Arc<dyn CmEventHandler>> {
         let mut state = self.state();
-        let (local, peer) = (address::plain(asked.local), address::plain(asked.peer));
+        let (local, peer) = (address::plain(request.local), address::plain(request.peer));
         let other_family = state.local.is_some_and(|at| at.is_ipv4() != local.is_ipv4());
         if state.phase != Phase::Listening
             || state.waiting >= state.backlog
@@ -68,14 +67,14 @@ impl Id {
         let id = Id::new(state.channel.clone(), false);
         {
             let mut new = id.state();
-            new.phase = Phase::Asked;
-            new.end = Some(asked.end);
+            new.phase = Phase::Requested;
+            new.end = Some(request.end);
             new.local = Some(local);
             new.peer = Some(peer);
-            new.depths = asked.depths;
+            new.depths = request.depths;
         }
         state.waiting += 1;
-        let ConnectRequest { private_data, depths, .. } = asked;
+        let ConnectRequest { private_data, depths, .. } = request;
         state.channel.tell(QueuedEvent {
             id: id.clone(),
             listener: Some(self.clone()),
@@ -89,7 +88,7 @@ impl Id {
     fn on_connected(self: &Arc<Id>, says: ConnParam) {
         let mut state = self.state();
         let event = match state.phase {
-            Phase::Connecting if state.brought && below::is_ib() => RDMA_CM_EVENT_CONNECT_RESPONSE,
+            Phase::Connecting if state.has_program_qp && below::is_ib() => RDMA_CM_EVENT_CONNECT_RESPONSE,
             Phase::Connecting | Phase::Accepting => RDMA_CM_EVENT_ESTABLISHED,
             _ => return,
         };
@@ -147,29 +146,29 @@ struct Wanted {
     /// The engine's number of the queue pair.
     qp: u32,
     private_data: Vec<u8>,
-    /// Outstanding reads of the peer and of ours.
+    /// Outstanding reads of the peer and of this side.
     depths: (u16, u16),
 }
 
-/// Datagrams have no connections, and their way to exchange numbers is not made.
+/// Fails with EOPNOTSUPP for datagrams, whose exchange of queue pair numbers (SIDR) is not implemented.
 fn check_connected(id: &Arc<Id>) -> Result<(), c_int> {
     // SAFETY: the struct lives as long as the identifier.
-    match unsafe { (*id.place()).ps } {
+    match unsafe { (*id.abi()).ps } {
         RDMA_PS_UDP => Err(libc::EOPNOTSUPP),
         _ => Ok(()),
     }
 }
 
 /// # Safety
-/// The parameters' private data has the length that they give.
+/// `private_data` is null or points to `private_data_len` bytes.
 unsafe fn wanted(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<Wanted, c_int> {
     let bounds = below::engine()?.bounds();
-    let place = id.place();
+    let place = id.abi();
     // SAFETY: the struct lives as long as the identifier, and its queue pair was made by `rdma_create_qp`.
     let own = unsafe { (*place).qp };
     let (offered, device, says) = {
         let state = id.state();
-        let offered = if state.phase == Phase::Asked { state.depths } else { (u16::MAX, u16::MAX) };
+        let offered = if state.phase == Phase::Requested { state.depths } else { (u16::MAX, u16::MAX) };
         (offered, state.device, state.says.clone())
     };
     let qp = if own.is_null() {
@@ -177,28 +176,30 @@ unsafe fn wanted(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<Wanted
         let device = device.ok_or(libc::EINVAL)?;
         below::engine()?.qp_named(device, number).ok_or(libc::EINVAL)?
     } else {
-        // SAFETY: as above.
+        // SAFETY: the queue pair was created by `rdma_create_qp`, and the program may not destroy it during
+        // this call (rdma_destroy_qp(3)).
         unsafe { crate::queue::qp::number(own) }.ok_or(libc::EINVAL)?
     };
     // 255 in both: the device's maximum, limited to what the peer offers.
-    let depth = |asked: Option<u8>, most: u16, offered: u16| match asked {
+    let depth = |requested: Option<u8>, most: u16, offered: u16| match requested {
         None | Some(u8::MAX) => Ok(most.min(offered)),
-        Some(asked) if u16::from(asked) > most => Err(libc::EINVAL),
-        Some(asked) => Ok(u16::from(asked)),
+        Some(requested) if u16::from(requested) > most => Err(libc::EINVAL),
+        Some(requested) => Ok(u16::from(requested)),
     };
     let most = |most: u16| most.min(u16::from(u8::MAX));
     let depths = (
         depth(param.map(|param| param.responder_resources), most(bounds.ird_max), offered.0)?,
         depth(param.map(|param| param.initiator_depth), most(bounds.ord_max), offered.1)?,
     );
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `wanted` guarantees that `private_data` is null or points to `private_data_len`
+    // bytes.
     let mut private_data = param.map_or_else(Vec::new, |param| unsafe {
         channel::private_data(param.private_data, param.private_data_len)
     });
     if private_data.is_empty() {
         private_data = says;
     }
-    id.state().brought = own.is_null();
+    id.state().has_program_qp = own.is_null();
     Ok(Wanted { qp, private_data, depths })
 }
 
@@ -221,17 +222,19 @@ fn step(state: &mut State, from: Phase, to: Phase) -> Result<(), c_int> {
 }
 
 /// # Safety
-/// An identifier; parameters whose private data has the length that they give, or null.
+/// `id` is an identifier of this library; `param` is null or valid, with private data of the length that it
+/// gives.
 #[unsafe(export_name = "kiban_rdma_connect")]
 pub(super) unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int {
     with(id, |id| {
-        // SAFETY: null or parameters.
+        // SAFETY: the caller of `rdma_connect` guarantees that `param` is null or valid for reads.
         let param = unsafe { param.as_ref() };
         check_connected(id)?;
         if id.state().phase != Phase::Route {
             return Err(libc::EINVAL);
         }
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `rdma_connect` guarantees that the private data has the length that the
+        // parameters give.
         let Wanted { qp, private_data, depths } = unsafe { wanted(id, param)? };
         let (from, to) = {
             let mut state = id.state();
@@ -241,13 +244,13 @@ pub(super) unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, param: *mut rd
         let engine = below::engine()?;
         match engine.connect(qp, from, to, depths, &private_data, id.listens()) {
             Ok(Ok(end)) => {
-                // Unless it has been moved already, which is reported as soon as the engine releases its
-                // lock.
+                // The engine may have retried already, with a new connection number that an event has
+                // recorded.
                 let end = *id.state().end.get_or_insert(end);
                 let local = engine.local_address(end);
                 let mut state = id.state();
                 state.reserved = None;
-                // And unless it is moved between these two: then the new place is recorded already.
+                // If the engine retries between the two calls, the event has recorded the new address.
                 if state.end == Some(end) {
                     id.comes_from(&mut state, local);
                 }
@@ -257,7 +260,7 @@ pub(super) unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, param: *mut rd
                 return Err(of_open_error(error));
             }
             Err(error) => {
-                // There is no route to that address: known at once, but reported like any other outcome.
+                // There is no route. This is known at once, but reported by an event like any other outcome.
                 let error = resolve::errno(&error);
                 let mut state = id.state();
                 state.phase = Phase::Over;
@@ -269,18 +272,18 @@ pub(super) unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, param: *mut rd
 }
 
 /// # Safety
-/// An identifier.
+/// `id` is an identifier of this library.
 #[unsafe(export_name = "kiban_rdma_establish")]
 pub(super) unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
     with(id, |id| {
         let state = id.state();
-        // The engine has answered the peer already.
-        if state.brought && state.phase == Phase::Connected { Ok(0) } else { Err(libc::EINVAL) }
+        // The engine has sent the reply already.
+        if state.has_program_qp && state.phase == Phase::Connected { Ok(0) } else { Err(libc::EINVAL) }
     })
 }
 
 /// # Safety
-/// An identifier.
+/// `id` is an identifier of this library.
 #[unsafe(export_name = "kiban_rdma_listen")]
 pub(super) unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int {
     with(id, |id| {
@@ -290,7 +293,7 @@ pub(super) unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int)
 }
 
 /// # Safety
-/// A synchronous identifier; `id` is valid for a write.
+/// `listener` is an identifier of this library, and `id` is null or valid for a write.
 #[unsafe(export_name = "kiban_rdma_get_request")]
 pub(super) unsafe extern "C" fn rdma_get_request(
     listener: *mut rdma_cm_id,
@@ -301,7 +304,7 @@ pub(super) unsafe extern "C" fn rdma_get_request(
             return Err(libc::EINVAL);
         }
         let event = channel::await_event(listener)?;
-        // SAFETY: the event was delivered just now and not acknowledged.
+        // SAFETY: the event was just delivered and has not been acknowledged.
         let request = unsafe { &*event };
         if request.status != 0 {
             return Err(request.status.abs());
@@ -313,12 +316,13 @@ pub(super) unsafe extern "C" fn rdma_get_request(
         if let Some(mut attributes) = wanted {
             let new = super::id::find(request.id)?;
             // SAFETY: the struct lives as long as the listener.
-            let pd = unsafe { (*listener.place()).pd };
+            let pd = unsafe { (*listener.abi()).pd };
             queues::create_qp(&new, pd, &mut attributes)?;
         }
-        // SAFETY: there is a place; both structs are there. The event is the new one's from now on.
+        // SAFETY: `id` is not null, and both structs live as long as their identifiers. The event now belongs
+        // to the new identifier.
         unsafe {
-            (*listener.place()).event = core::ptr::null_mut();
+            (*listener.abi()).event = core::ptr::null_mut();
             (*request.id).event = event;
             *id = request.id;
         }
@@ -327,27 +331,29 @@ pub(super) unsafe extern "C" fn rdma_get_request(
 }
 
 /// # Safety
-/// An identifier; parameters whose private data has the length that they give, or null.
+/// `id` is an identifier of this library; `param` is null or valid, with private data of the length that it
+/// gives.
 #[unsafe(export_name = "kiban_rdma_accept")]
 pub(super) unsafe extern "C" fn rdma_accept(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int {
     with(id, |id| {
-        // SAFETY: null or parameters.
+        // SAFETY: the caller of `rdma_accept` guarantees that `param` is null or valid for reads.
         let param = unsafe { param.as_ref() };
         check_connected(id)?;
-        if id.state().phase != Phase::Asked {
+        if id.state().phase != Phase::Requested {
             return Err(libc::EINVAL);
         }
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `rdma_accept` guarantees that the private data has the length that the
+        // parameters give.
         let Wanted { qp, private_data, depths } = unsafe { wanted(id, param)? };
         let end = {
             let mut state = id.state();
-            step(&mut state, Phase::Asked, Phase::Accepting)?;
+            step(&mut state, Phase::Requested, Phase::Accepting)?;
             state.end.ok_or(libc::EINVAL)?
         };
         if let Err(error) = below::engine()?.accept(end, qp, depths, &private_data) {
             let mut state = id.state();
             if state.phase == Phase::Accepting {
-                state.phase = Phase::Asked;
+                state.phase = Phase::Requested;
             }
             return Err(of_open_error(error));
         }
@@ -356,14 +362,14 @@ pub(super) unsafe extern "C" fn rdma_accept(id: *mut rdma_cm_id, param: *mut rdm
 }
 
 /// # Safety
-/// An identifier, and private data of this many bytes, or null.
+/// `id` is an identifier of this library; the private data is null or has `bytes` bytes.
 unsafe fn reject(id: *mut rdma_cm_id, private_data: *const c_void, bytes: u8) -> c_int {
     with(id, |id| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `reject` guarantees that `private_data` is null or points to `bytes` bytes.
         let private_data = unsafe { channel::private_data(private_data, bytes) };
         let end = {
             let mut state = id.state();
-            step(&mut state, Phase::Asked, Phase::Over)?;
+            step(&mut state, Phase::Requested, Phase::Over)?;
             state.end.take().ok_or(libc::EINVAL)?
         };
         // A peer that has gone needs no reply.
@@ -375,27 +381,27 @@ unsafe fn reject(id: *mut rdma_cm_id, private_data: *const c_void, bytes: u8) ->
 }
 
 /// # Safety
-/// An identifier, and private data of this many bytes, or null.
+/// `id` is an identifier of this library; the private data is null or has `bytes` bytes.
 #[unsafe(export_name = "kiban_rdma_reject")]
 pub(super) unsafe extern "C" fn rdma_reject(id: *mut rdma_cm_id, data: *const c_void, bytes: u8) -> c_int {
-    // SAFETY: as promised.
+    // SAFETY: the caller of `rdma_reject` guarantees that `data` is null or points to `bytes` bytes.
     unsafe { reject(id, data, bytes) }
 }
 
 /// # Safety
-/// An identifier, and private data of this many bytes, or null.
+/// `id` is an identifier of this library; the private data is null or has `bytes` bytes.
 #[unsafe(export_name = "kiban_rdma_reject_ece")]
 pub(super) unsafe extern "C" fn rdma_reject_ece(
     id: *mut rdma_cm_id,
     data: *const c_void,
     bytes: u8,
 ) -> c_int {
-    // SAFETY: as promised.
+    // SAFETY: the caller of `rdma_reject_ece` guarantees that `data` is null or points to `bytes` bytes.
     unsafe { reject(id, data, bytes) }
 }
 
 /// # Safety
-/// An identifier.
+/// `id` is an identifier of this library.
 #[unsafe(export_name = "kiban_rdma_disconnect")]
 pub(super) unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
     with(id, |id| {
@@ -415,19 +421,19 @@ pub(super) unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
 }
 
 /// # Safety
-/// An identifier.
+/// `id` is an identifier of this library.
 #[unsafe(export_name = "kiban_rdma_notify")]
 pub(super) unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, _event: ibv_event_type) -> c_int {
-    // The engine sees the first message itself: unlike a datagram, the peer's reply cannot get lost.
+    // There is nothing to do: over TCP, the peer's RTU cannot be lost while its data arrives.
     with(id, |_| Ok(0))
 }
 
 /// # Safety
-/// An identifier, and the options of enhanced connections.
+/// `id` is an identifier, and `ece` is null or valid for reads.
 #[unsafe(export_name = "kiban_rdma_set_local_ece")]
 pub(super) unsafe extern "C" fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
     with(id, |id| {
-        // SAFETY: null or a struct.
+        // SAFETY: the caller of `rdma_set_local_ece` guarantees that `ece` is null or valid for reads.
         let ece = unsafe { ece.as_ref() }.ok_or(libc::EINVAL)?;
         if ece.comp_mask != 0 {
             return Err(libc::EINVAL);
@@ -438,13 +444,13 @@ pub(super) unsafe extern "C" fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mu
 }
 
 /// # Safety
-/// An identifier; `ece` is valid for a write.
+/// `id` is an identifier, and `ece` is null or valid for a write.
 #[unsafe(export_name = "kiban_rdma_get_remote_ece")]
 pub(super) unsafe extern "C" fn rdma_get_remote_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
     with(id, |_| {
-        // SAFETY: null or valid for a write, as the caller guarantees.
+        // SAFETY: the caller of `rdma_get_remote_ece` guarantees that `ece` is null or valid for writes.
         let ece = unsafe { ece.as_mut() }.ok_or(libc::EINVAL)?;
-        // No peer sends any options.
+        // Peers send no ECE options.
         *ece = ibv_ece::ZERO;
         Ok(0)
     })

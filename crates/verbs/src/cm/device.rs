@@ -1,4 +1,4 @@
-//! Devices as the connection manager has them: opened once for the process (rdma_get_devices(3)).
+//! Devices of the connection manager, opened once per process (rdma_get_devices(3)).
 
 use super::id::Id;
 use super::{below, world};
@@ -10,16 +10,16 @@ use kiban_os::lock;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Binds an identifier to the device of an address: whether there is one.
+/// Binds an identifier to the device with an address. Returns false if there is none.
 pub(super) fn bind_device(id: &Arc<Id>, address: IpAddr) -> bool {
     let context = below::context(address.to_canonical());
     if context.is_null() {
         return false;
     }
-    // SAFETY: a context of ours.
+    // SAFETY: `context` is not null, so it is a context of this library; these are never closed.
     id.state().device = unsafe { crate::context::address(context) }.ok();
     let domain = domain(context);
-    let place = id.place();
+    let place = id.abi();
     // SAFETY: the struct lives as long as the identifier.
     unsafe {
         (*place).verbs = context;
@@ -31,8 +31,7 @@ pub(super) fn bind_device(id: &Arc<Id>, address: IpAddr) -> bool {
     true
 }
 
-/// Returns the protection domain of queue pairs for which the program names none. It lives as long as the
-/// device is open.
+/// Returns the default protection domain of a device. It lives as long as the device is open.
 fn domain(context: *mut ibv_context) -> *mut ibv_pd {
     let mut domains = lock(&world().domains);
     let known = domains.entry(context as usize).or_insert(0);
@@ -62,10 +61,10 @@ pub(super) unsafe extern "C" fn rdma_get_devices(count: *mut c_int) -> *mut *mut
             return list;
         }
         for (place, context) in contexts.iter().enumerate() {
-            // SAFETY: the list has room for all and one more.
+            // SAFETY: the list has room for all contexts and a null pointer.
             unsafe { *list.add(place) = *context };
         }
-        // SAFETY: null or valid for a write, as the caller guarantees.
+        // SAFETY: the caller of `rdma_get_devices` guarantees that `count` is null or valid for writes.
         if let Some(count) = unsafe { count.as_mut() } {
             *count = contexts.len() as c_int;
         }
@@ -74,9 +73,10 @@ pub(super) unsafe extern "C" fn rdma_get_devices(count: *mut c_int) -> *mut *mut
 }
 
 /// # Safety
-/// A list from `rdma_get_devices`, or null.
+/// `list` is null or came from `rdma_get_devices`.
 #[unsafe(export_name = "kiban_rdma_free_devices")]
 pub(super) unsafe extern "C" fn rdma_free_devices(list: *mut *mut ibv_context) {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `rdma_free_devices` guarantees that `list` is null or came from
+    // `rdma_get_devices`, which uses calloc(3).
     unsafe { libc::free(list.cast::<c_void>()) };
 }

@@ -1,4 +1,4 @@
-//! Endpoints: an identifier, its addresses and its queue pair in one (rdma_create_ep(3)).
+//! Endpoints: creates an identifier with its addresses and queue pair in one call (rdma_create_ep(3)).
 
 use super::id::{self, Id};
 use super::{address, id::destroy, queues, resolve};
@@ -9,7 +9,7 @@ use core::ptr::null_mut;
 use std::sync::Arc;
 
 /// # Safety
-/// An answer of `rdma_getaddrinfo`, and attributes with objects of ours.
+/// `found` is a result of `rdma_getaddrinfo`, and the attributes name objects of this library.
 unsafe fn prepare(
     id: &Arc<Id>,
     found: &rdma_addrinfo,
@@ -24,12 +24,12 @@ unsafe fn prepare(
         }
     }
     let kind = u32::try_from(found.ai_qp_type).unwrap_or(IBV_QPT_RC);
-    // SAFETY: addresses of the answer are as long as their families say, or null.
+    // SAFETY: the caller guarantees that each address is null or as long as its family says.
     unsafe {
         if found.ai_flags & RAI_PASSIVE != 0 {
             resolve::bind(id, address::read(found.ai_src_addr)?)?;
             if !pd.is_null() {
-                (*id.place()).pd = pd;
+                (*id.abi()).pd = pd;
             }
             id.state().queue_wanted = attributes.map(|attributes| {
                 attributes.qp_type = kind;
@@ -56,8 +56,8 @@ unsafe fn prepare(
 }
 
 /// # Safety
-/// `id` is valid for a write; an answer of `rdma_getaddrinfo`; a domain of ours or null; attributes with
-/// objects of ours or null.
+/// `place` is null or valid for a write; `found` is null or a result of `rdma_getaddrinfo`; `pd` is null or a
+/// protection domain; `attributes` is null or names objects of this library.
 #[unsafe(export_name = "kiban_rdma_create_ep")]
 pub(super) unsafe extern "C" fn rdma_create_ep(
     place: *mut *mut rdma_cm_id,
@@ -66,12 +66,13 @@ pub(super) unsafe extern "C" fn rdma_create_ep(
     attributes: *mut ibv_qp_init_attr,
 ) -> c_int {
     catch_panics(-1, || {
-        // SAFETY: null or an answer.
+        // SAFETY: the caller of `rdma_create_ep` guarantees that `found` is null or a result of
+        // `rdma_getaddrinfo`.
         let Some(found) = (unsafe { found.as_ref() }).filter(|_| !place.is_null()) else {
             return fail_with_errno(libc::EINVAL);
         };
         let number = |number: c_int| u32::try_from(number).unwrap_or(0);
-        // SAFETY: no channel.
+        // SAFETY: `create` accepts a null channel.
         let made = unsafe {
             id::create(null_mut(), null_mut(), number(found.ai_port_space), number(found.ai_qp_type))
         };
@@ -79,11 +80,12 @@ pub(super) unsafe extern "C" fn rdma_create_ep(
             Ok(made) => made,
             Err(error) => return fail_with_errno(error),
         };
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `rdma_create_ep` guarantees that `found` and `pd` are valid, and that
+        // `attributes` is null or names objects of this library.
         match unsafe { prepare(&made, found, pd, attributes.as_mut()) } {
             Ok(()) => {
                 // SAFETY: the caller guarantees that `id` is valid for a write.
-                unsafe { *place = made.place() };
+                unsafe { *place = made.abi() };
                 0
             }
             Err(error) => {
@@ -95,12 +97,13 @@ pub(super) unsafe extern "C" fn rdma_create_ep(
 }
 
 /// # Safety
-/// An identifier that is not used again.
+/// `id` is an identifier of this library that the caller does not use again.
 #[unsafe(export_name = "kiban_rdma_destroy_ep")]
 pub(super) unsafe extern "C" fn rdma_destroy_ep(id: *mut rdma_cm_id) {
     catch_panics((), || {
         let Ok(found) = id::find(id) else { return };
-        // SAFETY: promised by the caller.
+        // SAFETY: `find` found the identifier, and the program no longer uses it; both functions ignore
+        // objects that it does not have.
         unsafe {
             queues::rdma_destroy_qp(id);
             queues::rdma_destroy_srq(id);

@@ -4,15 +4,15 @@
 //! ```text
 //!   Idle ── bind ──▶ Bound ── listen ──▶ Listening
 //!     └─ resolve_addr ─┴──▶ Address ── resolve_route ──▶ Route ── connect ──▶ Connecting ──┬──▶ Connected ──▶ Over
-//!                          a request ──▶ Asked ──────────── accept ─────────▶ Accepting ───┘
+//!                          a request ──▶ Requested ──────── accept ─────────▶ Accepting ───┘
 //! ```
 //!
-//! Goal      the program's struct ([`rdma_cm_id`]) and our state of it ([`Id`]) have the same lifetime.
-//! Waiting   without a channel of the program's an identifier has one of its own, and calls wait for their
-//!           event.
-//! Destroyed when its last event has been acknowledged (rdma_destroy_id(3)). Requests that have not been
-//! taken are refused.
-//! Limits    if a program uses a freed struct by mistake, it is not found in the list, and nothing happens.
+//! State       the program's struct ([`rdma_cm_id`]) and our state ([`Id`]) have the same lifetime.
+//! Synchronous an identifier without a channel of the program has one of its own, and its calls wait for
+//!             their events.
+//! Destruction waits until the last event is acknowledged (rdma_destroy_id(3)). Requests that the program has
+//!             not received yet are rejected.
+//! Limits      a call on a freed struct fails with EINVAL, because the struct is not in the list any more.
 
 use super::channel::{self, Chan, QueuedEvent, acknowledge};
 use super::{below, world};
@@ -35,7 +35,7 @@ pub(super) enum Phase {
     Route,
     Listening,
     Connecting,
-    Asked,
+    Requested,
     Accepting,
     Connected,
     Over,
@@ -46,11 +46,11 @@ pub(super) enum Phase {
 pub(super) struct State {
     pub(super) phase: Phase,
     pub(super) channel: Arc<Chan>,
-    /// The channel is the identifier's own: calls wait.
+    /// The channel is the identifier's own, so that calls are synchronous.
     pub(super) own: bool,
-    /// Its connection, in the engine.
+    /// The connection's number in the engine.
     pub(super) end: Option<u32>,
-    /// Its listener, in the engine.
+    /// The listener's number in the engine.
     pub(super) listener: Option<u32>,
     /// Reserves the port until the identifier listens.
     pub(super) reserved: Option<OwnedFd>,
@@ -58,15 +58,15 @@ pub(super) struct State {
     pub(super) peer: Option<SocketAddr>,
     /// The device that it is bound to.
     pub(super) device: Option<IpAddr>,
-    /// Requests that wait in the channel, and how many may.
+    /// The number of requests queued in the channel, and its maximum.
     pub(super) waiting: u32,
     pub(super) backlog: u32,
-    /// Outstanding reads of the peer and of ours: what a request offers, then what was negotiated.
+    /// Outstanding reads of the peer and of this side: as offered by a request, then as negotiated.
     pub(super) depths: (u16, u16),
-    /// The queue pair is the program's own.
-    pub(super) brought: bool,
+    /// The program created the queue pair itself, by verbs.
+    pub(super) has_program_qp: bool,
     /// The number of events that the program has not acknowledged.
-    pub(super) handed: u32,
+    pub(super) unacknowledged: u32,
     pub(super) shares: bool,
     pub(super) family_only: bool,
     /// The queue pair attributes of every connection of this listener (rdma_create_ep(3)).
@@ -76,7 +76,7 @@ pub(super) struct State {
     pub(super) ece: ibv_ece,
 }
 
-// SAFETY: the pointers in it are the program's (queues of `queue_wanted`), and are only handed back to it.
+// SAFETY: its raw pointers (in `queue_wanted`) belong to the program and are only unacknowledged back to it.
 unsafe impl Send for State {}
 
 /// An identifier.
@@ -89,7 +89,7 @@ pub(super) struct Id {
 }
 
 impl Id {
-    /// Creates an identifier with a channel; the program does not know it yet.
+    /// Creates an identifier, which is not in the list yet.
     pub(super) fn new(channel: Arc<Chan>, own: bool) -> Arc<Id> {
         let place = Box::into_raw(Box::new(rdma_cm_id::ZERO)) as usize;
         let state = State {
@@ -105,8 +105,8 @@ impl Id {
             waiting: 0,
             backlog: 0,
             depths: (0, 0),
-            brought: false,
-            handed: 0,
+            has_program_qp: false,
+            unacknowledged: 0,
             shares: false,
             family_only: false,
             queue_wanted: None,
@@ -122,7 +122,7 @@ impl Id {
     }
 
     /// Returns the program's struct.
-    pub(super) fn place(&self) -> *mut rdma_cm_id {
+    pub(super) fn abi(&self) -> *mut rdma_cm_id {
         self.place as *mut rdma_cm_id
     }
 
@@ -139,7 +139,7 @@ impl Id {
         self.clone()
     }
 
-    /// Refuses a request that is not delivered to the program.
+    /// Rejects a request that was not delivered to the program.
     pub(super) fn refuse(&self) {
         let end = {
             let mut state = self.state();
@@ -154,9 +154,9 @@ impl Id {
 
 impl Drop for Id {
     fn drop(&mut self) {
-        // SAFETY: the struct was created with the identifier, and everyone who could name it has released it.
+        // SAFETY: the struct was boxed together with the identifier, whose last reference is being dropped.
         unsafe {
-            let place = Box::from_raw(self.place());
+            let place = Box::from_raw(self.abi());
             if !place.route.path_rec.is_null() {
                 drop(Box::from_raw(place.route.path_rec));
             }
@@ -164,9 +164,9 @@ impl Drop for Id {
     }
 }
 
-/// Refuses a request, if it is there still.
+/// Rejects a request, or releases it if the peer has disconnected.
 pub(super) fn end_request(end: u32) {
-    // Without an engine there is no request.
+    // Without an engine there are no requests.
     if let Ok(engine) = below::engine()
         && engine.reject(end, &[]).is_err()
     {
@@ -179,17 +179,17 @@ pub(super) fn find(id: *const rdma_cm_id) -> Result<Arc<Id>, c_int> {
     lock(&world().ids).get(&(id as usize)).cloned().ok_or(libc::EINVAL)
 }
 
-/// Does something with the identifier that a program names: its result, or -1 and errno.
+/// Finds the identifier that a program names and runs `work` on it. Returns its result, or -1 and errno.
 pub(super) fn with(id: *const rdma_cm_id, work: impl FnOnce(&Arc<Id>) -> Result<c_int, c_int>) -> c_int {
     catch_panics(fail_with_errno(libc::EIO), || {
         find(id).and_then(|id| work(&id)).unwrap_or_else(fail_with_errno)
     })
 }
 
-/// Makes an identifier; without a channel it has one of its own.
+/// Creates an identifier; without a channel, it gets one of its own and is synchronous.
 ///
 /// # Safety
-/// A channel or null.
+/// `channel` is null, live, or recently destroyed.
 pub(super) unsafe fn create(
     channel: *mut rdma_event_channel,
     context: *mut c_void,
@@ -200,18 +200,18 @@ pub(super) unsafe fn create(
     let (place, chan) = if own {
         channel::open()?
     } else {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `create` guarantees that `channel` is null, live, or recently destroyed.
         (channel, unsafe { channel::find(channel) }.ok_or(libc::EINVAL)?)
     };
     let id = Id::new(chan, own);
-    // SAFETY: the struct is new and not shared.
+    // SAFETY: the struct is new, and no other thread knows it yet.
     unsafe {
-        (*id.place()).channel = place;
-        (*id.place()).context = context;
-        (*id.place()).ps = ps;
-        (*id.place()).qp_type = qp_type;
+        (*id.abi()).channel = place;
+        (*id.abi()).context = context;
+        (*id.abi()).ps = ps;
+        (*id.abi()).qp_type = qp_type;
     }
-    lock(&world().ids).insert(id.place() as usize, id.clone());
+    lock(&world().ids).insert(id.abi() as usize, id.clone());
     Ok(id)
 }
 
@@ -224,7 +224,7 @@ fn qp_type(ps: rdma_port_space) -> ibv_qp_type {
 }
 
 /// # Safety
-/// A channel or null; `id` is valid for a write.
+/// `channel` is null or a channel of this library; `id` is null or valid for a write.
 #[unsafe(export_name = "kiban_rdma_create_id")]
 pub(super) unsafe extern "C" fn rdma_create_id(
     channel: *mut rdma_event_channel,
@@ -238,16 +238,17 @@ pub(super) unsafe extern "C" fn rdma_create_id(
         }
         match ps {
             RDMA_PS_TCP | RDMA_PS_UDP => {}
-            // The kernel has InfiniBand's own port space for devices of that kind alone.
+            // The kernel has this port space only for InfiniBand devices.
             RDMA_PS_IB => {}
             RDMA_PS_IPOIB => return fail_with_errno(libc::EOPNOTSUPP),
             _ => return fail_with_errno(libc::EINVAL),
         }
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `rdma_create_id` guarantees that `channel` is null, live, or recently
+        // destroyed.
         match unsafe { create(channel, context, ps, qp_type(ps)) } {
             Ok(made) => {
                 // SAFETY: the caller guarantees that `id` is valid for a write.
-                unsafe { *id = made.place() };
+                unsafe { *id = made.abi() };
                 0
             }
             Err(error) => fail_with_errno(error),
@@ -259,26 +260,26 @@ fn take_end(id: &Id) -> Option<u32> {
     id.state().end.take()
 }
 
-/// Ends an identifier: when it returns, the program has none of its events.
+/// Ends an identifier, after waiting until all its events are acknowledged.
 pub(super) fn destroy(id: &Arc<Id>) {
-    lock(&world().ids).remove(&(id.place() as usize));
-    lock(&world().taken).retain(|taken| taken.id != id.place() as usize);
-    let (end, was_asked, listener, channel, own) = {
+    lock(&world().ids).remove(&(id.abi() as usize));
+    lock(&world().taken).retain(|taken| taken.id != id.abi() as usize);
+    let (end, was_requested, listener, channel, own) = {
         let mut state = id.state();
-        let was_asked = state.phase == Phase::Asked;
+        let was_requested = state.phase == Phase::Requested;
         state.phase = Phase::Dead;
         state.reserved = None;
-        (state.end.take(), was_asked, state.listener.take(), state.channel.clone(), state.own)
+        (state.end.take(), was_requested, state.listener.take(), state.channel.clone(), state.own)
     };
-    // From here on no event is delivered for it.
+    // From here on, no event is delivered for it.
     if let (Some(listener), Ok(engine)) = (listener, below::engine()) {
         engine.unlisten(listener);
     }
     match (end, below::engine()) {
-        (Some(end), Ok(_)) if was_asked => end_request(end),
+        (Some(end), Ok(_)) if was_requested => end_request(end),
         (Some(end), Ok(engine)) => {
             engine.release(end);
-            // It may have been moved between these two calls; its new place is recorded.
+            // The engine may have retried between the two calls and recorded a new connection number.
             while let Some(end) = take_end(id) {
                 engine.release(end);
             }
@@ -295,24 +296,24 @@ pub(super) fn destroy(id: &Arc<Id>) {
     });
     refused.iter().for_each(|request| request.refuse());
     // SAFETY: the struct lives as long as the identifier.
-    let event = unsafe { (*id.place()).event };
+    let event = unsafe { (*id.abi()).event };
     if own && !event.is_null() {
-        // The program may have acknowledged it itself.
+        // This fails if the program has acknowledged it already.
         let _ = acknowledge(event);
     }
     let mut state = id.state();
-    while state.handed > 0 {
+    while state.unacknowledged > 0 {
         state = ignore_poison(id.acknowledged.wait(state));
     }
     drop(state);
     if own {
         // SAFETY: the channel was created for this identifier.
-        unsafe { channel::close((*id.place()).channel) };
+        unsafe { channel::close((*id.abi()).channel) };
     }
 }
 
 /// # Safety
-/// An identifier that is not used again.
+/// `id` is an identifier of this library that the caller does not use again.
 #[unsafe(export_name = "kiban_rdma_destroy_id")]
 pub(super) unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
     with(id, |id| {
@@ -322,7 +323,7 @@ pub(super) unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
 }
 
 /// # Safety
-/// An identifier, and a channel or null.
+/// `id` is an identifier, and `channel` is null or a channel of this library.
 #[unsafe(export_name = "kiban_rdma_migrate_id")]
 pub(super) unsafe extern "C" fn rdma_migrate_id(
     id: *mut rdma_cm_id,
@@ -333,16 +334,17 @@ pub(super) unsafe extern "C" fn rdma_migrate_id(
         let (place, chan) = if own {
             channel::open()?
         } else {
-            // SAFETY: promised by the caller.
+            // SAFETY: the caller of `rdma_migrate_id` guarantees that `channel` is null, live, or recently
+            // destroyed.
             (channel, unsafe { channel::find(channel) }.ok_or(libc::EINVAL)?)
         };
-        let id_place = id.place();
+        let id_place = id.abi();
         // SAFETY: the struct lives as long as the identifier.
         let (before_place, event) = unsafe { ((*id_place).channel, (*id_place).event) };
         let was_own = {
             let mut state = id.state();
             let before = std::mem::replace(&mut state.channel, chan.clone());
-            // Waiting events move along, in order, before any new event is delivered.
+            // Move pending events, in order, before any new event is delivered.
             let mut moved = Vec::new();
             if !Arc::ptr_eq(&before, &chan) {
                 let mut kept = Vec::new();
@@ -355,21 +357,21 @@ pub(super) unsafe extern "C" fn rdma_migrate_id(
             moved.into_iter().for_each(|note: QueuedEvent| chan.tell(note));
             std::mem::replace(&mut state.own, own)
         };
-        // SAFETY: as above.
+        // SAFETY: the struct lives as long as the identifier, which `with` found in the list.
         unsafe { (*id_place).channel = place };
         if was_own {
             if !event.is_null() {
-                // The program may have acknowledged it itself.
+                // This fails if the program has acknowledged it already.
                 let _ = acknowledge(event);
-                // SAFETY: as above.
+                // SAFETY: the struct lives as long as the identifier, which `with` found in the list.
                 unsafe { (*id_place).event = null_mut() };
             }
             // SAFETY: the channel was created for this identifier.
             unsafe { channel::close(before_place) };
         }
-        // The old channel gets no event of this identifier after this (rdma_migrate_id(3)).
+        // On return, no event of this identifier is left at the old channel (rdma_migrate_id(3)).
         let mut state = id.state();
-        while state.handed > 0 {
+        while state.unacknowledged > 0 {
             state = ignore_poison(id.acknowledged.wait(state));
         }
         Ok(0)

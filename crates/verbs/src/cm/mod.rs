@@ -1,22 +1,21 @@
 //! The connection manager (rdma_cm(7)).
 //!
-//! Goal      `rdma_*` as programs for iWARP and for RoCE know them, over connections of kiban's NIC
-//!           ([`kiban_rdma_runtime::verbs`]).
-//! Parts     `channel.rs` events and their channels; `id.rs` identifiers; `resolve.rs` addresses;
-//!           `connect.rs` connections; `queues.rs` the queue pair of an identifier; `endpoint.rs` both at
-//!           once; `device.rs` devices; `below.rs` what all of this is built on.
-//! Locks     the engine's lock comes first:
-//!           [`CmEventHandler::told`](kiban_rdma_runtime::verbs::CmEventHandler::told) is called under it and
-//!           takes an identifier's. So nothing here calls the engine while it holds an identifier's lock, and
-//!           the lists of the [`World`] are locked for look-ups only.
-//! Kinds     the kernel reports events in two ways, by the kind of the device. iWARP: the connecting side
-//!           gets ESTABLISHED, and a status is an errno. InfiniBand and RoCE: a program with a queue pair of
-//!           its own gets CONNECT_RESPONSE and calls `rdma_establish`; a refusal has the number of the
-//!           InfiniBand standard (12.6.7.2); TIMEWAIT_EXIT follows DISCONNECTED.
-//! Fork      identifiers are the process's: a child finds none of its parent's, and starts afresh.
-//! Left out  datagrams (`RDMA_PS_UDP`): addresses are resolved, connections are refused with EOPNOTSUPP;
-//!           multicast, `AF_IB`, types of service; numbers of the peer's queue pair, which the wire of iWARP
-//!           does not carry.
+//! Purpose         the functions `rdma_*`, over connections of kiban's NIC ([`kiban_rdma_runtime::verbs`]).
+//! Files           `channel.rs` event channels; `id.rs` identifiers; `resolve.rs` addresses and routes;
+//!                 `connect.rs` connections; `queues.rs` queue pairs of identifiers; `endpoint.rs` endpoints;
+//!                 `device.rs` devices; `below.rs` the interfaces below.
+//! Lock order      the engine's lock, then an identifier's lock:
+//!                 [`CmEventHandler::on_event`](kiban_rdma_runtime::verbs::CmEventHandler::on_event) is
+//!                 called under the first and takes the second. So nothing here calls the engine while it
+//!                 holds an identifier's lock, and the lists of the [`World`] are locked for look-ups only.
+//! Event types     depend on the transport, as in the kernel. On iWARP the active side gets ESTABLISHED, and
+//!                 the status is an errno. On InfiniBand and RoCE, a program with a queue pair of its own
+//!                 gets CONNECT_RESPONSE and calls `rdma_establish`; a reject has a reason of IBTA 12.6.7.2;
+//!                 TIMEWAIT_EXIT follows DISCONNECTED.
+//! Fork            identifiers belong to one process: a forked child starts without any.
+//! Not implemented datagrams (`RDMA_PS_UDP`): addresses are resolved, but connecting fails with EOPNOTSUPP;
+//!                 multicast, `AF_IB` and type of service; the QPN of the peer, which iWARP does not
+//!                 transmit.
 
 mod address;
 mod below;
@@ -47,7 +46,7 @@ struct Taken {
     shares: bool,
 }
 
-/// The objects of this process, by the addresses that the program knows.
+/// The objects of this process, by the addresses of their C structs.
 struct World {
     process: u32,
     ids: Mutex<HashMap<usize, Arc<Id>>>,
@@ -63,8 +62,8 @@ struct World {
 fn world() -> &'static World {
     static WORLD: Published<World> = Published(AtomicPtr::new(core::ptr::null_mut()));
     let process = std::process::id();
-    // The first here, or the first since a fork: what the parent had stays where it is, since the child has a
-    // copy of locks that some thread of the parent may have held.
+    // Create a new one in a forked child, and leak the copy of the parent's: other threads of the parent may
+    // have held its locks.
     let Ok(world) = WORLD.get_or_make(
         |world| world.process == process,
         || {

@@ -1,13 +1,13 @@
 //! The queue pair of an identifier (rdma_create_qp(3), rdma_create_srq(3), rdma_init_qp_attr(3)).
 //!
-//! Goal      a program that gives no domain and no completion queues has those of the identifier, as
-//!           `rdma_verbs.h` needs them.
-//! States    a queue pair of an identifier can receive as soon as it is created; the engine changes its state
-//!           when the connection is established.
-//! Brought   a program that modifies a queue pair of its own queries here which attributes to set. The peer
-//!           is then represented by [`MANAGED`]: it tells `ibv_modify_qp` that the connection manager makes
-//!           the connection.
-//! Limits    XRC is not there.
+//! Purpose         if the program supplies no protection domain or CQs, the queue pair uses those of the
+//!                 identifier, as `rdma_verbs.h` requires.
+//! State           receives can be posted as soon as the queue pair is created; the engine changes its state
+//!                 when the connection is established.
+//! Own queue pairs a program that modifies its queue pair itself calls `rdma_init_qp_attr` for the
+//!                 attributes. The destination QPN is then [`MANAGED`], by which `ibv_modify_qp` recognises
+//!                 that the connection manager makes the connection.
+//! Not implemented XRC.
 
 use super::below::*;
 use super::id::{Id, Phase, with};
@@ -18,7 +18,7 @@ use core::ffi::c_int;
 use core::ptr::null_mut;
 use std::sync::Arc;
 
-/// The number of no queue pair: a destination that the connection manager knows.
+/// A destination QPN that no queue pair has: the connection manager makes the connection.
 pub(crate) const MANAGED: u32 = 0;
 
 fn last() -> c_int {
@@ -30,7 +30,7 @@ type Made = (*mut ibv_comp_channel, *mut ibv_cq);
 
 fn make_cq(id: *mut rdma_cm_id, entries: u32) -> Result<Made, c_int> {
     let entries = c_int::try_from(entries).map_err(|_| libc::EINVAL)?;
-    // SAFETY: the identifier has a device, and the channel is new.
+    // SAFETY: the identifier has a device, whose context is never closed, and the channel is new.
     unsafe {
         let channel = ibv_create_comp_channel((*id).verbs);
         if channel.is_null() {
@@ -66,7 +66,7 @@ fn make_cqs(id: *mut rdma_cm_id, send: Option<u32>, receive: Option<u32>) -> Res
     Ok(())
 }
 
-/// Gives back what [`make_cqs`] made.
+/// Destroys the CQs that [`make_cqs`] created.
 fn destroy_cqs(id: *mut rdma_cm_id) {
     // SAFETY: the struct lives as long as the identifier; its contents were set here.
     unsafe {
@@ -88,8 +88,9 @@ fn destroy_cqs(id: *mut rdma_cm_id) {
 
 /// Creates a queue pair; writes its domain into the attributes.
 fn create(id: &Arc<Id>, attributes: &mut ibv_qp_init_attr_ex) -> Result<(), c_int> {
-    let place = id.place();
-    // SAFETY: the struct lives as long as the identifier; pointers that the program gave are objects of ours.
+    let place = id.abi();
+    // SAFETY: the struct lives as long as the identifier; the program passes pointers to live objects of this
+    // library.
     unsafe {
         if !(*place).qp.is_null() || (*place).verbs.is_null() {
             return Err(libc::EINVAL);
@@ -116,7 +117,7 @@ fn create(id: &Arc<Id>, attributes: &mut ibv_qp_init_attr_ex) -> Result<(), c_in
         if attributes.recv_cq.is_null() {
             attributes.recv_cq = (*place).recv_cq;
         }
-        // A queue that takes no work has no completions: any will do.
+        // A queue without work requests has no completions, so any CQ will do.
         if attributes.send_cq.is_null() {
             attributes.send_cq = attributes.recv_cq;
         }
@@ -141,9 +142,10 @@ fn create(id: &Arc<Id>, attributes: &mut ibv_qp_init_attr_ex) -> Result<(), c_in
 }
 
 /// # Safety
-/// An identifier with a device, and attributes with objects of ours.
+/// `id` has a device, and the attributes name objects of this library.
 unsafe fn make(id: *mut rdma_cm_id, attributes: &mut ibv_qp_init_attr_ex) -> *mut ibv_qp {
-    // SAFETY: promised by the caller. The attributes begin as the shorter ones do.
+    // SAFETY: the caller of `make` guarantees a device and objects of this library; `ibv_qp_init_attr_ex`
+    // starts with the fields of `ibv_qp_init_attr`.
     unsafe {
         match table((*id).verbs).create_qp_ex {
             Some(create) if attributes.comp_mask != IBV_QP_INIT_ATTR_PD => create((*id).verbs, attributes),
@@ -152,10 +154,10 @@ unsafe fn make(id: *mut rdma_cm_id, attributes: &mut ibv_qp_init_attr_ex) -> *mu
     }
 }
 
-/// Receives may be posted.
+/// Moves a new queue pair to INIT, so that receives may be posted; one for datagrams to RTS.
 ///
 /// # Safety
-/// A new queue pair.
+/// `qp` is a new queue pair of this library.
 unsafe fn make_ready(qp: *mut ibv_qp) -> Result<(), c_int> {
     let mut attributes = ibv_qp_attr {
         qp_state: IBV_QPS_INIT,
@@ -164,7 +166,7 @@ unsafe fn make_ready(qp: *mut ibv_qp) -> Result<(), c_int> {
         qp_access_flags: ALL_ACCESS,
         ..ibv_qp_attr::ZERO
     };
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `make_ready` guarantees that `qp` is a live queue pair of this library.
     let is_datagrams = unsafe { (*qp).qp_type } == IBV_QPT_UD;
     let mask = IBV_QP_STATE
         | IBV_QP_PKEY_INDEX
@@ -185,7 +187,7 @@ const ALL_ACCESS: u32 =
     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 
 fn modify(qp: *mut ibv_qp, attributes: &mut ibv_qp_attr, mask: u32) -> Result<(), c_int> {
-    // SAFETY: a queue pair of ours.
+    // SAFETY: `qp` is a live queue pair of this library: a new one, or the identifier's.
     match unsafe { ibv_modify_qp(qp, attributes, mask.cast_signed()) } {
         0 => Ok(()),
         -1 => Err(last()),
@@ -193,7 +195,7 @@ fn modify(qp: *mut ibv_qp, attributes: &mut ibv_qp_attr, mask: u32) -> Result<()
     }
 }
 
-/// As `rdma_create_qp`.
+/// Implements `rdma_create_qp`.
 pub(super) fn create_qp(
     id: &Arc<Id>,
     pd: *mut ibv_pd,
@@ -225,7 +227,8 @@ pub(super) fn create_qp(
 }
 
 /// # Safety
-/// An identifier, a domain of ours or null, and attributes with objects of ours.
+/// `id` is an identifier, `pd` is null or a protection domain, and `attributes` is null or names objects of
+/// this library.
 #[unsafe(export_name = "kiban_rdma_create_qp")]
 pub(super) unsafe extern "C" fn rdma_create_qp(
     id: *mut rdma_cm_id,
@@ -233,32 +236,34 @@ pub(super) unsafe extern "C" fn rdma_create_qp(
     attributes: *mut ibv_qp_init_attr,
 ) -> c_int {
     with(id, |id| {
-        // SAFETY: null or attributes.
+        // SAFETY: the caller of `rdma_create_qp` guarantees that `attributes` is null or valid for reads and
+        // writes.
         let attributes = unsafe { attributes.as_mut() }.ok_or(libc::EINVAL)?;
         create_qp(id, pd, attributes).map(|()| 0)
     })
 }
 
 /// # Safety
-/// An identifier, and attributes with objects of ours.
+/// `id` is an identifier, and `attributes` is null or names objects of this library.
 #[unsafe(export_name = "kiban_rdma_create_qp_ex")]
 pub(super) unsafe extern "C" fn rdma_create_qp_ex(
     id: *mut rdma_cm_id,
     attributes: *mut ibv_qp_init_attr_ex,
 ) -> c_int {
     with(id, |id| {
-        // SAFETY: null or attributes.
+        // SAFETY: the caller of `rdma_create_qp_ex` guarantees that `attributes` is null or valid for reads
+        // and writes.
         create(id, unsafe { attributes.as_mut() }.ok_or(libc::EINVAL)?).map(|()| 0)
     })
 }
 
 /// # Safety
-/// An identifier.
+/// `id` is an identifier of this library.
 #[unsafe(export_name = "kiban_rdma_destroy_qp")]
 pub(super) unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
     catch_panics((), || {
         let Ok(id) = super::id::find(id) else { return };
-        let place = id.place();
+        let place = id.abi();
         // SAFETY: the struct lives as long as the identifier; its queue pair was made here.
         unsafe {
             if !(*place).qp.is_null() {
@@ -271,7 +276,8 @@ pub(super) unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
 }
 
 /// # Safety
-/// An identifier, a domain of ours or null, and attributes.
+/// `id` is an identifier, `pd` is null or a protection domain of this library, and `attributes` is null or
+/// valid.
 #[unsafe(export_name = "kiban_rdma_create_srq")]
 pub(super) unsafe extern "C" fn rdma_create_srq(
     id: *mut rdma_cm_id,
@@ -279,15 +285,17 @@ pub(super) unsafe extern "C" fn rdma_create_srq(
     attributes: *mut ibv_srq_init_attr,
 ) -> c_int {
     with(id, |id| {
-        // SAFETY: null or attributes.
+        // SAFETY: the caller of `rdma_create_srq` guarantees that `attributes` is null or valid for reads and
+        // writes.
         let attributes = unsafe { attributes.as_mut() }.ok_or(libc::EINVAL)?;
         create_srq(id, pd, attributes)
     })
 }
 
 fn create_srq(id: &Arc<Id>, pd: *mut ibv_pd, attributes: &mut ibv_srq_init_attr) -> Result<c_int, c_int> {
-    let place = id.place();
-    // SAFETY: the struct lives as long as the identifier; a domain is ours.
+    let place = id.abi();
+    // SAFETY: the struct lives as long as the identifier; the program passes a live protection domain of this
+    // library.
     unsafe {
         let pd = if pd.is_null() { (*place).pd } else { pd };
         if (*place).verbs.is_null() || pd.is_null() || (*pd).context != (*place).verbs {
@@ -304,14 +312,15 @@ fn create_srq(id: &Arc<Id>, pd: *mut ibv_pd, attributes: &mut ibv_srq_init_attr)
 }
 
 /// # Safety
-/// An identifier, and attributes with objects of ours.
+/// `id` is an identifier, and `attributes` is null or names objects of this library.
 #[unsafe(export_name = "kiban_rdma_create_srq_ex")]
 pub(super) unsafe extern "C" fn rdma_create_srq_ex(
     id: *mut rdma_cm_id,
     attributes: *mut ibv_srq_init_attr_ex,
 ) -> c_int {
     with(id, |id| {
-        // SAFETY: null or attributes.
+        // SAFETY: the caller of `rdma_create_srq_ex` guarantees that `attributes` is null or valid for reads
+        // and writes.
         let attributes = unsafe { attributes.as_mut() }.ok_or(libc::EINVAL)?;
         let has = |field| attributes.comp_mask & field != 0;
         if has(IBV_SRQ_INIT_ATTR_TYPE) && attributes.srq_type != IBV_SRQT_BASIC {
@@ -326,12 +335,12 @@ pub(super) unsafe extern "C" fn rdma_create_srq_ex(
 }
 
 /// # Safety
-/// An identifier.
+/// `id` is an identifier of this library.
 #[unsafe(export_name = "kiban_rdma_destroy_srq")]
 pub(super) unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {
     catch_panics((), || {
         let Ok(id) = super::id::find(id) else { return };
-        let place = id.place();
+        let place = id.abi();
         // SAFETY: the struct lives as long as the identifier; its queue was made here.
         unsafe {
             if !(*place).srq.is_null() {
@@ -339,7 +348,8 @@ pub(super) unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {
                 (*place).srq = null_mut();
             }
         }
-        // SAFETY: as above. The completion queues of a queue pair belong to it.
+        // SAFETY: the struct lives as long as the identifier. The completion queues stay while there is a
+        // queue pair.
         if unsafe { (*place).qp.is_null() } {
             destroy_cqs(place);
         }
@@ -347,21 +357,21 @@ pub(super) unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {
 }
 
 /// Handles a connection that failed: posted work is flushed.
-pub(super) fn fail(id: &Arc<Id>) {
+pub(super) fn on_failed(id: &Arc<Id>) {
     // SAFETY: the struct lives as long as the identifier.
-    let qp = unsafe { (*id.place()).qp };
+    let qp = unsafe { (*id.abi()).qp };
     if !qp.is_null() {
         let mut attributes = ibv_qp_attr { qp_state: IBV_QPS_ERR, ..ibv_qp_attr::ZERO };
-        // A queue pair that is being destroyed is flushed anyway.
+        // This fails if the queue pair is being destroyed, which flushes it too.
         let _ = modify(qp, &mut attributes, IBV_QP_STATE);
     }
 }
 
 /// Handles an established connection: the queue pair's state follows.
-pub(super) fn stand(id: &Arc<Id>) {
+pub(super) fn on_established(id: &Arc<Id>) {
     // SAFETY: the struct lives as long as the identifier, and its queue pair with it.
     unsafe {
-        let qp = (*id.place()).qp;
+        let qp = (*id.abi()).qp;
         if !qp.is_null() && (*qp).state < IBV_QPS_RTS {
             (*qp).state = IBV_QPS_RTS;
         }
@@ -369,7 +379,7 @@ pub(super) fn stand(id: &Arc<Id>) {
 }
 
 /// # Safety
-/// An identifier; attributes that name a state; `mask` is valid for a write.
+/// `id` is an identifier; `attributes` and `mask` are null or valid for reads and writes.
 #[unsafe(export_name = "kiban_rdma_init_qp_attr")]
 pub(super) unsafe extern "C" fn rdma_init_qp_attr(
     id: *mut rdma_cm_id,
@@ -377,7 +387,8 @@ pub(super) unsafe extern "C" fn rdma_init_qp_attr(
     mask: *mut c_int,
 ) -> c_int {
     with(id, |id| {
-        // SAFETY: null or valid for writes, as the caller guarantees.
+        // SAFETY: the caller of `rdma_init_qp_attr` guarantees that `attributes` and `mask` are null or valid
+        // for reads and writes.
         let (attributes, mask) = match unsafe { (attributes.as_mut(), mask.as_mut()) } {
             (Some(attributes), Some(mask)) => (attributes, mask),
             _ => return Err(libc::EINVAL),
@@ -387,7 +398,7 @@ pub(super) unsafe extern "C" fn rdma_init_qp_attr(
             (state.phase, state.peer, state.depths)
         };
         // SAFETY: the struct lives as long as the identifier.
-        let (verbs, ps) = unsafe { ((*id.place()).verbs, (*id.place()).ps) };
+        let (verbs, ps) = unsafe { ((*id.abi()).verbs, (*id.abi()).ps) };
         if verbs.is_null() || phase == Phase::Idle {
             return Err(libc::EINVAL);
         }
@@ -407,7 +418,7 @@ pub(super) unsafe extern "C" fn rdma_init_qp_attr(
                 attributes.qp_access_flags = ALL_ACCESS;
                 IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS
             }
-            // For iWARP the kernel sets nothing more.
+            // On iWARP the kernel sets only these two.
             IBV_QPS_RTR if !below::is_ib() => {
                 attributes.qp_access_flags = ALL_ACCESS;
                 IBV_QP_STATE | IBV_QP_ACCESS_FLAGS
@@ -454,7 +465,7 @@ pub(super) unsafe extern "C" fn rdma_init_qp_attr(
     })
 }
 
-/// As C has them, where the program's are short.
+/// The offset of `comp_mask`, to which a program's shorter struct extends.
 const _: () = assert!(
     core::mem::offset_of!(ibv_qp_init_attr_ex, comp_mask)
         == core::mem::offset_of!(ibv_qp_init_attr, sq_sig_all) + 4

@@ -1,16 +1,16 @@
 //! Addresses and routes (rdma_bind_addr(3), rdma_resolve_addr(3), rdma_resolve_route(3), rdma_set_option(3)).
 //!
-//! Goal      the device that the system's own routes lead through: a datagram socket that is connected to the
-//!           destination says which of this host's addresses it would send from.
-//! Ports     are TCP's. A bound port is held by a socket that does not listen, until the identifier does. A
-//!           connecting identifier gets a port from the system, and another one when it connects again.
-//! Loopback  as the kernel has it (cma.c): bound to one of its addresses, an identifier has no device yet, as
-//!           with any address; towards one, and with a request that came there, it has the first. libfabric
-//!           counts on both.
-//! At once   what a kernel resolves in the background is known when the call returns; the event reports the
-//!           same.
-//! Left out  time limits: nothing here takes time. Types of service and acknowledgement timeouts are accepted
-//!           and not used.
+//! Purpose         choose the device by the system's routing table: a UDP socket that is connected to the
+//!                 destination reports the local address from which it would send.
+//! Ports           are TCP ports. A bound port is reserved by a socket that does not listen, until the
+//!                 identifier listens. The system assigns the port of a connecting identifier, and a new one
+//!                 on each retry.
+//! Loopback        as in the kernel (cma.c): an identifier bound to a loopback address has no device yet,
+//!                 like one bound to the wildcard address. If the destination is a loopback address, or a
+//!                 request arrived at one, the identifier has the first device. libfabric relies on both.
+//! Events          the result is known when the call returns; the event reports it again, as the kernel does.
+//! Not implemented time limits, because nothing here waits. Type of service and ACK timeout are accepted and
+//!                 ignored.
 
 use super::channel::{QueuedEvent, complete};
 use super::id::{Id, Phase, with};
@@ -38,10 +38,10 @@ pub(super) fn errno(error: &io::Error) -> c_int {
     })
 }
 
-/// Opens a socket that only holds an address.
+/// Opens a socket that reserves an address without listening.
 fn hold(at: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
     let family = if at.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    // SAFETY: numbers.
+    // SAFETY: socket(2) takes numbers only.
     let fd = unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
@@ -51,29 +51,29 @@ fn hold(at: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
     let allow_others = || {
         let yes: c_int = 1;
         let (value, bytes) = ((&raw const yes).cast(), size_of::<c_int>() as _);
-        // SAFETY: an option that is an int.
+        // SAFETY: `value` points to a local `int`, and `bytes` is its size.
         unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, value, bytes) };
     };
-    // Earlier connections may be in TIME-WAIT there. If this were set before a port is chosen, the system
-    // would look among only half of the ports, which takes long after many connections.
+    // Allow ports with connections in TIME-WAIT. Do not set this before the system chooses a port: it would
+    // then search only half of the ports, which takes long after many connections.
     if at.port() != 0 {
         allow_others();
     }
     let place = address::written(at);
     let bytes = if at.is_ipv4() { size_of::<libc::sockaddr_in>() } else { size_of::<libc::sockaddr_in6>() };
-    // SAFETY: an address and its length.
+    // SAFETY: `place` is a local address of at least `bytes` bytes.
     if unsafe { libc::bind(fd, (&raw const place).cast(), bytes as _) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // The socket that will listen holds the same address for a moment.
+    // The listening socket will briefly hold the same address.
     allow_others();
     let listener = std::net::TcpListener::from(socket);
     let at = listener.local_addr()?;
     Ok((listener.into(), at))
 }
 
-/// Binds an address among the identifiers of this process, because sockets with SO_REUSEADDR do not exclude
-/// each other.
+/// Reserves an address among the identifiers of this process, because sockets with SO_REUSEADDR do not
+/// exclude each other.
 fn take(id: &Arc<Id>, at: SocketAddr, shares: bool) -> Result<(), c_int> {
     let mut taken = lock(&world().taken);
     let meets = |other: &Taken| {
@@ -84,7 +84,7 @@ fn take(id: &Arc<Id>, at: SocketAddr, shares: bool) -> Result<(), c_int> {
     if taken.iter().any(meets) {
         return Err(libc::EADDRINUSE);
     }
-    taken.push(Taken { id: id.place() as usize, at, shares });
+    taken.push(Taken { id: id.abi() as usize, at, shares });
     Ok(())
 }
 
@@ -97,16 +97,16 @@ pub(super) fn bind(id: &Arc<Id>, at: SocketAddr) -> Result<(), c_int> {
         }
         state.shares
     };
-    // Programs (qperf) tell peers of the port before they listen there: listening is not to wait for an
-    // engine to start.
+    // Start the engine now: programs such as qperf announce the port to their peers before they listen, so
+    // listening must not take long.
     below::engine()?;
     let (reserved, bound) = hold(at).map_err(|error| errno(&error))?;
     take(id, bound, shares)?;
-    // The kernel's cma takes a loopback address for any address here: no device. libfabric binds one to look
-    // at all devices.
+    // As in the kernel (cma.c), an identifier bound to a loopback address has no device. libfabric binds one
+    // to enumerate all devices.
     let is_any = at.ip().is_unspecified() || at.ip().to_canonical().is_loopback();
     if !is_any && !device::bind_device(id, at.ip()) {
-        lock(&world().taken).retain(|taken| taken.id != id.place() as usize);
+        lock(&world().taken).retain(|taken| taken.id != id.abi() as usize);
         return Err(libc::ENODEV);
     }
     let mut state = id.state();
@@ -114,16 +114,17 @@ pub(super) fn bind(id: &Arc<Id>, at: SocketAddr) -> Result<(), c_int> {
     state.reserved = Some(reserved);
     state.local = Some(bound);
     // SAFETY: the struct lives as long as the identifier.
-    unsafe { (*id.place()).route.addr.src = address::written(bound) };
+    unsafe { (*id.abi()).route.addr.src = address::written(bound) };
     Ok(())
 }
 
 /// # Safety
-/// An identifier, and an address of the length that its family has, or null.
+/// `id` is an identifier, and `at` is null or an address as long as its family says.
 #[unsafe(export_name = "kiban_rdma_bind_addr")]
 pub(super) unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, at: *mut sockaddr) -> c_int {
     with(id, |id| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `rdma_bind_addr` guarantees that `at` is null or an address as long as its
+        // family says.
         let at = unsafe { address::read(at)? };
         bind(id, at)?;
         Ok(0)
@@ -137,7 +138,7 @@ fn source(from: Option<IpAddr>, to: SocketAddr) -> io::Result<IpAddr> {
         SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
     };
     let socket = UdpSocket::bind(SocketAddr::new(from.unwrap_or(any), 0))?;
-    // Nothing is sent. Any port but 0 will do.
+    // Nothing is sent; any port except 0 will do.
     socket.connect(SocketAddr::new(to.ip(), to.port().max(1)))?;
     Ok(socket.local_addr()?.ip().to_canonical())
 }
@@ -168,11 +169,11 @@ fn resolve(id: &Arc<Id>, from: Option<IpAddr>, to: SocketAddr) -> Result<(), c_i
     state.peer = Some(to);
     state.phase = Phase::Address;
     // SAFETY: the struct lives as long as the identifier.
-    unsafe { (*id.place()).route.addr.src = address::written(local) };
+    unsafe { (*id.abi()).route.addr.src = address::written(local) };
     Ok(())
 }
 
-/// Begins to connect: finds the device. As `rdma_resolve_addr`, with addresses that are read.
+/// Implements `rdma_resolve_addr`.
 pub(super) fn resolve_addr(id: &Arc<Id>, from: Option<SocketAddr>, to: SocketAddr) -> Result<c_int, c_int> {
     let phase = id.state().phase;
     match (phase, from) {
@@ -182,7 +183,7 @@ pub(super) fn resolve_addr(id: &Arc<Id>, from: Option<SocketAddr>, to: SocketAdd
     }
     let to = destination(to);
     // SAFETY: the struct lives as long as the identifier.
-    unsafe { (*id.place()).route.addr.dst = address::written(to) };
+    unsafe { (*id.abi()).route.addr.dst = address::written(to) };
     let from = id.state().local.map(|local| local.ip());
     let note = match resolve(id, from, to) {
         Ok(()) => QueuedEvent::plain(id, RDMA_CM_EVENT_ADDR_RESOLVED, 0),
@@ -193,7 +194,7 @@ pub(super) fn resolve_addr(id: &Arc<Id>, from: Option<SocketAddr>, to: SocketAdd
 }
 
 /// # Safety
-/// An identifier, and addresses of the lengths that their families have; the source's may be null.
+/// `id` is an identifier; `from` and `to` are null or addresses as long as their families say.
 #[unsafe(export_name = "kiban_rdma_resolve_addr")]
 pub(super) unsafe extern "C" fn rdma_resolve_addr(
     id: *mut rdma_cm_id,
@@ -202,9 +203,11 @@ pub(super) unsafe extern "C" fn rdma_resolve_addr(
     _timeout_ms: c_int,
 ) -> c_int {
     with(id, |id| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `rdma_resolve_addr` guarantees that `to` is null or an address as long as its
+        // family says.
         let to = unsafe { address::read(to)? };
-        // SAFETY: as above. A family of zero means none, like a null pointer.
+        // SAFETY: the caller of `rdma_resolve_addr` guarantees that `from` is null or an address as long as
+        // its family says. Family 0 means no address, as null does.
         let from = unsafe {
             match from.as_ref().filter(|from| from.sa_family != 0) {
                 Some(from) => Some(address::read(from)?),
@@ -218,14 +221,14 @@ pub(super) unsafe extern "C" fn rdma_resolve_addr(
     })
 }
 
-/// Writes what a program may want to know of the route to its peer.
+/// Fills in the route of the program's struct, with one path record.
 pub(super) fn fill_route(id: &Arc<Id>) {
     let (local, peer) = {
         let state = id.state();
         (state.local, state.peer)
     };
     let (Some(local), Some(peer)) = (local, peer) else { return };
-    let place = id.place();
+    let place = id.abi();
     // SAFETY: the struct lives as long as the identifier; a path record in it was made here.
     unsafe {
         (*place).route.addr.addr.ibaddr =
@@ -239,7 +242,7 @@ pub(super) fn fill_route(id: &Arc<Id>) {
 
 /// Returns a path record as for RoCE: no subnet, and so no local identifiers.
 fn path(from: IpAddr, to: IpAddr) -> ibv_sa_path_rec {
-    /// "Exactly", for numbers that have a selector.
+    /// The selector "exactly" (IBTA 15.2.5.16).
     const EQUAL: u8 = 2;
     ibv_sa_path_rec {
         dgid: address::gid(to),
@@ -253,13 +256,13 @@ fn path(from: IpAddr, to: IpAddr) -> ibv_sa_path_rec {
         rate_selector: EQUAL,
         rate: IBV_RATE_10_GBPS as u8,
         packet_life_time_selector: EQUAL,
-        // 4.096 us times two to this: what the kernel takes for RoCE.
+        // 4.096 us times 2^18, as the kernel sets it for RoCE.
         packet_life_time: 18,
         ..ibv_sa_path_rec::ZERO
     }
 }
 
-/// As `rdma_resolve_route`.
+/// Implements `rdma_resolve_route`.
 pub(super) fn resolve_route(id: &Arc<Id>) -> Result<c_int, c_int> {
     {
         let mut state = id.state();
@@ -274,43 +277,43 @@ pub(super) fn resolve_route(id: &Arc<Id>) -> Result<c_int, c_int> {
 }
 
 /// # Safety
-/// An identifier.
+/// `id` is an identifier of this library.
 #[unsafe(export_name = "kiban_rdma_resolve_route")]
 pub(super) unsafe extern "C" fn rdma_resolve_route(id: *mut rdma_cm_id, _timeout_ms: c_int) -> c_int {
     with(id, resolve_route)
 }
 
 /// # Safety
-/// An address that this module wrote.
+/// The address was written by this module.
 unsafe fn port(of: &rdma_addr_socket) -> u16 {
-    // SAFETY: both families have the port, in the order of the network, at the same place.
+    // SAFETY: both families store the port at the same offset, in network byte order.
     unsafe { if c_int::from(of.addr.sa_family) == 0 { 0 } else { of.sin.sin_port } }
 }
 
 /// # Safety
-/// An identifier.
+/// `id` is an identifier of this library.
 #[unsafe(export_name = "kiban_rdma_get_src_port")]
 pub(super) unsafe extern "C" fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16 {
     catch_panics(0, || {
         super::id::find(id).map_or(0, |id| {
-            // An identifier that connects again changes its address while the program reads it.
+            // A retry changes the address, so read it under the lock.
             let _state = id.state();
             // SAFETY: the struct lives as long as the identifier.
-            unsafe { port(&(*id.place()).route.addr.src) }
+            unsafe { port(&(*id.abi()).route.addr.src) }
         })
     })
 }
 
 /// # Safety
-/// An identifier.
+/// `id` is an identifier of this library.
 #[unsafe(export_name = "kiban_rdma_get_dst_port")]
 pub(super) unsafe extern "C" fn rdma_get_dst_port(id: *mut rdma_cm_id) -> u16 {
     // SAFETY: the struct lives as long as the identifier.
-    catch_panics(0, || super::id::find(id).map_or(0, |id| unsafe { port(&(*id.place()).route.addr.dst) }))
+    catch_panics(0, || super::id::find(id).map_or(0, |id| unsafe { port(&(*id.abi()).route.addr.dst) }))
 }
 
 /// # Safety
-/// An identifier, and an option's value of this many bytes.
+/// `id` is an identifier, and `value` points to `bytes` bytes.
 #[unsafe(export_name = "kiban_rdma_set_option")]
 pub(super) unsafe extern "C" fn rdma_set_option(
     id: *mut rdma_cm_id,
@@ -327,7 +330,8 @@ pub(super) unsafe extern "C" fn rdma_set_option(
             if bytes != size_of::<c_int>() {
                 return Err(libc::EINVAL);
             }
-            // SAFETY: promised by the caller, and so long.
+            // SAFETY: the caller of `rdma_set_option` guarantees that `value` points to `bytes` bytes, which
+            // is the size of an `int` here.
             Ok(unsafe { value.cast::<c_int>().read_unaligned() } != 0)
         };
         match (level, option) {
@@ -347,7 +351,7 @@ pub(super) unsafe extern "C" fn rdma_set_option(
                 }
                 state.shares = shares;
                 drop(state);
-                let place = id.place() as usize;
+                let place = id.abi() as usize;
                 lock(&world().taken)
                     .iter_mut()
                     .filter(|taken| taken.id == place)
@@ -364,8 +368,8 @@ pub(super) unsafe extern "C" fn rdma_set_option(
                 Ok(0)
             }
             (RDMA_OPTION_IB, RDMA_OPTION_IB_PATH) => {
-                // Path records are for programs that query the subnet manager themselves; whatever they
-                // contain, the system chooses the route.
+                // Programs that query the subnet manager themselves pass path records. They are ignored: the
+                // system chooses the route.
                 if bytes == 0 || !bytes.is_multiple_of(size_of::<ibv_path_data>()) {
                     return Err(libc::EINVAL);
                 }

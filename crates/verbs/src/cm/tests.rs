@@ -1,5 +1,5 @@
-//! Stories of connections, by the functions that programs call. Queue pairs are the programs' own, made by
-//! the engine: what the manager makes itself is tested with whole programs.
+//! Tests connections through the exported functions. Queue pairs are created by the engine; those that the
+//! connection manager creates are tested with whole programs.
 
 use super::channel::*;
 use super::connect::*;
@@ -41,7 +41,8 @@ impl Event {
     }
 
     fn private_data(&self) -> Vec<u8> {
-        // SAFETY: all of these events speak of connections.
+        // SAFETY: all events of these tests that are read here have connection parameters, whose private data
+        // lives until the event is acknowledged.
         unsafe {
             let conn = &self.get().param.conn;
             super::channel::private_data(conn.private_data, conn.private_data_len)
@@ -49,7 +50,7 @@ impl Event {
     }
 
     fn depths(&self) -> (u8, u8) {
-        // SAFETY: as above.
+        // SAFETY: all events of these tests that are read here have connection parameters.
         unsafe { (self.get().param.conn.responder_resources, self.get().param.conn.initiator_depth) }
     }
 }
@@ -61,7 +62,7 @@ impl Drop for Event {
     }
 }
 
-/// A program's channel.
+/// An event channel, destroyed when it is dropped.
 struct Events(*mut rdma_event_channel);
 
 impl Events {
@@ -73,7 +74,7 @@ impl Events {
 
     fn next(&self) -> Event {
         let mut event = null_mut();
-        // SAFETY: a channel, and a local variable.
+        // SAFETY: the channel lives until `Events` is dropped, and `event` is a local variable.
         assert_eq!(unsafe { rdma_get_cm_event(self.0, &mut event) }, 0);
         Event(event)
     }
@@ -85,10 +86,11 @@ impl Events {
         found
     }
 
-    /// Checks that no event waits.
+    /// Checks that no event is pending.
     fn expect_nothing(&self) {
         let mut event = null_mut();
-        // SAFETY: a channel and a place; its file is its own.
+        // SAFETY: the channel and its descriptor live until `Events` is dropped, and `event` is a local
+        // variable.
         unsafe {
             let fd = (*self.0).fd;
             let flags = libc::fcntl(fd, libc::F_GETFL);
@@ -102,7 +104,7 @@ impl Events {
 
 impl Drop for Events {
     fn drop(&mut self) {
-        // SAFETY: it is used no more.
+        // SAFETY: the channel is not used after this.
         unsafe { rdma_destroy_event_channel(self.0) };
     }
 }
@@ -115,33 +117,33 @@ impl Ident {
         let mut id = null_mut();
         let channel = events.map_or(null_mut(), |events| events.0);
         let context = 77 as *mut c_void;
-        // SAFETY: a channel or null, and a local variable.
+        // SAFETY: `channel` is null or a live channel, and `id` is a local variable.
         assert_eq!(unsafe { rdma_create_id(channel, &mut id, context, RDMA_PS_TCP) }, 0);
         Ident(id)
     }
 
     fn bind(&self, to: SocketAddr) -> c_int {
         let mut to = address::written(to);
-        // SAFETY: an identifier and an address.
+        // SAFETY: the identifier lives until `Ident` is dropped, and `to` is a local address.
         unsafe { rdma_bind_addr(self.0, (&raw mut to).cast()) }
     }
 
     fn listen(to: SocketAddr, events: Option<&Events>, backlog: c_int) -> Ident {
         let id = Ident::new(events);
         assert_eq!(id.bind(to), 0);
-        // SAFETY: an identifier.
+        // SAFETY: `id` is an identifier that the test has not destroyed.
         assert_eq!(unsafe { rdma_listen(id.0, backlog) }, 0);
         id
     }
 
     fn port(&self) -> u16 {
-        // SAFETY: an identifier.
+        // SAFETY: the identifier lives until `Ident` is dropped.
         u16::from_be(unsafe { rdma_get_src_port(self.0) })
     }
 
     fn resolve_addr(&self, to: SocketAddr) -> c_int {
         let mut to = address::written(to);
-        // SAFETY: an identifier and an address.
+        // SAFETY: the identifier lives until `Ident` is dropped, and `to` is a local address.
         unsafe { rdma_resolve_addr(self.0, null_mut(), (&raw mut to).cast(), 1000) }
     }
 
@@ -150,46 +152,49 @@ impl Ident {
         let id = Ident::new(Some(events));
         assert_eq!(id.resolve_addr(to), 0);
         events.expect(RDMA_CM_EVENT_ADDR_RESOLVED, 0);
-        // SAFETY: an identifier.
+        // SAFETY: `id` is an identifier that the test has not destroyed.
         assert_eq!(unsafe { rdma_resolve_route(id.0, 1000) }, 0);
         events.expect(RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
         id
     }
 
     fn connect(&self, param: &mut rdma_conn_param) -> c_int {
-        // SAFETY: an identifier and parameters.
+        // SAFETY: the identifier lives until `Ident` is dropped; the caller keeps the private data of `param`
+        // alive.
         unsafe { rdma_connect(self.0, param) }
     }
 
     fn accept(&self, param: &mut rdma_conn_param) -> c_int {
-        // SAFETY: an identifier and parameters.
+        // SAFETY: the identifier lives until `Ident` is dropped; the caller keeps the private data of `param`
+        // alive.
         unsafe { rdma_accept(self.0, param) }
     }
 
     fn disconnect(&self) -> c_int {
-        // SAFETY: an identifier.
+        // SAFETY: the identifier lives until `Ident` is dropped.
         unsafe { rdma_disconnect(self.0) }
     }
 
     fn reject(&self, says: &[u8]) -> c_int {
-        // SAFETY: an identifier, and data.
+        // SAFETY: the identifier lives until `Ident` is dropped, and the private data is a slice of this
+        // length.
         unsafe { rdma_reject(self.0, says.as_ptr().cast(), says.len() as u8) }
     }
 
     fn device(&self) -> std::net::IpAddr {
-        // SAFETY: an identifier that has a device.
+        // SAFETY: the identifier is bound to a device, whose context is never closed.
         unsafe { crate::context::address((*self.0).verbs) }.expect("a device")
     }
 }
 
 impl Drop for Ident {
     fn drop(&mut self) {
-        // SAFETY: it is used no more.
+        // SAFETY: the identifier is not used after this.
         assert_eq!(unsafe { rdma_destroy_id(self.0) }, 0);
     }
 }
 
-/// A queue pair of a program's.
+/// A queue pair with its CQ and protection domain.
 struct Queues {
     pd: u32,
     cq: u32,
@@ -200,9 +205,9 @@ struct Queues {
 impl Queues {
     fn new(device: std::net::IpAddr) -> Queues {
         let engine = below::engine().expect("an engine");
-        let happenings = Arc::new(Channel::new().expect("a file"));
+        let async_events = Arc::new(Channel::new().expect("a file"));
         let pd = engine.alloc_pd().expect("a domain");
-        let tells = CqChannels { completions: None, async_events: happenings.clone(), cookie: 0 };
+        let tells = CqChannels { completions: None, async_events: async_events.clone(), cookie: 0 };
         let cq = engine.create_cq(16, tells).expect("a queue");
         let attributes = QpAttributes {
             pd,
@@ -217,13 +222,8 @@ impl Queues {
             signal_all: true,
             waits_for_receives: false,
         };
-        let made = QueuePair {
-            address: device,
-            service: Service::Connected,
-            attributes,
-            async_events: happenings,
-            cookie: 0,
-        };
+        let made =
+            QueuePair { address: device, service: Service::Connected, attributes, async_events, cookie: 0 };
         let (qp, number) = engine.create_qp(made).expect("a port").expect("a queue pair");
         Queues { pd, cq, qp, number }
     }
@@ -233,8 +233,8 @@ impl Drop for Queues {
     fn drop(&mut self) {
         let engine = below::engine().expect("an engine");
         engine.destroy_qp(self.qp).expect("it was there");
-        engine.destroy_cq(self.cq).expect("nobody uses it");
-        engine.dealloc_pd(self.pd).expect("nobody uses it");
+        engine.destroy_cq(self.cq).expect("it is not in use");
+        engine.dealloc_pd(self.pd).expect("it is not in use");
     }
 }
 
@@ -255,7 +255,7 @@ fn answered() -> rdma_cm_event_type {
     if below::is_ib() { RDMA_CM_EVENT_CONNECT_RESPONSE } else { RDMA_CM_EVENT_ESTABLISHED }
 }
 
-/// Returns a refusal's status.
+/// Returns the status of a reject.
 fn refusal(reason: c_int) -> c_int {
     if below::is_ib() { reason } else { -libc::ECONNREFUSED }
 }
@@ -268,7 +268,7 @@ fn expect_over(events: &Events) {
     }
 }
 
-/// Two programs with a connection, which end it as a test says.
+/// Both sides of an established connection.
 struct Pair {
     passive: (Ident, Queues),
     active: (Ident, Queues),
@@ -297,11 +297,11 @@ fn connect_to(
     let request = passive_events.expect(RDMA_CM_EVENT_CONNECT_REQUEST, 0);
     assert_eq!(request.get().listen_id, listener.0);
     assert_eq!(request.private_data(), b"hello");
-    // The peer's maximum is what we may have outstanding.
+    // The depths are swapped: the peer's responder resources are our initiator depth.
     assert_eq!(request.depths(), (3, 5));
     let passive = Ident(request.get().id);
     drop(request);
-    // SAFETY: an identifier that the program has.
+    // SAFETY: both identifiers live, and the request has filled in the addresses of `passive`.
     unsafe {
         assert_eq!((*passive.0).context, 77 as *mut c_void);
         assert_eq!(address::read((&raw const (*passive.0).route.addr.src).cast()), Ok(to));
@@ -309,25 +309,24 @@ fn connect_to(
         assert_eq!(((*passive.0).port_num, (*passive.0).route.num_paths), (1, 1));
     }
     let theirs = Queues::new(passive.device());
-    let mut answer = param(&theirs, b"welcome");
+    let mut answer = param(&theirs, b"deliver_request");
     (answer.responder_resources, answer.initiator_depth) = (2, 4);
     assert_eq!(passive.accept(&mut answer), 0);
     passive_events.expect(RDMA_CM_EVENT_ESTABLISHED, 0);
     let answer = active_events.expect(answered(), 0);
-    assert_eq!(answer.private_data(), b"welcome");
-    // A responder accepts as many outstanding reads as are requested, if it can: more than this program asked
-    // for.
+    assert_eq!(answer.private_data(), b"deliver_request");
+    // The reply carries the depths of the responder, which may exceed those requested.
     assert_eq!(answer.depths(), (4, 3));
     drop(answer);
     if below::is_ib() {
-        // SAFETY: an identifier.
+        // SAFETY: `active` is an identifier that the test has not destroyed.
         assert_eq!(unsafe { rdma_establish(active.0) }, 0);
     }
     ((passive, theirs), (active, queues))
 }
 
 #[test]
-fn both_sides_hear_once_that_a_connection_has_ended() {
+fn each_side_gets_one_event_when_a_connection_ends() {
     for passive_ends in [false, true] {
         let pair = pair();
         let (first, second) =
@@ -342,7 +341,7 @@ fn both_sides_hear_once_that_a_connection_has_ended() {
 }
 
 #[test]
-fn a_queue_pair_that_fails_or_goes_ends_its_connection() {
+fn a_failed_or_destroyed_queue_pair_ends_its_connection() {
     let pair = pair();
     below::engine().expect("an engine").modify_to_error(pair.active.1.qp).expect("it is there");
     expect_over(&pair.active_events);
@@ -356,7 +355,7 @@ fn a_queue_pair_that_fails_or_goes_ends_its_connection() {
 }
 
 #[test]
-fn an_identifier_that_is_destroyed_ends_its_connection() {
+fn destroying_an_identifier_ends_its_connection() {
     let Pair { active, passive, active_events, passive_events, _listener } = pair();
     drop(active.0);
     active_events.expect_nothing();
@@ -365,11 +364,11 @@ fn an_identifier_that_is_destroyed_ends_its_connection() {
 }
 
 #[test]
-fn nobody_listens() {
+fn connecting_without_a_listener_is_rejected() {
     let events = Events::new();
     let listener = Ident::new(Some(&events));
     assert_eq!(listener.bind(at("127.0.0.1:0")), 0);
-    // A port that is bound, but not listened on.
+    // The port is bound, but there is no listener.
     let active = Ident::towards(SocketAddr::new(at("127.0.0.1:0").ip(), listener.port()), &events);
     let queues = Queues::new(active.device());
     assert_eq!(active.connect(&mut param(&queues, b"")), 0);
@@ -378,7 +377,7 @@ fn nobody_listens() {
 }
 
 #[test]
-fn a_refusal_has_something_to_say() {
+fn a_reject_carries_private_data() {
     let (theirs, ours) = (Events::new(), Events::new());
     let listener = Ident::listen(at("127.0.0.1:0"), Some(&theirs), 5);
     let to = SocketAddr::new(at("127.0.0.1:0").ip(), listener.port());
@@ -389,7 +388,7 @@ fn a_refusal_has_something_to_say() {
     assert_eq!(request.reject(b"not today"), 0);
     assert_eq!(ours.expect(RDMA_CM_EVENT_REJECTED, refusal(28)).private_data(), b"not today");
     assert_eq!((request.reject(b""), errno()), (-1, Some(libc::EINVAL)));
-    // An identifier that is destroyed without an answer refuses.
+    // Destroying an identifier without an answer rejects the request.
     let active = Ident::towards(to, &ours);
     let queues = Queues::new(active.device());
     assert_eq!(active.connect(&mut param(&queues, b"")), 0);
@@ -398,7 +397,7 @@ fn a_refusal_has_something_to_say() {
 }
 
 #[test]
-fn a_backlog_bounds_the_requests_that_nobody_has_taken() {
+fn backlog_limits_pending_requests() {
     let (theirs, ours) = (Events::new(), Events::new());
     let listener = Ident::listen(at("127.0.0.1:0"), Some(&theirs), 2);
     let to = SocketAddr::new(at("127.0.0.1:0").ip(), listener.port());
@@ -413,12 +412,12 @@ fn a_backlog_bounds_the_requests_that_nobody_has_taken() {
     let taken: Vec<_> =
         (0..2).map(|_| Ident(theirs.expect(RDMA_CM_EVENT_CONNECT_REQUEST, 0).get().id)).collect();
     theirs.expect_nothing();
-    // A destroyed listener refuses the requests that have not been taken, and leaves the others alone.
+    // Destroying a listener rejects the requests that are still queued, and no others.
     let late = Ident::towards(to, &ours);
     let queues = Queues::new(late.device());
     assert_eq!(late.connect(&mut param(&queues, b"")), 0);
     let mut file = libc::pollfd { fd: file_of(&theirs), events: libc::POLLIN, revents: 0 };
-    // SAFETY: one file.
+    // SAFETY: `file` is one local `pollfd`, whose descriptor the channel keeps open.
     assert_eq!(unsafe { libc::poll(&raw mut file, 1, 10_000) }, 1);
     drop(listener);
     ours.expect(RDMA_CM_EVENT_REJECTED, refusal(28));
@@ -427,15 +426,15 @@ fn a_backlog_bounds_the_requests_that_nobody_has_taken() {
 }
 
 fn file_of(events: &Events) -> c_int {
-    // SAFETY: a channel.
+    // SAFETY: the channel lives until `Events` is dropped.
     unsafe { (*events.0).fd }
 }
 
 #[test]
-fn a_listener_everywhere_gives_each_request_the_device_that_it_came_to() {
+fn requests_at_a_wildcard_listener_use_the_device_of_their_local_address() {
     let (theirs, ours) = (Events::new(), Events::new());
     let listener = Ident::listen(at("[::]:0"), Some(&theirs), 5);
-    // SAFETY: an identifier.
+    // SAFETY: `listener` is an identifier that the test has not destroyed.
     assert!(unsafe { (*listener.0).verbs.is_null() });
     for device in crate::device::Device::all().expect("devices") {
         let active = Ident::towards(SocketAddr::new(device.address, listener.port()), &ours);
@@ -455,15 +454,15 @@ fn a_listener_everywhere_gives_each_request_the_device_that_it_came_to() {
 }
 
 #[test]
-fn who_comes_a_moment_before_anybody_listens_is_heard() {
+fn a_connect_shortly_before_the_listen_succeeds() {
     let (theirs, ours) = (Events::new(), Events::new());
     let listener = Ident::new(Some(&theirs));
     assert_eq!(listener.bind(at("127.0.0.1:0")), 0);
     let active = Ident::towards(SocketAddr::new(at("127.0.0.1:0").ip(), listener.port()), &ours);
     let queues = Queues::new(active.device());
-    // The system refuses it there and then.
+    // The system refuses the first attempt at once.
     assert_eq!(active.connect(&mut param(&queues, b"")), 0);
-    // SAFETY: an identifier.
+    // SAFETY: `listener` is an identifier that the test has not destroyed.
     assert_eq!(unsafe { rdma_listen(listener.0, 1) }, 0);
     let request = Ident(theirs.expect(RDMA_CM_EVENT_CONNECT_REQUEST, 0).get().id);
     assert_eq!(request.reject(b""), 0);
@@ -479,9 +478,9 @@ fn calls(to: SocketAddr, words: &[u8]) -> (Events, Ident, Queues) {
     (events, active, queues)
 }
 
-/// Takes a request from a socket, the peer of which is not kiban: returns the connection and the request.
+/// Accepts a TCP connection as a peer that is not kiban. Returns the connection and the MPA request.
 fn next_request(listener: &TcpListener) -> (TcpStream, Vec<u8>) {
-    let (mut stream, _) = listener.accept().expect("somebody comes");
+    let (mut stream, _) = listener.accept().expect("a peer connects");
     stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a time");
     let mut request = vec![0; 20];
     stream.read_exact(&mut request).expect("a request");
@@ -491,7 +490,7 @@ fn next_request(listener: &TcpListener) -> (TcpStream, Vec<u8>) {
     (stream, request)
 }
 
-/// Returns the reply that siw sends: the request again, with another key.
+/// Returns the reply that siw sends: the request with the key of a reply.
 fn repeated(request: &[u8]) -> Vec<u8> {
     [b"MPA ID Rep Frame", &request[16..]].concat()
 }
@@ -502,16 +501,16 @@ fn offer() -> u8 {
 }
 
 #[test]
-fn a_peer_that_repeats_the_offer_is_not_kiban_s_and_may_sleep() {
+fn a_peer_that_echoes_the_offer_is_treated_as_a_plain_iwarp_peer() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let to = listener.local_addr().expect("an address");
     let peer = thread::spawn(move || {
         let (mut stream, request) = next_request(&listener);
         assert_eq!(request[16], offer());
-        stream.write_all(&repeated(&request)).expect("it is heard");
-        // The first message, and more to wake a receiver that missed it: a Send, and a Write of zero bytes.
+        stream.write_all(&repeated(&request)).expect("the peer is connected");
+        // The first Send, and an empty Write that wakes a receiver that missed it.
         let mut words = [0; 24 + 20];
-        stream.read_exact(&mut words).expect("a Send, and what wakes");
+        stream.read_exact(&mut words).expect("a Send and a Write");
         let (send, write) = words.split_at(24);
         (send[..4].to_vec(), write[..4].to_vec())
     });
@@ -521,25 +520,25 @@ fn a_peer_that_repeats_the_offer_is_not_kiban_s_and_may_sleep() {
     let own = SendWork::new(1, Operation::SendImmediate { data: 7 }, Data::none());
     assert_eq!(engine.post_sends(queues.qp, [own]), Err((0, RequestError::NotAgreed)));
     engine.post_sends(queues.qp, [SendWork::new(2, Operation::SEND, Data::none())]).expect("there is room");
-    // Length, then DDP's and RDMAP's octets: last, of version 1; a Send, and a tagged Write.
+    // The length, then the control octets of DDP and RDMAP: last segment, version 1; a Send, and a tagged
+    // Write.
     let expected = (vec![0, 18, 0x41, 0x43], vec![0, 14, 0xc1, 0x40]);
-    assert_eq!(peer.join().expect("the peer's story"), expected);
+    assert_eq!(peer.join().expect("no panic"), expected);
     expect_over(&events);
 }
 
 #[test]
-fn a_peer_that_ends_at_the_sight_of_the_offer_is_asked_without_it_at_last() {
+fn a_peer_that_closes_on_the_extension_offer_gets_a_retry_without_it() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let to = listener.local_addr().expect("an address");
-    // In order and out of order; several times, because events come sometimes before and sometimes after the
-    // call returns.
+    // Close by FIN and by RST; several times, because events may come before or after the call returns.
     let rounds = [false, true].repeat(4);
     let peer = thread::spawn({
         let rounds = rounds.clone();
         move || {
             for resets in rounds {
                 let (mut stream, mut request) = next_request(&listener);
-                // The first time, and after each pause; without offers there is nothing to be ended for.
+                // Close the first attempt and each retry with an offer; iWARP makes no offer.
                 for _ in 0..if below::is_ib() { 5 } else { 0 } {
                     assert_eq!(request[16], 0x11);
                     if resets {
@@ -549,8 +548,8 @@ fn a_peer_that_ends_at_the_sight_of_the_offer_is_asked_without_it_at_last() {
                     (stream, request) = next_request(&listener);
                 }
                 assert_eq!((request[16], &request[24..]), (0x10, &b"hello"[..]));
-                stream.write_all(&repeated(&request)).expect("it is heard");
-                // The program ends the connection, not the one before it.
+                stream.write_all(&repeated(&request)).expect("the peer is connected");
+                // The program disconnects this connection.
                 assert_eq!(stream.read(&mut [0; 1]).expect("an end in order"), 0);
             }
         }
@@ -562,58 +561,57 @@ fn a_peer_that_ends_at_the_sight_of_the_offer_is_asked_without_it_at_last() {
         expect_over(&events);
         events.expect_nothing();
     }
-    peer.join().expect("the peer's story");
+    peer.join().expect("no panic");
 }
 
 #[test]
-fn who_is_let_in_and_cut_before_anybody_listens_behind_it_is_heard() {
+fn a_connect_through_a_forwarder_that_closes_at_first_succeeds() {
     let forwarder = TcpListener::bind("127.0.0.1:0").expect("a port");
     let to = forwarder.local_addr().expect("an address");
     let peer = thread::spawn(move || {
-        // There is no accept yet: the listener ends the connections, sometimes at once, sometimes after data
-        // has arrived.
+        // Close the first connections, at once or after data has arrived.
         for at_once in [true, false, true] {
-            let (mut stream, _) = forwarder.accept().expect("somebody comes");
+            let (mut stream, _) = forwarder.accept().expect("a peer connects");
             if !at_once {
                 stream.read_exact(&mut [0; 20]).expect("a request");
             }
         }
         let (mut stream, request) = next_request(&forwarder);
-        assert_eq!(request[16], offer(), "nothing less is offered than at first");
-        stream.write_all(&repeated(&request)).expect("it is heard");
+        assert_eq!(request[16], offer(), "the offer is repeated");
+        stream.write_all(&repeated(&request)).expect("the peer is connected");
         assert_eq!(stream.read(&mut [0; 1]).expect("an end in order"), 0);
     });
     let (events, active, _queues) = calls(to, b"hello");
     events.expect(answered(), 0);
     assert_eq!(active.disconnect(), 0);
     expect_over(&events);
-    peer.join().expect("the peer's story");
+    peer.join().expect("no panic");
 }
 
 #[test]
-fn a_port_is_the_one_that_the_peer_sees() {
+fn the_reported_port_is_the_one_that_the_peer_sees() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let to = listener.local_addr().expect("an address");
     let peer = thread::spawn(move || {
         let (first, _) = next_request(&listener);
         let before = first.peer_addr().expect("it is connected").port();
-        // The port of the first socket stays in use: an identifier that connects again has another.
+        // The first socket stays open, so that the retry uses another port.
         let (mut stream, request) = {
             first.shutdown(std::net::Shutdown::Write).expect("it is connected");
             next_request(&listener)
         };
         let now = stream.peer_addr().expect("it is connected").port();
-        stream.write_all(&repeated(&request)).expect("it is heard");
+        stream.write_all(&repeated(&request)).expect("the peer is connected");
         assert_eq!(stream.read(&mut [0; 1]).expect("an end in order"), 0);
         (before, now)
     });
     let (events, active, _queues) = calls(to, b"hello");
     events.expect(answered(), 0);
-    let told = active.port();
+    let result = active.port();
     assert_eq!(active.disconnect(), 0);
-    let (before, now) = peer.join().expect("the peer's story");
+    let (before, now) = peer.join().expect("no panic");
     assert_ne!(before, now);
-    assert_eq!(told, now);
+    assert_eq!(result, now);
     expect_over(&events);
 }
 
@@ -621,8 +619,8 @@ fn a_port_is_the_one_that_the_peer_sees() {
 fn a_port_is_known_before_the_peer_has_answered() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let to = listener.local_addr().expect("an address");
-    // A backlog of one, which the first connection takes: the system does not answer the next one. SAFETY: a
-    // listening socket.
+    // The first connection takes the only place of the backlog, so the system does not answer the next one.
+    // SAFETY: `listener` is a listening socket.
     assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
     let _first = TcpStream::connect(to).expect("there is room");
     let (events, active, _queues) = calls(to, b"hello");
@@ -631,7 +629,7 @@ fn a_port_is_known_before_the_peer_has_answered() {
 }
 
 #[test]
-fn a_peer_that_ends_whatever_it_is_asked_is_lost() {
+fn a_peer_that_closes_every_attempt_is_reported_as_rejected() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let to = listener.local_addr().expect("an address");
     let peer = thread::spawn(move || {
@@ -645,32 +643,32 @@ fn a_peer_that_ends_whatever_it_is_asked_is_lost() {
     let (events, _active, _queues) = calls(to, b"");
     events.expect(RDMA_CM_EVENT_REJECTED, -libc::ECONNRESET);
     events.expect_nothing();
-    assert!(peer.join().expect("the peer's story").accept().is_err(), "nobody asks any more");
+    assert!(peer.join().expect("no panic").accept().is_err(), "there are no more attempts");
 }
 
-/// Closing the socket with this option resets its peer.
+/// Makes closing the socket send RST.
 fn reset(stream: &TcpStream) {
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
     let bytes = size_of_val(&linger) as libc::socklen_t;
     let value = (&raw const linger).cast();
-    // SAFETY: a socket, and a value of the kind that this option has.
+    // SAFETY: the descriptor is that of `stream`, and `value` points to a `linger` of `bytes` bytes.
     let code =
         unsafe { libc::setsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_LINGER, value, bytes) };
     assert_eq!(code, 0);
 }
 
 #[test]
-fn addresses_that_lead_nowhere_are_told() {
+fn unreachable_addresses_are_reported() {
     let events = Events::new();
     let id = Ident::new(Some(&events));
     assert_eq!((id.bind(at("192.0.2.1:7")), errno()), (-1, Some(libc::EADDRNOTAVAIL)));
-    // The bad one changes nothing: any address leads to this host.
+    // The failed bind changes nothing: the wildcard address leads to this host.
     assert_eq!(id.resolve_addr(at("0.0.0.0:9")), 0);
     events.expect(RDMA_CM_EVENT_ADDR_RESOLVED, 0);
     let first = crate::device::Device::for_loopback(at("127.0.0.1:0").ip()).expect("a device");
     assert_eq!(id.device(), first.address);
     assert_eq!((id.resolve_addr(at("127.0.0.1:9")), errno()), (-1, Some(libc::EINVAL)));
-    // SAFETY: an identifier without what each call needs.
+    // SAFETY: `id` is live; each call fails before it needs what the identifier lacks.
     unsafe {
         assert_eq!((rdma_connect(id.0, null_mut()), errno()), (-1, Some(libc::EINVAL)));
         assert_eq!((rdma_listen(id.0, 1), errno()), (-1, Some(libc::EINVAL)));
@@ -681,7 +679,7 @@ fn addresses_that_lead_nowhere_are_told() {
     // Loopback addresses have no route to other hosts.
     let out = Ident::new(Some(&events));
     assert_eq!(out.bind(at("127.0.0.1:0")), 0);
-    // SAFETY: an identifier. To be bound there is to have no device yet.
+    // SAFETY: `out` is live. An identifier that is bound to loopback has no device yet.
     assert!(unsafe { (*out.0).verbs.is_null() });
     assert_eq!(out.resolve_addr(at("192.0.2.1:9")), 0);
     let event = events.next();
@@ -696,7 +694,7 @@ fn addresses_that_lead_nowhere_are_told() {
 }
 
 #[test]
-fn ports_are_taken_once_unless_shared() {
+fn ports_are_bound_once_unless_shared() {
     let events = Events::new();
     let first = Ident::new(Some(&events));
     assert_eq!(first.bind(at("127.0.0.1:0")), 0);
@@ -709,19 +707,20 @@ fn ports_are_taken_once_unless_shared() {
     let mut yes: c_int = 1;
     for id in [&first, &second] {
         let yes = (&raw mut yes).cast();
-        // SAFETY: an identifier, and an option.
+        // SAFETY: `id` is live, and the option points to an `int`.
         let set = unsafe { rdma_set_option(id.0, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, yes, 4) };
         assert_eq!(set, 0);
     }
     assert_eq!(second.bind(same), 0);
-    // SAFETY: an identifier, and options that are not there or too short.
+    // SAFETY: `second` is live, and the option is null, or points to an `int` of which at most four bytes are
+    // read.
     unsafe {
         let value = (&raw mut yes).cast();
         assert_eq!((rdma_set_option(second.0, 9, 0, value, 4), errno()), (-1, Some(libc::ENOSYS)));
         assert_eq!((rdma_set_option(second.0, 0, 1, value, 1), errno()), (-1, Some(libc::EINVAL)));
         assert_eq!((rdma_set_option(second.0, 0, 1, null_mut(), 4), errno()), (-1, Some(libc::EINVAL)));
     }
-    // SAFETY: identifiers.
+    // SAFETY: both identifiers are live.
     unsafe {
         assert_eq!(rdma_listen(first.0, 1), 0);
         assert_eq!((rdma_listen(second.0, 1), errno()), (-1, Some(libc::EADDRINUSE)));
@@ -742,15 +741,15 @@ impl IntoPort for std::net::IpAddr {
 }
 
 #[test]
-fn datagrams_have_no_connections() {
+fn connection_calls_fail_for_datagram_identifiers() {
     let events = Events::new();
     let mut id = null_mut();
-    // SAFETY: a channel, and a local variable.
+    // SAFETY: `events` is a live channel, and `id` is a local variable.
     assert_eq!(unsafe { rdma_create_id(events.0, &mut id, null_mut(), RDMA_PS_UDP) }, 0);
     let id = Ident(id);
     assert_eq!(id.resolve_addr(at("127.0.0.1:9")), 0);
     events.expect(RDMA_CM_EVENT_ADDR_RESOLVED, 0);
-    // SAFETY: an identifier.
+    // SAFETY: `id` is an identifier that the test has not destroyed.
     unsafe {
         assert_eq!((*id.0).qp_type, IBV_QPT_UD);
         for code in [rdma_connect(id.0, null_mut()), rdma_listen(id.0, 1), rdma_accept(id.0, null_mut())] {
@@ -760,9 +759,9 @@ fn datagrams_have_no_connections() {
 }
 
 #[test]
-fn what_is_no_identifier_is_refused() {
+fn calls_on_invalid_identifiers_fail_with_einval() {
     let gone = Ident::new(None).0;
-    // SAFETY: none of these is followed: they are in no list.
+    // SAFETY: none of these pointers is in a list, so none is dereferenced.
     unsafe {
         for id in [null_mut(), gone, core::ptr::dangling_mut()] {
             assert_eq!((rdma_destroy_id(id), errno()), (-1, Some(libc::EINVAL)));
@@ -783,21 +782,21 @@ fn what_is_no_identifier_is_refused() {
 }
 
 #[test]
-fn events_go_along_with_an_identifier_that_changes_its_channel() {
+fn rdma_migrate_id_moves_pending_events() {
     let (first, second) = (Events::new(), Events::new());
     let (moves, stays) = (Ident::new(Some(&first)), Ident::new(Some(&first)));
     for id in [&stays, &moves] {
         assert_eq!(id.resolve_addr(at("127.0.0.1:9")), 0);
     }
-    // SAFETY: an identifier and a channel.
+    // SAFETY: the identifier and the channel are live.
     assert_eq!(unsafe { rdma_migrate_id(moves.0, second.0) }, 0);
     assert_eq!(first.expect(RDMA_CM_EVENT_ADDR_RESOLVED, 0).get().id, stays.0);
     assert_eq!(second.expect(RDMA_CM_EVENT_ADDR_RESOLVED, 0).get().id, moves.0);
     first.expect_nothing();
-    // SAFETY: an identifier.
+    // SAFETY: the identifier, its channels and its event are live.
     unsafe {
         assert_eq!((*moves.0).channel, second.0);
-        // Its calls wait from now on.
+        // From now on its calls are synchronous.
         assert_eq!(rdma_migrate_id(moves.0, null_mut()), 0);
         assert_eq!(rdma_resolve_route(moves.0, 100), 0);
         assert_eq!((*(*moves.0).event).event, RDMA_CM_EVENT_ROUTE_RESOLVED);
@@ -808,55 +807,55 @@ fn events_go_along_with_an_identifier_that_changes_its_channel() {
 }
 
 #[test]
-fn an_identifier_waits_for_its_events_to_be_given_back() {
+fn destroying_an_identifier_waits_until_its_events_are_acknowledged() {
     let events = Events::new();
     let id = Ident::new(Some(&events));
     assert_eq!(id.resolve_addr(at("127.0.0.1:9")), 0);
     let event = events.next();
     let (place, held) = (id.0 as usize, event.0 as usize);
     std::mem::forget((id, event));
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, result) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {
-        // SAFETY: an identifier that is not used again.
+        // SAFETY: the identifier was leaked by `forget`, and no other thread uses it.
         let code = unsafe { rdma_destroy_id(place as *mut rdma_cm_id) };
-        tell.send(code).expect("somebody listens");
+        sender.send(code).expect("the receiver exists");
     });
-    // The destruction has begun when the identifier is no longer found.
+    // Destroying has begun when the identifier is not found any more.
     while super::id::find(place as *const rdma_cm_id).is_ok() {
         std::thread::yield_now();
     }
-    assert!(told.try_recv().is_err());
+    assert!(result.try_recv().is_err());
     drop(Event(held as *mut rdma_cm_event));
-    assert_eq!(told.recv(), Ok(0));
+    assert_eq!(result.recv(), Ok(0));
     thread.join().expect("no panic");
 }
 
 #[test]
-fn who_waits_for_an_event_of_a_channel_that_goes_waits_on() {
+fn waiting_on_a_destroyed_event_channel_never_returns() {
     let events = Events::new();
     let place = events.0 as usize;
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, result) = std::sync::mpsc::channel();
     let wait = || {
-        let tell = tell.clone();
+        let sender = sender.clone();
         let (begins, began) = std::sync::mpsc::channel();
-        // This thread waits until the process ends.
+        // This thread stays blocked until the process ends.
         std::thread::spawn(move || {
             let mut event = null_mut();
-            begins.send(()).expect("somebody listens");
-            // SAFETY: a channel, or one that was destroyed a moment ago; and a local variable.
+            begins.send(()).expect("the receiver exists");
+            // SAFETY: the channel is live or was destroyed recently, and `event` is a local variable.
             let code = unsafe { rdma_get_cm_event(place as *mut rdma_event_channel, &mut event) };
-            let _ = tell.send((code, errno()));
+            let _ = sender.send((code, errno()));
         });
         began.recv().expect("it begins");
     };
     wait();
     drop(events);
     wait();
-    let told = told.recv_timeout(Duration::from_millis(300));
-    assert_eq!(told, Err(std::sync::mpsc::RecvTimeoutError::Timeout), "an answer, and errno");
+    let result = result.recv_timeout(Duration::from_millis(300));
+    assert_eq!(result, Err(std::sync::mpsc::RecvTimeoutError::Timeout), "the call must not return");
 }
 
-/// Descriptors, and kibibytes that are resident.
+/// Returns the number of open descriptors and the resident memory in KiB.
 fn held() -> (usize, usize) {
     let files = std::fs::read_dir("/proc/self/fd").expect("a list").count();
     let status = std::fs::read_to_string("/proc/self/status").expect("a status");
@@ -864,14 +863,13 @@ fn held() -> (usize, usize) {
     (files, line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect("a number"))
 }
 
-/// Run alone by `connects_and_closes_leave_nothing_behind`: otherwise it would count the objects of other
-/// tests too.
+/// Run in a process of its own by `connects_and_closes_leave_nothing_behind`, because it counts all objects
+/// of the process.
 #[test]
 #[ignore = "counts what the process holds, so it must be alone in it"]
 fn connects_and_closes() {
     let rounds = std::env::var("KIBAN_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(10_000);
-    // The system reserves a port for a while after a connection has ended: as many listeners as leave ports
-    // for the next run.
+    // Ports stay in TIME-WAIT after a connection has ended, so use several listeners.
     let connect_and_close = |rounds: usize| {
         for left in (1..=rounds.div_ceil(100)).rev() {
             let (theirs, ours) = (Events::new(), Events::new());
@@ -885,7 +883,7 @@ fn connects_and_closes() {
         }
     };
     let threads = || std::fs::read_dir("/proc/self/task").expect("a list").count();
-    // A thread that closes what a connection has left unread ends by itself.
+    // Threads that close connections with unread data end by themselves.
     let closes = || {
         let threads = std::fs::read_dir("/proc/self/task").expect("a list");
         let names =

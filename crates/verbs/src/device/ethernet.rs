@@ -1,14 +1,13 @@
 //! The Ethernet address behind a GID (`ibv_resolve_eth_l2_from_gid`), as hardware needs it in an address
 //! handle.
 //!
-//! Goal      programs and provider libraries that ask get what the host's own tables say.
-//! How       an address of this host has its interface's MAC; a group, the one that RFC 1112 and RFC 2464
-//!           define; a neighbour, the entry in the host's table. No VLAN is reported: this NIC sends through
-//!           sockets, and the host adds tags.
-//! Errors    negative, as in rdma-core: -EINVAL for a source that is no address here, -EHOSTUNREACH for an
-//!           unknown neighbour.
-//! Left out  resolving a neighbour that the host does not know yet, and IPv6 neighbours: nothing here sends
-//!           Ethernet frames, so no program waits for an answer.
+//! Purpose         return the MAC address from the tables of the host.
+//! How             a local address has the MAC of its interface; a multicast group, the MAC of RFC 1112 or
+//!                 RFC 2464; a neighbour, that of the ARP table. No VLAN is reported, because the NIC sends
+//!                 through sockets and the host adds tags.
+//! Errors          negative, as in rdma-core: -EINVAL if the source is not a local address, -EHOSTUNREACH for
+//!                 an unknown neighbour.
+//! Not implemented ARP for unknown neighbours, and IPv6 neighbours: nothing here sends Ethernet frames.
 
 use crate::abi::*;
 use crate::device::interfaces::{Interfaces, Mac, parsed};
@@ -20,7 +19,8 @@ use std::net::{IpAddr, Ipv6Addr};
 const VLAN_NONE: u16 = 0xffff;
 
 /// # Safety
-/// As verbs(3): an open device, attributes, room for six bytes and, unless the pointer is null, for a number.
+/// `context` is null or open, `attributes` is null or valid, `mac` has room for six bytes, and `vlan` is null
+/// or valid for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_resolve_eth_l2_from_gid(
     context: *mut ibv_context,
@@ -29,22 +29,25 @@ unsafe extern "C" fn ibv_resolve_eth_l2_from_gid(
     vlan: *mut u16,
 ) -> c_int {
     catch_panics(-libc::EINVAL, || {
-        // SAFETY: null or attributes, as promised.
+        // SAFETY: the caller of `ibv_resolve_eth_l2_from_gid` guarantees that `attributes` is null or valid
+        // for reads.
         let attributes = unsafe { attributes.as_ref() };
         let (Some(attributes), false, false) = (attributes, context.is_null(), mac.is_null()) else {
             return -libc::EINVAL;
         };
         let mut source = ibv_gid { raw: [0; 16] };
         let index = c_int::from(attributes.grh.sgid_index);
-        // SAFETY: the device is open, and there is a place for the answer.
-        let asked =
+        // SAFETY: the caller of `ibv_resolve_eth_l2_from_gid` guarantees that `context` is an open context of
+        // this library; `source` is a local variable.
+        let code =
             unsafe { crate::device::query::ibv_query_gid(context, attributes.port_num, index, &mut source) };
-        if asked != 0 {
-            return asked;
+        if code != 0 {
+            return code;
         }
         match resolve(address(&source), address(&attributes.grh.dgid)) {
             Ok(found) => {
-                // SAFETY: there is room for six bytes; `vlan` is null or a number's place.
+                // SAFETY: the caller of `ibv_resolve_eth_l2_from_gid` guarantees that `mac` has room for six
+                // bytes, and that `vlan` is null or valid for a write.
                 unsafe {
                     mac.cast::<Mac>().write_unaligned(found);
                     if !vlan.is_null() {
@@ -89,7 +92,7 @@ fn group(target: IpAddr) -> Option<Mac> {
     }
 }
 
-/// Lines of arp(7): address, type, flags, hardware address, mask, device.
+/// Looks a neighbour up in /proc/net/arp: address, type, flags, hardware address, mask, device.
 fn neighbour(target: IpAddr, interface: &str) -> Option<Mac> {
     let table = std::fs::read_to_string("/proc/net/arp").ok()?;
     entry(&table, target, interface)
@@ -115,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_and_own_addresses_need_no_neighbour() {
+    fn multicast_and_local_addresses_resolve_without_a_neighbour() {
         let here = ip("127.0.0.1");
         assert_eq!(resolve(here, here), Ok([0; 6]));
         assert_eq!(resolve(here, ip("239.129.2.3")), Ok([0x01, 0x00, 0x5e, 1, 2, 3]));
@@ -125,14 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn gids_hold_addresses_of_both_kinds() {
+    fn gids_hold_ipv4_and_ipv6_addresses() {
         let gid = |text: &str| ibv_gid { raw: text.parse::<Ipv6Addr>().expect("an address").octets() };
         assert_eq!(address(&gid("::ffff:192.0.2.7")), ip("192.0.2.7"));
         assert_eq!(address(&gid("fe80::1")), ip("fe80::1"));
     }
 
     #[test]
-    fn neighbours_stand_in_the_hosts_table() {
+    fn neighbours_are_found_in_the_arp_table() {
         let table = "IP address       HW type     Flags       HW address            Mask     Device\n\
                      192.0.2.1        0x1         0x2         02:00:00:00:00:01     *        eth0\n\
                      192.0.2.2        0x1         0x0         00:00:00:00:00:00     *        eth0\n";
@@ -142,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn null_is_refused() {
+    fn null_pointers_fail_with_einval() {
         let null = core::ptr::null_mut();
         // SAFETY: null is refused, not followed.
         let refused =

@@ -1,8 +1,8 @@
 //! The host's network interfaces and their addresses (getifaddrs(3)).
 //!
-//! Goal      which addresses become devices, in the order in which programs want them: those that other hosts
-//!           can reach first.
-//! Left out  link-local IPv6, which is ambiguous without its interface; interfaces that are down.
+//! Purpose         determine the addresses that become devices: those that other hosts can reach come first.
+//! Not implemented link-local IPv6 addresses, which are ambiguous without an interface; interfaces that are
+//! down.
 
 use crate::abi::ETHERNET_LL_SIZE;
 use core::ffi::{CStr, c_int};
@@ -32,12 +32,11 @@ impl Interface {
         self.file("mtu")?.trim().parse().ok()
     }
 
-    /// Its number, or 0.
+    /// Returns the interface index, or 0.
     pub(crate) fn index(&self) -> u32 {
-        // An interface of another network namespace's sysfs would be another: the system is asked, not a
-        // file.
+        // Do not read this from /sys, which may be mounted from another network namespace.
         std::ffi::CString::new(self.name.as_bytes()).map_or(0, |name| {
-            // SAFETY: a string.
+            // SAFETY: `name` is a C string.
             unsafe { libc::if_nametoindex(name.as_ptr()) }
         })
     }
@@ -49,17 +48,18 @@ pub(crate) struct Interfaces(Vec<Interface>);
 impl Interfaces {
     pub(crate) fn read() -> Result<Interfaces, c_int> {
         let mut list = core::ptr::null_mut();
-        // SAFETY: a local variable for the list.
+        // SAFETY: `list` is a local variable.
         if unsafe { libc::getifaddrs(&mut list) } != 0 {
             return Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO));
         }
         let mut all = Vec::new();
         let mut entry = list;
-        // SAFETY: entries of getifaddrs(3), each with a name, and null or an address as long as its family's.
+        // SAFETY: the entries live until freeifaddrs(3) below.
         while let Some(interface) = unsafe { entry.as_ref() } {
             entry = interface.ifa_next;
             let is_up = interface.ifa_flags & libc::IFF_UP as u32 != 0;
-            // SAFETY: as above.
+            // SAFETY: getifaddrs(3) gives each entry a name, and null or an address as long as its family
+            // says.
             let found = unsafe {
                 let name = CStr::from_ptr(interface.ifa_name).to_string_lossy().into_owned();
                 interface.ifa_addr.as_ref().and_then(|at| ip(at)).map(|address| Interface {
@@ -70,7 +70,7 @@ impl Interfaces {
             };
             all.extend(found);
         }
-        // SAFETY: the list is getifaddrs', and nothing points into it any more.
+        // SAFETY: the list came from getifaddrs(3), and everything that is kept was copied.
         unsafe { libc::freeifaddrs(list) };
         Ok(Interfaces(all))
     }
@@ -79,7 +79,7 @@ impl Interfaces {
         self.0.iter().find(|interface| interface.address == address)
     }
 
-    /// Addresses that devices may have, each once.
+    /// Returns the addresses that become devices, without duplicates.
     pub(crate) fn usable(&self) -> Vec<&Interface> {
         let mut found: Vec<&Interface> = Vec::new();
         for interface in self.0.iter().filter(|interface| interface.is_up && is_usable(interface.address)) {
@@ -112,12 +112,12 @@ pub(crate) fn parsed(mac: &str) -> Option<Mac> {
 unsafe fn ip(at: &libc::sockaddr) -> Option<IpAddr> {
     let place = core::ptr::from_ref(at);
     match c_int::from(at.sa_family) {
-        // SAFETY: the family determines the struct.
+        // SAFETY: the caller guarantees an address as long as its family says.
         libc::AF_INET => unsafe {
             let address = (*place.cast::<libc::sockaddr_in>()).sin_addr.s_addr;
             Some(IpAddr::V4(u32::from_be(address).into()))
         },
-        // SAFETY: as above.
+        // SAFETY: the caller guarantees an address as long as its family says.
         libc::AF_INET6 => unsafe {
             Some(IpAddr::V6((*place.cast::<libc::sockaddr_in6>()).sin6_addr.s6_addr.into()))
         },
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_other_hosts_reach_come_first() {
+    fn addresses_reachable_from_other_hosts_come_first() {
         let all = Interfaces(vec![
             interface("lo", "127.0.0.1", true),
             interface("lo", "::1", true),

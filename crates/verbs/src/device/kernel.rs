@@ -1,4 +1,4 @@
-//! Structs of the kernel's interface, copied from and to (rdma-core's own librdmacm calls these).
+//! Conversion of structs from and to the kernel's ABI (`ibv_copy_*_kern`, which rdma-core's librdmacm calls).
 
 use crate::abi::*;
 use core::ffi::c_int;
@@ -26,19 +26,21 @@ macro_rules! fields {
 /// Each pointer is null or points to its struct.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_copy_ah_attr_from_kern(to: *mut ibv_ah_attr, from: *const ib_uverbs_ah_attr) {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `ibv_copy_ah_attr_from_kern` guarantees that each pointer is null or points to
+    // its struct.
     if let (Some(to), Some(from)) = unsafe { (to.as_mut(), from.as_ref()) } {
         route(from, to);
     }
 }
 
-/// Leaves `qp_state` alone, as rdma-core does: rdma_cm sets it before.
+/// Converts queue pair attributes. Does not set `qp_state`, as in rdma-core: rdma_cm has set it.
 ///
 /// # Safety
 /// Each pointer is null or points to its struct.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_copy_qp_attr_from_kern(to: *mut ibv_qp_attr, from: *const ib_uverbs_qp_attr) {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `ibv_copy_qp_attr_from_kern` guarantees that each pointer is null or points to
+    // its struct.
     let (Some(to), Some(from)) = (unsafe { (to.as_mut(), from.as_ref()) }) else { return };
     fields!(from => to: cur_qp_state path_mtu path_mig_state qkey rq_psn sq_psn dest_qp_num qp_access_flags pkey_index
         alt_pkey_index en_sqd_async_notify sq_draining max_rd_atomic max_dest_rd_atomic min_rnr_timer port_num timeout
@@ -53,13 +55,14 @@ unsafe extern "C" fn ibv_copy_qp_attr_from_kern(to: *mut ibv_qp_attr, from: *con
 /// Each pointer is null or points to its struct.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_copy_path_rec_from_kern(to: *mut ibv_sa_path_rec, from: *const ib_user_path_rec) {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `ibv_copy_path_rec_from_kern` guarantees that each pointer is null or points to
+    // its struct.
     let (Some(to), Some(from)) = (unsafe { (to.as_mut(), from.as_ref()) }) else { return };
     to.dgid = ibv_gid { raw: from.dgid };
     to.sgid = ibv_gid { raw: from.sgid };
     to.raw_traffic = from.raw_traffic as c_int;
     to.reversible = from.reversible as c_int;
-    // A number of 1 to 5, in the kernel's struct as 32 bits.
+    // An enum of 1 to 5, which the kernel's struct holds in 32 bits.
     to.mtu = from.mtu as u8;
     fields!(from => to: dlid slid flow_label hop_limit traffic_class numb_path pkey sl mtu_selector rate_selector rate
         packet_life_time_selector packet_life_time preference);
@@ -69,7 +72,8 @@ unsafe extern "C" fn ibv_copy_path_rec_from_kern(to: *mut ibv_sa_path_rec, from:
 /// Each pointer is null or points to its struct.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_copy_path_rec_to_kern(to: *mut ib_user_path_rec, from: *const ibv_sa_path_rec) {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `ibv_copy_path_rec_to_kern` guarantees that each pointer is null or points to its
+    // struct.
     let (Some(to), Some(from)) = (unsafe { (to.as_mut(), from.as_ref()) }) else { return };
     to.dgid = from.dgid.bytes();
     to.sgid = from.sgid.bytes();
@@ -87,7 +91,7 @@ mod tests {
     use core::ffi::CStr;
 
     fn bytes<T>(value: &T) -> &[u8] {
-        // SAFETY: the structs here were made of bytes, so that even their padding has values.
+        // SAFETY: `check` fills all bytes of its structs, padding included, before it calls this.
         unsafe { core::slice::from_raw_parts(core::ptr::from_ref(value).cast(), size_of::<T>()) }
     }
 
@@ -102,7 +106,8 @@ mod tests {
         let from = given.as_ptr().cast::<F>();
         let copy = |by: unsafe extern "C" fn(*mut T, *const F)| {
             let mut to = core::mem::MaybeUninit::<T>::uninit();
-            // SAFETY: both places are as long as their structs, and the structs are numbers.
+            // SAFETY: `to` and `from` are as large as their structs, which consist of numbers, so that any
+            // bytes are valid.
             unsafe {
                 core::ptr::write_bytes(to.as_mut_ptr().cast::<u8>(), 0xa5, size_of::<T>());
                 by(to.as_mut_ptr(), from);
@@ -110,12 +115,12 @@ mod tests {
             }
         };
         assert_eq!(copy(ours), copy(theirs), "{name:?}");
-        // SAFETY: null is allowed.
+        // SAFETY: these functions ignore null pointers.
         unsafe { ours(core::ptr::null_mut(), from) };
     }
 
     #[test]
-    fn copies_are_those_of_rdma_core_byte_for_byte() {
+    fn copies_equal_those_of_rdma_core_byte_for_byte() {
         check(c"ibv_copy_ah_attr_from_kern", ibv_copy_ah_attr_from_kern);
         check(c"ibv_copy_qp_attr_from_kern", ibv_copy_qp_attr_from_kern);
         check(c"ibv_copy_path_rec_from_kern", ibv_copy_path_rec_from_kern);

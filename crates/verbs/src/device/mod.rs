@@ -1,11 +1,10 @@
 //! Devices: one for each usable address of the host (ibv_get_device_list(3)).
 //!
-//! Goal      `kiban0`, `kiban1` … in the order in which programs want them; the same pointers for as long as
-//!           the process lives.
-//! How       a list that only grows, without a lock, so that a forked child can use it. A device whose
-//!           address is gone is no longer listed, and returns under its name.
-//! Shows     `KIBAN_TRANSPORT`: `ib`, a channel adapter with RoCEv2 GIDs, which most programs expect; or
-//!           `iwarp`, what it is.
+//! State      devices `kiban0`, `kiban1` …; their pointers stay valid for the life of the process. The list
+//!            only grows and has no lock, so that a forked child can use it. A device whose address
+//!            disappears is not listed; it keeps its name if the address returns.
+//! Transport  `KIBAN_TRANSPORT` selects how devices present themselves: `ib`, a channel adapter with RoCE v2
+//!            GIDs, which most programs expect; or `iwarp`, an RNIC.
 
 pub(crate) mod ethernet;
 pub(crate) mod interfaces;
@@ -39,12 +38,15 @@ pub(crate) enum Transport {
 pub(crate) fn transport() -> Transport {
     static TRANSPORT: OnceLock<Transport> = OnceLock::new();
     *TRANSPORT.get_or_init(|| {
-        let told = std::env::var_os("KIBAN_TRANSPORT").unwrap_or_default();
-        named(&told.to_string_lossy()).unwrap_or_else(|| {
-            // Warn, because a typing error would only show in what devices report. If the warning cannot be
+        let value = std::env::var_os("KIBAN_TRANSPORT").unwrap_or_default();
+        named(&value.to_string_lossy()).unwrap_or_else(|| {
+            // Warn, because a typing error would be hard to notice otherwise. If the warning cannot be
             // written, continue.
-            let told = told.display();
-            let _ = writeln!(stderr(), "kiban: KIBAN_TRANSPORT is ib or iwarp, not {told}: ib it is");
+            let value = value.display();
+            let _ = writeln!(
+                stderr(),
+                "kiban: invalid KIBAN_TRANSPORT '{value}': use ib or iwarp; continuing with ib"
+            );
             Transport::Ib
         })
     })
@@ -64,14 +66,14 @@ fn named(word: &str) -> Option<Transport> {
 pub(crate) struct Device {
     abi: ibv_device,
     pub(crate) address: IpAddr,
-    /// In the order of the wire.
+    /// In network byte order.
     pub(crate) guid: [u8; 8],
     pub(crate) index: u32,
-    /// The devices that were there before.
+    /// The list of older devices.
     next: Option<&'static Device>,
 }
 
-// SAFETY: nothing changes in a device; its pointers are null.
+// SAFETY: a device is not changed after it is published, and the pointers in its C struct are null.
 unsafe impl Sync for Device {}
 
 static DEVICES: Published<Device> = Published(AtomicPtr::new(null_mut()));
@@ -97,9 +99,10 @@ impl Device {
     }
 
     /// # Safety
-    /// The pointer is null or a device of ours.
+    /// `pointer` is null or a device of this library.
     pub(crate) unsafe fn given(pointer: *mut ibv_device) -> Result<&'static Device, c_int> {
-        // SAFETY: promised by the caller; devices stay for ever.
+        // SAFETY: the caller of `given` guarantees that `pointer` is null or a device of this library;
+        // devices are never freed.
         unsafe { pointer.cast::<Device>().as_ref() }.ok_or(libc::EINVAL)
     }
 
@@ -130,22 +133,22 @@ impl Device {
         found.ok_or(libc::ENODEV)
     }
 
-    /// Returns the device for connections to this host, whatever loopback address a program uses: the first
-    /// one, of the address's family if possible. The kernel does the same, because its loopback interface
-    /// mostly has no device; programs (libfabric) rely on this, and use no device of that interface.
+    /// Returns the device for connections to any loopback address: the first one, if possible of the same
+    /// family. The kernel does the same, because its loopback interface usually has no device; libfabric
+    /// relies on it and skips devices of that interface.
     pub(crate) fn for_loopback(address: IpAddr) -> Result<&'static Device, c_int> {
         let all = Device::all()?;
         let is_same = |device: &&&Device| device.address.is_ipv4() == address.is_ipv4();
         all.iter().find(is_same).or(all.first()).copied().ok_or(libc::ENODEV)
     }
 
-    /// Its GID: the address.
+    /// Returns the GID, which is the address.
     pub(crate) fn gid(&self) -> ibv_gid {
         ibv_gid { raw: gid(self.address) }
     }
 
-    /// Returns a local identifier for programs that know nothing else (qperf): the low half of an IPv4
-    /// address. IPv6 has none.
+    /// Returns a LID for programs that support no GIDs (qperf): the low half of an IPv4 address, or 0 for
+    /// IPv6.
     pub(crate) fn lid(&self) -> u16 {
         match self.address {
             IpAddr::V4(address) => address.to_bits() as u16,
@@ -153,7 +156,7 @@ impl Device {
         }
     }
 
-    /// Returns the GID of a local identifier: an address with the high half of this device's.
+    /// Returns the GID of a LID: the IPv4 address with the high half of this device's address.
     pub(crate) fn gid_of(&self, lid: u16) -> Option<[u8; 16]> {
         match self.address {
             IpAddr::V4(address) if lid != 0 => {
@@ -172,8 +175,7 @@ fn write(text: &mut [c_char], what: &str) {
     }
 }
 
-/// Returns an EUI-64 made from address and interface by FNV-1a (its local bit is set), so that it is always
-/// the same.
+/// Returns a stable EUI-64: the FNV-1a hash of MAC and IP address, with the local bit set.
 fn guid(interface: &Interface) -> [u8; 8] {
     let address = match interface.address {
         IpAddr::V4(address) => address.octets().to_vec(),
@@ -199,7 +201,7 @@ pub(crate) unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *
                 return null_mut();
             }
         };
-        // SAFETY: any numbers may be asked for.
+        // SAFETY: calloc(3) accepts any sizes.
         let list =
             unsafe { libc::calloc(all.len() + 1, size_of::<*mut ibv_device>()) }.cast::<*mut ibv_device>();
         if list.is_null() {
@@ -207,10 +209,10 @@ pub(crate) unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *
             return null_mut();
         }
         for (at, device) in all.iter().enumerate() {
-            // SAFETY: the list has room for all, and a null behind them.
+            // SAFETY: the list has room for all devices and a null pointer after them.
             unsafe { list.add(at).write(device.abi()) };
         }
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_get_device_list` guarantees that `count` is null or valid for writes.
         if let Some(count) = unsafe { count.as_mut() } {
             *count = c_int::try_from(all.len()).unwrap_or(c_int::MAX);
         }
@@ -219,18 +221,20 @@ pub(crate) unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *
 }
 
 /// # Safety
-/// A list from [`ibv_get_device_list`], or null.
+/// `list` is null or came from [`ibv_get_device_list`].
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
-    // SAFETY: it is calloc's.
+    // SAFETY: the caller of `ibv_free_device_list` guarantees that `list` is null or came from
+    // `ibv_get_device_list`, which uses calloc(3).
     unsafe { libc::free(list.cast::<c_void>()) };
 }
 
 /// # Safety
-/// A device of ours, or null.
+/// `device` is null or a device of this library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `ibv_get_device_name` guarantees that `device` is null or a device of this
+    // library.
     match unsafe { Device::given(device) } {
         Ok(device) => device.abi.name.as_ptr(),
         Err(error) => {
@@ -240,21 +244,23 @@ unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_ch
     }
 }
 
-/// In network byte order.
+/// Returns the GUID in network byte order.
 ///
 /// # Safety
-/// A device of ours, or null.
+/// `device` is null or a device of this library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `ibv_get_device_guid` guarantees that `device` is null or a device of this
+    // library.
     unsafe { Device::given(device) }.map_or(0, |device| u64::from_ne_bytes(device.guid))
 }
 
 /// # Safety
-/// A device of ours, or null.
+/// `device` is null or a device of this library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_device_index(device: *mut ibv_device) -> c_int {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `ibv_get_device_index` guarantees that `device` is null or a device of this
+    // library.
     unsafe { Device::given(device) }.map_or(-1, |device| c_int::try_from(device.index).unwrap_or(-1))
 }
 
@@ -264,7 +270,7 @@ mod tests {
 
     fn list() -> Vec<*mut ibv_device> {
         let mut count = -1;
-        // SAFETY: a local variable for the number; the list ends with null and is freed.
+        // SAFETY: `count` is a local variable; the list ends with null and is freed once.
         unsafe {
             let list = ibv_get_device_list(&mut count);
             let all =
@@ -276,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_is_the_same_whenever_it_is_asked_for() {
+    fn the_device_list_is_stable() {
         let first = list();
         assert!(!first.is_empty(), "even a host without a network has loopback");
         assert_eq!(first, list());
@@ -290,14 +296,14 @@ mod tests {
     }
 
     #[test]
-    fn a_transport_has_one_of_two_names() {
+    fn transport_is_ib_or_iwarp() {
         assert_eq!(["", "ib", "IB"].map(named), [Some(Transport::Ib); 3]);
         assert_eq!(["iwarp", "iWARP"].map(named), [Some(Transport::Iwarp); 2]);
         assert_eq!(["roce", "iwarp ", "0"].map(named), [None; 3]);
     }
 
     #[test]
-    fn devices_have_names_guids_and_gids_of_their_own() {
+    fn names_guids_and_gids_of_devices_are_unique() {
         let all = Device::all().expect("addresses can be read");
         for (at, device) in all.iter().enumerate() {
             assert_eq!(device.guid[0] & 3, 2);

@@ -1,6 +1,6 @@
-//! Names of numbers, for people (ibv_event_type_str(3), rdma_event_str(3)).
+//! Names of enum values (ibv_event_type_str(3), rdma_event_str(3)).
 //!
-//! Goal      the words of rdma-core: scripts look for them in what programs print.
+//! Purpose   the same strings as rdma-core, because scripts search for them in the output of programs.
 
 use crate::abi::*;
 use core::ffi::{CStr, c_char};
@@ -93,7 +93,7 @@ const CM_EVENTS: [&CStr; 16] = [
     c"RDMA_CM_EVENT_TIMEWAIT_EXIT",
 ];
 
-/// Of rdma-core 55 and newer; the two between are not numbers of release 44.
+/// Opcodes up to rdma-core 55; 12 and 13 are not defined in release 44.
 const OPERATIONS: [&CStr; 16] = [
     c"rdma-write",
     c"rdma-write-with-imm",
@@ -151,15 +151,15 @@ mod tests {
 
     type Name = extern "C" fn(c_int) -> *const c_char;
 
-    /// Names of functions whose parameters are unsigned here, called as with any number a program may pass.
+    /// Compares the names that both libraries return, also for invalid numbers.
     fn check(library: &CStr, function: &CStr, names: usize, ours: &dyn Fn(c_int) -> *const c_char) {
         let real = RealLibrary::open(library);
-        // SAFETY: an enum is passed as an int is.
+        // SAFETY: C passes an enum as an int, and all these functions return a string.
         let theirs = unsafe { real.function::<Name>(function) };
-        // Newer releases may know numbers behind the last of ours.
+        // Newer releases may define more numbers.
         let known = c_int::try_from(names).expect("a short table");
         let text = |at: *const c_char| {
-            // SAFETY: both libraries answer with strings that live as long as they do.
+            // SAFETY: both libraries return strings that are never freed.
             unsafe { CStr::from_ptr(at) }.to_owned()
         };
         for number in (-3..known).chain(1000..1003) {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_of_rdma_core() {
+    fn names_match_rdma_core() {
         check(VERBS, c"ibv_node_type_str", NODES.len() + 1, &|number| ibv_node_type_str(number));
         check(VERBS, c"ibv_port_state_str", PORT_STATES.len(), &|number| {
             ibv_port_state_str(number.cast_unsigned())
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn operations_have_names() {
         let text = |operation| {
-            // SAFETY: the answer is a string of the table.
+            // SAFETY: the result is a string of the table.
             unsafe { CStr::from_ptr(ibv_wr_opcode_str(operation)) }
         };
         assert_eq!(

@@ -1,10 +1,9 @@
 //! Queries of a device, its port, its GID and its partition key.
 //!
-//! Goal      answers of which tools make sense: bounds are the engine's, the MTU is the interface's, the GID
-//!           is the address.
-//! Shows     two presentations ([`Transport`]): RoCE v2's, and an iWARP NIC's as the kernel's software one
-//!           answers.
-//! Left out  the link's true speed: sockets do not say, and programs only print it. Counters of the port.
+//! Purpose         plausible values for tools: limits of the engine, MTU of the interface, and the IP address
+//!                 as GID.
+//! Transport       reports either RoCE v2, or iWARP as the kernel's siw does ([`Transport`]).
+//! Not implemented the actual link speed, which programs only print, and port counters.
 
 use crate::abi::*;
 use crate::context::Context;
@@ -23,13 +22,12 @@ const PART: u32 = 1;
 /// The phases of a port's link (IBTA 14.2.5.6).
 const DISABLED: u8 = 3;
 const LINK_UP: u8 = 5;
-/// Four lanes of 25 Gbit/s: what loopback and good Ethernet have.
+/// Four lanes of 25 Gbit/s, as of 100 Gbit/s Ethernet.
 const WIDTH_4X: u8 = 2;
 const SPEED_EDR: u8 = 32;
-/// Bytes of a packet besides its payload: IP, UDP, the transport's headers, as the kernel counts them for
-/// RoCE.
+/// Bytes of headers per packet (IP, UDP, transport), as the kernel counts them for RoCE.
 const HEADER_BYTES: u32 = 108;
-/// Nanoseconds: a clock of 10^6 kHz.
+/// The clock counts nanoseconds: 10^6 kHz.
 const CLOCK_KHZ: u64 = 1_000_000;
 
 fn int(number: usize) -> c_int {
@@ -43,41 +41,41 @@ fn port_is(port: u8) -> Result<(), c_int> {
 fn attributes(context: &Context) -> ibv_device_attr {
     let bounds = context.engine.bounds();
     let is_ib = transport() == Transport::Ib;
-    let mut told = ibv_device_attr::ZERO;
-    for (to, from) in told.fw_ver.iter_mut().zip(env!("CARGO_PKG_VERSION").bytes().take(63)) {
+    let mut attr = ibv_device_attr::ZERO;
+    for (to, from) in attr.fw_ver.iter_mut().zip(env!("CARGO_PKG_VERSION").bytes().take(63)) {
         *to = from as c_char;
     }
-    told.node_guid = u64::from_ne_bytes(context.device.guid);
-    told.sys_image_guid = told.node_guid;
-    told.max_mr_size = u64::MAX;
-    told.page_size_cap = 0xffff_f000;
-    (told.vendor_id, told.vendor_part_id, told.hw_ver) = (VENDOR, PART, 0);
-    told.max_qp = int(bounds.qps_max);
-    told.max_qp_wr = int(bounds.work_max);
-    told.device_cap_flags = IBV_DEVICE_SYS_IMAGE_GUID
+    attr.node_guid = u64::from_ne_bytes(context.device.guid);
+    attr.sys_image_guid = attr.node_guid;
+    attr.max_mr_size = u64::MAX;
+    attr.page_size_cap = 0xffff_f000;
+    (attr.vendor_id, attr.vendor_part_id, attr.hw_ver) = (VENDOR, PART, 0);
+    attr.max_qp = int(bounds.qps_max);
+    attr.max_qp_wr = int(bounds.work_max);
+    attr.device_cap_flags = IBV_DEVICE_SYS_IMAGE_GUID
         | IBV_DEVICE_CURR_QP_STATE_MOD
         | IBV_DEVICE_MEM_WINDOW
         | IBV_DEVICE_MEM_WINDOW_TYPE_2B
         | IBV_DEVICE_MEM_MGT_EXTENSIONS
         | if is_ib { IBV_DEVICE_RC_RNR_NAK_GEN } else { 0 };
-    told.max_sge = int(bounds.sges_max);
-    told.max_sge_rd = int(bounds.sges_max);
-    told.max_cq = int(bounds.cqs_max);
-    told.max_cqe = int(bounds.cq_entries_max);
-    told.max_mr = int(bounds.stags_max);
-    told.max_pd = int(bounds.pds_max);
-    told.max_qp_rd_atom = bounds.ird_max.into();
-    told.max_qp_init_rd_atom = bounds.ord_max.into();
-    told.max_res_rd_atom = told.max_qp.saturating_mul(told.max_qp_rd_atom);
-    told.atomic_cap = if is_ib { IBV_ATOMIC_HCA } else { IBV_ATOMIC_NONE };
-    told.max_mw = int(bounds.stags_max);
-    told.max_ah = if is_ib { int(bounds.qps_max) } else { 0 };
-    told.max_srq = int(bounds.srqs_max);
-    told.max_srq_wr = int(bounds.work_max);
-    told.max_srq_sge = int(bounds.sges_max);
-    told.max_pkeys = u16::from(is_ib);
-    told.phys_port_cnt = 1;
-    told
+    attr.max_sge = int(bounds.sges_max);
+    attr.max_sge_rd = int(bounds.sges_max);
+    attr.max_cq = int(bounds.cqs_max);
+    attr.max_cqe = int(bounds.cq_entries_max);
+    attr.max_mr = int(bounds.stags_max);
+    attr.max_pd = int(bounds.pds_max);
+    attr.max_qp_rd_atom = bounds.ird_max.into();
+    attr.max_qp_init_rd_atom = bounds.ord_max.into();
+    attr.max_res_rd_atom = attr.max_qp.saturating_mul(attr.max_qp_rd_atom);
+    attr.atomic_cap = if is_ib { IBV_ATOMIC_HCA } else { IBV_ATOMIC_NONE };
+    attr.max_mw = int(bounds.stags_max);
+    attr.max_ah = if is_ib { int(bounds.qps_max) } else { 0 };
+    attr.max_srq = int(bounds.srqs_max);
+    attr.max_srq_wr = int(bounds.work_max);
+    attr.max_srq_sge = int(bounds.sges_max);
+    attr.max_pkeys = u16::from(is_ib);
+    attr.phys_port_cnt = 1;
+    attr
 }
 
 /// Returns the greatest standard MTU that fits into packets of this length.
@@ -95,32 +93,32 @@ fn port(context: &Context) -> ibv_port_attr {
     let interfaces = Interfaces::read().ok();
     let interface = interfaces.as_ref().and_then(|all| all.with(context.device.address));
     let is_ib = transport() == Transport::Ib;
-    let mut told = ibv_port_attr::ZERO;
-    (told.state, told.phys_state) = match interface {
+    let mut attr = ibv_port_attr::ZERO;
+    (attr.state, attr.phys_state) = match interface {
         Some(_) => (IBV_PORT_ACTIVE, LINK_UP),
         None => (IBV_PORT_DOWN, DISABLED),
     };
-    told.max_mtu = IBV_MTU_4096;
-    told.active_mtu = mtu(interface.and_then(|one| one.mtu_bytes()).unwrap_or(1500));
-    told.gid_tbl_len = 1;
-    told.lid = context.device.lid();
-    told.port_cap_flags = IBV_PORT_CM_SUP | if is_ib { IBV_PORT_IP_BASED_GIDS } else { 0 };
-    told.max_msg_sz = if is_ib { 1 << 31 } else { u32::MAX };
-    told.pkey_tbl_len = u16::from(is_ib);
-    told.max_vl_num = 1;
-    (told.active_width, told.active_speed) = (WIDTH_4X, SPEED_EDR);
-    told.link_layer = IBV_LINK_LAYER_ETHERNET;
-    told.flags = if is_ib { IBV_QPF_GRH_REQUIRED } else { 0 };
-    told
+    attr.max_mtu = IBV_MTU_4096;
+    attr.active_mtu = mtu(interface.and_then(|one| one.mtu_bytes()).unwrap_or(1500));
+    attr.gid_tbl_len = 1;
+    attr.lid = context.device.lid();
+    attr.port_cap_flags = IBV_PORT_CM_SUP | if is_ib { IBV_PORT_IP_BASED_GIDS } else { 0 };
+    attr.max_msg_sz = if is_ib { 1 << 31 } else { u32::MAX };
+    attr.pkey_tbl_len = u16::from(is_ib);
+    attr.max_vl_num = 1;
+    (attr.active_width, attr.active_speed) = (WIDTH_4X, SPEED_EDR);
+    attr.link_layer = IBV_LINK_LAYER_ETHERNET;
+    attr.flags = if is_ib { IBV_QPF_GRH_REQUIRED } else { 0 };
+    attr
 }
 
-/// Writes as much of an answer as a program has room for, and zeroes behind it.
+/// Writes as much of a struct as the program has room for, and fills the rest with zeros.
 ///
 /// # Safety
 /// `place` has room for `bytes` bytes; the answer consists of numbers.
 unsafe fn write<T>(answer: &T, place: *mut T, bytes: usize) {
     let known = bytes.min(size_of::<T>());
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `write` guarantees that `place` has room for `bytes` bytes.
     unsafe {
         core::ptr::copy_nonoverlapping(core::ptr::from_ref(answer).cast::<u8>(), place.cast(), known);
         core::ptr::write_bytes(place.cast::<u8>().add(known), 0, bytes - known);
@@ -128,11 +126,12 @@ unsafe fn write<T>(answer: &T, place: *mut T, bytes: usize) {
 }
 
 /// # Safety
-/// A context of ours, or null; the pointer to the answer is valid for a write.
+/// `context` is null or an open context of this library, and `answer` is null or valid for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_device(context: *mut ibv_context, answer: *mut ibv_device_attr) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_query_device` guarantees that `context` is null or an open context of
+        // this library and `answer` is null or valid for reads and writes.
         let (context, answer) = unsafe { (Context::given(context)?, answer.as_mut().ok_or(libc::EINVAL)?) };
         *answer = attributes(context);
         Ok(())
@@ -140,7 +139,7 @@ unsafe extern "C" fn ibv_query_device(context: *mut ibv_context, answer: *mut ib
 }
 
 /// # Safety
-/// As verbs(3).
+/// `context` is null or open; `answer` has room for `bytes` bytes.
 pub(crate) unsafe extern "C" fn query_device_ex(
     context: *mut ibv_context,
     input: *const ibv_query_device_ex_input,
@@ -148,26 +147,27 @@ pub(crate) unsafe extern "C" fn query_device_ex(
     bytes: usize,
 ) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_query_device_ex` guarantees that `context` is null or an open context of
+        // this library and `input` is null or valid for reads.
         let (context, input) = unsafe { (Context::given(context)?, input.as_ref()) };
         let is_known = input.is_none_or(|input| input.comp_mask == 0);
         if !is_known || answer.is_null() || bytes < size_of::<ibv_device_attr>() {
             return Err(libc::EINVAL);
         }
-        let mut told = ibv_device_attr_ex::ZERO;
-        told.orig_attr = attributes(context);
-        told.completion_timestamp_mask = u64::MAX;
-        told.hca_core_clock = CLOCK_KHZ;
-        told.device_cap_flags_ex = told.orig_attr.device_cap_flags.into();
-        told.phys_port_cnt_ex = 1;
-        // SAFETY: the caller guarantees that there is room for as many bytes.
-        unsafe { write(&told, answer, bytes) };
+        let mut attr = ibv_device_attr_ex::ZERO;
+        attr.orig_attr = attributes(context);
+        attr.completion_timestamp_mask = u64::MAX;
+        attr.hca_core_clock = CLOCK_KHZ;
+        attr.device_cap_flags_ex = attr.orig_attr.device_cap_flags.into();
+        attr.phys_port_cnt_ex = 1;
+        // SAFETY: the caller of `ibv_query_device_ex` guarantees that `answer` has room for `bytes` bytes.
+        unsafe { write(&attr, answer, bytes) };
         Ok(())
     })
 }
 
 /// # Safety
-/// As verbs(3).
+/// `context` is null or open; `answer` has room for `bytes` bytes.
 pub(crate) unsafe extern "C" fn query_port(
     context: *mut ibv_context,
     number_of_port: u8,
@@ -175,32 +175,34 @@ pub(crate) unsafe extern "C" fn query_port(
     bytes: usize,
 ) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_query_port` guarantees that `context` is null or an open context of this
+        // library.
         let context = unsafe { Context::given(context)? };
         port_is(number_of_port)?;
         if answer.is_null() {
             return Err(libc::EINVAL);
         }
-        // SAFETY: the caller guarantees that there is room for as many bytes.
+        // SAFETY: the caller of `query_port` guarantees that `answer` has room for `bytes` bytes.
         unsafe { write(&port(context), answer, bytes) };
         Ok(())
     })
 }
 
 /// # Safety
-/// As verbs(3): there is room for the first 48 bytes of the answer.
+/// `context` is null or open; `answer` has room for 48 bytes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_port(
     context: *mut ibv_context,
     port: u8,
     answer: *mut ibv_port_attr,
 ) -> c_int {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `ibv_query_port` guarantees that `context` is null or open, and that `answer` has
+    // room for the short struct.
     unsafe { query_port(context, port, answer, IBV_PORT_ATTR_SHORT_BYTES) }
 }
 
 /// # Safety
-/// A context of ours, or null; the pointer to the GID is valid for a write.
+/// `context` is null or an open context of this library, and `gid` is null or valid for a write.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_query_gid(
     context: *mut ibv_context,
@@ -209,7 +211,8 @@ pub(crate) unsafe extern "C" fn ibv_query_gid(
     gid: *mut ibv_gid,
 ) -> c_int {
     value_or_minus_one(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_query_gid` guarantees that `context` is null or an open context of this
+        // library and `gid` is null or valid for reads and writes.
         let (context, gid) = unsafe { (Context::given(context)?, gid.as_mut().ok_or(libc::EINVAL)?) };
         port_is(port)?;
         if index != 0 {
@@ -233,7 +236,7 @@ fn gid_entry(context: &Context) -> ibv_gid_entry {
 }
 
 /// # Safety
-/// A context of ours, or null; `entry` has room for as many bytes.
+/// `context` is null or open, and `entry` has room for `bytes` bytes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _ibv_query_gid_ex(
     context: *mut ibv_context,
@@ -244,12 +247,13 @@ unsafe extern "C" fn _ibv_query_gid_ex(
     bytes: usize,
 ) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `_ibv_query_gid_ex` guarantees that `context` is null or an open context of
+        // this library.
         let context = unsafe { Context::given(context)? };
         if (port, index, flags) != (1, 0, 0) || entry.is_null() || bytes < size_of::<ibv_gid_entry>() {
             return Err(libc::EINVAL);
         }
-        // SAFETY: the caller guarantees that there is room for as many bytes.
+        // SAFETY: the caller of `_ibv_query_gid_ex` guarantees that `entry` has room for `bytes` bytes.
         unsafe { write(&gid_entry(context), entry, bytes) };
         Ok(())
     })
@@ -258,7 +262,7 @@ unsafe extern "C" fn _ibv_query_gid_ex(
 /// Returns the number of entries, or a negative errno.
 ///
 /// # Safety
-/// A context of ours, or null; `entries` has room for as many entries.
+/// `context` is null or open, and `entries` has room for `most` entries of `bytes` bytes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _ibv_query_gid_table(
     context: *mut ibv_context,
@@ -269,7 +273,8 @@ unsafe extern "C" fn _ibv_query_gid_table(
 ) -> isize {
     let broken = -(libc::EIO as isize);
     catch_panics(broken, || {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `_ibv_query_gid_table` guarantees that `context` is null or an open context
+        // of this library.
         let context = match unsafe { Context::given(context) } {
             Ok(context) => context,
             Err(error) => return -(error as isize),
@@ -277,11 +282,12 @@ unsafe extern "C" fn _ibv_query_gid_table(
         if flags != 0 || bytes < size_of::<ibv_gid_entry>() || (entries.is_null() && most > 0) {
             return -(libc::EINVAL as isize);
         }
-        // As libibverbs says of room that is too small for all.
+        // libibverbs returns this if there is too little room.
         if most == 0 {
             return -(libc::EINVAL as isize);
         }
-        // SAFETY: the caller guarantees that there is room for as many bytes.
+        // SAFETY: the caller of `_ibv_query_gid_table` guarantees that `entries` has room for `most` entries
+        // of `bytes` bytes; `most` is at least 1.
         unsafe { write(&gid_entry(context), entries, bytes) };
         1
     })
@@ -290,7 +296,7 @@ unsafe extern "C" fn _ibv_query_gid_table(
 /// Returns the type as in sysfs: 0 for InfiniBand and RoCE v1, 1 for RoCE v2.
 ///
 /// # Safety
-/// A context of ours, or null; the pointer to the type is valid for a write.
+/// `context` is null or an open context of this library, and `kind` is null or valid for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_gid_type(
     context: *mut ibv_context,
@@ -299,7 +305,8 @@ unsafe extern "C" fn ibv_query_gid_type(
     kind: *mut c_uint,
 ) -> c_int {
     value_or_minus_one(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_query_gid_type` guarantees that `context` is null or an open context of
+        // this library and `kind` is null or valid for reads and writes.
         let (_, kind) = unsafe { (Context::given(context)?, kind.as_mut().ok_or(libc::EINVAL)?) };
         port_is(port)?;
         if index != 0 {
@@ -311,7 +318,7 @@ unsafe extern "C" fn ibv_query_gid_type(
 }
 
 /// # Safety
-/// A context of ours, or null; the pointer to the key is valid for a write.
+/// `context` is null or an open context of this library, and `pkey` is null or valid for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_pkey(
     context: *mut ibv_context,
@@ -320,7 +327,8 @@ unsafe extern "C" fn ibv_query_pkey(
     pkey: *mut u16,
 ) -> c_int {
     value_or_minus_one(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_query_pkey` guarantees that `context` is null or an open context of this
+        // library and `pkey` is null or valid for reads and writes.
         let (_, pkey) = unsafe { (Context::given(context)?, pkey.as_mut().ok_or(libc::EINVAL)?) };
         port_is(port)?;
         if index != 0 || transport() == Transport::Iwarp {
@@ -332,11 +340,12 @@ unsafe extern "C" fn ibv_query_pkey(
 }
 
 /// # Safety
-/// A context of ours, or null.
+/// `context` is null or an open context of this library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_pkey_index(context: *mut ibv_context, port: u8, pkey: u16) -> c_int {
     value_or_minus_one(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_get_pkey_index` guarantees that `context` is null or an open context of
+        // this library.
         unsafe { Context::given(context)? };
         port_is(port)?;
         if pkey != PKEY.to_be() || transport() == Transport::Iwarp {
@@ -346,23 +355,24 @@ unsafe extern "C" fn ibv_get_pkey_index(context: *mut ibv_context, port: u8, pke
     })
 }
 
-/// Returns the clock of completions' time stamps.
+/// Returns the current time of the clock of completion timestamps.
 ///
 /// # Safety
-/// A context of ours, or null; the pointer to the values is valid for a write.
+/// `context` is null or an open context of this library, and `values` is null or valid for a write.
 pub(crate) unsafe extern "C" fn query_rt_values(
     context: *mut ibv_context,
     values: *mut ibv_values_ex,
 ) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_query_rt_values` guarantees that `context` is null or an open context of
+        // this library and `values` is null or valid for reads and writes.
         let (_, values) = unsafe { (Context::given(context)?, values.as_mut().ok_or(libc::EINVAL)?) };
         if values.comp_mask & !IBV_VALUES_MASK_RAW_CLOCK != 0 {
             return Err(libc::EINVAL);
         }
         if values.comp_mask & IBV_VALUES_MASK_RAW_CLOCK != 0 {
             let nanos = kiban_os::clock::machine_nanos();
-            // A clock of hardware has one number, which stands in the nanoseconds.
+            // A hardware clock is one number, which is stored in the nanoseconds.
             values.raw_clock.tv_sec = 0;
             values.raw_clock.tv_nsec = nanos.cast_signed();
         }
@@ -375,7 +385,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_payload_fits_into_the_interfaces_packets() {
+    fn the_path_mtu_fits_the_interface_mtu() {
         let given = [(65536, IBV_MTU_4096), (9000, IBV_MTU_4096), (4200, IBV_MTU_2048), (1500, IBV_MTU_1024)];
         for (packet, expected) in
             given.into_iter().chain([(1280, IBV_MTU_1024), (576, IBV_MTU_256), (0, IBV_MTU_256)])

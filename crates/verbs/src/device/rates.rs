@@ -1,14 +1,14 @@
-//! Rates of links: numbers of the wire, multiples of 2.5 Gbit/s, and Mbit/s (ibv_rate_to_mult(3),
+//! Conversion of link rates: enum values, multiples of 2.5 Gbit/s, and Mbit/s (ibv_rate_to_mult(3),
 //! ibv_rate_to_mbps(3)).
 //!
-//! Unknown   -1 for a rate, `IBV_RATE_MAX` for a multiple or a number of Mbit/s.
+//! Errors    -1 for an unknown rate, `IBV_RATE_MAX` for an unknown multiple or number of Mbit/s.
 
 use crate::abi::*;
 use core::ffi::c_int;
 
 struct Rate {
     code: ibv_rate,
-    /// Lanes of 2.5 Gbit/s. The link speeds that are no such multiple, and some that are, have none.
+    /// The multiple of 2.5 Gbit/s, for the rates for which rdma-core defines one.
     multiple: Option<c_int>,
     mbps: c_int,
 }
@@ -73,7 +73,7 @@ mod tests {
     use crate::reference_library::{RealLibrary, VERBS};
 
     #[test]
-    fn rates_are_those_of_rdma_core() {
+    fn rates_match_rdma_core() {
         let real = RealLibrary::open(VERBS);
         // SAFETY: the types are those of verbs.h.
         let (to_mult, to_mbps, of_mult, of_mbps) = unsafe {

@@ -1,9 +1,8 @@
-//! Files of sysfs, which programs read through the library.
+//! Reads files of sysfs for programs (ibv_read_sysfs_file).
 //!
-//! Goal      the answers of rdma-core: a text without its last line feed, ended by a zero byte, and its
-//!           length.
-//! Left out  `ibv_read_ibdev_sysfs_file`, private and with a format as printf(3) has it, is called by
-//!           providers alone.
+//! Purpose         the same results as rdma-core: the text without its last line feed, terminated by NUL, and
+//!                 its length.
+//! Not implemented `ibv_read_ibdev_sysfs_file`, which only provider libraries call.
 
 use crate::abi::IBV_SYSFS_PATH_MAX;
 use crate::ffi::{catch_panics, fail_with_errno};
@@ -21,11 +20,12 @@ extern "C" fn ibv_get_sysfs_path() -> *const c_char {
     static PATH: OnceLock<CString> = OnceLock::new();
     catch_panics(c"/sys".as_ptr(), || {
         PATH.get_or_init(|| {
-            // SAFETY: these calls only read.
+            // SAFETY: these calls take no arguments and only return numbers.
             let own_rights =
                 unsafe { libc::getuid() == libc::geteuid() && libc::getgid() == libc::getegid() };
-            let told = std::env::var_os("SYSFS_PATH").filter(|_| own_rights);
-            told.and_then(|path| CString::new(trimmed(path.as_bytes())).ok())
+            let configured = std::env::var_os("SYSFS_PATH").filter(|_| own_rights);
+            configured
+                .and_then(|path| CString::new(trimmed(path.as_bytes())).ok())
                 .unwrap_or_else(|| c"/sys".to_owned())
         })
         .as_ptr()
@@ -52,14 +52,15 @@ unsafe extern "C" fn ibv_read_sysfs_file(
         if folder.is_null() || file.is_null() || (text.is_null() && bytes > 0) {
             return fail_with_errno(libc::EINVAL);
         }
-        // SAFETY: neither is null, so both are strings.
+        // SAFETY: the caller of `ibv_read_sysfs_file` guarantees that both pointers, which are not null here,
+        // are C strings.
         let (folder, file) = unsafe { (CStr::from_ptr(folder), CStr::from_ptr(file)) };
         let path = [folder.to_bytes(), b"/", file.to_bytes()].concat();
         let room = if bytes == 0 {
             &mut []
         } else {
-            // SAFETY: there is that much room; uninitialised bytes are not read, because the read returns how
-            // many were written.
+            // SAFETY: the caller guarantees room for `bytes` bytes. File::read only writes to them, and
+            // `ended` looks only at bytes that it wrote.
             unsafe { core::slice::from_raw_parts_mut(text.cast::<u8>(), bytes) }
         };
         match File::open(OsStr::from_bytes(&path)).and_then(|mut file| file.read(room)) {
@@ -69,8 +70,7 @@ unsafe extern "C" fn ibv_read_sysfs_file(
     })
 }
 
-/// Ends the text with a zero in place of its line feed, or behind it. What fills the room has no end, and is
-/// an error.
+/// Replaces the last line feed by NUL, or appends NUL. Returns `None` if there is no room for it.
 fn ended(room: &mut [u8], length: usize) -> Option<usize> {
     let Some(last) = length.checked_sub(1) else { return Some(0) };
     let end = if room[last] == b'\n' { last } else { length };
@@ -86,7 +86,7 @@ mod tests {
     type ReadFile = unsafe extern "C" fn(*const c_char, *const c_char, *mut c_char, usize) -> c_int;
 
     #[test]
-    fn files_are_read_as_by_rdma_core() {
+    fn sysfs_files_are_read_as_by_rdma_core() {
         let folder = std::env::temp_dir().join(format!("kiban-verbs-sysfs-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("there is room");
         let real = RealLibrary::open(VERBS);
@@ -98,7 +98,8 @@ mod tests {
             for name in [c"file", c"missing"] {
                 let read = |by: ReadFile| {
                     let mut room = [0x55u8; 12];
-                    // SAFETY: strings, and eight of twelve bytes.
+                    // SAFETY: both arguments are C strings, and `room` has twelve bytes, of which eight are
+                    // offered.
                     let length = unsafe { by(place.as_ptr(), name.as_ptr(), room.as_mut_ptr().cast(), 8) };
                     (length, room)
                 };
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_path_of_sysfs_has_no_slash_at_its_end() {
+    fn the_sysfs_path_has_no_trailing_slash() {
         assert_eq!(trimmed(b"/a/b//"), b"/a/b");
         assert_eq!(trimmed(b"/"), b"");
         assert_eq!(trimmed(&[b'a'; 400]).len(), IBV_SYSFS_PATH_MAX);

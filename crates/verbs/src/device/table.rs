@@ -1,14 +1,14 @@
-//! The tables through which `verbs.h` calls.
+//! The function tables through which `verbs.h` calls.
 //!
-//! Left out  flows, work queues, counters, device memory, XRC, rate limits, moderation: their places stay
-//!           empty, and `verbs.h` itself answers EOPNOTSUPP.
+//! Not implemented flows, work queues, counters, device memory, XRC, rate limits and moderation: their
+//!                 entries stay null, for which `verbs.h` returns EOPNOTSUPP.
 
 use crate::abi::*;
 use crate::device::query;
 use crate::memory;
 use crate::queue::{cq, post, qp, srq};
 
-/// Fills the tables of a new context.
+/// Fills in the tables of a new context.
 pub(crate) fn fill(context: &mut verbs_context) {
     let ops = &mut context.context.ops;
     ops.alloc_mw = Some(memory::alloc_mw);

@@ -1,14 +1,12 @@
 //! Completion queues and their channels (ibv_create_cq(3), ibv_get_cq_event(3), ibv_create_cq_ex(3)).
 //!
-//! Goal      completions in the form of verbs, without allocation and without look-ups by pointer.
-//! One kind  every queue is created as an extended one, whose struct starts with the plain one's.
-//! Immediate a Write with immediate data carries eight octets between kiban's ends: the 32 bits of the
-//! program above, the
-//!           length of the Write below; a Send carries the 32 bits alone. Both keep the program's order of
-//!           bytes.
-//! Times     of an extended queue's completions are when they are taken, on the clock of
-//!           ibv_query_rt_values_ex(3).
-//! Left out  moderation, tags, VLANs, flow tags: refused when a queue is made.
+//! Purpose         completions in the format of verbs, without allocation or look-ups by pointer.
+//! State           every CQ is created as an extended one, whose struct starts with that of a plain one.
+//! Immediate data  RDMA Write with immediate carries eight octets on the wire: the program's 32 bits in the
+//!                 upper half, the length of the Write in the lower half. Send with immediate carries the 32
+//!                 bits only. Both keep the program's byte order.
+//! Timestamps      say when a completion was polled, on the clock of ibv_query_rt_values_ex(3).
+//! Not implemented moderation, tag matching, VLANs and flow tags: creating such a CQ fails with EOPNOTSUPP.
 
 use crate::abi::*;
 use crate::context::{self, Context};
@@ -25,12 +23,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The fields of a completion that software can supply.
-const SAID: u64 = IBV_WC_STANDARD_FLAGS
+/// The fields that an extended completion can have here.
+const WC_FLAGS_SUPPORTED: u64 = IBV_WC_STANDARD_FLAGS
     | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP
     | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
 
-/// A channel of completion queues.
+/// A completion channel.
 #[repr(C)]
 struct CompChannel {
     abi: UnsafeCell<ibv_comp_channel>,
@@ -41,7 +39,7 @@ struct CompChannel {
     queues: AtomicUsize,
 }
 
-// SAFETY: the C struct is the first field.
+// SAFETY: the type is `repr(C)`, and its first field is an `UnsafeCell` of the C struct.
 unsafe impl Object for CompChannel {
     type Abi = ibv_comp_channel;
 
@@ -58,16 +56,16 @@ pub(crate) struct Cq {
     pub(crate) context: &'static Context,
     pub(crate) number: u32,
     channel: Option<&'static CompChannel>,
-    /// Events of completions.
-    told: Acknowledged,
-    /// Asynchronous events.
+    /// Unacknowledged completion events.
+    completion_events: Acknowledged,
+    /// Unacknowledged asynchronous events.
     pub(crate) events: Acknowledged,
-    /// Held from `start_poll` to `end_poll`: its holder alone uses `taken`.
+    /// Held from `start_poll` to `end_poll`; protects `taken`.
     polling: SpinLock,
     taken: Cell<(ibv_wc, u64)>,
 }
 
-// SAFETY: the C struct is the first field.
+// SAFETY: the type is `repr(C)`, and its first field is an `UnsafeCell` of the C struct.
 unsafe impl Object for Cq {
     type Abi = ibv_cq_ex;
 
@@ -123,7 +121,7 @@ fn completion(from: &Completion) -> ibv_wc {
         Kind::CompareSwap => IBV_WC_COMP_SWAP,
         Kind::FetchAdd => IBV_WC_FETCH_ADD,
         Kind::LocalInvalidate => IBV_WC_LOCAL_INV,
-        // There is no number for registering by work, which verbs cannot post.
+        // verbs has no opcode for registration by work request, and no way to post one.
         Kind::Register => IBV_WC_DRIVER1,
         Kind::Bind => IBV_WC_BIND_MW,
         Kind::Receive => IBV_WC_RECV,
@@ -145,7 +143,7 @@ fn completion(from: &Completion) -> ibv_wc {
         (None, None) => {}
     }
     if let Some(source) = from.source {
-        // A datagram: the header of its route is in front of its payload.
+        // A datagram has a GRH in front of its payload.
         wc.src_qp = source;
         wc.wc_flags |= IBV_WC_GRH;
     }
@@ -155,10 +153,10 @@ fn completion(from: &Completion) -> ibv_wc {
 /// Returns the number of completions, or a negative errno.
 ///
 /// # Safety
-/// A queue of ours, and room for as many completions.
+/// `cq` is null or a live CQ of this library, and `places` has room for `most` completions.
 pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, most: c_int, places: *mut ibv_wc) -> c_int {
     catch_panics(-libc::EIO, || {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_poll_cq` guarantees that `cq` is null or a live CQ of this library.
         let queue = match unsafe { given::<Cq>(cq.cast()) } {
             Ok(queue) => queue,
             Err(error) => return -error,
@@ -168,10 +166,10 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, most: c_int, places: *m
             return 0;
         }
         let mut place = places;
-        let taken = queue.context.engine.poll_cq(queue.number, room, |told| {
-            // SAFETY: there is room for `most`, and no more are taken.
+        let taken = queue.context.engine.poll_cq(queue.number, room, |event| {
+            // SAFETY: the caller guarantees room for `most` completions, and no more are taken.
             unsafe {
-                place.write(completion(&told));
+                place.write(completion(&event));
                 place = place.add(1);
             }
         });
@@ -180,10 +178,11 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, most: c_int, places: *m
 }
 
 /// # Safety
-/// A queue of ours.
+/// `cq` is null or a live CQ of this library.
 pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_req_notify_cq` guarantees that `cq` is null or a live CQ of this
+        // library.
         let queue = unsafe { given::<Cq>(cq.cast())? };
         let notify = if solicited_only == 0 { Notify::Any } else { Notify::Solicited };
         queue.context.engine.arm_cq(queue.number, notify).map_err(refused)
@@ -195,25 +194,27 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
 impl Cq {
     /// Takes the next completion. Returns whether there was one.
     fn take(&self) -> Result<bool, c_int> {
-        let taken = self.context.engine.poll_cq(self.number, 1, |told| {
-            self.taken.set((completion(&told), kiban_os::clock::machine_nanos()));
+        let taken = self.context.engine.poll_cq(self.number, 1, |event| {
+            self.taken.set((completion(&event), kiban_os::clock::machine_nanos()));
         });
         let found = taken.map_err(refused)? > 0;
         if found {
             let (wc, _) = self.taken.get();
             let abi = self.abi();
-            // SAFETY: the object's own struct; programs read these two between `start_poll` and `end_poll`.
+            // SAFETY: `abi` points to the C struct inside this live object; programs read these two fields
+            // only between `ibv_start_poll` and `ibv_end_poll`.
             unsafe { ((*abi).wr_id, (*abi).status) = (wc.wr_id, wc.status) };
         }
         Ok(found)
     }
 }
 
-unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, asked: *mut ibv_poll_cq_attr) -> c_int {
+unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: the caller's queue, and null or attributes.
-        let (queue, asked) = unsafe { (given::<Cq>(cq)?, asked.as_ref()) };
-        if asked.is_some_and(|asked| asked.comp_mask != 0) {
+        // SAFETY: the caller of `ibv_start_poll` guarantees that `cq` is a live CQ of this library and
+        // `attr` is null or valid for reads.
+        let (queue, attr) = unsafe { (given::<Cq>(cq)?, attr.as_ref()) };
+        if attr.is_some_and(|attr| attr.comp_mask != 0) {
             return Err(libc::EINVAL);
         }
         queue.polling.lock();
@@ -227,13 +228,13 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, asked: *mut ibv_poll_cq_attr
 
 unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: the caller's queue, on which it has called `start_poll`.
+        // SAFETY: the caller of `ibv_next_poll` guarantees that `cq` is a live CQ of this library.
         if unsafe { given::<Cq>(cq)? }.take()? { Ok(()) } else { Err(libc::ENOENT) }
     })
 }
 
 unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
-    // SAFETY: as above.
+    // SAFETY: the caller of `ibv_end_poll` guarantees that `cq` is null or a live CQ of this library.
     if let Ok(queue) = unsafe { given::<Cq>(cq) } {
         queue.polling.unlock();
     }
@@ -243,7 +244,7 @@ macro_rules! readers {
     ($($name:ident -> $kind:ty: $read:expr;)*) => {$(
         unsafe extern "C" fn $name(cq: *mut ibv_cq_ex) -> $kind {
             let read: fn(&(ibv_wc, u64)) -> $kind = $read;
-            // SAFETY: the caller's queue, between `start_poll` and `end_poll`.
+            // SAFETY: the caller guarantees that `cq` is a live CQ of this library.
             unsafe { given::<Cq>(cq) }.map_or(0, |queue| read(&queue.taken.get()))
         }
     )*};
@@ -267,7 +268,7 @@ readers! {
 /// Converts a time of the monotonic clock to wall-clock time.
 fn wallclock(nanos: u64) -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a local variable for the time.
+    // SAFETY: `now` is a local variable.
     unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &mut now) };
     let today = now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned();
     today - kiban_os::clock::machine_nanos().saturating_sub(nanos)
@@ -275,7 +276,7 @@ fn wallclock(nanos: u64) -> u64 {
 
 // ---- queues
 
-struct Asked {
+struct CqAttributes {
     entries: u32,
     cookie: *mut c_void,
     channel: *mut ibv_comp_channel,
@@ -283,25 +284,26 @@ struct Asked {
 }
 
 /// # Safety
-/// The context and the channel are null or ours.
-unsafe fn create(context: *mut ibv_context, asked: &Asked) -> Result<*mut ibv_cq_ex, c_int> {
-    // SAFETY: promised by the caller.
+/// `context` and `channel` are null or live objects of this library.
+unsafe fn create(context: *mut ibv_context, attr: &CqAttributes) -> Result<*mut ibv_cq_ex, c_int> {
+    // SAFETY: the caller of `create` guarantees that `context` is null or an open context of this library.
     let context: &'static Context = unsafe { Context::given(context)? };
-    let channel = if asked.channel.is_null() {
+    let channel = if attr.channel.is_null() {
         None
     } else {
-        // SAFETY: promised by the caller.
-        Some(unsafe { given::<CompChannel>(asked.channel)? })
+        // SAFETY: the caller of `create` guarantees that `attr.channel` is null or a live completion channel
+        // of this library.
+        Some(unsafe { given::<CompChannel>(attr.channel)? })
     };
     let most = context.engine.bounds().cq_entries_max;
-    if asked.entries == 0 || asked.entries as usize > most || asked.vector != 0 {
+    if attr.entries == 0 || attr.entries as usize > most || attr.vector != 0 {
         return Err(libc::EINVAL);
     }
     let mut abi = ibv_cq_ex::ZERO;
     abi.context = context.abi();
-    abi.channel = asked.channel;
-    abi.cq_context = asked.cookie;
-    abi.cqe = c_int::try_from(asked.entries).map_err(|_| libc::EINVAL)?;
+    abi.channel = attr.channel;
+    abi.cq_context = attr.cookie;
+    abi.cqe = c_int::try_from(attr.entries).map_err(|_| libc::EINVAL)?;
     abi.start_poll = Some(start_poll);
     abi.next_poll = Some(next_poll);
     abi.end_poll = Some(end_poll);
@@ -323,19 +325,20 @@ unsafe fn create(context: *mut ibv_context, asked: &Asked) -> Result<*mut ibv_cq
         context,
         number: 0,
         channel,
-        told: Acknowledged::default(),
+        completion_events: Acknowledged::default(),
         events: Acknowledged::default(),
         polling: SpinLock::new(),
         taken: Cell::new((ibv_wc::ZERO, 0)),
     }));
-    let tells = CqChannels {
+    let channels = CqChannels {
         completions: channel.map(|channel| channel.channel.clone()),
-        async_events: context.happenings.clone(),
+        async_events: context.async_events.clone(),
         cookie: context::tag(queue.cast(), context::CQ),
     };
-    match context.engine.create_cq(asked.entries as usize, tells) {
+    match context.engine.create_cq(attr.entries as usize, channels) {
         Ok(number) => {
-            // SAFETY: it is new and not shared yet; no event names a queue that is not used.
+            // SAFETY: the object is new, and no other thread knows it yet; there are no events for a queue
+            // that is not in use.
             unsafe {
                 (*queue).number = number;
                 (*queue).abi.get_mut().handle = number;
@@ -347,7 +350,7 @@ unsafe fn create(context: *mut ibv_context, asked: &Asked) -> Result<*mut ibv_cq
             Ok(queue.cast())
         }
         Err(refusal) => {
-            // SAFETY: as above.
+            // SAFETY: the queue was not created, so nothing else has the box that was made above.
             unsafe { take_back::<Cq>(queue.cast()) };
             Err(refused(refusal))
         }
@@ -355,7 +358,7 @@ unsafe fn create(context: *mut ibv_context, asked: &Asked) -> Result<*mut ibv_cq
 }
 
 /// # Safety
-/// The context and the channel are null or ours.
+/// `context` and `channel` are null or live objects of this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_create_cq(
     context: *mut ibv_context,
@@ -367,73 +370,78 @@ pub(crate) unsafe extern "C" fn ibv_create_cq(
     pointer(|| {
         let entries = u32::try_from(entries).map_err(|_| libc::EINVAL)?;
         let vector = u32::try_from(vector).map_err(|_| libc::EINVAL)?;
-        // SAFETY: promised by the caller.
-        Ok(unsafe { create(context, &Asked { entries, cookie, channel, vector })? }.cast())
+        // SAFETY: the caller of `ibv_create_cq` guarantees that `context` and `channel` are null or live
+        // objects of this library.
+        Ok(unsafe { create(context, &CqAttributes { entries, cookie, channel, vector })? }.cast())
     })
 }
 
 /// # Safety
-/// As ibv_create_cq_ex(3).
+/// The arguments must satisfy ibv_create_cq_ex(3).
 pub(crate) unsafe extern "C" fn create_cq_ex(
     context: *mut ibv_context,
-    asked: *mut ibv_cq_init_attr_ex,
+    attr: *mut ibv_cq_init_attr_ex,
 ) -> *mut ibv_cq_ex {
     pointer(|| {
-        // SAFETY: promised by the caller.
-        let asked = unsafe { asked.as_ref() }.ok_or(libc::EINVAL)?;
-        let has = |mask| asked.comp_mask & mask != 0;
-        if asked.comp_mask & !(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD) != 0 {
+        // SAFETY: the caller of `ibv_create_cq_ex` guarantees that `attr` is null or valid for reads.
+        let attr = unsafe { attr.as_ref() }.ok_or(libc::EINVAL)?;
+        let has = |mask| attr.comp_mask & mask != 0;
+        if attr.comp_mask & !(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD) != 0 {
             return Err(libc::EINVAL);
         }
         let flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
-        if asked.wc_flags & !SAID != 0 || (has(IBV_CQ_INIT_ATTR_MASK_FLAGS) && asked.flags & !flags != 0) {
+        if attr.wc_flags & !WC_FLAGS_SUPPORTED != 0
+            || (has(IBV_CQ_INIT_ATTR_MASK_FLAGS) && attr.flags & !flags != 0)
+        {
             return Err(libc::EOPNOTSUPP);
         }
         if has(IBV_CQ_INIT_ATTR_MASK_PD) {
-            // SAFETY: promised by the caller.
-            unsafe { given::<Pd>(asked.parent_domain)? };
+            // SAFETY: the caller of `ibv_create_cq_ex` guarantees that `attr.parent_domain` is null or a
+            // live protection domain of this library.
+            unsafe { given::<Pd>(attr.parent_domain)? };
         }
         let &ibv_cq_init_attr_ex { cqe: entries, cq_context: cookie, channel, comp_vector: vector, .. } =
-            asked;
-        // SAFETY: promised by the caller.
-        unsafe { create(context, &Asked { entries, cookie, channel, vector }) }
+            attr;
+        // SAFETY: the caller of `ibv_create_cq_ex` guarantees that `context` and `channel` are null or live
+        // objects of this library.
+        unsafe { create(context, &CqAttributes { entries, cookie, channel, vector }) }
     })
 }
 
 /// # Safety
-/// A queue of ours, or null.
+/// `cq` is null or a live CQ of this library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, entries: c_int) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_resize_cq` guarantees that `cq` is null or a live CQ of this library.
         let queue = unsafe { given::<Cq>(cq.cast())? };
         let most = queue.context.engine.bounds().cq_entries_max;
         let room =
             usize::try_from(entries).ok().filter(|room| (1..=most).contains(room)).ok_or(libc::EINVAL)?;
-        // More wait in it than that.
+        // This fails if more completions are queued than the new size holds.
         queue.context.engine.resize_cq(queue.number, room).map_err(|_| libc::EINVAL)?;
         let abi = queue.abi();
-        // SAFETY: the object's own struct, which programs read.
+        // SAFETY: `abi` points to the C struct inside this live object; programs only read it.
         unsafe { (*abi).cqe = entries };
         Ok(())
     })
 }
 
 /// # Safety
-/// A queue of ours, or null.
+/// `cq` is null or a live CQ of this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_destroy_cq` guarantees that `cq` is null or a live CQ of this library.
         let queue = unsafe { given::<Cq>(cq.cast())? };
         queue.context.engine.destroy_cq(queue.number).map_err(refused)?;
         let cookie = queue.cookie();
         if let Some(channel) = queue.channel {
-            channel.channel.forget(|told| *told == cookie);
-            queue.told.wait();
+            channel.channel.forget(|event| *event == cookie);
+            queue.completion_events.wait();
             channel.count(-1);
         }
-        queue.context.happenings.forget(|told| told.cookie == cookie);
+        queue.context.async_events.forget(|event| event.cookie == cookie);
         queue.events.wait();
         queue.context.release();
         // SAFETY: the pointer came from the call that created the object, and no event names it any more.
@@ -449,17 +457,18 @@ impl CompChannel {
         let queues =
             self.queues.fetch_add(change.cast_unsigned(), Ordering::Relaxed).wrapping_add_signed(change);
         let abi = self.abi();
-        // SAFETY: the object's own struct, which programs read.
+        // SAFETY: `abi` points to the C struct inside this live object; programs only read it.
         unsafe { (*abi).refcnt = queues as c_int };
     }
 }
 
 /// # Safety
-/// A context of ours, or null.
+/// `context` is null or an open context of this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel {
     pointer(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_create_comp_channel` guarantees that `context` is null or an open
+        // context of this library.
         let context = unsafe { Context::given(context)? };
         let channel = Channel::new().map_err(|error| error.raw_os_error().unwrap_or(libc::EMFILE))?;
         context.retain();
@@ -471,11 +480,12 @@ pub(crate) unsafe extern "C" fn ibv_create_comp_channel(context: *mut ibv_contex
 }
 
 /// # Safety
-/// A channel of ours, or null.
+/// `channel` is null or a live completion channel of this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_destroy_comp_channel` guarantees that `channel` is null or a live
+        // completion channel of this library.
         let object = unsafe { given::<CompChannel>(channel)? };
         if object.queues.load(Ordering::Relaxed) > 0 {
             return Err(libc::EBUSY);
@@ -489,7 +499,8 @@ pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_
 }
 
 /// # Safety
-/// A channel of ours, or null; both pointers for answers are valid for writes.
+/// `channel` is null or a live completion channel of this library; `cq` and `cookie` are null or valid for
+/// writes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_cq_event(
     channel: *mut ibv_comp_channel,
@@ -497,43 +508,46 @@ unsafe extern "C" fn ibv_get_cq_event(
     cookie: *mut *mut c_void,
 ) -> c_int {
     value_or_minus_one(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_get_cq_event` guarantees that `channel` is null or a live completion
+        // channel of this library.
         let channel = unsafe { given::<CompChannel>(channel)? };
         if cq.is_null() || cookie.is_null() {
             return Err(libc::EINVAL);
         }
-        let of = |told: u64| core::ptr::with_exposed_provenance_mut::<ibv_cq_ex>(told as usize);
-        let note = |told: &u64| {
-            // SAFETY: destroying a queue removes its events from the channel first.
-            if let Ok(queue) = unsafe { given::<Cq>(of(*told)) } {
-                queue.told.deliver();
+        let of = |event: u64| core::ptr::with_exposed_provenance_mut::<ibv_cq_ex>(event as usize);
+        let note = |event: &u64| {
+            // SAFETY: a CQ is freed only after its events have been removed from the channel.
+            if let Ok(queue) = unsafe { given::<Cq>(of(*event)) } {
+                queue.completion_events.deliver();
             }
         };
-        let told = channel
+        let event = channel
             .context
             .engine
             .next_event_noting(&channel.channel, Duration::MAX, note)
             .map_err(|error| errno_of_wait(&error))?;
-        // SAFETY: the queue is there until this event is acknowledged; places, as promised by the caller.
+        // SAFETY: the CQ cannot be destroyed before this event is acknowledged; the caller guarantees that
+        // `cq` and `cookie` are valid for writes.
         unsafe {
-            cq.write(of(told).cast());
-            cookie.write((*of(told)).cq_context);
+            cq.write(of(event).cast());
+            cookie.write((*of(event)).cq_context);
         }
         Ok(0)
     })
 }
 
 /// # Safety
-/// A queue of ours, or null.
+/// `cq` is null or a live CQ of this library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, count: c_uint) {
     catch_panics((), || {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_ack_cq_events` guarantees that `cq` is null or a live CQ of this
+        // library.
         if let Ok(queue) = unsafe { given::<Cq>(cq.cast()) } {
             let abi = queue.abi();
-            // SAFETY: the object's own struct, which programs may read.
+            // SAFETY: `abi` points to the C struct inside this live object; programs only read it.
             unsafe { (*abi).comp_events_completed = (*abi).comp_events_completed.wrapping_add(count) };
-            queue.told.acknowledge(count);
+            queue.completion_events.acknowledge(count);
         }
     });
 }
@@ -542,7 +556,7 @@ unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, count: c_uint) {
 mod tests {
     use super::*;
 
-    fn told(kind: Kind, immediate: Option<u64>, invalidated: Option<u32>) -> Completion {
+    fn completed(kind: Kind, immediate: Option<u64>, invalidated: Option<u32>) -> Completion {
         Completion {
             id: 7,
             status: Status::Success,
@@ -556,9 +570,9 @@ mod tests {
     }
 
     #[test]
-    fn completions_say_what_verbs_says() {
+    fn completions_are_converted_to_work_completions() {
         let check = |kind, immediate, invalidated, opcode, bytes, data: u32, flags| {
-            let wc = completion(&told(kind, immediate, invalidated));
+            let wc = completion(&completed(kind, immediate, invalidated));
             assert_eq!(
                 (wc.opcode, wc.byte_len, wc.imm_data, wc.wc_flags),
                 (opcode, bytes, data, flags),
@@ -583,7 +597,7 @@ mod tests {
             IBV_WC_WITH_IMM,
         );
         check(Kind::Receive, None, Some(9), IBV_WC_RECV, 100, 9, IBV_WC_WITH_INV);
-        let datagram = Completion { source: Some(5), ..told(Kind::Receive, None, None) };
+        let datagram = Completion { source: Some(5), ..completed(Kind::Receive, None, None) };
         let wc = completion(&datagram);
         assert_eq!((wc.src_qp, wc.wc_flags), (5, IBV_WC_GRH));
     }

@@ -1,9 +1,8 @@
-//! Work requests of C become the engine's (ibv_post_send(3), ibv_post_recv(3)).
+//! Converts C work requests to those of the engine (ibv_post_send(3), ibv_post_recv(3)).
 //!
-//! Goal      a list is posted up to the first invalid request, which `bad_wr` then names; only what the work
-//!           itself holds is allocated.
-//! Errors    ENOMEM where a queue is full, EINVAL for everything that a program could know.
-//! Immediate see [`crate::queue::cq`].
+//! Transmit path   a list is posted up to the first invalid request, to which `bad_wr` then points.
+//! Errors          ENOMEM if a queue is full, EINVAL for invalid requests.
+//! Immediate data  see [`crate::queue::cq`].
 
 use crate::abi::*;
 use crate::ah::Ah;
@@ -29,17 +28,17 @@ unsafe fn elements(list: *const ibv_sge, count: c_int, most: usize) -> Result<Sg
     }
     Ok((0..count)
         .map(|at| {
-            // SAFETY: promised by the caller.
+            // SAFETY: the caller of `elements` guarantees that `list` has `count` elements.
             let element = unsafe { &*list.add(at) };
             Sge { stag: element.lkey, address: element.addr, length: element.length }
         })
         .collect())
 }
 
-/// Copies bytes into the work itself, from wherever they are in the program's memory.
+/// Copies the data of an inline send into the work request.
 ///
 /// # Safety
-/// All addresses point to memory of the given lengths.
+/// Each address points to memory of the given length.
 pub(crate) unsafe fn inlined(
     parts: impl Iterator<Item = (u64, usize)>,
     most: usize,
@@ -54,7 +53,8 @@ pub(crate) unsafe fn inlined(
             if from.is_null() {
                 return Err(libc::EFAULT);
             }
-            // SAFETY: promised by the caller; the bytes are copied at once.
+            // SAFETY: the caller of `inlined` guarantees that `from` points to `length` bytes; they are
+            // copied here.
             bytes.extend_from_slice(unsafe { core::slice::from_raw_parts(from, length) });
         }
     }
@@ -62,7 +62,7 @@ pub(crate) unsafe fn inlined(
 }
 
 /// Returns the immediate value that a Write with immediate data delivers.
-pub(crate) fn told(immediate: u32, bytes: u64) -> u64 {
+pub(crate) fn immediate_value(immediate: u32, bytes: u64) -> u64 {
     u64::from(u32::from_be(immediate)) << 32 | (bytes & u64::from(u32::MAX))
 }
 
@@ -76,15 +76,15 @@ pub(crate) fn compare_swap(compare: u64, swap: u64) -> Atomic {
     Atomic::CompareSwap { swap, swap_mask: u64::MAX, compare, compare_mask: u64::MAX }
 }
 
-/// Binds a window; with no bytes, unbinds it.
+/// Returns the operation that binds a window, or unbinds it if the length is 0.
 ///
 /// # Safety
-/// The region is null or ours.
+/// The memory region is null or a live one of this library.
 pub(crate) unsafe fn bind(key: u32, info: &ibv_mw_bind_info) -> Result<Operation, c_int> {
     if info.length == 0 {
         return Ok(Operation::Bind { window: key, binding: None });
     }
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `bind` guarantees that `info.mr` is null or valid for reads.
     let region = unsafe { info.mr.as_ref() }.ok_or(libc::EINVAL)?.lkey;
     if info.mw_access_flags & IBV_ACCESS_ZERO_BASED != 0 {
         return Err(libc::EOPNOTSUPP);
@@ -97,20 +97,20 @@ pub(crate) unsafe fn bind(key: u32, info: &ibv_mw_bind_info) -> Result<Operation
 /// Returns the destination of a datagram.
 ///
 /// # Safety
-/// The handle is null or ours.
+/// `ah` is null or a live address handle of this library.
 pub(crate) unsafe fn datagram(
     ah: *mut ibv_ah,
     qp: u32,
     qkey: u32,
     immediate: Option<u32>,
 ) -> Result<Operation, c_int> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `datagram` guarantees that `ah` is null or a live address handle of this library.
     let gid = unsafe { given::<Ah>(ah)? }.gid;
     Ok(Operation::Datagram { gid, qp, qkey, immediate })
 }
 
 /// # Safety
-/// As ibv_post_send(3), of one request.
+/// The request must satisfy ibv_post_send(3).
 unsafe fn send(qp: &Qp, wr: &ibv_send_wr) -> Result<SendWork, c_int> {
     let has = |flag| wr.send_flags & flag != 0;
     if wr.send_flags & !FLAGS != 0 {
@@ -119,14 +119,15 @@ unsafe fn send(qp: &Qp, wr: &ibv_send_wr) -> Result<SendWork, c_int> {
     let data = if has(IBV_SEND_INLINE) {
         let count = usize::try_from(wr.num_sge).ok().filter(|count| *count == 0 || !wr.sg_list.is_null());
         let parts = (0..count.ok_or(libc::EINVAL)?).map(|at| {
-            // SAFETY: promised by the caller.
+            // SAFETY: the caller of `send` guarantees that `sg_list` has `num_sge` elements.
             let element = unsafe { &*wr.sg_list.add(at) };
             (element.addr, element.length as usize)
         });
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `send` guarantees that the elements of an inline send name memory of the
+        // process.
         Data::Inline(unsafe { inlined(parts, qp.inline_max)? })
     } else {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `send` guarantees that `sg_list` has `num_sge` elements.
         Data::Elements(unsafe { elements(wr.sg_list, wr.num_sge, qp.send_elements_max)? })
     };
     if qp.service == Service::Datagrams {
@@ -135,22 +136,24 @@ unsafe fn send(qp: &Qp, wr: &ibv_send_wr) -> Result<SendWork, c_int> {
             IBV_WR_SEND_WITH_IMM => Some(u32::from_be(wr.imm_data)),
             _ => return Err(libc::EINVAL),
         };
-        // SAFETY: the queue pair's kind says that this is what the request has.
+        // SAFETY: the queue pair carries datagrams, so the program has filled in `wr.ud` (ibv_post_send(3)).
         let (ah, number, qkey) = unsafe { (wr.wr.ud.ah, wr.wr.ud.remote_qpn, wr.wr.ud.remote_qkey) };
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `send` guarantees that the address handle is null or a live one of this
+        // library.
         let operation = unsafe { datagram(ah, number, qkey, immediate)? };
         return Ok(finished(wr.wr_id, operation, data, wr.send_flags));
     }
-    let is_answered =
+    let needs_response =
         matches!(wr.opcode, IBV_WR_RDMA_READ | IBV_WR_ATOMIC_CMP_AND_SWP | IBV_WR_ATOMIC_FETCH_AND_ADD);
-    if qp.service == Service::Unreliable && is_answered {
+    if qp.service == Service::Unreliable && needs_response {
         return Err(libc::EINVAL);
     }
     let remote = || {
-        // SAFETY: the opcode says that this is what the request has.
+        // SAFETY: the opcode says that the program has filled in `rdma`.
         unsafe { TaggedAddress { stag: wr.wr.rdma.rkey, offset: wr.wr.rdma.remote_addr } }
     };
-    // SAFETY: as above.
+    // SAFETY: the members of the union consist of numbers, so that reading the one for atomics is valid for
+    // every opcode.
     let (atomic_remote, compare_add, swap) = unsafe {
         let atomic = &wr.wr.atomic;
         (TaggedAddress { stag: atomic.rkey, offset: atomic.remote_addr }, atomic.compare_add, atomic.swap)
@@ -160,9 +163,10 @@ unsafe fn send(qp: &Qp, wr: &ibv_send_wr) -> Result<SendWork, c_int> {
         IBV_WR_SEND_WITH_IMM => Operation::SendImmediate { data: u32::from_be(wr.imm_data) },
         IBV_WR_SEND_WITH_INV => Operation::Send { invalidate: Some(wr.imm_data) },
         IBV_WR_RDMA_WRITE => Operation::write(remote()),
-        IBV_WR_RDMA_WRITE_WITH_IMM => {
-            Operation::Write { remote: remote(), immediate: Some(told(wr.imm_data, data.length())) }
-        }
+        IBV_WR_RDMA_WRITE_WITH_IMM => Operation::Write {
+            remote: remote(),
+            immediate: Some(immediate_value(wr.imm_data, data.length())),
+        },
         IBV_WR_RDMA_READ => Operation::read(remote()),
         IBV_WR_ATOMIC_CMP_AND_SWP => {
             Operation::Atomic { remote: atomic_remote, atomic: compare_swap(compare_add, swap) }
@@ -172,15 +176,17 @@ unsafe fn send(qp: &Qp, wr: &ibv_send_wr) -> Result<SendWork, c_int> {
         }
         IBV_WR_LOCAL_INV => Operation::LocalInvalidate { stag: wr.imm_data },
         IBV_WR_BIND_MW => {
-            // SAFETY: as above.
-            let asked = unsafe { &wr.more.bind_mw };
-            // SAFETY: promised by the caller.
-            let (_, kind) = unsafe { window_key(asked.mw)? };
+            // SAFETY: the opcode says that the program has filled in `bind_mw`.
+            let mw_bind = unsafe { &wr.more.bind_mw };
+            // SAFETY: the caller of `send` guarantees that `mw_bind.mw` is null or a live memory window of
+            // this library.
+            let (_, kind) = unsafe { window_key(mw_bind.mw)? };
             if kind != IBV_MW_TYPE_2 {
                 return Err(libc::EINVAL);
             }
-            // SAFETY: promised by the caller.
-            unsafe { bind(asked.rkey, &asked.bind_info)? }
+            // SAFETY: the caller of `send` guarantees that the memory region of the binding is null or a live
+            // one of this library.
+            unsafe { bind(mw_bind.rkey, &mw_bind.bind_info)? }
         }
         _ => return Err(libc::EINVAL),
     };
@@ -208,7 +214,7 @@ pub(crate) fn finished(id: u64, operation: Operation, data: Data, flags: c_uint)
 /// Walks a C list until an element cannot be posted.
 struct List<W, F> {
     next: *mut W,
-    /// The last that was looked at.
+    /// The element that was converted last.
     at: *mut W,
     error: c_int,
     take: F,
@@ -257,7 +263,8 @@ impl<W, F> List<W, F> {
             Ok(()) => Ok(()),
         };
         if answer.is_err() && !bad.is_null() {
-            // SAFETY: promised by the caller.
+            // SAFETY: the caller of `answer` guarantees that `bad`, which is not null here, is valid for a
+            // write.
             unsafe { bad.write(self.at) };
         }
         answer
@@ -265,17 +272,18 @@ impl<W, F> List<W, F> {
 }
 
 /// # Safety
-/// As ibv_post_send(3).
+/// The arguments must satisfy ibv_post_send(3).
 pub(crate) unsafe extern "C" fn post_send(
     qp: *mut ibv_qp,
     work: *mut ibv_send_wr,
     bad: *mut *mut ibv_send_wr,
 ) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_post_send` guarantees that `qp` is null or a live queue pair of this
+        // library.
         let qp = unsafe { given::<Qp>(qp.cast()) };
         let mut list = List::new(work, |at: *mut ibv_send_wr| {
-            // SAFETY: promised by the caller; the list's elements are requests.
+            // SAFETY: the caller of `ibv_post_send` guarantees that `work` is a list of requests.
             unsafe { send(qp?, &*at).map(|work| ((*at).next, work)) }
         });
         let posted = match qp {
@@ -286,7 +294,7 @@ pub(crate) unsafe extern "C" fn post_send(
                 Ok(())
             }
         };
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_post_send` guarantees that `bad` is null or valid for a write.
         unsafe { list.answer(posted, bad) }
     })
 }
@@ -294,7 +302,7 @@ pub(crate) unsafe extern "C" fn post_send(
 /// Posts receives to a queue pair or a shared receive queue.
 ///
 /// # Safety
-/// As ibv_post_recv(3).
+/// The arguments must satisfy ibv_post_recv(3).
 pub(crate) unsafe fn receives(
     work: *mut ibv_recv_wr,
     bad: *mut *mut ibv_recv_wr,
@@ -303,31 +311,33 @@ pub(crate) unsafe fn receives(
 ) -> c_int {
     errno_or_zero(|| {
         let mut list = List::new(work, |at: *mut ibv_recv_wr| {
-            // SAFETY: promised by the caller; the list's elements are requests.
+            // SAFETY: the caller of `receives` guarantees that `work` is a list of requests.
             let wr = unsafe { &*at };
-            // SAFETY: promised by the caller.
+            // SAFETY: the caller of `receives` guarantees that `sg_list` has `num_sge` elements.
             let sges = unsafe { elements(wr.sg_list, wr.num_sge, elements_max)? };
             Ok((wr.next, ReceiveWork { id: wr.wr_id, sges }))
         });
         let posted = post(&mut &mut list);
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `receives` guarantees that `bad` is null or valid for a write.
         unsafe { list.answer(posted, bad) }
     })
 }
 
 /// # Safety
-/// As ibv_post_recv(3).
+/// The arguments must satisfy ibv_post_recv(3).
 pub(crate) unsafe extern "C" fn post_recv(
     qp: *mut ibv_qp,
     work: *mut ibv_recv_wr,
     bad: *mut *mut ibv_recv_wr,
 ) -> c_int {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `ibv_post_recv` guarantees that `qp` is null or a live queue pair of this
+    // library.
     let qp = match unsafe { given::<Qp>(qp.cast()) } {
         Ok(qp) => qp,
         Err(error) => return error,
     };
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `ibv_post_recv` guarantees that `work` is a list of requests and `bad` is null or
+    // valid for a write.
     unsafe {
         receives(work, bad, qp.receive_elements_max, |works| {
             if !qp.takes_receives() {
@@ -341,22 +351,30 @@ pub(crate) unsafe extern "C" fn post_recv(
 /// Binds a type 1 window, which gets a new key.
 ///
 /// # Safety
-/// As ibv_bind_mw(3).
-pub(crate) unsafe extern "C" fn bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, asked: *mut ibv_mw_bind) -> c_int {
+/// The arguments must satisfy ibv_bind_mw(3).
+pub(crate) unsafe extern "C" fn bind_mw(
+    qp: *mut ibv_qp,
+    mw: *mut ibv_mw,
+    mw_bind: *mut ibv_mw_bind,
+) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
-        let (qp, asked) = unsafe { (given::<Qp>(qp.cast())?, asked.as_ref().ok_or(libc::EINVAL)?) };
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_bind_mw` guarantees that `qp` is null or a live queue pair of this
+        // library and `mw_bind` is null or valid for reads.
+        let (qp, mw_bind) = unsafe { (given::<Qp>(qp.cast())?, mw_bind.as_ref().ok_or(libc::EINVAL)?) };
+        // SAFETY: the caller of `ibv_bind_mw` guarantees that `mw` is null or a live memory window of this
+        // library.
         let (key, kind) = unsafe { window_key(mw)? };
-        if kind != IBV_MW_TYPE_1 || !qp.takes_sends() || asked.send_flags & !FLAGS != 0 {
+        if kind != IBV_MW_TYPE_1 || !qp.takes_sends() || mw_bind.send_flags & !FLAGS != 0 {
             return Err(libc::EINVAL);
         }
         let key = key & !0xff | (key.wrapping_add(1) & 0xff);
-        // SAFETY: promised by the caller.
-        let operation = unsafe { bind(key, &asked.bind_info)? };
-        let work = finished(asked.wr_id, operation, Data::none(), asked.send_flags);
+        // SAFETY: the caller of `ibv_bind_mw` guarantees that the memory region of the binding is null or a
+        // live one of this library.
+        let operation = unsafe { bind(key, &mw_bind.bind_info)? };
+        let work = finished(mw_bind.wr_id, operation, Data::none(), mw_bind.send_flags);
         qp.context.engine.post_sends(qp.number, [work]).map_err(|(_, refusal)| refused(refusal))?;
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_bind_mw` guarantees that `mw` is null or a live memory window of this
+        // library.
         unsafe { crate::memory::set_window_key(mw, key) };
         Ok(())
     })

@@ -1,27 +1,27 @@
 //! Queue pairs (ibv_create_qp(3), ibv_modify_qp(3), ibv_query_qp(3)).
 //!
-//! Goal      a queue pair goes through the states of verbs as its program asks; the engine decides what a
-//!           state does.
-//! Connect   out of band: Ready To Receive names the peer, Ready To Send starts the sends. A peer with the
-//!           number 0, which no queue pair has, means that the connection manager makes the connection: then
-//!           these changes are only recorded. So are all changes of an iWARP device, whose connections the
-//!           manager makes.
-//! Kept      attributes are stored, so that they can be queried; those without meaning over TCP (PSNs beyond
-//!           the setup, retries beyond the timeout, MTUs, service levels) have no other effect.
-//! Patience  how long sends wait for a peer that does not appear: four times as long as the standard's
-//!           retries would take in total, at least two seconds.
-//! Receives  a message that finds no receive waits, and its stream with it, where hardware would answer that
-//!           it is not ready.
-//! Rights    what a peer may do through a queue pair that is connected out of band is set by its access
-//!           flags.
-//! Left out  Send Queue Drained (`SQD`), alternative paths, XRC, raw packets: refused.
+//! State           the program moves a queue pair through the states of verbs; the engine acts on the
+//!                 changes.
+//! Connection      out of band: RTR names the peer, RTS starts the send queue. The destination QPN 0, which
+//!                 no queue pair has, means that the connection manager makes the connection, and the state
+//!                 changes are only recorded. On an iWARP device the connection manager makes all
+//!                 connections.
+//! Attributes      are stored and can be queried. Those without meaning over TCP (PSNs after the setup, retry
+//!                 counts beyond the timeout, MTUs, service levels) have no other effect.
+//! Peer timeout    sends wait for a peer that does not appear four times as long as the standard's retries
+//!                 take in total, but at least two seconds.
+//! Receive path    a message without a posted receive stalls its stream, where hardware would send an RNR
+//!                 NAK.
+//! Access          the access flags of a queue pair that is connected out of band limit what its peer may do.
+//! Not implemented Send Queue Drained (SQD), alternate paths, XRC and raw packets: they fail with EOPNOTSUPP
+//!                 or EINVAL.
 
 use crate::abi::*;
 use crate::ah::destination;
 use crate::context::{self, Context};
 use crate::device::{Transport, transport};
 use crate::engine::{Generation, Object, given, refused, take_back};
-use crate::ffi::{errno_or_zero as answered, pointer, value_or_minus_one};
+use crate::ffi::{errno_or_zero, pointer, value_or_minus_one};
 use crate::memory::{Pd, access};
 use crate::queue::cq::Cq;
 use crate::queue::srq::Srq;
@@ -37,9 +37,9 @@ use std::net::Ipv6Addr;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-/// The least that sends wait for a peer.
-const PATIENCE_MIN: Duration = Duration::from_secs(2);
-/// Numbers of queue pairs have 24 bits.
+/// The shortest time that sends wait for a peer.
+const PEER_TIMEOUT_MIN: Duration = Duration::from_secs(2);
+/// Queue pair numbers have 24 bits.
 const NUMBER_MAX: u32 = 0xff_ffff;
 
 /// A queue pair.
@@ -48,22 +48,22 @@ pub(crate) struct Qp {
     abi: UnsafeCell<ibv_qp_ex>,
     born: Generation,
     pub(crate) context: &'static Context,
-    /// The engine's number of the queue pair.
+    /// The queue pair's number in the engine.
     pub(crate) number: u32,
     pub(crate) service: Service,
     pub(crate) inline_max: usize,
     pub(crate) send_elements_max: usize,
     pub(crate) receive_elements_max: usize,
-    made: ibv_qp_init_attr,
-    /// The state that the program has put it in.
+    init_attr: ibv_qp_init_attr,
+    /// The state that the program has set.
     state: AtomicU32,
     kept: Mutex<ibv_qp_attr>,
-    /// Asynchronous events.
+    /// Unacknowledged asynchronous events.
     pub(crate) events: Acknowledged,
     pub(crate) batch: wr::Batch,
 }
 
-// SAFETY: the C struct is the first field.
+// SAFETY: the type is `repr(C)`, and its first field is an `UnsafeCell` of the C struct.
 unsafe impl Object for Qp {
     type Abi = ibv_qp_ex;
 
@@ -75,9 +75,9 @@ unsafe impl Object for Qp {
 /// Returns the engine's number of a queue pair, for the connection manager.
 ///
 /// # Safety
-/// The pointer is null or a queue pair of ours.
+/// `qp` is null or a live queue pair of this library.
 pub(crate) unsafe fn number(qp: *mut ibv_qp) -> Option<u32> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `number` guarantees that `qp` is null or a live queue pair of this library.
     unsafe { given::<Qp>(qp.cast()) }.ok().map(|qp| qp.number)
 }
 
@@ -99,21 +99,21 @@ impl Qp {
         kiban_os::lock(&self.kept)
     }
 
-    /// Returns the state: the program's, unless the engine knows of an error or of a connection that the
-    /// manager made.
+    /// Returns the state that the program has set, unless the engine reports an error or a connection that
+    /// the connection manager made.
     fn state(&self) -> ibv_qp_state {
-        let told = self.state.load(Ordering::Relaxed);
+        let recorded = self.state.load(Ordering::Relaxed);
         match self.context.engine.state(self.number) {
             Ok(State::Error) | Err(_) => IBV_QPS_ERR,
             Ok(State::Rts) => IBV_QPS_RTS,
-            Ok(_) => told,
+            Ok(_) => recorded,
         }
     }
 
     fn set_state(&self, state: ibv_qp_state) {
         self.state.store(state, Ordering::Relaxed);
         let abi = self.abi();
-        // SAFETY: the object's own struct, which programs read.
+        // SAFETY: `abi` points to the C struct inside this live object; programs only read it.
         unsafe { (*abi).qp_base.state = state };
     }
 }
@@ -122,19 +122,20 @@ fn of_io(error: &io::Error) -> c_int {
     error.raw_os_error().unwrap_or(libc::EIO)
 }
 
-// ---- made
+// ---- creating
 
 /// # Safety
-/// Pointers of the attributes are null or ours.
+/// Each object that the attributes name is null or a live one of this library.
 unsafe fn create(
     pd: *mut ibv_pd,
-    asked: &mut ibv_qp_init_attr,
+    attr: &mut ibv_qp_init_attr,
     ops: Option<u64>,
 ) -> Result<*mut ibv_qp, c_int> {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `create` guarantees that `pd` is null or a live protection domain of this
+    // library.
     let domain = unsafe { given::<Pd>(pd)? };
     let context = domain.context;
-    let service = match asked.qp_type {
+    let service = match attr.qp_type {
         IBV_QPT_RC => Service::Connected,
         IBV_QPT_UC if transport() == Transport::Ib => Service::Unreliable,
         IBV_QPT_UD if transport() == Transport::Ib => Service::Datagrams,
@@ -148,20 +149,21 @@ unsafe fn create(
         Some(ops) if ops & !wr::supported(service) != 0 => return Err(libc::EOPNOTSUPP),
         ops => ops,
     };
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `create` guarantees that `attr.send_cq` is null or a live CQ of this library and
+    // `attr.recv_cq` is null or a live CQ of this library.
     let (send_cq, receive_cq) =
-        unsafe { (given::<Cq>(asked.send_cq.cast())?, given::<Cq>(asked.recv_cq.cast())?) };
-    let srq = if asked.srq.is_null() {
+        unsafe { (given::<Cq>(attr.send_cq.cast())?, given::<Cq>(attr.recv_cq.cast())?) };
+    let srq = if attr.srq.is_null() {
         None
     } else {
-        // SAFETY: promised by the caller.
-        Some(unsafe { given::<Srq>(asked.srq)? })
+        // SAFETY: the caller of `create` guarantees that `attr.srq` is null or a live SRQ of this library.
+        Some(unsafe { given::<Srq>(attr.srq)? })
     };
     if srq.is_some_and(|srq| srq.domain != domain.number) {
         return Err(libc::EINVAL);
     }
     let bounds = context.engine.bounds();
-    let cap = &mut asked.cap;
+    let cap = &mut attr.cap;
     if srq.is_some() {
         (cap.max_recv_wr, cap.max_recv_sge) = (0, 0);
     }
@@ -173,13 +175,13 @@ unsafe fn create(
     {
         return Err(libc::EINVAL);
     }
-    // This costs nothing, and some programs use the value that they get back.
+    // A larger inline size costs nothing, and some programs use the value that is returned.
     cap.max_inline_data = bounds.inline_bytes_max as u32;
     let mut abi = ibv_qp_ex::ZERO;
     let base = &mut abi.qp_base;
-    (base.context, base.qp_context, base.pd) = (context.abi(), asked.qp_context, pd);
-    (base.send_cq, base.recv_cq, base.srq) = (asked.send_cq, asked.recv_cq, asked.srq);
-    (base.state, base.qp_type) = (IBV_QPS_RESET, asked.qp_type);
+    (base.context, base.qp_context, base.pd) = (context.abi(), attr.qp_context, pd);
+    (base.send_cq, base.recv_cq, base.srq) = (attr.send_cq, attr.recv_cq, attr.srq);
+    (base.state, base.qp_type) = (IBV_QPS_RESET, attr.qp_type);
     if let Some(ops) = ops {
         wr::fill(&mut abi, ops);
     }
@@ -195,7 +197,7 @@ unsafe fn create(
         inline_max: bounds.inline_bytes_max,
         send_elements_max: cap.max_send_sge as usize,
         receive_elements_max: cap.max_recv_sge as usize,
-        made: *asked,
+        init_attr: *attr,
         state: AtomicU32::new(IBV_QPS_RESET),
         kept: Mutex::new(kept),
         events: Acknowledged::default(),
@@ -206,24 +208,24 @@ unsafe fn create(
         send_cq: send_cq.number,
         receive_cq: receive_cq.number,
         srq: srq.map(|srq| srq.number),
-        send_work_max: asked.cap.max_send_wr as usize,
-        receive_work_max: asked.cap.max_recv_wr as usize,
-        send_sges_max: asked.cap.max_send_sge as usize,
-        receive_sges_max: asked.cap.max_recv_sge as usize,
+        send_work_max: attr.cap.max_send_wr as usize,
+        receive_work_max: attr.cap.max_recv_wr as usize,
+        send_sges_max: attr.cap.max_send_sge as usize,
+        receive_sges_max: attr.cap.max_recv_sge as usize,
         inline_bytes_max: bounds.inline_bytes_max,
-        signal_all: asked.sq_sig_all != 0,
+        signal_all: attr.sq_sig_all != 0,
         waits_for_receives: true,
     };
     let made = context.engine.create_qp(QueuePair {
         address: context.device.address,
         service,
         attributes,
-        async_events: context.happenings.clone(),
+        async_events: context.async_events.clone(),
         cookie: context::tag(qp.cast(), context::QP),
     });
     match made.map_err(|error| of_io(&error)).and_then(|made| made.map_err(refused)) {
         Ok((number, name)) => {
-            // SAFETY: it is new and not shared yet.
+            // SAFETY: the object is new, and no other thread knows it yet.
             unsafe {
                 (*qp).number = number;
                 let base = &mut (*qp).abi.get_mut().qp_base;
@@ -233,7 +235,7 @@ unsafe fn create(
             Ok(qp.cast())
         }
         Err(error) => {
-            // SAFETY: as above.
+            // SAFETY: the queue pair was not created, so nothing else has the box that was made above.
             unsafe { take_back::<Qp>(qp.cast()) };
             Err(error)
         }
@@ -241,44 +243,47 @@ unsafe fn create(
 }
 
 /// # Safety
-/// As ibv_create_qp(3).
+/// The arguments must satisfy ibv_create_qp(3).
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, asked: *mut ibv_qp_init_attr) -> *mut ibv_qp {
+pub(crate) unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mut ibv_qp {
     pointer(|| {
-        // SAFETY: promised by the caller.
-        unsafe { create(pd, asked.as_mut().ok_or(libc::EINVAL)?, None) }
+        // SAFETY: the caller of `ibv_create_qp` guarantees that `attr` is null or valid for reads and
+        // writes.
+        unsafe { create(pd, attr.as_mut().ok_or(libc::EINVAL)?, None) }
     })
 }
 
 /// # Safety
-/// As ibv_create_qp_ex(3).
+/// The arguments must satisfy ibv_create_qp_ex(3).
 pub(crate) unsafe extern "C" fn create_qp_ex(
     context: *mut ibv_context,
-    asked: *mut ibv_qp_init_attr_ex,
+    attr: *mut ibv_qp_init_attr_ex,
 ) -> *mut ibv_qp {
     pointer(|| {
-        // SAFETY: promised by the caller.
-        let (_, asked) = unsafe { (Context::given(context)?, asked.as_mut().ok_or(libc::EINVAL)?) };
-        let has = |mask| asked.comp_mask & mask != 0;
+        // SAFETY: the caller of `ibv_create_qp_ex` guarantees that `context` is null or an open context of
+        // this library and `attr` is null or valid for reads and writes.
+        let (_, attr) = unsafe { (Context::given(context)?, attr.as_mut().ok_or(libc::EINVAL)?) };
+        let has = |mask| attr.comp_mask & mask != 0;
         let known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-        if asked.comp_mask & !known != 0 || (has(IBV_QP_INIT_ATTR_CREATE_FLAGS) && asked.create_flags != 0) {
+        if attr.comp_mask & !known != 0 || (has(IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr.create_flags != 0) {
             return Err(libc::EOPNOTSUPP);
         }
         if !has(IBV_QP_INIT_ATTR_PD) {
             return Err(libc::EINVAL);
         }
-        let ops = has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS).then_some(asked.send_ops_flags);
-        let pd = asked.pd;
-        // SAFETY: its first fields are those of the plain struct.
-        unsafe { create(pd, &mut *core::ptr::from_mut(asked).cast(), ops) }
+        let ops = has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS).then_some(attr.send_ops_flags);
+        let pd = attr.pd;
+        // SAFETY: the struct starts with the fields of the shorter one.
+        unsafe { create(pd, &mut *core::ptr::from_mut(attr).cast(), ops) }
     })
 }
 
 /// # Safety
-/// A queue pair of ours, or null.
+/// `qp` is null or a live queue pair of this library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `ibv_qp_to_qp_ex` guarantees that `qp` is null or a live queue pair of this
+    // library.
     match unsafe { given::<Qp>(qp.cast()) } {
         Ok(pair) if pair.batch.is_offered() => pair.abi(),
         _ => core::ptr::null_mut(),
@@ -286,15 +291,16 @@ unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
 }
 
 /// # Safety
-/// A queue pair of ours, or null.
+/// `qp` is null or a live queue pair of this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
-    answered(|| {
-        // SAFETY: promised by the caller.
+    errno_or_zero(|| {
+        // SAFETY: the caller of `ibv_destroy_qp` guarantees that `qp` is null or a live queue pair of this
+        // library.
         let pair = unsafe { given::<Qp>(qp.cast())? };
         pair.context.engine.destroy_qp(pair.number).map_err(refused)?;
         let cookie = context::tag(qp.cast(), context::QP);
-        pair.context.happenings.forget(|told| told.cookie == cookie);
+        pair.context.async_events.forget(|event| event.cookie == cookie);
         pair.events.wait();
         pair.context.release();
         // SAFETY: the pointer came from the call that created the object, and no event names it any more.
@@ -303,32 +309,32 @@ pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     })
 }
 
-// ---- changed
+// ---- modifying
 
 /// Returns whether the values of the attributes are valid.
-fn are_possible(qp: &Qp, asked: &ibv_qp_attr, mask: c_uint) -> bool {
+fn are_valid(qp: &Qp, attr: &ibv_qp_attr, mask: c_uint) -> bool {
     let has = |attribute| mask & attribute != 0;
     let bounds = qp.context.engine.bounds();
-    let wrong = has(IBV_QP_PORT) && asked.port_num != 1
-        || has(IBV_QP_PKEY_INDEX) && asked.pkey_index != 0
-        || has(IBV_QP_AV) && destination(qp.context.device, &asked.ah_attr).is_none()
+    let wrong = has(IBV_QP_PORT) && attr.port_num != 1
+        || has(IBV_QP_PKEY_INDEX) && attr.pkey_index != 0
+        || has(IBV_QP_AV) && destination(qp.context.device, &attr.ah_attr).is_none()
         || has(IBV_QP_ALT_PATH)
-        || has(IBV_QP_PATH_MTU) && !(IBV_MTU_256..=IBV_MTU_4096).contains(&asked.path_mtu)
-        || has(IBV_QP_DEST_QPN) && asked.dest_qp_num > NUMBER_MAX
-        || has(IBV_QP_MAX_QP_RD_ATOMIC) && u16::from(asked.max_rd_atomic) > bounds.ord_max
-        || has(IBV_QP_MAX_DEST_RD_ATOMIC) && u16::from(asked.max_dest_rd_atomic) > bounds.ird_max
-        || has(IBV_QP_MIN_RNR_TIMER) && asked.min_rnr_timer > 31
-        || has(IBV_QP_TIMEOUT) && asked.timeout > 31
-        || has(IBV_QP_RETRY_CNT) && asked.retry_cnt > 7
-        || has(IBV_QP_RNR_RETRY) && asked.rnr_retry > 7;
+        || has(IBV_QP_PATH_MTU) && !(IBV_MTU_256..=IBV_MTU_4096).contains(&attr.path_mtu)
+        || has(IBV_QP_DEST_QPN) && attr.dest_qp_num > NUMBER_MAX
+        || has(IBV_QP_MAX_QP_RD_ATOMIC) && u16::from(attr.max_rd_atomic) > bounds.ord_max
+        || has(IBV_QP_MAX_DEST_RD_ATOMIC) && u16::from(attr.max_dest_rd_atomic) > bounds.ird_max
+        || has(IBV_QP_MIN_RNR_TIMER) && attr.min_rnr_timer > 31
+        || has(IBV_QP_TIMEOUT) && attr.timeout > 31
+        || has(IBV_QP_RETRY_CNT) && attr.retry_cnt > 7
+        || has(IBV_QP_RNR_RETRY) && attr.rnr_retry > 7;
     !wrong
 }
 
 /// Stores the attributes that are set.
-fn keep(kept: &mut ibv_qp_attr, asked: &ibv_qp_attr, mask: c_uint) {
+fn keep(kept: &mut ibv_qp_attr, attr: &ibv_qp_attr, mask: c_uint) {
     macro_rules! fields {
         ($($flag:ident: $($field:ident)*;)*) => {
-            $(if mask & $flag != 0 { $(kept.$field = asked.$field;)* })*
+            $(if mask & $flag != 0 { $(kept.$field = attr.$field;)* })*
         };
     }
     fields! {
@@ -354,38 +360,36 @@ fn keep(kept: &mut ibv_qp_attr, asked: &ibv_qp_attr, mask: c_uint) {
     (kept.rq_psn, kept.sq_psn) = (kept.rq_psn & NUMBER_MAX, kept.sq_psn & NUMBER_MAX);
 }
 
-fn patience(timeout: u8, retries: u8) -> Option<Duration> {
-    // IBTA 11.2.5.2: 4.096 us times 2^timeout; 0 is without end.
+fn peer_timeout(timeout: u8, retries: u8) -> Option<Duration> {
+    // IBTA 11.2.5.2: the timeout is 4.096 us times 2^timeout; 0 means no timeout.
     let once = Duration::from_nanos(4096u64 << timeout);
-    (timeout > 0).then(|| (once * (u32::from(retries) + 1) * 4).max(PATIENCE_MIN))
+    (timeout > 0).then(|| (once * (u32::from(retries) + 1) * 4).max(PEER_TIMEOUT_MIN))
 }
 
 /// Returns whether the connection manager makes the connection.
-fn is_met_by_manager(with: &ibv_qp_attr) -> bool {
+fn is_managed_connection(with: &ibv_qp_attr) -> bool {
     with.dest_qp_num == 0 || transport() == Transport::Iwarp
 }
 
-/// Tells the engine what the peer may do. For the connection manager's connections there is no such setting:
-/// their peers may do all that the STags allow.
+/// Sets the access rights of the peer. Peers of managed connections may do everything that the STags allow.
 fn allow(qp: &Qp, with: &ibv_qp_attr) -> Result<(), c_int> {
     qp.context.engine.set_remote_access(qp.number, access(with.qp_access_flags)).map_err(refused)
 }
 
-/// Does what a change of state is.
+/// Applies a state change to the engine.
 fn change(qp: &Qp, from: ibv_qp_state, to: ibv_qp_state, with: &ibv_qp_attr) -> Result<(), c_int> {
     let engine = qp.context.engine;
     let is_ud = qp.service == Service::Datagrams;
-    let is_managed = !is_ud && is_met_by_manager(with) || from == IBV_QPS_RTS;
+    let is_managed = !is_ud && is_managed_connection(with) || from == IBV_QPS_RTS;
     match to {
         IBV_QPS_RESET => engine.reset(qp.number).map_err(refused),
         IBV_QPS_ERR => engine.modify_to_error(qp.number).map_err(refused),
         IBV_QPS_INIT if from == IBV_QPS_RESET => match engine.modify_to_init(qp.number, with.qkey) {
-            // The connection manager was first.
+            // The connection manager has already initialised it.
             Err(RequestError::BadState(_)) if transport() == Transport::Iwarp => Ok(()),
             done => done.map_err(refused),
         },
-        // A program that names a peer wants to connect out of band; an iWARP device leaves connections to the
-        // connection manager.
+        // iWARP has no out-of-band connections.
         IBV_QPS_RTR if transport() == Transport::Iwarp && with.dest_qp_num != 0 => Err(libc::EOPNOTSUPP),
         IBV_QPS_RTR if !is_managed => {
             if !is_ud {
@@ -406,7 +410,7 @@ fn change(qp: &Qp, from: ibv_qp_state, to: ibv_qp_state, with: &ibv_qp_attr) -> 
                 qp.number,
                 with.sq_psn,
                 with.max_rd_atomic.into(),
-                patience(with.timeout, with.retry_cnt),
+                peer_timeout(with.timeout, with.retry_cnt),
             )
             .map_err(refused),
         _ => Ok(()),
@@ -414,42 +418,39 @@ fn change(qp: &Qp, from: ibv_qp_state, to: ibv_qp_state, with: &ibv_qp_attr) -> 
 }
 
 /// # Safety
-/// A queue pair of ours, or null.
+/// `qp` is null or a live queue pair of this library.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn ibv_modify_qp(
-    qp: *mut ibv_qp,
-    asked: *mut ibv_qp_attr,
-    mask: c_int,
-) -> c_int {
-    answered(|| {
-        // SAFETY: promised by the caller.
-        let (qp, asked) = unsafe { (given::<Qp>(qp.cast())?, asked.as_ref().ok_or(libc::EINVAL)?) };
+pub(crate) unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int {
+    errno_or_zero(|| {
+        // SAFETY: the caller of `ibv_modify_qp` guarantees that `qp` is null or a live queue pair of this
+        // library and `attr` is null or valid for reads.
+        let (qp, attr) = unsafe { (given::<Qp>(qp.cast())?, attr.as_ref().ok_or(libc::EINVAL)?) };
         let mask = mask.cast_unsigned();
         let mut kept = qp.kept();
-        let told = qp.state.load(Ordering::Relaxed);
-        let stands = qp.state();
+        let recorded = qp.state.load(Ordering::Relaxed);
+        let actual = qp.state();
         // A program may still make the state changes of a connection that the connection manager has made
         // already.
-        let from = if stands == IBV_QPS_ERR { stands } else { told };
-        let to = if mask & IBV_QP_STATE != 0 { asked.qp_state } else { from };
-        let is_current = mask & IBV_QP_CUR_STATE == 0 || [from, stands].contains(&asked.cur_qp_state);
+        let from = if actual == IBV_QPS_ERR { actual } else { recorded };
+        let to = if mask & IBV_QP_STATE != 0 { attr.qp_state } else { from };
+        let is_current = mask & IBV_QP_CUR_STATE == 0 || [from, actual].contains(&attr.cur_qp_state);
         let is_known = match transport() {
             Transport::Ib => is_change(from, to, qp.service, mask),
             Transport::Iwarp => to <= IBV_QPS_ERR && (to != IBV_QPS_INIT || from <= IBV_QPS_INIT),
         };
-        if !is_current || !is_known || !are_possible(qp, asked, mask) {
+        if !is_current || !is_known || !are_valid(qp, attr, mask) {
             return Err(libc::EINVAL);
         }
         if matches!(to, IBV_QPS_SQD | IBV_QPS_SQE) {
             return Err(libc::EOPNOTSUPP);
         }
         let mut with = *kept;
-        keep(&mut with, asked, mask);
+        keep(&mut with, attr, mask);
         let is_ud = qp.service == Service::Datagrams;
         if is_ud && mask & IBV_QP_QKEY != 0 {
             qp.context.engine.set_qkey(qp.number, with.qkey).map_err(refused)?;
         }
-        if mask & IBV_QP_ACCESS_FLAGS != 0 && from >= IBV_QPS_RTR && !is_ud && !is_met_by_manager(&with) {
+        if mask & IBV_QP_ACCESS_FLAGS != 0 && from >= IBV_QPS_RTR && !is_ud && !is_managed_connection(&with) {
             allow(qp, &with)?;
         }
         change(qp, from, to, &with)?;
@@ -460,40 +461,43 @@ pub(crate) unsafe extern "C" fn ibv_modify_qp(
 }
 
 /// # Safety
-/// As ibv_query_qp(3).
+/// The arguments must satisfy ibv_query_qp(3).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_qp(
     qp: *mut ibv_qp,
     answer: *mut ibv_qp_attr,
     _mask: c_int,
-    made: *mut ibv_qp_init_attr,
+    init_attr: *mut ibv_qp_init_attr,
 ) -> c_int {
-    answered(|| {
-        // SAFETY: promised by the caller.
+    errno_or_zero(|| {
+        // SAFETY: the caller of `ibv_query_qp` guarantees that `qp` is null or a live queue pair of this
+        // library and `answer` is null or valid for reads and writes.
         let (pair, answer) = unsafe { (given::<Qp>(qp.cast())?, answer.as_mut().ok_or(libc::EINVAL)?) };
-        let stands = pair.state();
+        let actual = pair.state();
         *answer = *pair.kept();
-        (answer.qp_state, answer.cur_qp_state) = (stands, stands);
+        (answer.qp_state, answer.cur_qp_state) = (actual, actual);
         let abi = pair.abi();
-        // SAFETY: the object's own struct, which programs read.
-        unsafe { (*abi).qp_base.state = stands };
-        // SAFETY: promised by the caller.
-        if let Some(made) = unsafe { made.as_mut() } {
-            *made = pair.made;
+        // SAFETY: `abi` points to the C struct inside this live object; programs only read it.
+        unsafe { (*abi).qp_base.state = actual };
+        // SAFETY: the caller of `ibv_query_qp` guarantees that `init_attr` is null or valid for reads and
+        // writes.
+        if let Some(init_attr) = unsafe { init_attr.as_mut() } {
+            *init_attr = pair.init_attr;
         }
         Ok(())
     })
 }
 
-/// Returns whether data of an operation arrives in the order of its bytes: over TCP it does, but there is no
-/// guarantee of when it becomes visible.
+/// Returns 0: although TCP delivers in order, there is no guarantee of the order in which bytes become
+/// visible.
 ///
 /// # Safety
-/// A queue pair of ours, or null.
+/// `qp` is null or a live queue pair of this library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_qp_data_in_order(qp: *mut ibv_qp, _operation: c_uint, _flags: u32) -> c_int {
     value_or_minus_one(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_query_qp_data_in_order` guarantees that `qp` is null or a live queue
+        // pair of this library.
         unsafe { given::<Qp>(qp.cast())? };
         Ok(0)
     })
@@ -504,10 +508,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patience_is_what_retries_would_take() {
-        assert_eq!(patience(0, 7), None);
-        assert_eq!(patience(14, 7), Some(Duration::from_nanos(4096 << 14) * 32));
-        assert_eq!(patience(1, 0), Some(PATIENCE_MIN));
-        assert_eq!(patience(31, 7), Some(Duration::from_nanos(4096 << 31) * 32));
+    fn peer_timeout_covers_all_retries() {
+        assert_eq!(peer_timeout(0, 7), None);
+        assert_eq!(peer_timeout(14, 7), Some(Duration::from_nanos(4096 << 14) * 32));
+        assert_eq!(peer_timeout(1, 0), Some(PEER_TIMEOUT_MIN));
+        assert_eq!(peer_timeout(31, 7), Some(Duration::from_nanos(4096 << 31) * 32));
     }
 }

@@ -1,7 +1,8 @@
 //! Shared receive queues (ibv_create_srq(3)).
 //!
-//! Limit     an event is sent once when fewer receives are left; a program then sets the limit again.
-//! Left out  XRC and tag matching; resizing.
+//! Limit event     sent once when the number of posted receives falls below `srq_limit`; the program then
+//!                 sets the limit again.
+//! Not implemented XRC, tag matching and resizing.
 
 use crate::abi::*;
 use crate::context::{self, Context};
@@ -19,16 +20,16 @@ pub(crate) struct Srq {
     abi: UnsafeCell<ibv_srq>,
     born: Generation,
     context: &'static Context,
-    /// The engine's number of the queue.
+    /// The queue's number in the engine.
     pub(crate) number: u32,
-    /// The domain that it belongs to.
+    /// The protection domain's number in the engine.
     pub(crate) domain: u32,
     elements_max: usize,
-    /// Asynchronous events.
+    /// Unacknowledged asynchronous events.
     pub(crate) events: Acknowledged,
 }
 
-// SAFETY: the C struct is the first field.
+// SAFETY: the type is `repr(C)`, and its first field is an `UnsafeCell` of the C struct.
 unsafe impl Object for Srq {
     type Abi = ibv_srq;
 
@@ -38,23 +39,24 @@ unsafe impl Object for Srq {
 }
 
 /// # Safety
-/// The domain is null or ours.
+/// `pd` is null or a live protection domain of this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_create_srq(
     pd: *mut ibv_pd,
-    asked: *mut ibv_srq_init_attr,
+    attr: *mut ibv_srq_init_attr,
 ) -> *mut ibv_srq {
     pointer(|| {
-        // SAFETY: promised by the caller.
-        let (domain, asked) = unsafe { (given::<Pd>(pd)?, asked.as_mut().ok_or(libc::EINVAL)?) };
+        // SAFETY: the caller of `ibv_create_srq` guarantees that `pd` is null or a live protection domain of
+        // this library and `attr` is null or valid for reads and writes.
+        let (domain, attr) = unsafe { (given::<Pd>(pd)?, attr.as_mut().ok_or(libc::EINVAL)?) };
         let context = domain.context;
         let bounds = context.engine.bounds();
-        let (entries, elements) = (asked.attr.max_wr as usize, asked.attr.max_sge as usize);
+        let (entries, elements) = (attr.attr.max_wr as usize, attr.attr.max_sge as usize);
         if entries == 0 || entries > bounds.work_max || elements > bounds.sges_max {
             return Err(libc::EINVAL);
         }
         let mut abi = ibv_srq::ZERO;
-        (abi.context, abi.srq_context, abi.pd) = (context.abi(), asked.srq_context, pd);
+        (abi.context, abi.srq_context, abi.pd) = (context.abi(), attr.srq_context, pd);
         let srq = Box::into_raw(Box::new(Srq {
             abi: UnsafeCell::new(abi),
             born: Generation::now(),
@@ -65,10 +67,10 @@ pub(crate) unsafe extern "C" fn ibv_create_srq(
             events: Acknowledged::default(),
         }));
         let cookie = context::tag(srq.cast(), context::SRQ);
-        // The limit is set by ibv_modify_srq(3) alone.
-        match context.engine.create_srq(domain.number, entries, 0, context.happenings.clone(), cookie) {
+        // Only ibv_modify_srq(3) sets a limit.
+        match context.engine.create_srq(domain.number, entries, 0, context.async_events.clone(), cookie) {
             Ok(number) => {
-                // SAFETY: it is new and not shared yet.
+                // SAFETY: the object is new, and no other thread knows it yet.
                 unsafe {
                     (*srq).number = number;
                     (*srq).abi.get_mut().handle = number;
@@ -77,7 +79,7 @@ pub(crate) unsafe extern "C" fn ibv_create_srq(
                 Ok(srq.cast())
             }
             Err(refusal) => {
-                // SAFETY: as above.
+                // SAFETY: the queue was not created, so nothing else has the box that was made above.
                 unsafe { take_back::<Srq>(srq.cast()) };
                 Err(refused(refusal))
             }
@@ -86,24 +88,25 @@ pub(crate) unsafe extern "C" fn ibv_create_srq(
 }
 
 /// # Safety
-/// As ibv_create_srq_ex(3).
+/// The arguments must satisfy ibv_create_srq_ex(3).
 pub(crate) unsafe extern "C" fn create_srq_ex(
     context: *mut ibv_context,
-    asked: *mut ibv_srq_init_attr_ex,
+    attr: *mut ibv_srq_init_attr_ex,
 ) -> *mut ibv_srq {
     pointer(|| {
-        // SAFETY: promised by the caller.
-        let (_, asked) = unsafe { (Context::given(context)?, asked.as_mut().ok_or(libc::EINVAL)?) };
-        let has = |mask| asked.comp_mask & mask != 0;
-        if asked.comp_mask >= IBV_SRQ_INIT_ATTR_RESERVED || !has(IBV_SRQ_INIT_ATTR_PD) {
+        // SAFETY: the caller of `ibv_create_srq_ex` guarantees that `context` is null or an open context of
+        // this library and `attr` is null or valid for reads and writes.
+        let (_, attr) = unsafe { (Context::given(context)?, attr.as_mut().ok_or(libc::EINVAL)?) };
+        let has = |mask| attr.comp_mask & mask != 0;
+        if attr.comp_mask >= IBV_SRQ_INIT_ATTR_RESERVED || !has(IBV_SRQ_INIT_ATTR_PD) {
             return Err(libc::EINVAL);
         }
-        if has(IBV_SRQ_INIT_ATTR_TYPE) && asked.srq_type != IBV_SRQT_BASIC {
+        if has(IBV_SRQ_INIT_ATTR_TYPE) && attr.srq_type != IBV_SRQT_BASIC {
             return Err(libc::EOPNOTSUPP);
         }
-        let pd = asked.pd;
-        // SAFETY: its first fields are those of the plain struct.
-        let made = unsafe { ibv_create_srq(pd, core::ptr::from_mut(asked).cast()) };
+        let pd = attr.pd;
+        // SAFETY: the struct starts with the fields of the shorter one.
+        let made = unsafe { ibv_create_srq(pd, core::ptr::from_mut(attr).cast()) };
         if made.is_null() {
             Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
         } else {
@@ -113,12 +116,13 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
 }
 
 /// # Safety
-/// A queue of ours, or null.
+/// `srq` is null or a live SRQ of this library.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, asked: *mut ibv_srq_attr, mask: c_int) -> c_int {
+unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr, mask: c_int) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
-        let (queue, asked) = unsafe { (given::<Srq>(srq)?, asked.as_ref().ok_or(libc::EINVAL)?) };
+        // SAFETY: the caller of `ibv_modify_srq` guarantees that `srq` is null or a live SRQ of this library
+        // and `attr` is null or valid for reads.
+        let (queue, attr) = unsafe { (given::<Srq>(srq)?, attr.as_ref().ok_or(libc::EINVAL)?) };
         let mask = mask.cast_unsigned();
         if mask & !(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT) != 0 {
             return Err(libc::EINVAL);
@@ -130,21 +134,22 @@ unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, asked: *mut ibv_srq_attr,
         if mask & IBV_SRQ_LIMIT != 0 {
             let engine = queue.context.engine;
             let (room, _) = engine.query_srq(queue.number).map_err(refused)?;
-            if asked.srq_limit as usize > room {
+            if attr.srq_limit as usize > room {
                 return Err(libc::EINVAL);
             }
-            engine.set_srq_limit(queue.number, asked.srq_limit as usize).map_err(refused)?;
+            engine.set_srq_limit(queue.number, attr.srq_limit as usize).map_err(refused)?;
         }
         Ok(())
     })
 }
 
 /// # Safety
-/// A queue of ours, or null.
+/// `srq` is null or a live SRQ of this library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, answer: *mut ibv_srq_attr) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_query_srq` guarantees that `srq` is null or a live SRQ of this library
+        // and `answer` is null or valid for reads and writes.
         let (queue, answer) = unsafe { (given::<Srq>(srq)?, answer.as_mut().ok_or(libc::EINVAL)?) };
         let (room, limit) = queue.context.engine.query_srq(queue.number).map_err(refused)?;
         *answer =
@@ -154,15 +159,16 @@ unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, answer: *mut ibv_srq_attr)
 }
 
 /// # Safety
-/// A queue of ours, or null.
+/// `srq` is null or a live SRQ of this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_destroy_srq` guarantees that `srq` is null or a live SRQ of this
+        // library.
         let queue = unsafe { given::<Srq>(srq)? };
         queue.context.engine.destroy_srq(queue.number).map_err(refused)?;
         let cookie = context::tag(srq.cast(), context::SRQ);
-        queue.context.happenings.forget(|told| told.cookie == cookie);
+        queue.context.async_events.forget(|event| event.cookie == cookie);
         queue.events.wait();
         queue.context.release();
         // SAFETY: the pointer came from the call that created the object, and no event names it any more.
@@ -172,10 +178,11 @@ pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
 }
 
 /// # Safety
-/// As ibv_get_srq_num(3).
+/// The arguments must satisfy ibv_get_srq_num(3).
 pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, answer: *mut u32) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `ibv_get_srq_num` guarantees that `srq` is null or a live SRQ of this library
+        // and `answer` is null or valid for reads and writes.
         let (queue, answer) = unsafe { (given::<Srq>(srq)?, answer.as_mut().ok_or(libc::EINVAL)?) };
         *answer = queue.number;
         Ok(())
@@ -183,18 +190,19 @@ pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, answer: *mut u32)
 }
 
 /// # Safety
-/// As ibv_post_srq_recv(3).
+/// The arguments must satisfy ibv_post_srq_recv(3).
 pub(crate) unsafe extern "C" fn post_srq_recv(
     srq: *mut ibv_srq,
     work: *mut ibv_recv_wr,
     bad: *mut *mut ibv_recv_wr,
 ) -> c_int {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `ibv_post_srq_recv` guarantees that `srq` is null or a live SRQ of this library.
     let queue = match unsafe { given::<Srq>(srq) } {
         Ok(queue) => queue,
         Err(error) => return error,
     };
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `ibv_post_srq_recv` guarantees that `work` is a list of requests and `bad` is
+    // null or valid for a write.
     unsafe {
         post::receives(work, bad, queue.elements_max, |works| {
             queue.context.engine.post_srq_receives(queue.number, works)

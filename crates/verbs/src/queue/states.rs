@@ -1,8 +1,8 @@
-//! Which changes of a queue pair's state there are, and which attributes each needs and takes (InfiniBand,
-//! 11.2.5.2, table 96).
+//! The state changes of a queue pair, with the attributes that each requires and allows (IBTA 11.2.5.2, table
+//! 96).
 //!
-//! Goal      the answers that the Linux kernel gives for a device that follows the standard.
-//! Out       any state may go to Reset and to Error, with no attribute beside it.
+//! Purpose   the same results as the Linux kernel for a device that follows the standard.
+//! Reset     every state may change to Reset and Error, without other attributes.
 
 use crate::abi::*;
 use core::ffi::c_uint;
@@ -62,7 +62,7 @@ fn masks(from: ibv_qp_state, to: ibv_qp_state, service: Service) -> Option<(c_ui
 /// Returns whether a state change with these attributes is valid.
 pub(crate) fn is_change(from: ibv_qp_state, to: ibv_qp_state, service: Service, mask: c_uint) -> bool {
     masks(from, to, service).is_some_and(|(needs, takes)| {
-        // A program may always name the current state; where that matters it is checked.
+        // The attribute IBV_QP_STATE itself is always allowed.
         mask & needs == needs && mask & !(needs | takes | IBV_QP_STATE) == 0
     })
 }
@@ -84,7 +84,7 @@ mod tests {
         | IBV_QP_MIN_RNR_TIMER;
 
     #[test]
-    fn changes_need_what_they_need_and_take_nothing_else() {
+    fn state_changes_require_exactly_the_attributes_of_the_standard() {
         let given = [
             (IBV_QPS_RESET, IBV_QPS_INIT, RC, IBV_QP_STATE | INIT_CONNECTED, true),
             (IBV_QPS_RESET, IBV_QPS_INIT, RC, IBV_QP_STATE | IBV_QP_PORT, false),

@@ -1,15 +1,15 @@
-//! Work posted call by call (ibv_wr_post(3)): `ibv_wr_start`, a call for each request and its data,
+//! The extended posting interface (ibv_wr_post(3)): `ibv_wr_start`, calls for each request and its data,
 //! `ibv_wr_complete`.
 //!
-//! Goal      the requests between a start and its end are posted together, or not at all.
-//! How       requests are collected in the queue pair; its lock is held from start to end, as in verbs.
-//! Errors    of a call in between are returned by the call that ends the sequence.
+//! Transmit path   all requests between start and complete are posted together, or none of them. They are
+//!                 collected in the queue pair, whose lock is held in between.
+//! Errors          `ibv_wr_complete` returns the first error of the calls before it.
 
 use crate::abi::*;
 use crate::engine::{given, refused};
 use crate::ffi::{catch_panics, errno_or_zero};
 use crate::memory::{set_window_key, window_key};
-use crate::queue::post::{bind, compare_swap, datagram, fetch_add, finished, inlined, told};
+use crate::queue::post::{bind, compare_swap, datagram, fetch_add, finished, immediate_value, inlined};
 use crate::queue::qp::Qp;
 use crate::sync::spin::SpinLock;
 use core::cell::UnsafeCell;
@@ -31,7 +31,7 @@ const OF_RC: u64 = OF_UD
 const OF_UC: u64 = OF_RC
     & !(IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD);
 
-/// Returns the operations that can be posted in this way.
+/// Returns the IBV_QP_EX_WITH_* flags of the operations that a service supports.
 pub(crate) fn supported(service: Service) -> u64 {
     match service {
         Service::Connected => OF_RC,
@@ -40,29 +40,29 @@ pub(crate) fn supported(service: Service) -> u64 {
     }
 }
 
-/// Requests that gather.
+/// The requests since `ibv_wr_start`.
 #[derive(Default)]
-struct Gathered {
+struct Collected {
     works: Vec<SendWork>,
     error: c_int,
-    /// The immediate data of the last request, and whether it still lacks its destination.
+    /// The immediate data of the last request, until its destination is set.
     immediate: Option<u32>,
 }
 
-/// The requests that have been collected since `start`.
+/// The batch of a queue pair.
 pub(crate) struct Batch {
     offered: bool,
-    /// Held from start to end: its holder alone uses `gathered`.
+    /// Held from start to complete or abort; protects `collected`.
     open: SpinLock,
-    gathered: UnsafeCell<Gathered>,
+    collected: UnsafeCell<Collected>,
 }
 
 impl Batch {
     pub(crate) fn new(offered: bool) -> Batch {
-        Batch { offered, open: SpinLock::new(), gathered: UnsafeCell::default() }
+        Batch { offered, open: SpinLock::new(), collected: UnsafeCell::default() }
     }
 
-    /// Returns whether the program asked for these calls.
+    /// Returns whether the program requested this interface when it created the queue pair.
     pub(crate) fn is_offered(&self) -> bool {
         self.offered
     }
@@ -71,44 +71,47 @@ impl Batch {
 /// Runs `work` on the collected requests.
 ///
 /// # Safety
-/// A queue pair of ours, on which the caller has called `start` and not yet completed or aborted.
-unsafe fn gather(qp: *mut ibv_qp_ex, work: impl FnOnce(&Qp, &mut Gathered) -> Result<(), c_int>) {
+/// `qp` is a live queue pair on which the caller has called `ibv_wr_start`, and not yet `ibv_wr_complete` or
+/// `ibv_wr_abort`.
+unsafe fn with_requests(qp: *mut ibv_qp_ex, work: impl FnOnce(&Qp, &mut Collected) -> Result<(), c_int>) {
     catch_panics((), || {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller guarantees that `qp` is a live queue pair of this library.
         let Ok(pair) = (unsafe { given::<Qp>(qp) }) else { return };
-        // SAFETY: the thread that called `start` holds the lock.
-        let gathered = unsafe { &mut *pair.batch.gathered.get() };
-        if let Err(error) = work(pair, gathered)
-            && gathered.error == 0
+        // SAFETY: the caller called `ibv_wr_start`, which took the lock, so that nothing else uses the
+        // requests.
+        let collected = unsafe { &mut *pair.batch.collected.get() };
+        if let Err(error) = work(pair, collected)
+            && collected.error == 0
         {
-            gathered.error = error;
+            collected.error = error;
         }
     });
 }
 
 /// # Safety
-/// As [`gather`].
+/// The same as for [`with_requests`].
 unsafe fn add(qp: *mut ibv_qp_ex, operation: Operation) {
-    // SAFETY: promised by the caller; programs set these two before each call.
+    // SAFETY: the caller guarantees what `with_requests` needs; programs set `wr_id` and `wr_flags` before
+    // each call (ibv_wr_post(3)).
     unsafe {
         let (id, flags) = ((*qp).wr_id, (*qp).wr_flags);
-        gather(qp, |_, gathered| {
-            gathered.works.push(finished(id, operation, Data::none(), flags));
+        with_requests(qp, |_, collected| {
+            collected.works.push(finished(id, operation, Data::none(), flags));
             Ok(())
         });
     }
 }
 
-/// Gives the last request its data.
+/// Sets the data of the last request.
 ///
 /// # Safety
-/// As [`gather`].
+/// The same as for [`with_requests`].
 unsafe fn set(qp: *mut ibv_qp_ex, data: impl FnOnce(&Qp) -> Result<Data, c_int>) {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller guarantees what `with_requests` needs.
     unsafe {
-        gather(qp, |pair, gathered| {
+        with_requests(qp, |pair, collected| {
             let data = data(pair)?;
-            let work = gathered.works.last_mut().ok_or(libc::EINVAL)?;
+            let work = collected.works.last_mut().ok_or(libc::EINVAL)?;
             if let Operation::Write { immediate: Some(immediate), .. } = &mut work.operation {
                 *immediate = *immediate & !u64::from(u32::MAX) | (data.length() & u64::from(u32::MAX));
             }
@@ -119,95 +122,105 @@ unsafe fn set(qp: *mut ibv_qp_ex, data: impl FnOnce(&Qp) -> Result<Data, c_int>)
 }
 
 unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
-    // SAFETY: the caller's queue pair.
+    // SAFETY: the caller of `ibv_wr_start` guarantees that `qp` is a live queue pair of this library.
     let Ok(pair) = (unsafe { given::<Qp>(qp) }) else { return };
     pair.batch.open.lock();
-    // SAFETY: the lock is held from here on.
-    let gathered = unsafe { &mut *pair.batch.gathered.get() };
-    gathered.works.clear();
-    (gathered.error, gathered.immediate) = (0, None);
+    // SAFETY: this thread holds the lock from here on, so that nothing else uses the requests.
+    let collected = unsafe { &mut *pair.batch.collected.get() };
+    collected.works.clear();
+    (collected.error, collected.immediate) = (0, None);
 }
 
 unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: the caller's queue pair.
+        // SAFETY: the caller of `ibv_wr_complete` guarantees that `qp` is a live queue pair of this library.
         let pair = unsafe { given::<Qp>(qp)? };
-        // SAFETY: the lock is held until below.
-        let gathered = unsafe { &mut *pair.batch.gathered.get() };
-        let done = if gathered.error != 0 {
-            Err(gathered.error)
+        // SAFETY: this thread has held the lock since `ibv_wr_start`, so that nothing else uses the requests.
+        let collected = unsafe { &mut *pair.batch.collected.get() };
+        let done = if collected.error != 0 {
+            Err(collected.error)
         } else if !pair.takes_sends() {
             Err(libc::EINVAL)
         } else {
-            pair.context.engine.post_sends_together(pair.number, gathered.works.drain(..)).map_err(refused)
+            pair.context.engine.post_sends_together(pair.number, collected.works.drain(..)).map_err(refused)
         };
-        gathered.works.clear();
+        collected.works.clear();
         pair.batch.open.unlock();
         done
     })
 }
 
 unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
-    // SAFETY: the caller's queue pair, whose lock is held.
+    // SAFETY: the caller of `ibv_wr_abort` guarantees that `qp` is a live queue pair of this library on which
+    // it has called `ibv_wr_start`.
     if let Ok(pair) = unsafe { given::<Qp>(qp) } {
-        // SAFETY: as above.
-        unsafe { (*pair.batch.gathered.get()).works.clear() };
+        // SAFETY: this thread has held the lock since `ibv_wr_start`, so that nothing else uses the requests.
+        unsafe { (*pair.batch.collected.get()).works.clear() };
         pair.batch.open.unlock();
     }
 }
 
 unsafe extern "C" fn wr_send(qp: *mut ibv_qp_ex) {
-    // SAFETY: as `gather`, of the caller. So in all that follow.
+    // SAFETY: `add` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the program keeps
+    // that order (ibv_wr_post(3)).
     unsafe { add(qp, Operation::SEND) };
 }
 
 unsafe extern "C" fn wr_send_imm(qp: *mut ibv_qp_ex, immediate: u32) {
     let data = u32::from_be(immediate);
-    // SAFETY: as above.
+    // SAFETY: `add` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the program keeps
+    // that order (ibv_wr_post(3)).
     unsafe {
         add(qp, Operation::SendImmediate { data });
-        gather(qp, |_, gathered| {
-            gathered.immediate = Some(data);
+        with_requests(qp, |_, collected| {
+            collected.immediate = Some(data);
             Ok(())
         });
     }
 }
 
 unsafe extern "C" fn wr_send_inv(qp: *mut ibv_qp_ex, key: u32) {
-    // SAFETY: as above.
+    // SAFETY: `add` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the program keeps
+    // that order (ibv_wr_post(3)).
     unsafe { add(qp, Operation::Send { invalidate: Some(key) }) };
 }
 
 unsafe extern "C" fn wr_rdma_write(qp: *mut ibv_qp_ex, key: u32, address: u64) {
-    // SAFETY: as above.
+    // SAFETY: `add` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the program keeps
+    // that order (ibv_wr_post(3)).
     unsafe { add(qp, Operation::write(TaggedAddress { stag: key, offset: address })) };
 }
 
 unsafe extern "C" fn wr_rdma_write_imm(qp: *mut ibv_qp_ex, key: u32, address: u64, immediate: u32) {
     let remote = TaggedAddress { stag: key, offset: address };
-    // SAFETY: as above.
-    unsafe { add(qp, Operation::Write { remote, immediate: Some(told(immediate, 0)) }) };
+    // SAFETY: `add` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the program keeps
+    // that order (ibv_wr_post(3)).
+    unsafe { add(qp, Operation::Write { remote, immediate: Some(immediate_value(immediate, 0)) }) };
 }
 
 unsafe extern "C" fn wr_rdma_read(qp: *mut ibv_qp_ex, key: u32, address: u64) {
-    // SAFETY: as above.
+    // SAFETY: `add` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the program keeps
+    // that order (ibv_wr_post(3)).
     unsafe { add(qp, Operation::read(TaggedAddress { stag: key, offset: address })) };
 }
 
 unsafe extern "C" fn wr_atomic_cmp_swp(qp: *mut ibv_qp_ex, key: u32, address: u64, compare: u64, swap: u64) {
     let remote = TaggedAddress { stag: key, offset: address };
-    // SAFETY: as above.
+    // SAFETY: `add` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the program keeps
+    // that order (ibv_wr_post(3)).
     unsafe { add(qp, Operation::Atomic { remote, atomic: compare_swap(compare, swap) }) };
 }
 
 unsafe extern "C" fn wr_atomic_fetch_add(qp: *mut ibv_qp_ex, key: u32, address: u64, more: u64) {
     let remote = TaggedAddress { stag: key, offset: address };
-    // SAFETY: as above.
+    // SAFETY: `add` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the program keeps
+    // that order (ibv_wr_post(3)).
     unsafe { add(qp, Operation::Atomic { remote, atomic: fetch_add(more) }) };
 }
 
 unsafe extern "C" fn wr_local_inv(qp: *mut ibv_qp_ex, key: u32) {
-    // SAFETY: as above.
+    // SAFETY: `add` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the program keeps
+    // that order (ibv_wr_post(3)).
     unsafe { add(qp, Operation::LocalInvalidate { stag: key }) };
 }
 
@@ -217,16 +230,18 @@ unsafe extern "C" fn wr_bind_mw(
     key: u32,
     info: *const ibv_mw_bind_info,
 ) {
-    // SAFETY: as above; the window is null or ours, the information null or there.
+    // SAFETY: `with_requests` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the
+    // program keeps that order (ibv_wr_post(3)). `mw` is null or a live memory window, `info` null or valid
+    // for reads.
     unsafe {
         let (id, flags) = ((*qp).wr_id, (*qp).wr_flags);
-        gather(qp, |_, gathered| {
+        with_requests(qp, |_, collected| {
             let (_, kind) = window_key(mw)?;
             if kind != IBV_MW_TYPE_2 {
                 return Err(libc::EINVAL);
             }
             let operation = bind(key, info.as_ref().ok_or(libc::EINVAL)?)?;
-            gathered.works.push(finished(id, operation, Data::none(), flags));
+            collected.works.push(finished(id, operation, Data::none(), flags));
             set_window_key(mw, key);
             Ok(())
         });
@@ -234,11 +249,12 @@ unsafe extern "C" fn wr_bind_mw(
 }
 
 unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, number: u32, qkey: u32) {
-    // SAFETY: as above; the handle is null or ours.
+    // SAFETY: `with_requests` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the
+    // program keeps that order (ibv_wr_post(3)). `ah` is null or a live address handle.
     unsafe {
-        gather(qp, |_, gathered| {
-            let immediate = gathered.immediate.take();
-            let work = gathered.works.last_mut().ok_or(libc::EINVAL)?;
+        with_requests(qp, |_, collected| {
+            let immediate = collected.immediate.take();
+            let work = collected.works.last_mut().ok_or(libc::EINVAL)?;
             work.operation = datagram(ah, number, qkey, immediate)?;
             Ok(())
         });
@@ -246,12 +262,14 @@ unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, number:
 }
 
 unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, key: u32, address: u64, length: u32) {
-    // SAFETY: as above.
+    // SAFETY: `set` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the program keeps
+    // that order (ibv_wr_post(3)).
     unsafe { set(qp, |_| Ok(Data::one(Sge { stag: key, address, length }))) };
 }
 
 unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, count: usize, list: *const ibv_sge) {
-    // SAFETY: as above; there are `count` elements.
+    // SAFETY: `set` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the program keeps
+    // that order (ibv_wr_post(3)), and gives `count` elements.
     unsafe {
         set(qp, |pair| {
             if count > pair.send_elements_max || (list.is_null() && count > 0) {
@@ -267,7 +285,8 @@ unsafe extern "C" fn wr_set_sge_list(qp: *mut ibv_qp_ex, count: usize, list: *co
 }
 
 unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, from: *mut c_void, bytes: usize) {
-    // SAFETY: as above; there are `bytes` bytes.
+    // SAFETY: `set` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the program keeps
+    // that order (ibv_wr_post(3)), and gives `bytes` bytes.
     unsafe {
         set(qp, |pair| {
             let part = (from.expose_provenance() as u64, bytes);
@@ -277,7 +296,8 @@ unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, from: *mut c_void, b
 }
 
 unsafe extern "C" fn wr_set_inline_data_list(qp: *mut ibv_qp_ex, count: usize, list: *const ibv_data_buf) {
-    // SAFETY: as above; there are `count` buffers.
+    // SAFETY: `set` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the program keeps
+    // that order (ibv_wr_post(3)), and gives `count` buffers.
     unsafe {
         set(qp, |pair| {
             if list.is_null() && count > 0 {
@@ -292,7 +312,7 @@ unsafe extern "C" fn wr_set_inline_data_list(qp: *mut ibv_qp_ex, count: usize, l
     }
 }
 
-/// Fills the calls for the operations that a program asked for.
+/// Fills in the functions for the operations that the program requested.
 pub(crate) fn fill(abi: &mut ibv_qp_ex, ops: u64) {
     macro_rules! calls {
         ($($flag:ident: $name:ident;)*) => {

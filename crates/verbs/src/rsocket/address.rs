@@ -1,10 +1,13 @@
-//! Addresses of C and of Rust.
+//! Conversion between C and Rust addresses.
 
 use core::ffi::c_int;
 use libc::{sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-/// Reads an address that a program gives.
+/// Reads an IPv4 or IPv6 address.
+///
+/// # Errors
+/// EFAULT for null, EINVAL if it is too short, EAFNOSUPPORT for another family.
 ///
 /// # Safety
 /// `at` points to `bytes` bytes, or is null.
@@ -15,17 +18,18 @@ pub(super) unsafe fn read(at: *const sockaddr, bytes: socklen_t) -> Result<Socke
     if (bytes as usize) < size_of::<libc::sa_family_t>() {
         return Err(libc::EINVAL);
     }
-    // SAFETY: the family is the first field, and there are enough bytes; the pointer may be unaligned.
+    // SAFETY: `at` points to at least as many bytes as the family has, which comes first; it may be
+    // unaligned.
     let family = unsafe { at.cast::<libc::sa_family_t>().read_unaligned() };
     match c_int::from(family) {
         libc::AF_INET if bytes as usize >= size_of::<sockaddr_in>() => {
-            // SAFETY: there are as many bytes.
+            // SAFETY: the guard of this arm checked that there are enough bytes.
             let from = unsafe { at.cast::<sockaddr_in>().read_unaligned() };
             let ip = Ipv4Addr::from(u32::from_be(from.sin_addr.s_addr));
             Ok(SocketAddr::new(ip.into(), u16::from_be(from.sin_port)))
         }
         libc::AF_INET6 if bytes as usize >= size_of::<sockaddr_in6>() => {
-            // SAFETY: there are as many bytes.
+            // SAFETY: the guard of this arm checked that there are enough bytes.
             let from = unsafe { at.cast::<sockaddr_in6>().read_unaligned() };
             let ip = Ipv6Addr::from(from.sin6_addr.s6_addr);
             let port = u16::from_be(from.sin6_port);
@@ -45,9 +49,9 @@ fn shown(address: SocketAddr, family: c_int) -> SocketAddr {
     }
 }
 
-/// Returns the bytes of an address, and their number.
+/// Returns an address as a C struct, and its length.
 pub(super) fn bytes(address: SocketAddr, family: c_int) -> (sockaddr_storage, usize) {
-    // SAFETY: an address of zeros is one of no family.
+    // SAFETY: all-zero bytes are a valid `sockaddr_storage`, of the family AF_UNSPEC.
     let mut place: sockaddr_storage = unsafe { core::mem::zeroed() };
     let length = match shown(address, family) {
         SocketAddr::V4(v4) => {
@@ -57,7 +61,7 @@ pub(super) fn bytes(address: SocketAddr, family: c_int) -> (sockaddr_storage, us
                 sin_addr: libc::in_addr { s_addr: u32::from(*v4.ip()).to_be() },
                 sin_zero: [0; 8],
             };
-            // SAFETY: a storage has room for every family, and is aligned for it.
+            // SAFETY: `sockaddr_storage` is large enough and aligned for every address family.
             unsafe { (&raw mut place).cast::<sockaddr_in>().write(made) };
             size_of::<sockaddr_in>()
         }
@@ -69,7 +73,7 @@ pub(super) fn bytes(address: SocketAddr, family: c_int) -> (sockaddr_storage, us
                 sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
                 sin6_scope_id: v6.scope_id(),
             };
-            // SAFETY: as above.
+            // SAFETY: `sockaddr_storage` is large enough and aligned for every address family.
             unsafe { (&raw mut place).cast::<sockaddr_in6>().write(made) };
             size_of::<sockaddr_in6>()
         }
@@ -77,7 +81,7 @@ pub(super) fn bytes(address: SocketAddr, family: c_int) -> (sockaddr_storage, us
     (place, length)
 }
 
-/// Writes an address where a program wants it: as much as there is room for, and how long it is (accept(2)).
+/// Writes as much of an address as there is room for, and its full length (accept(2)).
 ///
 /// # Safety
 /// `at` points to `*length` bytes, or one of the pointers is null.
@@ -86,7 +90,8 @@ pub(super) unsafe fn write(address: SocketAddr, family: c_int, at: *mut sockaddr
         return;
     }
     let (place, bytes) = bytes(address, family);
-    // SAFETY: promised by the caller; the storage has more bytes than an address.
+    // SAFETY: the caller guarantees that `at` has room for `*length` bytes; at most the length of `place` is
+    // copied.
     unsafe {
         let room = (*length as usize).min(bytes);
         core::ptr::copy_nonoverlapping((&raw const place).cast::<u8>(), at.cast(), room);
@@ -108,12 +113,12 @@ mod tests {
 
     fn back(text: &str, family: c_int) -> Result<SocketAddr, c_int> {
         let (place, length) = bytes(text.parse().expect("an address"), family);
-        // SAFETY: the storage is as long.
+        // SAFETY: `place` is at least `length` bytes long.
         unsafe { read((&raw const place).cast(), length as socklen_t) }
     }
 
     #[test]
-    fn addresses_come_back_in_the_family_of_their_socket() {
+    fn addresses_are_returned_in_the_family_of_the_socket() {
         for (given, family, expected) in [
             ("1.2.3.4:5", libc::AF_INET, "1.2.3.4:5"),
             ("[::1]:7174", libc::AF_INET6, "[::1]:7174"),
@@ -125,10 +130,10 @@ mod tests {
     }
 
     #[test]
-    fn short_and_strange_addresses_are_refused() {
+    fn short_and_unknown_addresses_are_refused() {
         let (place, length) = bytes(unspecified(libc::AF_INET), libc::AF_INET);
         let at = (&raw const place).cast::<sockaddr>();
-        // SAFETY: the storage is longer than all of these.
+        // SAFETY: every address read here lies within its `sockaddr_storage`, or is null.
         unsafe {
             assert_eq!(read(core::ptr::null(), 16), Err(libc::EFAULT));
             assert_eq!(read(at, 1), Err(libc::EINVAL));

@@ -1,7 +1,7 @@
-//! The functions of C (`rdma/rsocket.h`).
+//! The C functions of `rdma/rsocket.h`.
 //!
-//! Goal      arguments are checked and become slices and addresses; answers become -1 and errno.
-//! Vectors   are filled and sent whole, though rdma-core reads into the first part alone.
+//! Purpose   check arguments, convert them to slices and addresses, and return errors as -1 and errno.
+//! Vectors   reads fill all parts of a vector, where rdma-core fills only the first.
 
 use super::address;
 use super::iomap;
@@ -17,7 +17,7 @@ use libc::{epoll_event, fd_set, iovec, msghdr, nfds_t, off_t, pollfd, sockaddr, 
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Parts of a vector at most (readv(2)).
+/// The largest number of parts of a vector (readv(2)).
 const PARTS_MAX: usize = 1024;
 
 /// Returns 0, or sets errno and returns -1.
@@ -32,7 +32,7 @@ fn count(work: impl FnOnce() -> Result<usize, c_int>) -> isize {
     })
 }
 
-/// Bytes that a program gives.
+/// Returns the program's bytes as a slice.
 ///
 /// # Safety
 /// `at` points to `length` bytes, or is null.
@@ -40,12 +40,13 @@ unsafe fn bytes<'a>(at: *const c_void, length: usize) -> Result<&'a [u8], c_int>
     match (at.is_null(), length) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(libc::EFAULT),
-        // SAFETY: promised by the caller; no slice is longer than memory can be.
+        // SAFETY: the caller of `bytes` guarantees that `at` points to `length` readable bytes; a slice is at
+        // most isize::MAX bytes long.
         (false, _) => Ok(unsafe { slice::from_raw_parts(at.cast(), length.min(isize::MAX as usize)) }),
     }
 }
 
-/// Returns a program's buffer.
+/// Returns the program's buffer as a slice.
 ///
 /// # Safety
 /// `at` points to `length` writable bytes, or is null.
@@ -53,7 +54,8 @@ unsafe fn room<'a>(at: *mut c_void, length: usize) -> Result<&'a mut [u8], c_int
     match (at.is_null(), length) {
         (_, 0) => Ok(&mut []),
         (true, _) => Err(libc::EFAULT),
-        // SAFETY: promised by the caller; no slice is longer than memory can be.
+        // SAFETY: the caller of `room` guarantees that `at` points to `length` writable bytes that nothing
+        // else uses; a slice is at most isize::MAX bytes long.
         (false, _) => Ok(unsafe { slice::from_raw_parts_mut(at.cast(), length.min(isize::MAX as usize)) }),
     }
 }
@@ -67,7 +69,7 @@ unsafe fn parts<'a>(at: *const iovec, number: usize) -> Result<&'a [iovec], c_in
         (_, 0) => Ok(&[]),
         (true, _) => Err(libc::EFAULT),
         (_, number) if number > PARTS_MAX => Err(libc::EINVAL),
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `parts` guarantees that `at` points to `number` elements.
         (false, number) => Ok(unsafe { slice::from_raw_parts(at, number) }),
     }
 }
@@ -76,7 +78,8 @@ unsafe fn parts<'a>(at: *const iovec, number: usize) -> Result<&'a [iovec], c_in
 /// The parts of the vector point to memory.
 unsafe fn receive_parts(file: c_int, vector: &[iovec], flags: c_int) -> Result<usize, c_int> {
     let socket = socket(file)?;
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `receive_parts` guarantees that each part points to writable memory of its
+    // length.
     let rooms = vector.iter().map(|part| unsafe { room(part.iov_base, part.iov_len) });
     let mut rooms = rooms.collect::<Result<Vec<_>, _>>()?;
     receive(&socket, &mut rooms, flags)
@@ -93,7 +96,7 @@ fn receive(socket: &Socket, rooms: &mut [&mut [u8]], flags: c_int) -> Result<usi
 /// The parts of the vector point to memory.
 unsafe fn send_parts(file: c_int, vector: &[iovec], flags: c_int) -> Result<usize, c_int> {
     let socket = socket(file)?;
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `send_parts` guarantees that each part points to memory of its length.
     let all = vector.iter().map(|part| unsafe { bytes(part.iov_base, part.iov_len) });
     send(&socket, &all.collect::<Result<Vec<_>, _>>()?, flags)
 }
@@ -105,7 +108,7 @@ fn send(socket: &Socket, parts: &[&[u8]], flags: c_int) -> Result<usize, c_int> 
     socket.send(parts, flags)
 }
 
-// ---- making and ending
+// ---- creating and closing
 
 #[unsafe(export_name = "kiban_rsocket")]
 extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
@@ -138,12 +141,12 @@ extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
 }
 
 /// # Safety
-/// As bind(2).
+/// The arguments must satisfy bind(2).
 #[unsafe(export_name = "kiban_rbind")]
 unsafe extern "C" fn rbind(file: c_int, at: *const sockaddr, length: socklen_t) -> c_int {
     answer(|| {
         let socket = socket(file)?;
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `rbind` guarantees that `at` is null or points to `length` bytes.
         socket.bind(unsafe { address::read(at, length)? })
     })
 }
@@ -154,13 +157,14 @@ extern "C" fn rlisten(file: c_int, backlog: c_int) -> c_int {
 }
 
 /// # Safety
-/// As accept(2).
+/// The arguments must satisfy accept(2).
 #[unsafe(export_name = "kiban_raccept")]
 unsafe extern "C" fn raccept(file: c_int, at: *mut sockaddr, length: *mut socklen_t) -> c_int {
     catch_panics(-1, || match socket(file).and_then(|socket| socket.accept()) {
         Ok(accepted) => {
             if let (_, Some(peer)) = accepted.addresses() {
-                // SAFETY: promised by the caller.
+                // SAFETY: the caller of `raccept` guarantees that `at` has room for `*length` bytes, or that
+                // one of the pointers is null.
                 unsafe { address::write(peer, accepted.family, at, length) };
             }
             accepted.number()
@@ -170,12 +174,12 @@ unsafe extern "C" fn raccept(file: c_int, at: *mut sockaddr, length: *mut sockle
 }
 
 /// # Safety
-/// As connect(2).
+/// The arguments must satisfy connect(2).
 #[unsafe(export_name = "kiban_rconnect")]
 unsafe extern "C" fn rconnect(file: c_int, to: *const sockaddr, length: socklen_t) -> c_int {
     answer(|| {
         let socket = socket(file)?;
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `rconnect` guarantees that `to` is null or points to `length` bytes.
         socket.connect(unsafe { address::read(to, length)? })
     })
 }
@@ -198,15 +202,15 @@ extern "C" fn rclose(file: c_int) -> c_int {
 // ---- data
 
 /// # Safety
-/// As recv(2).
+/// The arguments must satisfy recv(2).
 #[unsafe(export_name = "kiban_rrecv")]
 unsafe extern "C" fn rrecv(file: c_int, at: *mut c_void, length: usize, flags: c_int) -> isize {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `rrecv` guarantees that `at` is null or points to `length` writable bytes.
     count(|| receive(&*socket(file)?, &mut [unsafe { room(at, length)? }], flags))
 }
 
 /// # Safety
-/// As recvfrom(2).
+/// The arguments must satisfy recvfrom(2).
 #[unsafe(export_name = "kiban_rrecvfrom")]
 unsafe extern "C" fn rrecvfrom(
     file: c_int,
@@ -218,12 +222,14 @@ unsafe extern "C" fn rrecvfrom(
 ) -> isize {
     count(|| {
         let socket = socket(file)?;
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `rrecvfrom` guarantees that `at` is null or points to `length` writable
+        // bytes.
         let got = receive(&socket, &mut [unsafe { room(at, length)? }], flags)?;
         if let (_, Some(peer)) = socket.addresses()
             && got > 0
         {
-            // SAFETY: promised by the caller.
+            // SAFETY: the caller of `rrecvfrom` guarantees that `from` has room for `*from_length` bytes, or
+            // that one of the pointers is null.
             unsafe { address::write(peer, socket.family, from, from_length) };
         }
         Ok(got)
@@ -231,16 +237,17 @@ unsafe extern "C" fn rrecvfrom(
 }
 
 /// # Safety
-/// As recvmsg(2).
+/// The arguments must satisfy recvmsg(2).
 #[unsafe(export_name = "kiban_rrecvmsg")]
 unsafe extern "C" fn rrecvmsg(file: c_int, message: *mut msghdr, flags: c_int) -> isize {
     count(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `rrecvmsg` guarantees that `message` is null or valid for reads and writes.
         let message = unsafe { message.as_mut() }.ok_or(libc::EFAULT)?;
         if !message.msg_control.is_null() && message.msg_controllen > 0 {
             return Err(libc::ENOTSUP);
         }
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `rrecvmsg` guarantees that the message has `msg_iovlen` parts, each of which
+        // points to writable memory.
         let got = unsafe { receive_parts(file, parts(message.msg_iov, message.msg_iovlen)?, flags)? };
         (message.msg_namelen, message.msg_flags) = (0, 0);
         Ok(got)
@@ -248,34 +255,35 @@ unsafe extern "C" fn rrecvmsg(file: c_int, message: *mut msghdr, flags: c_int) -
 }
 
 /// # Safety
-/// As read(2).
+/// The arguments must satisfy read(2).
 #[unsafe(export_name = "kiban_rread")]
 unsafe extern "C" fn rread(file: c_int, at: *mut c_void, length: usize) -> isize {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `rread` guarantees that `at` is null or points to `length` writable bytes.
     count(|| receive(&*socket(file)?, &mut [unsafe { room(at, length)? }], 0))
 }
 
 /// # Safety
-/// As readv(2).
+/// The arguments must satisfy readv(2).
 #[unsafe(export_name = "kiban_rreadv")]
 unsafe extern "C" fn rreadv(file: c_int, vector: *const iovec, number: c_int) -> isize {
     count(|| {
         let number = usize::try_from(number).map_err(|_| libc::EINVAL)?;
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `rreadv` guarantees that `vector` has `number` parts, each of which points to
+        // writable memory.
         unsafe { receive_parts(file, parts(vector, number)?, 0) }
     })
 }
 
 /// # Safety
-/// As send(2).
+/// The arguments must satisfy send(2).
 #[unsafe(export_name = "kiban_rsend")]
 unsafe extern "C" fn rsend(file: c_int, at: *const c_void, length: usize, flags: c_int) -> isize {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `rsend` guarantees that `at` is null or points to `length` bytes.
     count(|| send(&*socket(file)?, &[unsafe { bytes(at, length)? }], flags))
 }
 
 /// # Safety
-/// As sendto(2).
+/// The arguments must satisfy sendto(2).
 #[unsafe(export_name = "kiban_rsendto")]
 unsafe extern "C" fn rsendto(
     file: c_int,
@@ -287,45 +295,47 @@ unsafe extern "C" fn rsendto(
 ) -> isize {
     count(|| {
         let socket = socket(file)?;
-        // The peer of a stream is who it is (send(2)).
+        // A stream is connected, so it takes no address (send(2)).
         if !to.is_null() || to_length != 0 {
             return Err(libc::EISCONN);
         }
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `rsendto` guarantees that `at` is null or points to `length` bytes.
         send(&socket, &[unsafe { bytes(at, length)? }], flags)
     })
 }
 
 /// # Safety
-/// As sendmsg(2).
+/// The arguments must satisfy sendmsg(2).
 #[unsafe(export_name = "kiban_rsendmsg")]
 unsafe extern "C" fn rsendmsg(file: c_int, message: *const msghdr, flags: c_int) -> isize {
     count(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `rsendmsg` guarantees that `message` is null or valid for reads.
         let message = unsafe { message.as_ref() }.ok_or(libc::EFAULT)?;
         if !message.msg_control.is_null() && message.msg_controllen > 0 {
             return Err(libc::ENOTSUP);
         }
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `rsendmsg` guarantees that the message has `msg_iovlen` parts, each of which
+        // points to memory.
         unsafe { send_parts(file, parts(message.msg_iov, message.msg_iovlen)?, flags) }
     })
 }
 
 /// # Safety
-/// As write(2).
+/// The arguments must satisfy write(2).
 #[unsafe(export_name = "kiban_rwrite")]
 unsafe extern "C" fn rwrite(file: c_int, at: *const c_void, length: usize) -> isize {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `rwrite` guarantees that `at` is null or points to `length` bytes.
     count(|| send(&*socket(file)?, &[unsafe { bytes(at, length)? }], 0))
 }
 
 /// # Safety
-/// As writev(2).
+/// The arguments must satisfy writev(2).
 #[unsafe(export_name = "kiban_rwritev")]
 unsafe extern "C" fn rwritev(file: c_int, vector: *const iovec, number: c_int) -> isize {
     count(|| {
         let number = usize::try_from(number).map_err(|_| libc::EINVAL)?;
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `rwritev` guarantees that `vector` has `number` parts, each of which points
+        // to memory.
         unsafe { send_parts(file, parts(vector, number)?, 0) }
     })
 }
@@ -337,7 +347,7 @@ fn milliseconds(timeout: c_int) -> Option<Duration> {
 }
 
 /// # Safety
-/// As poll(2).
+/// The arguments must satisfy poll(2).
 #[unsafe(export_name = "kiban_rpoll")]
 unsafe extern "C" fn rpoll(files: *mut pollfd, number: nfds_t, timeout: c_int) -> c_int {
     count(|| {
@@ -345,7 +355,7 @@ unsafe extern "C" fn rpoll(files: *mut pollfd, number: nfds_t, timeout: c_int) -
             (_, 0) => &mut [],
             (true, _) => return Err(libc::EFAULT),
             (_, number) if number > 1 << 20 => return Err(libc::EINVAL),
-            // SAFETY: promised by the caller.
+            // SAFETY: the caller of `rpoll` guarantees that `files` points to `number` elements.
             (false, number) => unsafe { slice::from_raw_parts_mut(files, number) },
         };
         poll::poll(files, milliseconds(timeout))
@@ -353,7 +363,7 @@ unsafe extern "C" fn rpoll(files: *mut pollfd, number: nfds_t, timeout: c_int) -
 }
 
 /// # Safety
-/// As select(2).
+/// The arguments must satisfy select(2).
 #[unsafe(export_name = "kiban_rselect")]
 unsafe extern "C" fn rselect(
     number: c_int,
@@ -363,7 +373,7 @@ unsafe extern "C" fn rselect(
     timeout: *mut timeval,
 ) -> c_int {
     count(|| {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `rselect` guarantees that `timeout` is null or valid for reads.
         let timeout = match unsafe { timeout.as_ref() } {
             None => None,
             Some(time) => {
@@ -372,7 +382,7 @@ unsafe extern "C" fn rselect(
                 Some(Duration::from_secs(seconds).saturating_add(Duration::from_micros(micros)))
             }
         };
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `rselect` guarantees that each set is null or valid for reads and writes.
         let ready = unsafe { poll::select(number, [reads, writes, excepts], timeout)? };
         Ok(ready.unsigned_abs() as usize)
     }) as c_int
@@ -399,7 +409,7 @@ extern "C" fn repoll_create(_flags: c_int) -> c_int {
 }
 
 /// # Safety
-/// As epoll_ctl(2).
+/// The arguments must satisfy epoll_ctl(2).
 #[unsafe(export_name = "kiban_repoll_ctl")]
 unsafe extern "C" fn repoll_ctl(
     list_number: c_int,
@@ -414,14 +424,15 @@ unsafe extern "C" fn repoll_ctl(
         if file == list_number {
             return libc::EINVAL;
         }
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `repoll_ctl` guarantees that `event`, which is not null here, points to an
+        // event.
         let event = (!event.is_null()).then(|| unsafe { event.read_unaligned() });
         list(list_number).and_then(|list| list.control(operation, file, event)).err().unwrap_or(0)
     })
 }
 
 /// # Safety
-/// As epoll_wait(2).
+/// The arguments must satisfy epoll_wait(2).
 #[unsafe(export_name = "kiban_repoll_wait")]
 unsafe extern "C" fn repoll_wait(
     list_number: c_int,
@@ -435,7 +446,7 @@ unsafe extern "C" fn repoll_wait(
             return libc::EINVAL;
         }
         let found = list(list_number).and_then(|list| {
-            // SAFETY: promised by the caller.
+            // SAFETY: the caller of `repoll_wait` guarantees that `events` has room for `most` events.
             list.wait(unsafe { slice::from_raw_parts_mut(events, most) }, milliseconds(timeout))
         });
         found.map_or_else(|error| error, |count| count as c_int)
@@ -445,34 +456,36 @@ unsafe extern "C" fn repoll_wait(
 // ---- names and options
 
 /// # Safety
-/// As getpeername(2).
+/// The arguments must satisfy getpeername(2).
 #[unsafe(export_name = "kiban_rgetpeername")]
 unsafe extern "C" fn rgetpeername(file: c_int, at: *mut sockaddr, length: *mut socklen_t) -> c_int {
     answer(|| {
         let socket = socket(file)?;
         let (_, peer) = socket.addresses();
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `rgetpeername` guarantees that `at` has room for `*length` bytes, or that one
+        // of the pointers is null.
         unsafe { address::write(peer.ok_or(libc::ENOTCONN)?, socket.family, at, length) };
         Ok(())
     })
 }
 
 /// # Safety
-/// As getsockname(2).
+/// The arguments must satisfy getsockname(2).
 #[unsafe(export_name = "kiban_rgetsockname")]
 unsafe extern "C" fn rgetsockname(file: c_int, at: *mut sockaddr, length: *mut socklen_t) -> c_int {
     answer(|| {
         let socket = socket(file)?;
         let (local, _) = socket.addresses();
         let local = local.unwrap_or_else(|| address::unspecified(socket.family));
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `rgetsockname` guarantees that `at` has room for `*length` bytes, or that one
+        // of the pointers is null.
         unsafe { address::write(local, socket.family, at, length) };
         Ok(())
     })
 }
 
 /// # Safety
-/// As setsockopt(2).
+/// The arguments must satisfy setsockopt(2).
 #[unsafe(export_name = "kiban_rsetsockopt")]
 unsafe extern "C" fn rsetsockopt(
     file: c_int,
@@ -485,7 +498,7 @@ unsafe extern "C" fn rsetsockopt(
         let socket = socket(file)?;
         let mut inner = socket.inner();
         let is_open = inner.has_begun();
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `rsetsockopt` guarantees that `value` is null or points to `length` bytes.
         unsafe { inner.options.set(level, name, value, length, is_open) }
     })
 }
@@ -496,7 +509,8 @@ unsafe fn put<T>(value: T, at: *mut c_void, length: *mut socklen_t) -> Result<()
     if at.is_null() || length.is_null() {
         return Err(libc::EFAULT);
     }
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `put` guarantees that `at` has room for `*length` bytes; at most that many are
+    // copied.
     unsafe {
         let bytes = size_of::<T>().min(*length as usize);
         core::ptr::copy_nonoverlapping((&raw const value).cast::<u8>(), at.cast(), bytes);
@@ -506,7 +520,7 @@ unsafe fn put<T>(value: T, at: *mut c_void, length: *mut socklen_t) -> Result<()
 }
 
 /// # Safety
-/// As getsockopt(2).
+/// The arguments must satisfy getsockopt(2).
 #[unsafe(export_name = "kiban_rgetsockopt")]
 unsafe extern "C" fn rgetsockopt(
     file: c_int,
@@ -519,8 +533,8 @@ unsafe extern "C" fn rgetsockopt(
         let socket = socket(file)?;
         socket.look();
         let mut inner = socket.inner();
-        // SAFETY: the caller guarantees that value and length are valid, as every arm requires; a tcp_info of
-        // zeros is valid.
+        // SAFETY: the caller of `rgetsockopt` guarantees that `value` and `length` are null or valid for
+        // writes; an all-zero `tcp_info` is valid.
         unsafe {
             match (level, name) {
                 (libc::SOL_SOCKET, libc::SO_ERROR) => put(inner.take_error().unwrap_or(0), value, length),
@@ -537,7 +551,7 @@ unsafe extern "C" fn rgetsockopt(
                     info.tcpi_snd_cwnd = u32::from(inner.options.sizes().send_works);
                     put(info, value, length)
                 }
-                // Paths are InfiniBand's: there are none.
+                // RDMA_ROUTE: there are no InfiniBand paths.
                 (0x10000, 4) => length.as_mut().map(|length| *length = 0).ok_or(libc::EFAULT),
                 _ => put(inner.options.get(level, name)?, value, length),
             }
@@ -545,7 +559,7 @@ unsafe extern "C" fn rgetsockopt(
     })
 }
 
-/// As fcntl(2): its third argument, if the command has one, is an int.
+/// Implements fcntl(2) for commands whose argument is an int.
 #[unsafe(export_name = "kiban_rfcntl")]
 extern "C" fn rfcntl(file: c_int, command: c_int, argument: c_int) -> c_int {
     catch_panics(-1, || {
@@ -587,7 +601,7 @@ unsafe extern "C" fn riomap(
             if protection & !libc::PROT_WRITE != 0 {
                 return Err(libc::EINVAL);
             }
-            // SAFETY: promised by the caller.
+            // SAFETY: the caller of `riomap` guarantees that the memory stays valid until `riounmap`.
             unsafe { iomap::map(&socket, at.cast(), length, protection & libc::PROT_WRITE != 0, offset) }
         });
         mapped.unwrap_or_else(|error| off_t::from(fail_with_errno(error)))
@@ -609,6 +623,6 @@ unsafe extern "C" fn riowrite(
     offset: off_t,
     flags: c_int,
 ) -> isize {
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `riowrite` guarantees that `at` points to `length` bytes.
     count(|| iomap::write(&*socket(file)?, unsafe { bytes(at, length)? }, offset, flags))
 }

@@ -1,9 +1,9 @@
-//! Events from the NIC to a socket about its connection.
+//! Connection events from the NIC to a socket.
 //!
-//! Goal      the callback only records the event, because the NIC is locked; the next look at the socket
-//!           handles it.
-//! Arrival   a connection that was accepted for a listener is passed to it when it is established
-//!           ([`AcceptQueue`]).
+//! Receive path  the callback only records the event, because the NIC is locked; [`Socket::advance`] handles
+//!               it.
+//! Accept queue  a connection that was accepted for a listener is queued there when it is established
+//!               ([`AcceptQueue`]).
 
 use super::service::Job;
 use super::socket::Socket;
@@ -14,36 +14,36 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, Weak};
 
-/// Wakes a thread that sleeps on a channel; there is no event.
+/// A channel message that only wakes a sleeping thread.
 pub(super) const WAKE: u64 = 1;
-/// There is an event.
+/// A channel message that announces an event.
 pub(super) const EVENTS: u64 = 2;
 
 /// The events of a connection.
 pub(super) struct Events {
-    /// It is established; the peer's private data.
+    /// The connection is established: the peer's private data.
     pub(super) connected: Option<Vec<u8>>,
-    /// It could not be established.
+    /// The connection failed: the errno.
     pub(super) failed: Option<c_int>,
-    /// It has ended.
+    /// The connection has ended.
     pub(super) gone: bool,
-    /// It continues as another end.
+    /// The engine has retried: the new connection number.
     pub(super) moved: Option<u32>,
 }
 
-/// Events that have not been looked at yet.
+/// Events that have not been handled yet.
 #[derive(Default)]
 struct PendingEvents {
     connected: Option<Vec<u8>>,
     failed: Option<c_int>,
     gone: bool,
     moved: Option<u32>,
-    /// The listener that waits for it.
+    /// The accept queue and socket of a connection being accepted.
     arrival: Option<(Arc<AcceptQueue>, Arc<Socket>)>,
-    /// The socket to be notified when the connection is established, if no call waits for it.
-    greeted: Option<Weak<Socket>>,
+    /// The socket to notify when a non-blocking connect succeeds.
+    connected_waiter: Option<Weak<Socket>>,
     /// Further events are dropped.
-    is_deaf: bool,
+    is_closed: bool,
 }
 
 /// The events of one connection.
@@ -70,19 +70,19 @@ impl Inbox {
     }
 
     /// Passes the connection to a listener when it is established.
-    pub(super) fn expect_at(&self, door: Arc<AcceptQueue>, socket: Arc<Socket>) {
-        lock(&self.notes).arrival = Some((door, socket));
+    pub(super) fn expect_at(&self, accept_queue: Arc<AcceptQueue>, socket: Arc<Socket>) {
+        lock(&self.notes).arrival = Some((accept_queue, socket));
     }
 
-    /// Withdraws that.
+    /// Cancels [`Inbox::expect_at`].
     pub(super) fn give_up(&self) {
         let arrival = lock(&self.notes).arrival.take();
         drop(arrival);
     }
 
-    /// Notifies a socket of ours when the connection is established, so that it can send its first message.
+    /// Has a socket notified when its connection is established, so that it can send its first message.
     pub(super) fn notify_when_connected(&self, socket: Weak<Socket>) {
-        lock(&self.notes).greeted = Some(socket);
+        lock(&self.notes).connected_waiter = Some(socket);
     }
 
     /// Takes the events.
@@ -99,26 +99,26 @@ impl Inbox {
     /// Drops all further events.
     pub(super) fn close(&self) {
         let mut notes = lock(&self.notes);
-        notes.is_deaf = true;
-        notes.greeted = None;
+        notes.is_closed = true;
+        notes.connected_waiter = None;
     }
 }
 
 impl CmEventHandler for Inbox {
-    fn on_event(&self, told: CmEvent) -> Option<Arc<dyn CmEventHandler>> {
+    fn on_event(&self, event: CmEvent) -> Option<Arc<dyn CmEventHandler>> {
         let mut notes = lock(&self.notes);
-        match told {
-            // Ends get no connect requests.
+        match event {
+            // Only listeners get connect requests.
             CmEvent::ConnectRequest(_) => return None,
             CmEvent::Connected { private_data, .. } => {
-                if let Some((door, socket)) = notes.arrival.take() {
+                if let Some((accept_queue, socket)) = notes.arrival.take() {
                     drop(notes);
-                    door.arrive(socket, &self.jobs);
+                    accept_queue.arrive(socket, &self.jobs);
                     return None;
                 }
                 notes.connected = Some(private_data);
-                if let Some(socket) = notes.greeted.take() {
-                    self.jobs.tell(Job::Greet(socket));
+                if let Some(socket) = notes.connected_waiter.take() {
+                    self.jobs.tell(Job::Connected(socket));
                 }
             }
             CmEvent::Failed { error, .. } => notes.failed = Some(number(&error)),
@@ -129,25 +129,25 @@ impl CmEventHandler for Inbox {
             CmEvent::Disconnected { .. } => notes.gone = true,
         }
         if let Some((_, socket)) = notes.arrival.take() {
-            // The connection failed. Its objects belong to the NIC, which is locked here.
+            // The connection failed. Dropping it would call the NIC, which is locked here.
             self.jobs.tell(Job::Drop(socket));
-        } else if !notes.is_deaf {
+        } else if !notes.is_closed {
             self.channel.tell(EVENTS);
         }
         None
     }
 }
 
-/// A listener's connections.
+/// The connections of a listener.
 #[derive(Default)]
 struct Ready {
     sockets: VecDeque<Arc<Socket>>,
     /// The number of connections being established.
-    coming: usize,
+    pending: usize,
     is_closed: bool,
 }
 
-/// The queue of a listener's connections.
+/// The accept queue of a listener.
 pub(super) struct AcceptQueue {
     pub(super) family: c_int,
     pub(super) channel: Arc<Channel<u64>>,
@@ -171,7 +171,7 @@ impl AcceptQueue {
     /// Queues an established connection.
     fn arrive(&self, socket: Arc<Socket>, jobs: &Channel<Job>) {
         let mut ready = lock(&self.ready);
-        ready.coming = ready.coming.saturating_sub(1);
+        ready.pending = ready.pending.saturating_sub(1);
         if ready.is_closed {
             jobs.tell(Job::Drop(socket));
         } else {
@@ -183,15 +183,14 @@ impl AcceptQueue {
     /// Handles a connection that was being established and failed.
     pub(super) fn on_lost(&self) {
         let mut ready = lock(&self.ready);
-        ready.coming = ready.coming.saturating_sub(1);
+        ready.pending = ready.pending.saturating_sub(1);
     }
 
     /// Returns the next connection.
     pub(super) fn take(&self) -> Option<Arc<Socket>> {
         let mut ready = lock(&self.ready);
         let socket = ready.sockets.pop_front()?;
-        // A thread that slept has taken a wake-up, one that only looked has not: make the file readable only
-        // if there are more.
+        // Empty the channel, then make the descriptor readable again only if there are more connections.
         while self.channel.take().is_some() {}
         if !ready.sockets.is_empty() {
             self.channel.tell(EVENTS);
@@ -212,10 +211,10 @@ impl AcceptQueue {
     }
 }
 
-/// A request at a listener, and where its connection will be told of.
+/// A connect request at a listener, with the inbox for the events of its connection.
 pub(super) struct IncomingRequest {
-    pub(super) door: Weak<AcceptQueue>,
-    pub(super) asked: ConnectRequest,
+    pub(super) accept_queue: Weak<AcceptQueue>,
+    pub(super) request: ConnectRequest,
     pub(super) peer: SocketAddr,
     pub(super) inbox: Arc<Inbox>,
 }
@@ -224,19 +223,24 @@ pub(super) struct IncomingRequest {
 pub(super) struct AcceptHandler(pub(super) Arc<AcceptQueue>);
 
 impl CmEventHandler for AcceptHandler {
-    fn on_event(&self, told: CmEvent) -> Option<Arc<dyn CmEventHandler>> {
-        let CmEvent::ConnectRequest(asked) = told else { return None };
-        let door = &self.0;
-        let mut ready = lock(&door.ready);
-        if ready.is_closed || ready.coming + ready.sockets.len() >= door.backlog {
+    fn on_event(&self, event: CmEvent) -> Option<Arc<dyn CmEventHandler>> {
+        let CmEvent::ConnectRequest(request) = event else { return None };
+        let accept_queue = &self.0;
+        let mut ready = lock(&accept_queue.ready);
+        if ready.is_closed || ready.pending + ready.sockets.len() >= accept_queue.backlog {
             return None;
         }
         let channel = Arc::new(Channel::new().ok()?);
-        let inbox = Arc::new(Inbox::new(channel, door.jobs.clone()));
-        ready.coming += 1;
-        let peer = asked.peer;
-        let arrival = IncomingRequest { door: Arc::downgrade(door), asked, peer, inbox: inbox.clone() };
-        door.jobs.tell(Job::Arrive(Box::new(arrival)));
+        let inbox = Arc::new(Inbox::new(channel, accept_queue.jobs.clone()));
+        ready.pending += 1;
+        let peer = request.peer;
+        let arrival = IncomingRequest {
+            accept_queue: Arc::downgrade(accept_queue),
+            request,
+            peer,
+            inbox: inbox.clone(),
+        };
+        accept_queue.jobs.tell(Job::Arrive(Box::new(arrival)));
         Some(inbox)
     }
 }

@@ -1,9 +1,10 @@
-//! I/O maps (riomap, riounmap, riowrite): a peer writes to memory of the program's, past the stream.
+//! I/O maps (riomap, riounmap, riowrite): a peer writes directly to memory of the program, outside the
+//! stream.
 //!
-//! Goal      memory mapped for writing gets an offset, which the peer uses; the peer learns of it before the
+//! Purpose   memory mapped for writing has an offset that the peer uses. The mapping is announced before the
 //!           next bytes of the stream.
-//! Limits    as many maps at once as the peer has entries (`RDMA_IOMAPSIZE` there). Offsets that overlap are
-//!           not noticed.
+//! Limits    at most as many mappings as the peer has entries (its `RDMA_IOMAPSIZE`). Overlapping offsets are
+//!           not detected.
 
 use super::socket::Socket;
 use super::stream::Stream;
@@ -61,7 +62,8 @@ pub(super) unsafe fn map(
     } else {
         None
     };
-    // SAFETY: promised by the caller.
+    // SAFETY: the caller of `map` guarantees that the memory stays valid, and may be accessed by the peer,
+    // until it is unmapped.
     let region = unsafe { Region::foreign(base, length, None) };
     let access = Access { local_write: true, remote_write: for_writing, ..Access::NONE };
     let key = stream.register(region, access)?;
@@ -72,7 +74,7 @@ pub(super) unsafe fn map(
     Ok(offset)
 }
 
-/// Unmaps memory. The peer is not notified: its writes are refused.
+/// Unmaps memory. The peer is not notified; its writes fail.
 pub(super) fn unmap(socket: &Socket, at: usize, length: usize) -> Result<(), c_int> {
     let mut inner = socket.inner();
     let stream = inner.stream().ok_or(libc::EINVAL)?;
@@ -83,7 +85,7 @@ pub(super) fn unmap(socket: &Socket, at: usize, length: usize) -> Result<(), c_i
     Ok(())
 }
 
-/// Sends the mappings to the peer, as far as credits allow.
+/// Announces new mappings to the peer, as far as credits allow.
 pub(super) fn send_mappings(stream: &mut Stream) {
     for index in 0..stream.mappings.all.len() {
         let Mapping { at, length, key, offset, entry } = stream.mappings.all[index];
@@ -97,10 +99,10 @@ pub(super) fn send_mappings(stream: &mut Stream) {
     }
 }
 
-/// Writes to what the peer has mapped.
+/// Writes to memory that the peer has mapped.
 pub(super) fn write(socket: &Socket, bytes: &[u8], offset: i64, flags: c_int) -> Result<usize, c_int> {
     let offset = offset.cast_unsigned();
-    // The write ends where the peer's mapping ends.
+    // Returns the mapping at an offset, the position in it, and the room behind it.
     let reach = |stream: &Stream, sent: usize| {
         let at = offset.wrapping_add(sent as u64);
         let within = |mapped: &&MapEntry| at.wrapping_sub(mapped.offset) < u64::from(mapped.entry.length);
@@ -118,7 +120,7 @@ pub(super) fn write(socket: &Socket, bytes: &[u8], offset: i64, flags: c_int) ->
             };
             now += stream.write_direct(&bytes[now..end.min(now + room)], entry, from);
         }
-        // Nothing is mapped there: the call is done.
+        // If nothing is mapped there, end the call.
         if now >= end { bytes.len() - sent } else { now - sent }
     })?;
     Ok(sent.min(end))

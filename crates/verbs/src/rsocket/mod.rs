@@ -1,19 +1,18 @@
-//! rsockets: the calls of sockets over RDMA (rsocket(7), `rdma/rsocket.h`).
+//! rsockets: the socket API over RDMA (rsocket(7), `rdma/rsocket.h`).
 //!
-//! Goal      programs written for sockets run over the NIC by an `r` before each call; the wire is that of
-//!           rdma-core's rsockets over iWARP, so that a peer with rdma-core and a real NIC understands us
-//!           (docs/rsockets.md has the format).
-//! Down      a [`socket::Socket`] uses the NIC's engine itself, not the functions of C: no pointers are
-//!           needed here.
-//! File      a socket's number is the descriptor of its channel: no other file has it, and it is readable
-//!           when something may have happened since the last look that found nothing.
-//! Helper    connections are accepted, and begun ones greeted, by a thread of ours ([`service`]): a peer that
-//!           connects need not wait until the program accepts, as with TCP.
-//! Fork      a child has none of its parent's rsockets: their numbers are unknown to it (EBADF).
-//! Locks     a socket's state, then the NIC, then the NIC's events ([`inbox`]); callbacks of the NIC call
-//!           nothing.
-//! Left out  datagrams (EPROTONOSUPPORT), out-of-band data, ancillary data (ENOTSUP), signals for broken
-//!           pipes.
+//! Purpose         socket programs run over the NIC by an `r` in front of each call. The wire format is that
+//!                 of rdma-core's rsockets over iWARP, so that peers with rdma-core and a hardware NIC
+//!                 interoperate (docs/rsockets.md).
+//! Implementation  a [`socket::Socket`] uses the NIC's engine directly, not the C functions, so that no raw
+//!                 pointers are needed.
+//! Descriptors     the number of an rsocket is the file descriptor of its channel. It becomes readable when
+//!                 an event may have arrived since the last check that found none.
+//! Service thread  accepts connections and completes non-blocking connects ([`service`]), so that, as with
+//!                 TCP, a peer can connect before the program calls raccept().
+//! Fork            a child has none of its parent's rsockets; calls on their numbers fail with EBADF.
+//! Lock order      a socket's state, then the NIC, then the NIC's events ([`inbox`]); callbacks of the NIC
+//!                 take no other locks.
+//! Not implemented datagrams (EPROTONOSUPPORT), out-of-band data, ancillary data (ENOTSUP), SIGPIPE.
 
 mod address;
 mod calls;

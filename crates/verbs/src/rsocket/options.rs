@@ -1,16 +1,16 @@
 //! Options of rsockets (rsetsockopt, rgetsockopt).
 //!
-//! Goal      the options that rdma-core knows, with its values; others are refused with the same error
-//!           (ENOTSUP).
-//! Fixed     the sizes at the start of a connection apply. Most TCP options are accepted and have no effect:
-//!           the NIC sends at once, and probes silent peers itself.
+//! Purpose   the options of rdma-core, with its defaults; others fail with ENOTSUP, as in rdma-core.
+//! Sizes     are fixed when a connection is started.
+//! TCP       most TCP options are accepted without effect: the NIC never delays data, and has its own
+//!           keep-alive.
 
 use super::stream::Sizes;
 use super::wire::{scaled, unscaled};
 use core::ffi::{c_int, c_void};
 use libc::socklen_t;
 
-/// Level of the options of rsockets alone (`rdma/rsocket.h`).
+/// The level of rsocket options (`rdma/rsocket.h`).
 const SOL_RDMA: c_int = 0x10000;
 const RDMA_SQSIZE: c_int = 0;
 const RDMA_RQSIZE: c_int = 1;
@@ -76,7 +76,7 @@ unsafe fn int(at: *const c_void, bytes: socklen_t) -> Result<c_int, c_int> {
     if (bytes as usize) < size_of::<c_int>() {
         return Err(libc::EINVAL);
     }
-    // SAFETY: there are as many bytes; programs need not align them.
+    // SAFETY: `at` points to at least four bytes, as checked above; they may be unaligned.
     Ok(unsafe { at.cast::<c_int>().read_unaligned() })
 }
 
@@ -103,7 +103,7 @@ impl Options {
         }
     }
 
-    /// Sets one; `is_open`: a connection has begun, so that sizes stay.
+    /// Sets an option; sizes cannot be changed if `is_open`.
     ///
     /// # Safety
     /// `at` points to `bytes` bytes, or is null.
@@ -115,7 +115,7 @@ impl Options {
         bytes: socklen_t,
         is_open: bool,
     ) -> Result<(), c_int> {
-        // SAFETY: promised by the caller.
+        // SAFETY: the caller of `set` guarantees that `at` is null or points to `bytes` bytes.
         let value = unsafe { int(at, bytes) };
         match (level, name) {
             (libc::SOL_SOCKET, libc::SO_REUSEADDR) => self.reuse_address = value? != 0,
@@ -127,7 +127,8 @@ impl Options {
                 if (bytes as usize) < size_of::<libc::linger>() {
                     return Err(libc::EINVAL);
                 }
-                // SAFETY: there are as many bytes.
+                // SAFETY: `at` points to at least as many bytes as a `linger` has, as checked above; they may
+                // be unaligned.
                 let linger = unsafe { at.cast::<libc::linger>().read_unaligned() };
                 self.linger = (on != 0, linger.l_linger);
             }
@@ -149,7 +150,7 @@ impl Options {
             (SOL_RDMA, RDMA_IOMAPSIZE) => {
                 self.iomap = unscaled(scaled(value?.clamp(0, c_int::from(u16::MAX)) as u16));
             }
-            // A path of InfiniBand: there are no others to choose from here.
+            // An InfiniBand path: accepted and ignored.
             (SOL_RDMA, RDMA_ROUTE) => {}
             _ => return Err(libc::ENOTSUP),
         }
@@ -180,7 +181,7 @@ impl Options {
         })
     }
 
-    /// Returns whether a close waits, and for how long.
+    /// Returns the value of SO_LINGER.
     pub(super) fn linger(&self) -> libc::linger {
         libc::linger { l_onoff: self.linger.0.into(), l_linger: self.linger.1 }
     }
@@ -197,12 +198,12 @@ mod tests {
         value: c_int,
         is_open: bool,
     ) -> Result<(), c_int> {
-        // SAFETY: an int.
+        // SAFETY: `value` is a local `int` of four bytes.
         unsafe { options.set(level, name, (&raw const value).cast(), 4, is_open) }
     }
 
     #[test]
-    fn options_come_back_as_rdma_core_tells_them() {
+    fn options_are_reported_as_by_rdma_core() {
         let rows = [
             (libc::SOL_SOCKET, libc::SO_SNDBUF, 1000, 4096),
             (libc::SOL_SOCKET, libc::SO_RCVBUF, 1 << 20, 2 << 20),
@@ -237,7 +238,7 @@ mod tests {
         }
         let (level, name) = (libc::IPPROTO_TCP, libc::TCP_NODELAY);
         let value = 1u8;
-        // SAFETY: null, then one byte.
+        // SAFETY: null is refused before it is read, and one byte is too short to be read.
         unsafe {
             assert_eq!(options.set(level, name, core::ptr::null(), 4, false), Err(libc::EFAULT));
             assert_eq!(options.set(level, name, (&raw const value).cast(), 1, false), Err(libc::EINVAL));

@@ -1,9 +1,9 @@
 //! repoll: epoll(7) for rsockets and other files (librdmacm of rdma-core 65).
 //!
-//! Goal      a list of files with what the program calls them; waiting is rpoll on it.
-//! Errors    repoll_ctl and repoll_wait return the number itself, as rdma-core's do.
-//! Changes   while somebody waits are noticed: the list's own file wakes it.
-//! Limits    level-triggered, as rdma-core's: EPOLLET and EPOLLONESHOT are passed over.
+//! State     a list of descriptors with the program's data; waiting is rpoll() on the list.
+//! Errors    repoll_ctl and repoll_wait return the errno itself, as in rdma-core.
+//! Changes   of the list wake waiting threads through the list's own descriptor.
+//! Limits    level-triggered only, as in rdma-core: EPOLLET and EPOLLONESHOT are ignored.
 
 use super::poll::poll;
 use core::ffi::c_int;
@@ -13,7 +13,7 @@ use libc::{epoll_event, pollfd};
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// A list of files.
+/// A list of descriptors.
 pub(super) struct Repoll {
     /// Signalled when the list has changed.
     pub(super) changes: Channel<u64>,
@@ -25,7 +25,7 @@ impl Repoll {
         Ok(Repoll { changes: Channel::new()?, files: Mutex::default() })
     }
 
-    /// As epoll_ctl(2).
+    /// Implements epoll_ctl(2).
     pub(super) fn control(
         &self,
         operation: c_int,
@@ -50,17 +50,17 @@ impl Repoll {
         Ok(())
     }
 
-    /// As epoll_wait(2), with a buffer for events.
+    /// Implements epoll_wait(2).
     pub(super) fn wait(&self, room: &mut [epoll_event], timeout: Option<Duration>) -> Result<usize, c_int> {
         let clock = kiban_os::Clock::new();
-        let begun = clock.now();
+        let started = clock.now();
         loop {
             let known = lock(&self.files).clone();
-            // The events of poll(2) have the numbers of epoll's.
+            // poll(2) and epoll(7) use the same bits for these events.
             let file = |fd, events: u32| pollfd { fd, events: events as i16, revents: 0 };
             let mut files: Vec<pollfd> = known.iter().map(|(fd, events, _)| file(*fd, *events)).collect();
             files.push(file(self.changes.number(), libc::POLLIN as u32));
-            let left = timeout.map(|timeout| timeout.saturating_sub(clock.now().since(begun)));
+            let left = timeout.map(|timeout| timeout.saturating_sub(clock.now().since(started)));
             poll(&mut files, left)?;
             let changed = files.pop().is_some_and(|file| file.revents != 0);
             while self.changes.take().is_some() {}

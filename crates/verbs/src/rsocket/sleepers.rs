@@ -1,13 +1,13 @@
-//! Threads that sleep until there is an event of a socket.
+//! Counts the threads that sleep until a socket has an event.
 //!
-//! Purpose   the thread that takes an event need not be the one that waits for it; the others must be woken.
-//! Sleeper   looks at the socket under its lock; before it unlocks, it increments `count` and reads `taken`.
+//! Purpose   a thread may take an event for which another thread waits; it must then wake the others.
+//! Sleeper   checks the socket under its lock; before it unlocks, it increments `count` and reads `taken`.
 //!           One sleeper at a time waits in the NIC, and only if `taken` has not changed since.
 //! Taker     takes the event and increments `taken` under the socket's lock, unlocks, and wakes the others if
-//!           `count` says that any sleep.
-//! Proof     the lock orders the two: a taker that locks later sees the sleeper in `count`; what an earlier
-//!           taker took, the sleeper has already seen. `crates/model` runs this code in every order that the
-//!           memory model allows, within bounds.
+//!           `count` is greater than its own share.
+//! Proof     the lock orders the two: a taker that locks later sees the sleeper in `count`; the sleeper has
+//!           seen everything that an earlier taker took. `crates/model` model-checks this code, within
+//!           bounds.
 
 use crate::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -29,7 +29,7 @@ impl Waiters {
         self.taken()
     }
 
-    /// Counts a thread out.
+    /// Removes the calling thread from `count`.
     pub(crate) fn leave(&self) {
         self.count.fetch_sub(1, Ordering::SeqCst);
     }
@@ -44,7 +44,7 @@ impl Waiters {
         self.taken.load(Ordering::SeqCst)
     }
 
-    /// Returns whether any sleep beside `own` of the caller's.
+    /// Returns whether other threads sleep; the caller is counted `own` times.
     pub(crate) fn are_more_than(&self, own: usize) -> bool {
         self.count.load(Ordering::SeqCst) > own
     }

@@ -1,4 +1,4 @@
-//! An rsocket from its making to its end.
+//! The state machine of an rsocket.
 //!
 //! ```text
 //!   New ── bind ──▶ Bound ── listen ──▶ Listening ── accept ─┐
@@ -6,11 +6,10 @@
 //!                                       └────────▶ Failed
 //! ```
 //!
-//! Waiting   each call that may wait tries again whenever there is an event ([`Socket::until`]). Of several
-//!           threads that wait for one socket, one sleeps in the NIC; a thread that takes an event for which
-//!           another sleeps wakes it.
-//! Close     written data is still sent: at most [`LINGER`] until the end can be announced, and as long again
-//!           until everything has been sent.
+//! Waiting   a blocking call retries after each event ([`Socket::until`]). Of several threads that wait for
+//!           one socket, one sleeps in the NIC; a thread that takes an event wakes the others.
+//! Close     sends the data that was written: waits at most [`LINGER`] until the disconnect message can be
+//!           sent, and as long again until everything has been sent.
 
 use super::address::unspecified;
 use super::inbox::{AcceptHandler, AcceptQueue, Events, Inbox, WAKE};
@@ -29,21 +28,21 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// How long a closed socket waits until its data has been sent and acknowledged.
+/// The time limit of each of the two waits of a close.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// The longest sleep without a look: wake-ups go through one file, and two threads may take each other's.
-const NAP: Duration = Duration::from_millis(200);
+/// The longest sleep: all wake-ups go through one descriptor, and a thread may take another's.
+const SLEEP_MAX: Duration = Duration::from_millis(200);
 
 /// The phase of a socket.
 pub(super) enum Phase {
     New,
-    /// The file reserves the port.
+    /// A plain TCP socket reserves the port.
     Bound {
         _port: OwnedFd,
     },
     Listening {
-        door: Arc<AcceptQueue>,
+        accept_queue: Arc<AcceptQueue>,
         number: u32,
     },
     Connecting(Box<Stream>),
@@ -59,10 +58,10 @@ pub(super) struct Inner {
     pub(super) local: Option<SocketAddr>,
     pub(super) peer: Option<SocketAddr>,
     pub(super) options: Options,
-    /// The program has ended our side, not the peer.
+    /// The program has shut down the sending direction.
     has_shut: bool,
-    /// The end of the connection has been reported: handled at once.
-    knows_gone: bool,
+    /// The end of the connection has been handled.
+    disconnect_handled: bool,
 }
 
 /// An rsocket.
@@ -71,7 +70,7 @@ pub(super) struct Socket {
     pub(super) family: c_int,
     pub(super) channel: Arc<Channel<u64>>,
     inbox: Arc<Inbox>,
-    /// As fcntl(2) has them.
+    /// The flags of fcntl(2).
     pub(super) status_flags: AtomicI32,
     pub(super) file_flags: AtomicI32,
     inner: Mutex<Inner>,
@@ -83,7 +82,15 @@ pub(super) struct Socket {
 
 impl Inner {
     fn new(phase: Phase, options: Options) -> Inner {
-        Inner { phase, error: None, local: None, peer: None, options, has_shut: false, knows_gone: false }
+        Inner {
+            phase,
+            error: None,
+            local: None,
+            peer: None,
+            options,
+            has_shut: false,
+            disconnect_handled: false,
+        }
     }
 
     /// Returns the stream, if there is or was a connection.
@@ -120,35 +127,36 @@ fn number(error: &std::io::Error) -> c_int {
     })
 }
 
-/// Returns the address of ours from which another is reached.
-fn way_to(to: SocketAddr) -> Result<IpAddr, c_int> {
-    let ask = || {
+/// Returns the local address from which the host reaches a destination.
+fn source_for(to: SocketAddr) -> Result<IpAddr, c_int> {
+    let lookup = || {
         let socket = UdpSocket::bind(unspecified(if to.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 }))?;
-        // A port of zero is no address for connect(2), and nothing is sent.
+        // connect(2) needs a nonzero port; nothing is sent.
         socket.connect(SocketAddr::new(to.ip(), to.port().max(1)))?;
         socket.local_addr()
     };
-    ask().map(|address| address.ip()).map_err(|error| number(&error))
+    lookup().map(|address| address.ip()).map_err(|error| number(&error))
 }
 
-/// Keeps a port from others: the file, and the address with its port.
+/// Reserves a port. Returns the socket that holds it, and the address.
 fn reserve(address: SocketAddr, only_v6: bool) -> Result<(OwnedFd, SocketAddr), c_int> {
     let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let failed = || number(&std::io::Error::last_os_error());
     let (place, bytes) = super::address::bytes(address, family);
     let on: c_int = 1;
     let set = |fd: c_int, level, name, value: &c_int| {
-        // SAFETY: an int of ours.
+        // SAFETY: `value` points to an `int` of four bytes.
         unsafe { libc::setsockopt(fd, level, name, core::ptr::from_ref(value).cast(), 4) }
     };
-    // SAFETY: plain system calls on a socket that is ours, with an address of ours.
+    // SAFETY: the descriptor was opened here, and all addresses are local variables of the lengths that are
+    // passed.
     unsafe {
         let fd = libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
         if fd < 0 {
             return Err(failed());
         }
         let file = OwnedFd::from_raw_fd(fd);
-        // Connections of a listener that was here before do not keep the port.
+        // Allow ports that earlier connections left in TIME-WAIT.
         set(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, &on);
         if family == libc::AF_INET6 {
             set(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, &c_int::from(only_v6));
@@ -208,13 +216,13 @@ impl Socket {
         let mut inner = Inner::new(Phase::Connected(Box::new(stream)), options);
         (inner.local, inner.peer) = (Some(local), Some(peer));
         let socket = Socket::made(world, family, inbox.channel.clone(), inbox.clone(), inner);
-        // As rdma-core has it, and not accept(2).
+        // As in rdma-core, unlike accept(2), O_NONBLOCK is inherited.
         let flags = listening.status_flags.load(Ordering::Relaxed);
         socket.status_flags.store(flags, Ordering::Relaxed);
         socket
     }
 
-    /// Its number.
+    /// Returns the descriptor number.
     pub(super) fn number(&self) -> c_int {
         self.channel.number()
     }
@@ -232,19 +240,19 @@ impl Socket {
         flags & libc::MSG_DONTWAIT != 0 || self.status_flags.load(Ordering::Relaxed) & libc::O_NONBLOCK != 0
     }
 
-    // ---- what has happened
+    // ---- events
 
-    /// Handles all events. Returns whether there were any: then other sleeping threads must be woken
-    /// ([`Socket::wake`]), after this thread's last look, which would take the wake-up too.
+    /// Handles all events. Returns whether there were any: the caller must then wake other sleeping threads
+    /// ([`Socket::wake`]), after its own last check, which would consume the wake-up.
     #[must_use]
     pub(super) fn advance(&self, inner: &mut Inner) -> bool {
         if matches!(inner.phase, Phase::New | Phase::Bound { .. } | Phase::Listening { .. }) {
             return false;
         }
-        let mut news = false;
+        let mut has_events = false;
         while let Some(event) = self.channel.take() {
-            // A wake that was meant for another is passed on.
-            news |= event == WAKE;
+            // A wake-up may be meant for another thread: pass it on.
+            has_events |= event == WAKE;
         }
         let Events { connected, failed, gone, moved } = self.inbox.take();
         if let (Some(end), Phase::Connecting(stream)) = (moved, &mut inner.phase) {
@@ -263,8 +271,8 @@ impl Socket {
                 let was_over = stream.over.is_some();
                 // Data that arrived before the end is handled first.
                 happened |= stream.advance();
-                if gone && !inner.knows_gone {
-                    inner.knows_gone = true;
+                if gone && !inner.disconnect_handled {
+                    inner.disconnect_handled = true;
                     stream.on_gone();
                     happened = true;
                 }
@@ -282,10 +290,10 @@ impl Socket {
         if happened {
             self.sleepers.note_taken();
         }
-        news | happened
+        has_events | happened
     }
 
-    /// Wakes other sleeping threads; `own` of the sleepers are the caller.
+    /// Wakes other sleeping threads; the caller is counted `own` times among the sleepers.
     pub(super) fn wake(&self, own: usize) {
         if self.sleepers.are_more_than(own) {
             self.world.engine.tell(&self.channel, WAKE);
@@ -304,28 +312,30 @@ impl Socket {
                 }
                 inner.phase = Phase::Connected(stream);
             }
-            // The listener is not an rsocket, or a newer version.
+            // The listener is not an rsocket, or uses a newer version of the protocol.
             None => inner.error = Some(libc::EPROTONOSUPPORT),
         }
     }
 
     /// Handles all events on behalf of other threads.
     pub(super) fn look(&self) {
-        let news = self.advance(&mut self.inner());
-        if news {
+        let has_events = self.advance(&mut self.inner());
+        if has_events {
             self.wake(0);
         }
     }
 
-    /// Requests a wake-up for the next event, through the file.
+    /// Requests that the next event makes the descriptor readable.
     pub(super) fn arm(inner: &Inner) {
         if let Phase::Connected(stream) = &inner.phase {
             stream.arm();
         }
     }
 
-    /// Attempts something until it is done, has failed, or would have to wait and may not (EAGAIN), or time
-    /// is over (ETIMEDOUT).
+    /// Repeats `attempt` after each event until it returns a result.
+    ///
+    /// # Errors
+    /// EAGAIN if a non-blocking call would have to wait, ETIMEDOUT after `timeout`.
     pub(super) fn until<T>(
         &self,
         nonblocking: bool,
@@ -333,32 +343,32 @@ impl Socket {
         mut attempt: impl FnMut(&mut Inner) -> Option<Result<T, c_int>>,
     ) -> Result<T, c_int> {
         let clock = Clock::new();
-        let begun = clock.now();
+        let started = clock.now();
         loop {
-            let mut news = false;
+            let mut has_events = false;
             let mut inner = self.inner();
             let mut done = None;
             for arms in [true, false] {
-                news |= self.advance(&mut inner);
+                has_events |= self.advance(&mut inner);
                 done = attempt(&mut inner);
                 if done.is_some() {
                     break;
                 }
                 if arms {
-                    // An event that came before the request is found by another look.
+                    // An event may have arrived before arming, so check again.
                     Socket::arm(&inner);
                 }
             }
             let seen = (done.is_none() && !nonblocking).then(|| self.sleepers.enter());
             drop(inner);
-            if news {
+            if has_events {
                 self.wake(usize::from(seen.is_some()));
             }
             let Some(seen) = seen else { return done.unwrap_or(Err(libc::EAGAIN)) };
             let slept = self.sleep(seen);
             self.sleepers.leave();
             slept?;
-            if clock.now().since(begun) >= timeout {
+            if clock.now().since(started) >= timeout {
                 return Err(libc::ETIMEDOUT);
             }
         }
@@ -366,22 +376,22 @@ impl Socket {
 
     fn sleep(&self, seen: u64) -> Result<(), c_int> {
         let guard = lock(&self.sleeping);
-        // The thread that slept before may have taken the event that this one waits for.
+        // The thread that slept before may have taken an event for this one.
         if self.sleepers.taken() != seen {
             return Ok(());
         }
-        let slept = self.world.engine.next_event(&self.channel, NAP);
+        let slept = self.world.engine.next_event(&self.channel, SLEEP_MAX);
         let slept = match slept {
             Ok(_) => {
-                // A thread that waits for the guard looks again.
+                // Threads that wait for the guard check again.
                 self.sleepers.note_taken();
                 Ok(())
             }
             Err(error) if error.kind() == std::io::ErrorKind::TimedOut => Ok(()),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 let mut file = libc::pollfd { fd: self.number(), events: libc::POLLIN, revents: 0 };
-                // SAFETY: one file, which is open while this socket is. The program has made it non-blocking
-                // by itself.
+                // SAFETY: `file` is one local `pollfd`, whose descriptor is open as long as this socket. The
+                // wait happens only if the program has made the descriptor non-blocking.
                 unsafe { libc::poll(&mut file, 1, 100) };
                 Ok(())
             }
@@ -413,27 +423,28 @@ impl Socket {
         }
         self.world.serve()?;
         let at = inner.local.unwrap_or_else(|| unspecified(self.family));
-        // Its port is about to be taken for good; if it cannot be, the socket is as new.
+        // Release the reserved port; if listening fails, the socket is unbound.
         inner.phase = Phase::New;
         let backlog = usize::try_from(backlog).map_or(4096, |backlog| backlog.clamp(1, 4096));
         let jobs = self.world.jobs.clone();
-        let door = Arc::new(AcceptQueue::new(
+        let accept_queue = Arc::new(AcceptQueue::new(
             self.family,
             backlog,
             self.channel.clone(),
             Arc::downgrade(self),
             jobs,
         ));
-        let listened = self.world.engine.listen(at, backlog as u32, Arc::new(AcceptHandler(door.clone())));
+        let listened =
+            self.world.engine.listen(at, backlog as u32, Arc::new(AcceptHandler(accept_queue.clone())));
         let (number, address) = listened.map_err(|error| number(&error))?;
         inner.local = Some(address);
-        inner.phase = Phase::Listening { door, number };
+        inner.phase = Phase::Listening { accept_queue, number };
         Ok(())
     }
 
     pub(super) fn accept(&self) -> Result<Arc<Socket>, c_int> {
         let found = self.until(self.is_nonblocking(0), Duration::MAX, |inner| match &inner.phase {
-            Phase::Listening { door, .. } => door.take().map(Ok),
+            Phase::Listening { accept_queue, .. } => accept_queue.take().map(Ok),
             _ => Some(Err(libc::EINVAL)),
         })?;
         self.world.add(found.number(), super::world::Descriptor::Socket(found.clone()));
@@ -449,7 +460,7 @@ impl Socket {
                 Phase::New | Phase::Bound { .. } => {
                     self.begin_to_connect(&mut inner, to)?;
                     if nonblocking {
-                        // However fast it is established or fails: the program finds out later.
+                        // Even if the result is known already, the program gets it later.
                         return Err(libc::EINPROGRESS);
                     }
                 }
@@ -473,15 +484,15 @@ impl Socket {
         let from = match bound {
             Some(ip) if ip.is_ipv4() == to.is_ipv4() => ip,
             Some(_) => return Err(libc::EAFNOSUPPORT),
-            None => way_to(to)?,
+            None => source_for(to)?,
         };
         self.world.serve()?;
         let engine = self.world.engine;
-        let (channel, happenings) = (self.channel.clone(), self.world.happenings.clone());
-        let mut stream = Stream::new(engine, from, inner.options.sizes(), channel, happenings)?;
+        let (channel, async_events) = (self.channel.clone(), self.world.async_events.clone());
+        let mut stream = Stream::new(engine, from, inner.options.sizes(), channel, async_events)?;
         self.inbox.notify_when_connected(Arc::downgrade(self));
-        // A peer whose NIC must receive the initiator's message first may be unable to read from it: this is
-        // why there is a read.
+        // Offer one outstanding read: the ready-to-receive indication of some peers is an RDMA Read (RFC
+        // 6581).
         let opened = engine
             .connect(stream.qp, Some(from), to, (1, 1), &stream.connect_data(), self.inbox.clone())
             .map_err(|error| number(&error))?;
@@ -491,7 +502,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Returns the result of a connection that is being established, if there is one.
+    /// Returns the stream, an error, or `None` while the connection is being established.
     fn connected(inner: &mut Inner) -> Option<Result<&mut Stream, c_int>> {
         match inner.phase {
             Phase::Connecting(_) => None,
@@ -541,7 +552,7 @@ impl Socket {
         }
     }
 
-    /// Returns why nothing can be written any more, if that is so.
+    /// Returns the error of a write if the sending direction is closed.
     pub(super) fn closed_for_writing(inner: &mut Inner) -> Option<c_int> {
         let has_shut = inner.has_shut;
         let stream = inner.stream()?;
@@ -566,7 +577,7 @@ impl Socket {
         })
     }
 
-    /// Sends until everything has been sent; `more` sends what it can after this many bytes.
+    /// Sends until everything has been sent; `more` sends what it can from an offset on.
     pub(super) fn send_with(
         &self,
         wanted: usize,
@@ -622,7 +633,7 @@ impl Socket {
                 inner.stream().is_none_or(|stream| stream.send_control(control)).then_some(Ok(()))
             });
             let left = self.until(false, LINGER, |inner| {
-                inner.stream().is_none_or(|stream| stream.is_quiet()).then_some(Ok(()))
+                inner.stream().is_none_or(|stream| stream.is_idle()).then_some(Ok(()))
             });
             if control == Control::Disconnect
                 && let Some(stream) = self.inner().stream()
@@ -645,9 +656,9 @@ impl Socket {
         self.inbox.close();
         let mut inner = self.inner();
         match std::mem::replace(&mut inner.phase, Phase::Failed) {
-            Phase::Listening { door, number } => {
+            Phase::Listening { accept_queue, number } => {
                 self.world.engine.unlisten(number);
-                let left = door.close();
+                let left = accept_queue.close();
                 drop(inner);
                 drop(left);
             }
@@ -656,24 +667,26 @@ impl Socket {
                 drop(phase);
             }
         }
-        // Another thread may still sleep on it.
+        // Wake other threads that still wait for this socket.
         self.sleepers.note_taken();
         self.wake(0);
     }
 
-    /// Returns the events for poll(2). `own`: how often the caller is counted among the sleepers.
+    /// Returns the events for poll(2). The caller is counted `own` times among the sleepers.
     pub(super) fn ready(&self, events: i16, own: usize) -> i16 {
         let mut inner = self.inner();
         let seen = self.sleepers.taken();
-        // The polling thread itself may be the one to be woken: passing the wake-up on would send it back and
-        // forth between two of them.
+        // Pass the wake-up on only if an event was taken: otherwise two polling threads would wake each other
+        // for ever.
         if self.advance(&mut inner) && self.sleepers.taken() != seen {
             self.wake(own);
         }
         let error = inner.error.is_some();
         let mut found = 0;
         match &inner.phase {
-            Phase::Listening { door, .. } if door.is_ready() => found |= libc::POLLIN | libc::POLLRDNORM,
+            Phase::Listening { accept_queue, .. } if accept_queue.is_ready() => {
+                found |= libc::POLLIN | libc::POLLRDNORM
+            }
             Phase::Connected(stream) => {
                 if stream.has_data() || !stream.may_read {
                     found |= libc::POLLIN | libc::POLLRDNORM;
@@ -684,8 +697,8 @@ impl Socket {
                 if stream.can_send() || stream.over.is_some() {
                     found |= libc::POLLOUT | libc::POLLWRNORM;
                 }
-                // Data that arrived before the end comes first: programs like rstream read no more after they
-                // see the end.
+                // Report the end only after all data has been read: programs such as rstream stop reading at
+                // POLLHUP.
                 match stream.over.filter(|_| !stream.has_data()) {
                     Some(EndReason::Disconnected) => found |= libc::POLLHUP,
                     Some(EndReason::Error(_)) => {
@@ -714,7 +727,7 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // Its number may be reused.
+        // The descriptor number may be reused.
         if self.world.is_ours() {
             self.world.engine.forget_channel(&self.channel);
         }

@@ -2,20 +2,21 @@
 //!
 //! ```text
 //! our send buffer, a ring ──Write──▶ the peer's receive buffer, two halves: the SGL says where ──▶ rrecv
-//!                          ──Send───▶ "so many bytes"
+//!                          ──Send───▶ the number of bytes
 //! ```
 //!
-//! Send      as much as the peer's half has room for, its credits allow, and our buffer and send queue take.
-//! Receive   a half of the buffer that has been read is granted to the peer again, by a Write to its SGL and
-//!           a message, which also carries credits. Credits are also sent when half of them have been used.
-//! Credits   a message with data takes one; control messages take none, so that the ends cannot wait for each
-//!           other. They have [`CONTROLS`] receives of their own on our side, and we leave as many of the
-//!           peer's unused.
-//! Memory    we choose the addresses that peers see: they start at [`RECEIVE_AT`] and [`TOLD_AT`], and each
-//!           socket has its own protection domain, so that peers of other sockets have no access.
-//! Trust     a peer that claims to have written more than it had room for, or sends more than it may, is
-//!           disconnected.
-//! Limits    all is under the socket's lock; the NIC has one of its own anyway.
+//! Transmit path   sends as much as the peer's half buffer has room for, its credits allow, and the send
+//!                 buffer and send queue take.
+//! Receive path    when half of the receive buffer has been read, it is granted to the peer again, by a Write
+//!                 to its SGL and a message, which also carries credits. Credits are also sent when half of
+//!                 them have been used.
+//! Credits         a data message uses one; control messages use none, so that the two ends cannot deadlock.
+//!                 [`CONTROLS`] extra receives are posted for control messages, and as many credits of the
+//!                 peer stay unused.
+//! Memory          the addresses that peers see are fixed ([`RECEIVE_AT`], [`SGL_AT`]); each socket has its
+//!                 own protection domain, so that peers of other sockets have no access.
+//! Validation      a peer that exceeds its buffer or its credits is disconnected (EPROTO).
+//! Limits          everything runs under the socket's lock.
 
 use super::wire::{
     ByteOrder, CONNECT_BYTES, Connect, Control, ENTRIES, ENTRY_BYTES, Entry, IOMAP_BYTES, MESSAGE_BYTES,
@@ -35,23 +36,23 @@ use std::sync::Arc;
 
 /// The address of our receive buffer, as peers see it.
 const RECEIVE_AT: u64 = 1 << 32;
-/// The address of the memory in which peers announce their buffers.
-const TOLD_AT: u64 = 2 << 32;
+/// The address of our SGL, in which the peer announces its buffers.
+const SGL_AT: u64 = 2 << 32;
 /// The address of the send buffer, in our own work requests.
 const SEND_AT: u64 = 3 << 32;
 /// The address of the memory for messages, in our own work requests.
 const MESSAGES_AT: u64 = 4 << 32;
 
-/// Our control messages in flight.
+/// Control messages in flight at most.
 const CONTROLS: u16 = 4;
-/// Bytes of a transfer.
+/// Bytes of one transfer at most.
 const TRANSFER_MAX: usize = 64 << 10;
-/// A socket is writable when there is room for so many.
+/// A socket is writable when this many bytes of the send buffer are free.
 const LOW_WATER: usize = 2048;
 /// Transfers posted together.
 const BATCH: usize = 16;
 
-/// Identifiers of sends: what they were, and in the lower bits how much of the send buffer they used.
+/// Work request IDs: the kind of message in the upper half, the used bytes of the send buffer in the lower.
 const ID_DATA: u64 = 1 << 32;
 const ID_CONTROL: u64 = 2 << 32;
 const ID_DISCONNECT: u64 = 3 << 32;
@@ -72,9 +73,9 @@ pub(super) struct Sizes {
 /// How a connection ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum EndReason {
-    /// In order.
+    /// By disconnecting.
     Disconnected,
-    /// With an error, by its number.
+    /// With an errno.
     Error(c_int),
 }
 
@@ -90,17 +91,17 @@ pub(super) struct Stream {
     sizes: Sizes,
     memory: Memory,
     peer: Peer,
-    /// Our side of the stream is open; so is the peer's.
+    /// Whether each direction is open.
     pub(super) may_write: bool,
     pub(super) may_read: bool,
     pub(super) over: Option<EndReason>,
-    /// Our end of the stream has been announced and sent.
-    said_farewell: bool,
+    /// The disconnect message has been sent.
+    disconnect_sent: bool,
 
-    // ---- what we send
+    // ---- transmit state
     sent_messages: u16,
     credits: u16,
-    /// Where data goes now, and next.
+    /// The peer's buffers, of which `target` is the index of the current one.
     targets: [Entry; ENTRIES],
     target: usize,
     send_at: usize,
@@ -108,19 +109,19 @@ pub(super) struct Stream {
     works_free: usize,
     controls_free: u16,
 
-    // ---- what we receive
+    // ---- receive state
     arrived: VecDeque<u32>,
-    /// Bytes of the first of them that have been read.
+    /// Bytes of the first message that have been read.
     read_of_first: u32,
     read_at: usize,
-    /// Bytes that the peer may still bring.
-    promised: usize,
+    /// Bytes that the peer may still write.
+    granted: usize,
     /// Bytes that were read and not yet granted again.
-    readable_again: usize,
-    promise_at: usize,
+    ungranted_bytes: usize,
+    grant_at: usize,
     taken_messages: u16,
     credits_due: u16,
-    /// The entry of the peer's SGL that is written next.
+    /// The index of the next entry of the peer's SGL to write.
     entry: u32,
     /// The memory that the peer has mapped.
     pub(super) mapped: Vec<MapEntry>,
@@ -130,14 +131,14 @@ pub(super) struct Stream {
 struct Keys {
     send: u32,
     receive: u32,
-    told: u32,
+    sgl: u32,
     messages: u32,
 }
 
 struct Memory {
     send: Region,
     receive: Region,
-    told: Region,
+    sgl: Region,
     messages: Region,
 }
 
@@ -182,10 +183,10 @@ impl Stream {
         address: IpAddr,
         sizes: Sizes,
         channel: Arc<Channel<u64>>,
-        happenings: Arc<Channel<AsyncEvent>>,
+        async_events: Arc<Channel<AsyncEvent>>,
     ) -> Result<Stream, c_int> {
         let mut made = Made::default();
-        Stream::make(engine, address, sizes, channel, happenings, &mut made)
+        Stream::make(engine, address, sizes, channel, async_events, &mut made)
             .inspect_err(|_| made.destroy(engine))
     }
 
@@ -194,7 +195,7 @@ impl Stream {
         address: IpAddr,
         sizes: Sizes,
         channel: Arc<Channel<u64>>,
-        happenings: Arc<Channel<AsyncEvent>>,
+        async_events: Arc<Channel<AsyncEvent>>,
         made: &mut Made,
     ) -> Result<Stream, c_int> {
         let receives = usize::from(sizes.receive_works + CONTROLS);
@@ -203,7 +204,7 @@ impl Stream {
         made.pd = Some(pd);
         let tells = CqChannels {
             completions: Some(channel),
-            async_events: happenings.clone(),
+            async_events: async_events.clone(),
             cookie: super::inbox::EVENTS,
         };
         let cq = engine.create_cq(receives + sends, tells).map_err(refused)?;
@@ -221,13 +222,7 @@ impl Stream {
             signal_all: false,
             waits_for_receives: true,
         };
-        let pair = QueuePair {
-            address,
-            service: Service::Connected,
-            attributes,
-            async_events: happenings,
-            cookie: 0,
-        };
+        let pair = QueuePair { address, service: Service::Connected, attributes, async_events, cookie: 0 };
         let (qp, _) = engine
             .create_qp(pair)
             .map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))?
@@ -237,7 +232,7 @@ impl Stream {
         let memory = Memory {
             send: Region::new(SEND_AT, sizes.send_bytes),
             receive: Region::new(RECEIVE_AT, sizes.receive_bytes),
-            told: Region::new(TOLD_AT, ENTRIES * ENTRY_BYTES + usize::from(sizes.iomap) * IOMAP_BYTES),
+            sgl: Region::new(SGL_AT, ENTRIES * ENTRY_BYTES + usize::from(sizes.iomap) * IOMAP_BYTES),
             messages: Region::new(MESSAGES_AT, receives * MESSAGE_BYTES),
         };
         let remote = Access { local_write: true, remote_write: true, ..Access::NONE };
@@ -249,7 +244,7 @@ impl Stream {
         let keys = Keys {
             send: register(&memory.send, Access::NONE)?,
             receive: register(&memory.receive, remote)?,
-            told: register(&memory.told, remote)?,
+            sgl: register(&memory.sgl, remote)?,
             messages: register(&memory.messages, Access::LOCAL)?,
         };
         let half = sizes.receive_bytes / 2;
@@ -267,7 +262,7 @@ impl Stream {
             may_write: true,
             may_read: true,
             over: None,
-            said_farewell: false,
+            disconnect_sent: false,
             sent_messages: 0,
             credits: 0,
             targets: [Entry::default(); ENTRIES],
@@ -279,9 +274,9 @@ impl Stream {
             arrived: VecDeque::new(),
             read_of_first: 0,
             read_at: 0,
-            promised: half,
-            readable_again: half,
-            promise_at: half,
+            granted: half,
+            ungranted_bytes: half,
+            grant_at: half,
             taken_messages: 0,
             credits_due: sizes.receive_works / 2,
             entry: 1,
@@ -310,7 +305,7 @@ impl Stream {
             order: ByteOrder::OURS,
             credits: self.sizes.receive_works,
             iomap: self.sizes.iomap,
-            sgl: Entry { address: TOLD_AT, key: self.keys.told, length: ENTRIES as u32 },
+            sgl: Entry { address: SGL_AT, key: self.keys.sgl, length: ENTRIES as u32 },
             buffer: Entry { address: RECEIVE_AT, key: self.keys.receive, length: self.half() as u32 },
         }
         .bytes()
@@ -324,24 +319,24 @@ impl Stream {
         self.credits = peer.credits;
     }
 
-    // ---- what has happened
+    // ---- completions
 
     /// Handles all completions. Returns whether there were any.
     pub(super) fn advance(&mut self) -> bool {
-        let mut news = false;
+        let mut handled = false;
         let mut slots: SmallVec<[u64; 32]> = SmallVec::new();
         loop {
             let mut batch: SmallVec<[Completion; 32]> = SmallVec::new();
             let taken = self.engine.poll_cq(self.cq, 32, |completion| batch.push(completion)).unwrap_or(0);
-            news |= taken > 0;
+            handled |= taken > 0;
             for completion in batch {
                 if completion.kind == Kind::Receive {
                     if completion.status == Status::Success {
-                        self.hear(&completion);
+                        self.on_message(&completion);
                         slots.push(completion.id);
                     }
                 } else {
-                    self.sent(&completion);
+                    self.on_send_completed(&completion);
                 }
             }
             if !slots.is_empty() && self.over.is_none() {
@@ -355,8 +350,8 @@ impl Stream {
                 break;
             }
         }
-        self.give_credits();
-        news
+        self.send_credits();
+        handled
     }
 
     fn fail(&mut self, error: c_int) {
@@ -388,7 +383,7 @@ impl Stream {
         let _ = self.engine.modify_to_error(self.qp);
     }
 
-    fn hear(&mut self, completion: &Completion) {
+    fn on_message(&mut self, completion: &Completion) {
         let at = MESSAGES_AT + completion.id * MESSAGE_BYTES as u64;
         let mut bytes = [0; MESSAGE_BYTES];
         let copied =
@@ -398,12 +393,12 @@ impl Stream {
         }
         match Message::read(bytes, self.peer.order) {
             Message::Data(bytes) => {
-                let fits = bytes as usize <= self.promised
+                let fits = bytes as usize <= self.granted
                     && self.arrived.len() < usize::from(self.sizes.receive_works);
                 if !fits {
                     return self.broken();
                 }
-                self.promised -= bytes as usize;
+                self.granted -= bytes as usize;
                 self.arrived.push_back(bytes);
             }
             Message::Credits(credits) => {
@@ -422,27 +417,27 @@ impl Stream {
         }
     }
 
-    /// Adopts entries that the peer has written completely: the message after a Write says so. Another entry
-    /// may be half written; it has the length of the first buffer only when it is complete.
+    /// Reads new entries of the SGL. The message follows the Write of its entry, but another entry may be
+    /// half written: an entry is complete only when its length is that of the first buffer.
     fn adopt_targets(&mut self) {
         for (index, target) in self.targets.iter_mut().enumerate() {
-            let at = TOLD_AT + (index * ENTRY_BYTES) as u64;
+            let at = SGL_AT + (index * ENTRY_BYTES) as u64;
             let mut bytes = [0; ENTRY_BYTES];
-            let Some(from) = self.memory.told.bytes(at, ENTRY_BYTES) else { continue };
+            let Some(from) = self.memory.sgl.bytes(at, ENTRY_BYTES) else { continue };
             from.copy_to(0, &mut bytes);
             let entry = Entry::read(&bytes, ByteOrder::OURS);
             if target.length == 0 && entry.length == self.peer.half && entry.length != 0 {
                 *target = entry;
-                let _ = self.memory.told.write(at, SharedBytes::from(&[0; ENTRY_BYTES][..]));
+                let _ = self.memory.sgl.write(at, SharedBytes::from(&[0; ENTRY_BYTES][..]));
             }
         }
     }
 
     fn adopt_mapping(&mut self, index: u16) {
-        let at = TOLD_AT + (ENTRIES * ENTRY_BYTES + usize::from(index) * IOMAP_BYTES) as u64;
+        let at = SGL_AT + (ENTRIES * ENTRY_BYTES + usize::from(index) * IOMAP_BYTES) as u64;
         let mut bytes = [0; IOMAP_BYTES];
         let (Some(mapped), Some(from)) =
-            (self.mapped.get_mut(usize::from(index)), self.memory.told.bytes(at, IOMAP_BYTES))
+            (self.mapped.get_mut(usize::from(index)), self.memory.sgl.bytes(at, IOMAP_BYTES))
         else {
             return self.broken();
         };
@@ -450,7 +445,7 @@ impl Stream {
         *mapped = MapEntry::read(&bytes, ByteOrder::OURS);
     }
 
-    fn sent(&mut self, completion: &Completion) {
+    fn on_send_completed(&mut self, completion: &Completion) {
         let bytes = (completion.id & u64::from(u32::MAX)) as usize;
         match completion.id & !u64::from(u32::MAX) {
             ID_DATA => {
@@ -464,14 +459,15 @@ impl Stream {
             ID_CONTROL => self.controls_free += 1,
             ID_DISCONNECT => {
                 self.controls_free += 1;
-                self.said_farewell = true;
+                self.disconnect_sent = true;
             }
             _ => {}
         }
         match completion.status {
             Status::Success => {}
             Status::Flushed | Status::Lost => {
-                // The reason for the flush may follow, but a peer that ended in order has said so before.
+                // An error may follow that explains the flush; a peer that disconnected has announced it
+                // before.
                 if self.over.is_none() {
                     self.on_gone();
                 }
@@ -482,26 +478,26 @@ impl Stream {
 
     // ---- credits
 
-    fn give_credits(&mut self) {
+    fn send_credits(&mut self) {
         let half = self.half();
         let due =
-            self.readable_again >= half || (self.taken_messages.wrapping_sub(self.credits_due) as i16) >= 0;
+            self.ungranted_bytes >= half || (self.taken_messages.wrapping_sub(self.credits_due) as i16) >= 0;
         if !due || self.controls_free == 0 || self.over.is_some() || self.peer.sgl.length == 0 {
             return;
         }
         self.credits_due = self.taken_messages.wrapping_add(self.sizes.receive_works / 2);
         let credits = self.taken_messages.wrapping_add(self.sizes.receive_works);
         let mut works: SmallVec<[SendWork; 2]> = SmallVec::new();
-        if self.readable_again >= half {
-            let address = RECEIVE_AT + self.promise_at as u64;
+        if self.ungranted_bytes >= half {
+            let address = RECEIVE_AT + self.grant_at as u64;
             let entry = Entry { address, key: self.keys.receive, length: half as u32 };
             let offset = self.peer.sgl.address.wrapping_add(u64::from(self.entry) * ENTRY_BYTES as u64);
             let place = TaggedAddress { stag: self.peer.sgl.key, offset };
             let data = Data::Inline(SmallVec::from_slice(&entry.bytes(self.peer.order)));
             works.push(unsignalled(SendWork::new(ID_WRITE, Operation::write(place), data)));
-            self.readable_again -= half;
-            self.promised += half;
-            self.promise_at = if self.promise_at + half >= 2 * half { 0 } else { self.promise_at + half };
+            self.ungranted_bytes -= half;
+            self.granted += half;
+            self.grant_at = if self.grant_at + half >= 2 * half { 0 } else { self.grant_at + half };
             self.entry = if self.entry + 1 >= self.peer.sgl.length { 0 } else { self.entry + 1 };
         }
         works.push(self.message(ID_CONTROL, Message::Credits(credits)));
@@ -516,7 +512,7 @@ impl Stream {
 
     fn post(&mut self, works: impl IntoIterator<Item = SendWork>) {
         if self.engine.post_sends(self.qp, works).is_err() {
-            // The connection has ended, or is ending; why may be told later.
+            // The connection has ended or is ending; an event with the reason may follow.
             self.on_gone();
         }
     }
@@ -558,7 +554,7 @@ impl Stream {
         (Data::Elements(sges), bytes.len())
     }
 
-    /// Sends what can be sent now: how many bytes.
+    /// Sends as much as possible without waiting. Returns the number of bytes.
     pub(super) fn send(&mut self, bytes: &[u8]) -> usize {
         let mut sent = 0;
         while sent < bytes.len() && self.can_send() {
@@ -587,7 +583,7 @@ impl Stream {
         sent
     }
 
-    /// Writes to memory that the peer has mapped: how many bytes.
+    /// Writes to memory that the peer has mapped. Returns the number of bytes.
     pub(super) fn write_direct(&mut self, bytes: &[u8], entry: Entry, at: u64) -> usize {
         let mut sent = 0;
         while sent < bytes.len() && self.can_send() {
@@ -603,7 +599,7 @@ impl Stream {
         sent
     }
 
-    /// Announces memory of ours to the peer.
+    /// Announces a mapping to the peer.
     pub(super) fn send_mapping(&mut self, index: u16, mapped: MapEntry) {
         let map = u64::from(self.peer.sgl.length) * ENTRY_BYTES as u64;
         let offset = self.peer.sgl.address.wrapping_add(map + u64::from(index) * IOMAP_BYTES as u64);
@@ -616,7 +612,7 @@ impl Stream {
         self.post([write, message]);
     }
 
-    /// Entries of the peer's I/O map.
+    /// Returns the number of entries of the peer's I/O map.
     pub(super) fn peer_iomap(&self) -> u16 {
         self.peer.iomap
     }
@@ -659,8 +655,8 @@ impl Stream {
             self.taken_messages = self.taken_messages.wrapping_add(index as u16);
             self.read_of_first = read;
             self.read_at = at;
-            self.readable_again += got;
-            self.give_credits();
+            self.ungranted_bytes += got;
+            self.send_credits();
         }
         got
     }
@@ -672,7 +668,7 @@ impl Stream {
         let _ = self.engine.arm_cq(self.cq, Notify::Any);
     }
 
-    /// Sends a control message: no more data, or the end. Returns whether it could be sent now.
+    /// Sends a control message. Returns false if there is no room for it now.
     pub(super) fn send_control(&mut self, control: Control) -> bool {
         if self.over.is_some() {
             return true;
@@ -687,15 +683,15 @@ impl Stream {
         true
     }
 
-    /// Returns whether everything has been sent.
-    pub(super) fn is_quiet(&self) -> bool {
+    /// Returns whether everything has been sent, or cannot be sent any more.
+    pub(super) fn is_idle(&self) -> bool {
         let idle = self.works_free == usize::from(self.sizes.send_works) && self.controls_free == CONTROLS;
-        if idle { true } else { self.over.is_some() && !self.is_parting() }
+        if idle { true } else { self.over.is_some() && !self.is_disconnecting() }
     }
 
-    /// Returns whether our end is being announced.
-    fn is_parting(&self) -> bool {
-        self.over == Some(EndReason::Disconnected) && !self.said_farewell && self.controls_free < CONTROLS
+    /// Returns whether the disconnect message is in flight.
+    fn is_disconnecting(&self) -> bool {
+        self.over == Some(EndReason::Disconnected) && !self.disconnect_sent && self.controls_free < CONTROLS
     }
 
     /// Ends the connection on our side.
@@ -710,12 +706,12 @@ fn unsignalled(work: SendWork) -> SendWork {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // In a child of fork(2) all of it is the parent's.
+        // In a forked child, all objects belong to the parent.
         if !self.born.is_now() {
             return;
         }
         let mut keys: SmallVec<[u32; 4]> =
-            SmallVec::from_slice(&[self.keys.send, self.keys.receive, self.keys.told, self.keys.messages]);
+            SmallVec::from_slice(&[self.keys.send, self.keys.receive, self.keys.sgl, self.keys.messages]);
         keys.extend(self.mappings.keys());
         Made { pd: Some(self.pd), cq: Some(self.cq), qp: Some(self.qp), keys }.destroy(self.engine);
         if let Some(end) = self.end {

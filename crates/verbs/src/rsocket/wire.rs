@@ -1,42 +1,42 @@
 //! The wire format of rsockets (docs/rsockets.md; facts from rdma-core's `librdmacm/rsocket.c`).
 //!
 //! ```text
-//! private data of request and reply, 40 bytes, in the order of the network:
+//! private data of request and reply, 40 bytes, in network byte order:
 //!      0  version            1
-//!      1  flags              1: the sender is big-endian; 2: it knows I/O maps
-//!      2  credits            16 bits: messages that it takes
+//!      1  flags              1: the sender is big-endian; 2: it supports I/O maps
+//!      2  credits            16 bits: the number of messages that it can receive
 //!      4  reserved           three bytes of zero
-//!      7  I/O map            entries of its map, as a scale (see [`scaled`])
+//!      7  I/O map            number of entries of its map, scaled (see [`scaled`])
 //!      8  SGL                address (64), key (32), entries (32): where the peer announces receive buffers
 //!     24  first buffer       address (64), key (32), bytes (32): where data goes first
 //!
-//! a message: a Send of four bytes in the sender's own byte order; the upper three bits say what it is
-//!      0  data               bytes that a Write before it has brought
-//!      4  credits            messages taken, and credits, in total (16 bits, wrapping); an entry of
+//! a message: a Send of four bytes in the sender's byte order; the upper three bits are its type
+//!      0  data               number of bytes of the Write before it
+//!      4  credits            messages received plus credits, in total (16 bits, wrapping); an entry of
 //!                            the SGL may have been written before it
-//!      6  I/O map            the number of the entry that has been written
-//!      7  control            0 disconnect, 1 keepalive, 2 no more data follows
+//!      6  I/O map            index of the entry that has been written
+//!      7  control            0 disconnect, 1 keepalive, 2 shutdown: no more data follows
 //!
 //! an entry of the SGL: address (64), key (32), bytes (32); of an I/O map: offset (64), then the same.
-//! Both are written in the byte order of the end that reads them.
+//! Both are written in the byte order of the receiver.
 //! ```
 
 /// Length of the private data of a connection setup.
 pub(super) const CONNECT_BYTES: usize = 40;
-/// A message.
+/// Length of a message.
 pub(super) const MESSAGE_BYTES: usize = 4;
-/// An entry of the SGL.
+/// Length of an entry of the SGL.
 pub(super) const ENTRY_BYTES: usize = 16;
-/// An entry of an I/O map.
+/// Length of an entry of an I/O map.
 pub(super) const IOMAP_BYTES: usize = 24;
-/// Entries of our SGL.
+/// Number of entries of our SGL.
 pub(super) const ENTRIES: usize = 2;
 
 const VERSION: u8 = 1;
 const FLAG_NET: u8 = 1;
 const FLAG_IOMAP: u8 = 2;
 
-/// Memory of one end that the other writes to.
+/// Memory of one side to which the other writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Entry {
     pub(super) address: u64,
@@ -59,7 +59,7 @@ pub(super) enum ByteOrder {
 }
 
 impl ByteOrder {
-    /// This machine's.
+    /// The byte order of this machine.
     pub(super) const OURS: ByteOrder =
         if cfg!(target_endian = "big") { ByteOrder::Big } else { ByteOrder::Little };
 
@@ -123,7 +123,7 @@ impl MapEntry {
 pub(super) struct Connect {
     pub(super) order: ByteOrder,
     pub(super) credits: u16,
-    /// Entries of its I/O map; none: it has none, or knows of none.
+    /// Number of entries of its I/O map; 0 if it does not support I/O maps.
     pub(super) iomap: u16,
     pub(super) sgl: Entry,
     pub(super) buffer: Entry,
@@ -141,7 +141,7 @@ impl Connect {
         made
     }
 
-    /// Returns `None` for data that is not an rsocket's, or of an unknown version. The rest is padding.
+    /// Parses private data. Returns `None` if it is too short or of an unknown version; ignores padding.
     pub(super) fn read(bytes: &[u8]) -> Option<Connect> {
         if bytes.len() < CONNECT_BYTES || bytes[0] != VERSION {
             return None;
@@ -156,7 +156,7 @@ impl Connect {
     }
 }
 
-/// Numbers up to 128 are sent unchanged, greater ones divided by 256 with the top bit set, rounded down.
+/// Encodes a number: up to 128 unchanged, otherwise divided by 256 (rounded down) with the top bit set.
 pub(super) fn scaled(value: u16) -> u8 {
     match u8::try_from(value) {
         Ok(small) if small <= 0x80 => small,
@@ -184,7 +184,7 @@ pub(super) enum Message {
     Credits(u16),
     Iomap(u16),
     Control(Control),
-    /// Of a kind that is not in use.
+    /// A message of an unknown type.
     Unknown,
 }
 
@@ -211,7 +211,7 @@ impl Message {
         let data = word & DATA;
         match (word >> 29, data) {
             (0, _) => Message::Data(data),
-            // The sender counts in more bits than its peer does.
+            // The sender's sum may exceed 16 bits.
             (4, _) => Message::Credits(data as u16),
             (6, _) => Message::Iomap(data as u16),
             (7, 0) => Message::Control(Control::Disconnect),
@@ -222,14 +222,14 @@ impl Message {
     }
 }
 
-/// The bits of a message that are not its kind.
+/// The bits of a message below its type.
 const DATA: u32 = (1 << 29) - 1;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// As rdma-core's struct has it, field by field.
+    /// The struct of rdma-core, field by field.
     const REQUEST: [u8; CONNECT_BYTES] = [
         1, 2, 0x01, 0x80, 0, 0, 0, 5, // version, flags, credits, reserved, I/O map
         0, 0, 0x7f, 0xee, 1, 2, 3, 4, 0, 0, 0x11, 0x22, 0, 0, 0, 2, // SGL
@@ -237,7 +237,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_a_connection_begins_with_is_as_rdma_core_writes_it() {
+    fn the_connect_header_equals_that_of_rdma_core() {
         let request = Connect {
             order: ByteOrder::Little,
             credits: 384,
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_come_back_and_strange_ones_are_known_as_such() {
+    fn messages_round_trip_and_unknown_ones_are_recognised() {
         let rows = [
             (Message::Data(65536), 65536),
             (Message::Credits(0xfffe), 0x8000_fffe),
@@ -272,7 +272,7 @@ mod tests {
             assert_eq!(Message::read(u32::to_le_bytes(word), ByteOrder::Little), message);
             assert_eq!(Message::read(u32::to_be_bytes(word), ByteOrder::Big), message);
         }
-        // Credits are counted in sixteen bits, though the sender's sum may have carried.
+        // Credits wrap at 16 bits, even if the sender's sum carried.
         assert_eq!(Message::read(u32::to_le_bytes(0x8001_0005), ByteOrder::Little), Message::Credits(5));
         for word in [1u32 << 29, 2 << 29, 3 << 29, 5 << 29, 0xe000_0003] {
             assert_eq!(Message::read(word.to_le_bytes(), ByteOrder::Little), Message::Unknown);
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_written_as_their_reader_reads() {
+    fn entries_are_written_in_the_byte_order_of_the_reader() {
         let entry = Entry { address: 0x0102_0304_0506_0708, key: 9, length: 10 };
         assert_eq!(entry.bytes(ByteOrder::Big), [1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 9, 0, 0, 0, 10]);
         let mapped = MapEntry { offset: 77, entry };
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_of_maps_are_scaled_as_rdma_core_scales_them() {
+    fn iomap_sizes_are_scaled_as_by_rdma_core() {
         for (value, sent, meant) in [
             (0, 0, 0),
             (127, 127, 127),

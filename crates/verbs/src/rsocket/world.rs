@@ -1,6 +1,6 @@
-//! All rsockets of the process, by their files' numbers.
+//! The rsockets of the process, by descriptor number.
 //!
-//! Fork      a child begins with none: what its parent had stays where it is, unused.
+//! Fork      a child starts with an empty registry; the copy of its parent's is leaked.
 
 use super::repoll::Repoll;
 use super::service::{self, Job};
@@ -27,21 +27,21 @@ pub(super) struct Registry {
     pub(super) engine: &'static Engine,
     pub(super) jobs: Arc<Channel<Job>>,
     /// Asynchronous events of queue pairs, which are not used.
-    pub(super) happenings: Arc<Channel<AsyncEvent>>,
-    things: RwLock<Vec<Option<Descriptor>>>,
+    pub(super) async_events: Arc<Channel<AsyncEvent>>,
+    descriptors: RwLock<Vec<Option<Descriptor>>>,
     pub(super) has_service: Mutex<bool>,
 }
 
 static CURRENT: Published<Registry> = Published(AtomicPtr::new(null_mut()));
 
-/// This process's, if it has any.
+/// Returns the registry of this process, if it exists.
 fn current() -> Option<&'static Registry> {
     CURRENT.get().filter(|world| world.born.is_now())
 }
 
-/// This process's.
+/// Returns the registry of this process; creates it on first use.
 pub(super) fn world() -> Result<&'static Registry, c_int> {
-    // The engine notices forks from when it is first asked for.
+    // Start the engine first, because it installs the fork handler.
     let engine = engine()?;
     let number = |error: std::io::Error| error.raw_os_error().unwrap_or(libc::EMFILE);
     let make = || {
@@ -49,8 +49,8 @@ pub(super) fn world() -> Result<&'static Registry, c_int> {
             born: Generation::now(),
             engine,
             jobs: Arc::new(Channel::new().map_err(number)?),
-            happenings: Arc::new(Channel::new().map_err(number)?),
-            things: RwLock::default(),
+            async_events: Arc::new(Channel::new().map_err(number)?),
+            descriptors: RwLock::default(),
             has_service: Mutex::new(false),
         })
     };
@@ -60,9 +60,9 @@ pub(super) fn world() -> Result<&'static Registry, c_int> {
 /// Finds the object of a descriptor number.
 pub(super) fn find(number: c_int) -> Result<Descriptor, c_int> {
     let world = current().ok_or(libc::EBADF)?;
-    let things = ignore_poison(world.things.read());
+    let descriptors = ignore_poison(world.descriptors.read());
     let index = usize::try_from(number).map_err(|_| libc::EBADF)?;
-    things.get(index).cloned().flatten().ok_or(libc::EBADF)
+    descriptors.get(index).cloned().flatten().ok_or(libc::EBADF)
 }
 
 /// Finds the socket of a descriptor number.
@@ -74,7 +74,7 @@ pub(super) fn socket(number: c_int) -> Result<Arc<Socket>, c_int> {
 }
 
 impl Registry {
-    /// Returns whether it is this process's, not its parent's.
+    /// Returns whether the registry belongs to this process, not to its parent.
     pub(super) fn is_ours(&self) -> bool {
         self.born.is_now()
     }
@@ -82,11 +82,11 @@ impl Registry {
     /// Registers a descriptor number.
     pub(super) fn add(&self, number: c_int, thing: Descriptor) {
         let Ok(index) = usize::try_from(number) else { return };
-        let mut things = ignore_poison(self.things.write());
-        if things.len() <= index {
-            things.resize(index + 1, None);
+        let mut descriptors = ignore_poison(self.descriptors.write());
+        if descriptors.len() <= index {
+            descriptors.resize(index + 1, None);
         }
-        things[index] = Some(thing);
+        descriptors[index] = Some(thing);
     }
 
     /// Starts the service thread if it does not run.
@@ -103,7 +103,7 @@ impl Registry {
 /// Removes a descriptor number.
 pub(super) fn remove(number: c_int) -> Result<Descriptor, c_int> {
     let world = current().ok_or(libc::EBADF)?;
-    let mut things = ignore_poison(world.things.write());
+    let mut descriptors = ignore_poison(world.descriptors.write());
     let index = usize::try_from(number).map_err(|_| libc::EBADF)?;
-    things.get_mut(index).and_then(Option::take).ok_or(libc::EBADF)
+    descriptors.get_mut(index).and_then(Option::take).ok_or(libc::EBADF)
 }

@@ -1,8 +1,8 @@
-//! Events that programs were given and have not acknowledged yet.
+//! Counts the events that were delivered to the program and not acknowledged yet.
 //!
-//! Goal      destroying an object waits until none of its events is unacknowledged (ibv_destroy_cq(3),
+//! Purpose   destroying an object waits until all its events are acknowledged (ibv_destroy_cq(3),
 //!           ibv_ack_cq_events(3)).
-//! Order     an event is counted while its channel is locked, so that it is either in the channel or counted.
+//! Ordering  an event is counted while its channel is locked, so that it is either in the channel or counted.
 
 use core::ffi::c_uint;
 use kiban_os::lock;
@@ -27,7 +27,7 @@ impl Acknowledged {
         self.all.notify_all();
     }
 
-    /// Waits until the program has done with all.
+    /// Waits until all delivered events are acknowledged.
     pub(crate) fn wait(&self) {
         let open = lock(&self.open);
         drop(self.all.wait_while(open, |open| *open > 0));
@@ -41,23 +41,23 @@ mod tests {
     use std::sync::mpsc::{TryRecvError, channel};
 
     #[test]
-    fn who_destroys_waits_for_what_was_given() {
+    fn wait_returns_when_all_events_are_acknowledged() {
         let events = Arc::new(Acknowledged::default());
         events.wait();
         events.deliver();
         events.deliver();
-        let (tell, told) = channel();
+        let (sender, done) = channel();
         let waiter = {
             let events = events.clone();
             std::thread::spawn(move || {
                 events.wait();
-                tell.send(()).expect("somebody listens");
+                sender.send(()).expect("the receiver exists");
             })
         };
         events.acknowledge(1);
-        assert_eq!(told.try_recv(), Err(TryRecvError::Empty));
+        assert_eq!(done.try_recv(), Err(TryRecvError::Empty));
         events.acknowledge(1);
-        told.recv().expect("it waits no more");
+        done.recv().expect("wait returns");
         waiter.join().expect("no panic");
     }
 }

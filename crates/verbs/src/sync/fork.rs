@@ -1,9 +1,9 @@
 //! Fork (ibv_fork_init(3)).
 //!
-//! Goal      a child may be forked at any time, and the parent's memory stays the parent's.
-//! Why       hardware writes to physical pages, so rdma-core must keep a fork from replacing the parent's
-//!           pages. This NIC writes through the process's own addresses, as the program does: nothing needs
-//!           protection, which is also what a kernel with copy-on-fork for pinned pages reports.
+//! Purpose   report that fork(2) needs no protection (IBV_FORK_UNNEEDED).
+//! Why       hardware writes to physical pages, so rdma-core must keep copy-on-write from replacing pages of
+//!           the parent. This NIC writes through the process's virtual addresses, as the program does. A
+//!           kernel with copy-on-fork for pinned pages reports the same.
 
 use crate::abi::{IBV_FORK_UNNEEDED, ibv_fork_status};
 use core::ffi::{c_int, c_void};
@@ -34,7 +34,7 @@ mod tests {
     use crate::reference_library::{RealLibrary, VERBS};
 
     #[test]
-    fn fork_is_answered_as_by_rdma_core_that_need_not_protect() {
+    fn fork_support_is_reported_as_unneeded() {
         let real = RealLibrary::open(VERBS);
         // SAFETY: the type is that of verbs.h.
         let range =

@@ -1,4 +1,4 @@
-//! What threads of a program share: locks, published pointers, unacknowledged events, forks.
+//! Synchronisation: locks, published pointers, unacknowledged events, fork support.
 
 pub(crate) mod acknowledged;
 pub(crate) mod fork;

@@ -1,11 +1,11 @@
 //! A lock that is taken in one C call and released in another.
 //!
 //! Purpose   `std::sync::Mutex` ties the lock to a guard, which cannot live between two calls of a program.
-//! Proof     `crates/model` runs this very code in every order that the memory model allows, within bounds.
+//! Proof     `crates/model` model-checks this code under the memory model, within bounds.
 
 use crate::atomic::{AtomicBool, Ordering, yield_now};
 
-/// A spin lock; whether it is held.
+/// A spin lock: true while it is held.
 pub(crate) struct SpinLock(AtomicBool);
 
 impl SpinLock {
@@ -14,9 +14,8 @@ impl SpinLock {
         SpinLock(AtomicBool::new(false))
     }
 
-    /// Waits until the lock is free and takes it. Acquire: everything that its last holder did happened
-    /// before. A failed attempt writes nothing, so that it cannot hide the holder's store from the model
-    /// checker.
+    /// Waits until the lock is free and takes it. Acquire: the writes of the last holder are visible. A
+    /// failed attempt stores nothing, because the model checker could otherwise not see the holder's store.
     #[inline]
     pub(crate) fn lock(&self) {
         while self.0.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
@@ -24,8 +23,7 @@ impl SpinLock {
         }
     }
 
-    /// Gives back the lock, which the caller holds. Release: what it did happens before the next holder's
-    /// work.
+    /// Releases the lock, which the caller holds. Release: its writes are visible to the next holder.
     #[inline]
     pub(crate) fn unlock(&self) {
         self.0.store(false, Ordering::Release);

@@ -1,5 +1,5 @@
-/* Loads both libraries from a folder and looks up "library symbol version" of every line it reads; says what is not there.
- * Then it calls through some of what it found: of a function with several versions, and of one that is a jump. */
+/* Loads both libraries from a folder, looks up each "library symbol version" line of its input, and reports those that
+ * are missing. Then calls a function with several versions, and one that is a jump. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>

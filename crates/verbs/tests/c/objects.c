@@ -1,5 +1,5 @@
-/* Objects are made, asked about and given back; what cannot be is refused with the error that rdma-core has for it. */
-#include "story.h"
+/* Creates, queries and destroys objects; checks that invalid calls fail with rdma-core's errors. */
+#include "check.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -30,7 +30,7 @@ static struct ibv_context *open_loopback(void) {
     return found;
 }
 
-static void devices_answer_questions(void) {
+static void devices_can_be_queried(void) {
     struct ibv_device_attr attr;
     struct ibv_device_attr_ex more;
     struct ibv_port_attr port;
@@ -59,7 +59,7 @@ static void devices_answer_questions(void) {
     check(ibv_query_rt_values_ex(context, &values) == 0 && values.raw_clock.tv_nsec != 0);
 }
 
-static void null_is_refused_and_not_followed(void) {
+static void null_pointers_are_refused(void) {
     struct ibv_qp_attr attr;
     struct ibv_device_attr device;
     memset(&attr, 0, sizeof attr);
@@ -78,7 +78,7 @@ static void null_is_refused_and_not_followed(void) {
     check(ibv_get_device_name(NULL) == NULL);
 }
 
-static void memory_is_checked_when_it_is_registered(void) {
+static void registration_checks_memory(void) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     char *room = mmap(NULL, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     check(room != MAP_FAILED && munmap(room + 2 * page, page) == 0);
@@ -107,7 +107,7 @@ static void memory_is_checked_when_it_is_registered(void) {
     refuses(ibv_reg_dmabuf_mr(pd, 0, 4096, 0, -1, 0), EOPNOTSUPP);
 }
 
-static void domains_have_other_names(void) {
+static void parent_and_thread_domains_work(void) {
     struct ibv_td_init_attr nothing = {0};
     struct ibv_td *td = ibv_alloc_td(context, &nothing);
     check(td != NULL);
@@ -117,7 +117,7 @@ static void domains_have_other_names(void) {
     check(ibv_dealloc_pd(parent) == 0 && ibv_dealloc_td(td) == 0);
 }
 
-static void completion_queues_tell_and_are_waited_for(void) {
+static void completion_queues_and_channels_work(void) {
     struct ibv_comp_channel *channel = ibv_create_comp_channel(context);
     int cookie;
     check(channel != NULL);
@@ -130,12 +130,12 @@ static void completion_queues_tell_and_are_waited_for(void) {
     check(ibv_destroy_comp_channel(channel) == EBUSY);
     check(ibv_resize_cq(cq, 20) == 0 && cq->cqe >= 20 && ibv_resize_cq(cq, 0) == EINVAL);
     struct ibv_wc wc;
-    struct ibv_cq *told;
-    void *told_cookie;
+    struct ibv_cq *cq_of_event;
+    void *cookie_of_event;
     check(ibv_poll_cq(cq, 1, &wc) == 0 && ibv_poll_cq(cq, 0, NULL) == 0 && ibv_req_notify_cq(cq, 0) == 0);
     check(fcntl(channel->fd, F_SETFL, fcntl(channel->fd, F_GETFL) | O_NONBLOCK) == 0);
     errno = 0;
-    check(ibv_get_cq_event(channel, &told, &told_cookie) == -1 && errno == EAGAIN);
+    check(ibv_get_cq_event(channel, &cq_of_event, &cookie_of_event) == -1 && errno == EAGAIN);
     struct pollfd file = {.fd = channel->fd, .events = POLLIN};
     check(poll(&file, 1, 0) == 0);
     check(ibv_destroy_cq(cq) == 0 && channel->refcnt == 0 && ibv_destroy_comp_channel(channel) == 0);
@@ -148,7 +148,7 @@ static void completion_queues_tell_and_are_waited_for(void) {
     check(ibv_destroy_cq(ibv_cq_ex_to_cq(more)) == 0);
 }
 
-static void queue_pairs_go_through_their_states(void) {
+static void queue_pairs_change_states(void) {
     struct ibv_cq *cq = ibv_create_cq(context, 10, NULL, NULL, 0);
     struct ibv_qp_init_attr asked = {
         .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC,
@@ -226,7 +226,7 @@ static void queue_pairs_go_through_their_states(void) {
     check(ibv_destroy_qp(qp) == 0 && ibv_destroy_cq(cq) == 0);
 }
 
-static void shared_queues_have_limits(void) {
+static void shared_receive_queues_have_limits(void) {
     struct ibv_srq_init_attr asked = {.attr = {.max_wr = 2, .max_sge = 1}};
     struct ibv_srq *srq = ibv_create_srq(pd, &asked);
     struct ibv_srq_attr attr = {.srq_limit = 1};
@@ -242,7 +242,7 @@ static void shared_queues_have_limits(void) {
     refuses(ibv_create_srq(pd, &asked), EINVAL);
 }
 
-static void what_is_not_there_says_so(void) {
+static void unsupported_objects_fail_with_eopnotsupp(void) {
     struct ibv_xrcd_init_attr xrcd = {0};
     struct ibv_alloc_dm_attr dm = {.length = 8};
     refuses(ibv_open_xrcd(context, &xrcd), EOPNOTSUPP);
@@ -251,7 +251,7 @@ static void what_is_not_there_says_so(void) {
     refuses(ibv_import_device(0), EOPNOTSUPP);
 }
 
-static void a_child_may_look_and_harms_nobody(void) {
+static void a_forked_child_does_not_disturb_its_parent(void) {
     pid_t child = fork();
     check(child >= 0);
     if (child == 0) {
@@ -273,16 +273,16 @@ int main(void) {
     context = open_loopback();
     pd = ibv_alloc_pd(context);
     check(pd != NULL && pd->context == context);
-    tell(devices_answer_questions);
-    tell(null_is_refused_and_not_followed);
-    tell(memory_is_checked_when_it_is_registered);
-    tell(domains_have_other_names);
-    tell(completion_queues_tell_and_are_waited_for);
-    tell(queue_pairs_go_through_their_states);
-    tell(shared_queues_have_limits);
-    tell(what_is_not_there_says_so);
-    tell(a_child_may_look_and_harms_nobody);
+    run(devices_can_be_queried);
+    run(null_pointers_are_refused);
+    run(registration_checks_memory);
+    run(parent_and_thread_domains_work);
+    run(completion_queues_and_channels_work);
+    run(queue_pairs_change_states);
+    run(shared_receive_queues_have_limits);
+    run(unsupported_objects_fail_with_eopnotsupp);
+    run(a_forked_child_does_not_disturb_its_parent);
     check(ibv_dealloc_pd(pd) == 0 && ibv_close_device(context) == 0);
-    printf("%d stories\n", stories);
+    printf("%d tests passed\n", tests_passed);
     return 0;
 }

@@ -1,4 +1,4 @@
-/* Stories of rsockets: `rsocket NAME` tells one of them, and says on which line it went wrong. */
+/* Tests of rsockets: `rsocket NAME` runs one of them and prints the line of a failed check. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -53,7 +53,7 @@ static int dial(const struct sockaddr_in *to)
     return rs;
 }
 
-/* A pair of one process: a peer is accepted though nobody has called raccept yet. */
+/* A connected pair in one process: a connect succeeds before raccept() is called. */
 static void pair(int ends[2])
 {
     struct sockaddr_in at;
@@ -97,15 +97,15 @@ static void errors(void)
     FAILS(rgetpeername(rs, (struct sockaddr *)&other, &length), ENOTCONN);
     FAILS(rshutdown(rs, SHUT_RDWR), ENOTCONN);
     FAILS(rconnect(lrs, (struct sockaddr *)&at, sizeof at), EINVAL);
-    /* Two listen at one place. */
+    /* Two sockets at one address. */
     int second = rsocket(AF_INET, SOCK_STREAM, 0);
     FAILS(rbind(second, (struct sockaddr *)&at, sizeof at), EADDRINUSE);
     CHECK(rclose(second) == 0 && rclose(lrs) == 0);
-    /* Nobody listens any more. */
+    /* The listener is closed. */
     FAILS(rconnect(rs, (struct sockaddr *)&at, sizeof at), ECONNREFUSED);
     CHECK(rclose(rs) == 0);
     FAILS(rclose(rs), EBADF);
-    /* Without waiting it is told afterwards, once. */
+    /* A non-blocking connect reports the error once, by SO_ERROR. */
     rs = rsocket(AF_INET, SOCK_STREAM, 0);
     set_nonblocking(rs);
     FAILS(rconnect(rs, (struct sockaddr *)&at, sizeof at), EINPROGRESS);
@@ -136,7 +136,7 @@ static void halves(void)
     CHECK(rrecv(ends[1], text, 2, MSG_PEEK) == 2 && !memcmp(text, "he", 2));
     CHECK(rrecv(ends[1], text, 8, MSG_WAITALL) == 5 && !memcmp(text, "hello", 5));
     CHECK(rrecv(ends[1], text, 8, 0) == 0);
-    /* The other half is open still. */
+    /* The other direction is still open. */
     struct iovec parts[2] = { { "goo", 3 }, { "dbye", 4 } };
     CHECK(rwritev(ends[1], parts, 2) == 7);
     char first[4], second[4];
@@ -145,7 +145,7 @@ static void halves(void)
     CHECK(rclose(ends[1]) == 0);
     CHECK(readiness(ends[0], POLLIN, 5000) & POLLHUP);
     CHECK(rrecv(ends[0], text, 8, 0) == 0 && rclose(ends[0]) == 0);
-    /* Who closes with something unread by the peer does not lose it. */
+    /* Data that the peer has not read is not lost by a close. */
     pair(ends);
     CHECK(rsend(ends[0], "last", 4, 0) == 4 && rclose(ends[0]) == 0);
     CHECK(rrecv(ends[1], text, 8, 0) == 4 && !memcmp(text, "last", 4) && rrecv(ends[1], text, 8, 0) == 0);
@@ -200,7 +200,7 @@ static void both_ways(void)
     CHECK(rclose(ends[0]) == 0 && rclose(ends[1]) == 0);
 }
 
-/* A sender that is not read from stops, says so, and goes on. */
+/* A sender blocks (EAGAIN) when the peer does not read, and resumes. */
 static void nonblocking(void)
 {
     int ends[2];
@@ -221,7 +221,7 @@ static void nonblocking(void)
     CHECK(got == sent && readiness(ends[0], POLLOUT, 5000) == POLLOUT);
     CHECK(readiness(ends[1], POLLIN, 0) == 0 && rsend(ends[0], "x", 1, 0) == 1);
     CHECK(readiness(ends[1], POLLIN, 5000) == POLLIN);
-    /* rselect and a plain pipe beside it. */
+    /* rpoll and rselect together with a pipe. */
     int tube[2];
     CHECK(pipe(tube) == 0);
     struct pollfd files[2] = { { .fd = ends[0], .events = POLLIN }, { .fd = tube[0], .events = POLLIN } };
@@ -243,7 +243,7 @@ static void nonblocking(void)
 
 static void *close_later(void *argument)
 {
-    /* The other thread sleeps, or is about to: both must end. */
+    /* The other thread sleeps or is about to; both must return. */
     CHECK(rshutdown(*(int *)argument, SHUT_RDWR) == 0);
     return NULL;
 }
@@ -288,7 +288,7 @@ static void hundred(void)
     CHECK(rclose(lrs) == 0);
 }
 
-/* A peer that is killed is noticed, by who sleeps too; what it had sent is read first. */
+/* A killed peer is detected, also by a sleeping thread; data that it has sent is read first. */
 static void killed(void)
 {
     int tube[2];
@@ -316,7 +316,7 @@ static void killed(void)
     CHECK(rclose(rs) == 0);
 }
 
-/* A forked child knows nothing of its parent's, and makes its own. */
+/* A forked child does not have its parent's rsockets, and creates its own. */
 static void forked(void)
 {
     int ends[2], status;
@@ -337,7 +337,7 @@ static void forked(void)
     CHECK(rclose(ends[0]) == 0 && rclose(ends[1]) == 0);
 }
 
-/* Memory that a peer maps is written past the stream. */
+/* Memory that a peer maps is written outside the stream. */
 static void mapped(void)
 {
     struct sockaddr_in at;
@@ -355,10 +355,10 @@ static void mapped(void)
     CHECK(riomap(a, memory, sizeof memory, PROT_WRITE, 0, 1000) == 1000);
     FAILS(riomap(a, memory, 8, PROT_WRITE, 0, 0), ENOMEM);
     char byte;
-    /* The peer is told before the stream goes on. */
+    /* The mapping is announced before the next bytes of the stream. */
     CHECK(rsend(a, "m", 1, 0) == 1 && rrecv(b, &byte, 1, 0) == 1);
     CHECK(riowrite(b, source, sizeof source, 1000, 0) == sizeof source);
-    /* No more than is mapped, and nothing outside it. */
+    /* Writes end at the end of the mapping, and fail outside of it. */
     CHECK(riowrite(b, "ab", 2, 1000 + sizeof source - 1, 0) == 1);
     CHECK(riowrite(b, "ab", 2, 10, 0) == 0);
     CHECK(rsend(b, "w", 1, 0) == 1 && rrecv(a, &byte, 1, 0) == 1);
@@ -377,7 +377,7 @@ static int files_open(void)
     return count;
 }
 
-/* Nothing is left of connections that were closed, whoever closed first. */
+/* Closed connections leave no open files, whichever side closes first. */
 static void again(void)
 {
     int ends[2], before = 0;
@@ -395,14 +395,14 @@ static void again(void)
 
 int main(int count, char **arguments)
 {
-    static const struct { const char *name; void (*tell)(void); } stories[] = {
+    static const struct { const char *name; void (*run)(void); } tests[] = {
         { "errors", errors }, { "halves", halves }, { "both_ways", both_ways }, { "nonblocking", nonblocking },
         { "hundred", hundred }, { "killed", killed }, { "forked", forked }, { "mapped", mapped }, { "again", again },
     };
     signal(SIGPIPE, SIG_IGN);
-    for (size_t i = 0; i < sizeof stories / sizeof *stories && count == 2; i++)
-        if (!strcmp(arguments[1], stories[i].name)) {
-            stories[i].tell();
+    for (size_t i = 0; i < sizeof tests / sizeof *tests && count == 2; i++)
+        if (!strcmp(arguments[1], tests[i].name)) {
+            tests[i].run();
             return 0;
         }
     return 2;

@@ -1,5 +1,5 @@
-/* Calls that wait, and the program's signals: as of read(2), by which programs think that they wait. */
-#include "story.h"
+/* Signals and blocking calls, which must behave like read(2), as in rdma-core. */
+#include "check.h"
 
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
@@ -29,20 +29,20 @@ static void alarm_in(long micros, long again) {
 static int wait_for(int what) {
     struct ibv_cq *cq;
     void *cookie;
-    struct ibv_async_event happening;
+    struct ibv_async_event async_event;
     struct rdma_cm_event *event;
     switch (what) {
     case 0:
         return ibv_get_cq_event(channel, &cq, &cookie);
     case 1:
-        return ibv_get_async_event(context, &happening);
+        return ibv_get_async_event(context, &async_event);
     default:
         return rdma_get_cm_event(manager, &event);
     }
 }
 
-/* The alarm rings again and again: one that comes before the call has begun ends nothing. */
-static void handlers_end_calls(void) {
+/* The alarm repeats, because one that comes before the call has started interrupts nothing. */
+static void handlers_interrupt_calls(void) {
     handle(0);
     for (int what = 0; what < 3; what++) {
         for (int times = 0; times < 5; times++) {
@@ -62,7 +62,7 @@ static void count_to_three(int signal) {
         setitimer(ITIMER_REAL, &never, NULL);
 }
 
-/* A call that is restarted goes on until its event is there: here, that of a thread. */
+/* A restarted call waits until its event arrives; here, another thread causes the event. */
 static void *say(void *unused) {
     struct sockaddr_in here = {.sin_family = AF_INET, .sin_port = htons(9)};
     here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -72,7 +72,7 @@ static void *say(void *unused) {
     return NULL;
 }
 
-static void handlers_that_restart_calls_do_not_end_them(void) {
+static void handlers_with_sa_restart_do_not_interrupt_calls(void) {
     struct sigaction action = {.sa_handler = count_to_three, .sa_flags = SA_RESTART};
     struct rdma_cm_event *event;
     pthread_t thread;
@@ -99,11 +99,11 @@ int main(void) {
     channel = ibv_create_comp_channel(context);
     manager = rdma_create_event_channel();
     check(channel != NULL && manager != NULL);
-    tell(handlers_end_calls);
-    tell(handlers_that_restart_calls_do_not_end_them);
+    run(handlers_interrupt_calls);
+    run(handlers_with_sa_restart_do_not_interrupt_calls);
     rdma_destroy_event_channel(manager);
     check(ibv_destroy_comp_channel(channel) == 0 && ibv_close_device(context) == 0);
     ibv_free_device_list(list);
-    printf("%d stories\n", stories);
+    printf("%d tests passed\n", tests_passed);
     return 0;
 }

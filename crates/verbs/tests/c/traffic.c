@@ -1,5 +1,5 @@
-/* Two queue pairs of one process meet out of band and do everything that verbs can; then two that take datagrams. */
-#include "story.h"
+/* Connects two queue pairs of one process out of band and tests all operations; then datagrams. */
+#include "check.h"
 
 #include <arpa/inet.h>
 
@@ -73,7 +73,7 @@ static void connect_to(struct ibv_qp *qp, uint32_t peer, uint32_t begins, uint32
     check(qp->state == IBV_QPS_RTS);
 }
 
-/* Waits for the next completion. The test's own end of time is its runner's. */
+/* Waits for the next completion; the test runner limits the time. */
 static struct ibv_wc next(struct ibv_cq *cq) {
     struct ibv_wc wc;
     int found;
@@ -98,7 +98,7 @@ static int post(struct ibv_qp *qp, struct ibv_send_wr wr, uint8_t *from, uint32_
     return ibv_post_send(qp, &wr, &bad);
 }
 
-static void two_meet_by_their_numbers(void) {
+static void two_queue_pairs_connect_out_of_band(void) {
     a = make(cq_a, IBV_QPT_RC);
     b = make(cq_b, IBV_QPT_RC);
     initialise(a);
@@ -107,7 +107,7 @@ static void two_meet_by_their_numbers(void) {
     connect_to(b, a->qp_num, 0x222, 0x111);
 }
 
-static void sends_arrive_with_what_stands_beside_them(void) {
+static void sends_arrive_with_immediate_data(void) {
     memset(room_a, 7, 100);
     receive(b, room_b, 200, mr_b, 21);
     check(post(a, (struct ibv_send_wr){.wr_id = 1, .opcode = IBV_WR_SEND}, room_a, 100, mr_a) == 0);
@@ -125,7 +125,7 @@ static void sends_arrive_with_what_stands_beside_them(void) {
     check(next(cq_a).wr_id == 2);
 }
 
-static void memory_is_written_and_read(void) {
+static void rdma_write_and_read_work(void) {
     struct ibv_send_wr write = {.wr_id = 3, .opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .imm_data = htonl(0xaabbccdd)};
     write.wr.rdma.remote_addr = (uintptr_t)room_b + 1000;
     write.wr.rdma.rkey = mr_b->rkey;
@@ -149,7 +149,7 @@ static void memory_is_written_and_read(void) {
     check(post(a, read, room_a, 8, mr_a) == EINVAL);
 }
 
-static void atomics_are_atomic_operations(void) {
+static void atomics_return_the_old_value(void) {
     uint64_t *there = (uint64_t *)(void *)room_b, *here = (uint64_t *)(void *)room_a;
     *there = 40;
     struct ibv_send_wr add = {.wr_id = 5, .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD};
@@ -168,7 +168,7 @@ static void atomics_are_atomic_operations(void) {
     check(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_COMP_SWAP && *here == 42 && *there == 7);
 }
 
-static void calls_gather_requests(void) {
+static void ibv_wr_calls_post_a_batch(void) {
     struct ibv_qp_ex *calls = ibv_qp_to_qp_ex(a);
     receive(b, room_b, 100, mr_b, 24);
     ibv_wr_start(calls);
@@ -199,7 +199,7 @@ static void calls_gather_requests(void) {
     check(ibv_poll_cq(cq_a, 1, &(struct ibv_wc){0}) == 0);
 }
 
-static void a_window_shows_what_it_is_bound_to(void) {
+static void a_memory_window_grants_access_to_its_range(void) {
     struct ibv_mw *mw = ibv_alloc_mw(pd, IBV_MW_TYPE_1);
     check(mw != NULL);
     uint32_t before = mw->rkey;
@@ -214,7 +214,7 @@ static void a_window_shows_what_it_is_bound_to(void) {
     write.wr.rdma.rkey = mw->rkey;
     memset(room_a, 0x33, 64);
     check(post(a, write, room_a, 64, mr_a) == 0 && next(cq_a).status == IBV_WC_SUCCESS);
-    /* The write has left; a read behind it says that it is there. */
+    /* The write has been sent; a read after it confirms that it has arrived. */
     struct ibv_send_wr read = {.wr_id = 72, .opcode = IBV_WR_RDMA_READ};
     read.wr.rdma.remote_addr = (uintptr_t)room_b;
     read.wr.rdma.rkey = mr_b->rkey;
@@ -223,18 +223,18 @@ static void a_window_shows_what_it_is_bound_to(void) {
     check(ibv_dereg_mr(mr_b) == EBUSY && ibv_dealloc_mw(mw) == 0);
 }
 
-static void events_come_through_files_and_are_acknowledged(void) {
-    struct ibv_cq *told;
+static void completion_events_arrive_through_the_channel(void) {
+    struct ibv_cq *cq_of_event;
     void *cookie;
     check(ibv_req_notify_cq(cq_b, 0) == 0);
     receive(b, room_b, 100, mr_b, 25);
     check(post(a, (struct ibv_send_wr){.wr_id = 8, .opcode = IBV_WR_SEND}, room_a, 4, mr_a) == 0);
-    check(ibv_get_cq_event(channel, &told, &cookie) == 0 && told == cq_b && cookie == &cq_b);
-    ibv_ack_cq_events(told, 1);
+    check(ibv_get_cq_event(channel, &cq_of_event, &cookie) == 0 && cq_of_event == cq_b && cookie == &cq_b);
+    ibv_ack_cq_events(cq_of_event, 1);
     check(next(cq_b).wr_id == 25 && next(cq_a).wr_id == 8);
 }
 
-static void a_wrong_key_ends_both(void) {
+static void an_invalid_rkey_ends_both_queue_pairs(void) {
     struct ibv_send_wr write = {.wr_id = 9, .opcode = IBV_WR_RDMA_READ};
     write.wr.rdma.remote_addr = (uintptr_t)room_b;
     write.wr.rdma.rkey = mr_b->rkey ^ 0x5500;
@@ -253,7 +253,7 @@ static void a_wrong_key_ends_both(void) {
     check(ibv_destroy_qp(a) == 0 && ibv_destroy_qp(b) == 0);
 }
 
-static void datagrams_find_their_receive(void) {
+static void datagrams_arrive_at_their_queue_pair(void) {
     struct ibv_qp *both[2] = {make(cq_a, IBV_QPT_UD), make(cq_b, IBV_QPT_UD)};
     for (int at = 0; at < 2; at++) {
         struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = 0x1111};
@@ -280,7 +280,7 @@ static void datagrams_find_their_receive(void) {
     check(got.src_qp == both[0]->qp_num && memcmp(room_a, room_b + 40, 100) == 0);
     struct ibv_ah *back = ibv_create_ah_from_wc(pd, &got, (struct ibv_grh *)(void *)room_b, 1);
     check(back != NULL);
-    /* Who does not know the key is not heard: of two, the second arrives. */
+    /* A datagram with a wrong Q_Key is dropped: of two, the second arrives. */
     struct ibv_qp_attr other = {.qkey = 0x2222};
     check(ibv_modify_qp(both[1], &other, IBV_QP_QKEY) == 0);
     check(ibv_req_notify_cq(cq_b, 0) == 0);
@@ -288,10 +288,10 @@ static void datagrams_find_their_receive(void) {
     check(post(both[0], send, room_a, 100, mr_a) == 0 && next(cq_a).status == IBV_WC_SUCCESS);
     send.wr.ud.remote_qkey = 0x2222;
     check(post(both[0], send, room_a, 50, mr_a) == 0 && next(cq_a).status == IBV_WC_SUCCESS);
-    struct ibv_cq *told;
+    struct ibv_cq *cq_of_event;
     void *cookie;
-    check(ibv_get_cq_event(channel, &told, &cookie) == 0 && told == cq_b);
-    ibv_ack_cq_events(told, 1);
+    check(ibv_get_cq_event(channel, &cq_of_event, &cookie) == 0 && cq_of_event == cq_b);
+    ibv_ack_cq_events(cq_of_event, 1);
     struct ibv_wc heard = next(cq_b);
     check(heard.wr_id == 31 && heard.byte_len == 90);
     struct ibv_send_wr write = {.opcode = IBV_WR_RDMA_WRITE};
@@ -311,18 +311,18 @@ int main(void) {
     mr_a = ibv_reg_mr(pd, room_a, ROOM, all);
     mr_b = ibv_reg_mr(pd, room_b, ROOM, all);
     check(pd && channel && cq_a && cq_b && mr_a && mr_b);
-    tell(two_meet_by_their_numbers);
-    tell(sends_arrive_with_what_stands_beside_them);
-    tell(memory_is_written_and_read);
-    tell(atomics_are_atomic_operations);
-    tell(calls_gather_requests);
-    tell(a_window_shows_what_it_is_bound_to);
-    tell(events_come_through_files_and_are_acknowledged);
-    tell(a_wrong_key_ends_both);
-    tell(datagrams_find_their_receive);
+    run(two_queue_pairs_connect_out_of_band);
+    run(sends_arrive_with_immediate_data);
+    run(rdma_write_and_read_work);
+    run(atomics_return_the_old_value);
+    run(ibv_wr_calls_post_a_batch);
+    run(a_memory_window_grants_access_to_its_range);
+    run(completion_events_arrive_through_the_channel);
+    run(an_invalid_rkey_ends_both_queue_pairs);
+    run(datagrams_arrive_at_their_queue_pair);
     check(ibv_dereg_mr(mr_a) == 0 && ibv_dereg_mr(mr_b) == 0);
     check(ibv_destroy_cq(cq_a) == 0 && ibv_destroy_cq(cq_b) == 0 && ibv_destroy_comp_channel(channel) == 0);
     check(ibv_dealloc_pd(pd) == 0 && ibv_close_device(context) == 0);
-    printf("%d stories\n", stories);
+    printf("%d tests passed\n", tests_passed);
     return 0;
 }

@@ -1,4 +1,4 @@
-//! The libraries, linked from the archive that cargo makes beside a test.
+//! Links the libraries from the archive that cargo builds for a test.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -15,15 +15,14 @@ pub(crate) fn output(command: &mut Command) -> Output {
 
 /// Returns the output of a command that must succeed.
 #[track_caller]
-pub(crate) fn told_by(command: &mut Command) -> String {
+pub(crate) fn stdout_of(command: &mut Command) -> String {
     let output = output(command);
     let (words, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{command:?}: {}\n{words}{errors}", output.status);
     String::from_utf8(output.stdout).expect("names are ASCII")
 }
 
-/// Cargo puts the archive beside the tests that depend on it, under a name with a number; of several, the
-/// newest is of now.
+/// Returns the newest archive beside the test: cargo puts it there, with a hash in its name.
 pub(crate) fn archive() -> PathBuf {
     let test = std::env::current_exe().expect("a test is a file");
     let beside = test.parent().expect("in a folder");
@@ -38,9 +37,9 @@ pub(crate) fn archive() -> PathBuf {
     newest.unwrap_or_else(|| panic!("no archive in {}: run this through cargo", beside.display()))
 }
 
-/// Links the libraries into a folder of the target's, and says where that is.
+/// Links the libraries into a folder of the target directory. Returns its path.
 pub(crate) fn linked(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    told_by(Command::new(home().join("link")).arg(archive()).arg(&folder));
+    stdout_of(Command::new(home().join("link")).arg(archive()).arg(&folder));
     folder
 }

@@ -1,4 +1,4 @@
-//! A case: a program that nobody changed, how it is started, and what shows that it worked.
+//! A test case: an unmodified program, how to start it, and how to check its result.
 
 use crate::proof::Proof;
 use crate::run::{End, Running, after, free_port, is_installed};
@@ -49,16 +49,16 @@ pub(crate) struct Case {
     pub(crate) missing: Option<&'static str>,
     /// The command as the page shows it, if the real one is too long.
     pub(crate) shown: Option<&'static str>,
-    /// Codes that are no failure: what went wrong is in the output.
+    /// Exit codes that do not count as failure, because the output is checked.
     pub(crate) codes: &'static [i32],
 }
 
-/// The output of a case's processes, and how they ended.
+/// The output of a case's processes.
 #[derive(Default)]
-pub(crate) struct Told {
-    /// The server; nothing where there is none.
+pub(crate) struct CaseOutput {
+    /// The output of the server; empty if there is none.
     pub(crate) server: String,
-    /// The client, or the only one.
+    /// The output of the client, or of the only process.
     pub(crate) client: String,
     /// The case's folder.
     pub(crate) folder: PathBuf,
@@ -74,7 +74,7 @@ pub(crate) struct Place<'a> {
 }
 
 impl Case {
-    /// The program itself, behind settings.
+    /// Returns the program of the command, without environment settings.
     pub(crate) fn program(&self) -> &str {
         let (How::Alone(command) | How::Pair { client: command, .. }) = &self.how;
         command.split_whitespace().find(|word| !word.contains('=')).unwrap_or("")
@@ -92,10 +92,10 @@ impl Case {
         }
     }
 
-    /// Packages that it needs and that are not installed.
+    /// Returns the required packages that are not installed.
     pub(crate) fn lacks(&self) -> Vec<&'static str> {
         let is_there = |name: &str| name.starts_with("{here}") || is_installed(name);
-        // What the scripts of this directory start.
+        // Programs that the scripts of this directory start.
         let needs = match self.package {
             "openmpi-bin" => vec![
                 ("openmpi-bin", "mpirun"),
@@ -109,13 +109,13 @@ impl Case {
         needs.into_iter().filter(|(_, name)| !is_there(name)).map(|(package, _)| package).collect()
     }
 
-    /// Runs it; returns a remark for the page, or the error.
+    /// Runs the case. Returns a remark for the page, or the error.
     pub(crate) fn run(&self, place: &Place) -> Result<String, String> {
-        let mut told = Told::default();
-        self.run_telling(place, &mut told).map_err(|error| {
+        let mut output = CaseOutput::default();
+        self.run_with_output(place, &mut output).map_err(|error| {
             let mut text = format!("{} ({}): {error}", self.title(), self.transport.name());
-            for (who, told) in [("server", &told.server), ("client", &told.client)] {
-                let lines: Vec<&str> = told.lines().filter(|line| !line.trim().is_empty()).collect();
+            for (who, output) in [("server", &output.server), ("client", &output.client)] {
+                let lines: Vec<&str> = output.lines().filter(|line| !line.trim().is_empty()).collect();
                 for line in &lines[lines.len().saturating_sub(12)..] {
                     text += &format!("\n    {who}: {line}");
                 }
@@ -124,8 +124,8 @@ impl Case {
         })
     }
 
-    fn run_telling(&self, place: &Place, told: &mut Told) -> Result<String, String> {
-        told.folder = place.folder.to_owned();
+    fn run_with_output(&self, place: &Place, output: &mut CaseOutput) -> Result<String, String> {
+        output.folder = place.folder.to_owned();
         let port = free_port();
         let words = |command: &str| -> Vec<String> {
             let folders = [("{folder}", place.folder), ("{here}", place.here)];
@@ -140,7 +140,7 @@ impl Case {
                 .collect()
         };
         let libraries = place.libraries.to_str().expect("a plain path");
-        // As `kiban verbs` sets it.
+        // The environment that `kiban verbs` sets.
         let settings = [
             ("LD_LIBRARY_PATH", libraries),
             ("LD_PRELOAD", "libkiban_paths.so"),
@@ -151,33 +151,33 @@ impl Case {
             How::Alone(command) => {
                 let mut only = Running::start(&words(command), &settings)?;
                 let end = only.end(deadline);
-                told.client = std::mem::take(&mut only.told);
+                output.client = std::mem::take(&mut only.output);
                 self.ended_well("it", end)?;
             }
             How::Pair { server, client, ends } => {
                 let mut server = Running::start(&words(server), &settings)?;
                 let ready = server.until_listening(port, deadline);
                 if let Err(error) = ready {
-                    told.server = std::mem::take(&mut server.told);
+                    output.server = std::mem::take(&mut server.output);
                     return Err(format!("the server {error}"));
                 }
                 let mut client = Running::start(&words(client), &settings)?;
                 let client_end = client.end(deadline);
-                told.client = std::mem::take(&mut client.told);
-                // Its last words come while it ends.
+                output.client = std::mem::take(&mut client.output);
+                // The server may print its last output while it exits.
                 let server_end =
                     if *ends && client_end != End::Late { Some(server.end(deadline)) } else { None };
                 if server_end.is_none() {
                     server.end(after(Duration::ZERO));
                 }
-                told.server = std::mem::take(&mut server.told);
+                output.server = std::mem::take(&mut server.output);
                 self.ended_well("the client", client_end)?;
                 if let Some(end) = server_end {
                     self.ended_well("the server", end)?;
                 }
             }
         }
-        self.proof.check(told)
+        self.proof.check(output)
     }
 
     fn ended_well(&self, who: &str, end: End) -> Result<(), String> {

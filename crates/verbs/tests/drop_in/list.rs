@@ -1,4 +1,4 @@
-//! The programs: all that are tried, with known failures.
+//! The list of programs, with known failures.
 
 use crate::case::{Case, How, Transport};
 use crate::proof::{self, Proof};
@@ -34,7 +34,7 @@ impl Case {
     }
 
     fn missing(self, reason: &'static str) -> Case {
-        // One that does not come is not waited for.
+        // Known failures have a short time limit.
         Case { missing: Some(reason), seconds: 10, ..self }
     }
 }
@@ -214,11 +214,11 @@ fn perftest(all: &mut Vec<Case>) {
             } else {
                 all.push(run(one).case());
             }
-            // Latencies are taken of one queue pair.
+            // perftest measures latency with one queue pair only.
             if !is_latency {
                 all.push(Run { queues: 4, ..run(four) }.case());
             }
-            // perftest has no events for Writes.
+            // perftest does not support events for Writes.
             if !program.starts_with("ib_write") {
                 all.push(run(events).case());
             }
@@ -265,7 +265,7 @@ fn pingpongs(all: &mut Vec<Case>) {
     for options in ["", " -e", " -c"] {
         all.push(case("ibv_ud_pingpong", options));
     }
-    // Its -c compares a buffer that several receives write at once.
+    // With -c it compares a buffer to which several receives write at once.
     for options in ["", " -e"] {
         all.push(case("ibv_srq_pingpong", options));
     }
@@ -346,7 +346,7 @@ fn ucx(all: &mut Vec<Case>) {
     }
 }
 
-/// Adds further programs. `mpi.py` and the others are in this directory.
+/// Adds further programs; their scripts are in this directory.
 fn further(all: &mut Vec<Case>) {
     let shown = |case: Case, shown| Case { shown: Some(shown), ..case };
     let case = |package, command: &str, proof| Case::new("Further", package, alone(command), proof);

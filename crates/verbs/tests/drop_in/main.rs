@@ -1,9 +1,9 @@
-//! Unmodified programs on kiban's libraries (docs/programs.md).
+//! Runs unmodified programs on kiban's libraries (docs/programs.md).
 //!
-//! Goal      every program of the list does its work, or is listed with the reason why not and indeed fails.
-//! How       one test runs the whole list, as the page is one. `KIBAN_PROGRAMS=WORDS` runs those whose
-//!           command has the words, and leaves the page alone; `KIBAN_WRITE=1` writes the page.
-//! Needs     the packages that cases name: one that is not there fails the test.
+//! Purpose   every program of the list works, or is listed as missing with a reason, and then must fail.
+//! How       one test runs the whole list, which becomes one page. `KIBAN_PROGRAMS=WORDS` runs only the cases
+//!           whose command contains the words, and does not check the page; `KIBAN_WRITE=1` writes the page.
+//! Needs     the packages that cases name; the test fails if one is missing.
 
 mod case;
 #[path = "../common/libraries.rs"]
@@ -21,10 +21,10 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Cases at a time.
+/// Number of cases that run at the same time.
 const WORKERS: usize = 1;
 
-/// Runs a case; returns its result, or the error.
+/// Runs a case. Returns a remark for the page, or the error.
 fn verdict(case: &Case, place: &Place) -> Result<String, String> {
     match (case.run(place), case.missing) {
         (Err(_), Some(_)) => Ok(String::new()),
@@ -38,7 +38,7 @@ fn verdict(case: &Case, place: &Place) -> Result<String, String> {
 }
 
 #[test]
-fn programs_run_as_they_are() {
+fn unmodified_programs_run() {
     let wanted = std::env::var("KIBAN_PROGRAMS").unwrap_or_default();
     let cases: Vec<Case> = list::cases().into_iter().filter(|case| case.title().contains(&wanted)).collect();
     let mut packages: Vec<&str> = cases.iter().flat_map(Case::lacks).collect();
@@ -71,7 +71,7 @@ fn programs_run_as_they_are() {
                         Ok(_) => eprintln!("{seconds:5.1} s  {} ({})", case.title(), case.transport.name()),
                         Err(error) => eprintln!("{seconds:5.1} s  FAILED: {error}"),
                     }
-                    *found[at].lock().expect("nobody panics with it") = Some(verdict);
+                    *found[at].lock().expect("no panic while locked") = Some(verdict);
                 }
             });
         }
@@ -79,7 +79,7 @@ fn programs_run_as_they_are() {
     let mut results = Vec::new();
     let mut wrong = Vec::new();
     for (case, found) in cases.into_iter().zip(found) {
-        match found.into_inner().expect("nobody panicked with it").expect("every case was run") {
+        match found.into_inner().expect("no panic while locked").expect("every case was run") {
             Ok(detail) => results.push((case, detail)),
             Err(error) => wrong.push(error),
         }
@@ -102,7 +102,7 @@ fn programs_run_as_they_are() {
     let written = std::fs::read_to_string(page::place()).unwrap_or_default();
     assert!(
         written == page,
-        "docs/programs.md is not what was found: run this with KIBAN_WRITE=1 and look at the change"
+        "docs/programs.md is out of date: run this test with KIBAN_WRITE=1 and review the change"
     );
 }
 
@@ -117,13 +117,13 @@ fn prepare(folder: &Path) {
     }
 }
 
-/// The address of the first device, from its GID.
+/// Returns the IP address of the first device, from its GID.
 fn first_address(libraries: &Path) -> String {
     let mut command = Command::new("ibv_devinfo");
-    let told = libraries::told_by(command.args(["-v", "-d", "kiban0"]).env("LD_LIBRARY_PATH", libraries));
-    let gid = told.lines().find_map(|line| line.trim().strip_prefix("GID[  0]:"));
+    let output = libraries::stdout_of(command.args(["-v", "-d", "kiban0"]).env("LD_LIBRARY_PATH", libraries));
+    let gid = output.lines().find_map(|line| line.trim().strip_prefix("GID[  0]:"));
     let gid = gid.and_then(|line| line.split([',', '\t', ' ']).find(|word| word.contains(':')));
-    let gid = gid.unwrap_or_else(|| panic!("no GID in what ibv_devinfo says:\n{told}"));
+    let gid = gid.unwrap_or_else(|| panic!("no GID in what ibv_devinfo says:\n{output}"));
     let address: Ipv6Addr = gid.parse().unwrap_or_else(|error| panic!("the GID {gid}: {error}"));
     address.to_canonical().to_string()
 }

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Two network namespaces that a pair of virtual interfaces joins, and a program with an end in each.
+# Runs a program in two network namespaces that are connected by a veth pair.
 #
-#     namespaces.sh perftest PROGRAM OPTIONS…     a server there, a client here
-#     namespaces.sh mpi OPTIONS… COMMAND…                   a rank here, a rank there (OpenMPI)
+#     namespaces.sh perftest PROGRAM OPTIONS…     a server in the second namespace, a client in the first
+#     namespaces.sh mpi OPTIONS… COMMAND…         one rank in each namespace (OpenMPI)
 #
-# Runs as anybody who may make user namespaces; nothing is left when this shell and its children have gone.
+# Needs the right to create user namespaces; the namespaces disappear with this shell and its children.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 if [ "${1:-}" != --inside ]; then
@@ -42,18 +42,18 @@ perftest)
     wait $server
     ;;
 mpi)
-    # What mpirun uses in the place of ssh: `agent HOST COMMAND…`.
+    # The agent that mpirun uses instead of ssh: `agent HOST COMMAND…`.
     agent=$(mktemp)
     printf '#!/bin/sh\nshift\nexec nsenter --target %s --net --uts sh -c "$*"\n' $there > "$agent"
     chmod +x "$agent"
     trap 'kill $there 2>/dev/null; rm -f "$agent"' EXIT
-    # In its own user namespace everybody is root.
+    # The user is root in its own user namespace.
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     mpirun -np 2 --host 198.51.100.1:1,198.51.100.2:1 --mca plm_rsh_agent "$agent" --mca oob_tcp_if_include 198.51.100.0/24 \
         -x LD_LIBRARY_PATH -x LD_PRELOAD -x KIBAN_TRANSPORT "$@"
     ;;
 *)
-    echo "namespaces.sh: what is '$what'?" >&2
+    echo "namespaces.sh: unknown mode '$what': use perftest or mpi" >&2
     exit 2
     ;;
 esac

@@ -1,8 +1,8 @@
 /*
- * Finds the library and the device in the way that NCCL's InfiniBand plug-in does: no header of verbs decides on versions, every
- * function is asked for by name and version, and a device counts when its port is active and its link is one of two.
+ * Looks for the library and devices as NCCL's InfiniBand plug-in does: it looks up every function by name and version with
+ * dlvsym(3), and uses a device if its port is active and its link layer is InfiniBand or Ethernet.
  *
- * Says "device NAME would be used" for each, and fails when a function or every device is missing.
+ * Prints "device NAME would be used" for each device. Fails if a function is missing, or if there is no device.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -56,7 +56,7 @@ int main(void)
 		struct ibv_device_attr attributes;
 		struct ibv_port_attr state = { 0 };
 
-		/* InfiniBand alone: an iWARP NIC has another transport, and cannot do what NCCL asks of queue pairs. */
+		/* InfiniBand transport only: NCCL does not support iWARP. */
 		if (!context || all[i]->transport_type != IBV_TRANSPORT_IB || device(context, &attributes) ||
 		    port(context, 1, (struct _compat_ibv_port_attr *)&state))
 			continue;

@@ -1,8 +1,8 @@
-//! docs/programs.md: what the run found.
+//! Writes docs/programs.md from the results.
 
 use crate::case::Case;
 
-/// The place of the page.
+/// Returns the path of the page.
 pub(crate) fn place() -> std::path::PathBuf {
     std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/programs.md")
 }

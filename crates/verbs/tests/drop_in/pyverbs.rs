@@ -1,10 +1,10 @@
-//! rdma-core's own tests in Python, as Debian ships them in the documentation of a package.
+//! Runs rdma-core's own Python tests, which Debian ships as documentation of a package.
 //!
-//! Counts    what unittest says of each test: ok, FAIL, ERROR, skipped and why. Reasons are sorted into
-//!           kinds; one kind is what the tests look for in /sys, where no library without privileges can put
-//!           anything.
+//! Counts    the result that unittest prints for each test: ok, FAIL, ERROR, or skipped with a reason.
+//!           Reasons are sorted into kinds; one kind are files in /sys, which a library without privileges
+//!           cannot provide.
 
-use crate::case::{Case, How, Told, Transport};
+use crate::case::{Case, CaseOutput, How, Transport};
 use crate::proof::Proof;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,17 +12,17 @@ use std::process::Command;
 
 /// The directory and the package in Debian.
 const TESTS: &str = "/usr/share/doc/rdma-core/tests";
-/// Tests that pass, at least: of an iWARP device fewer, as most connect out of band.
+/// The minimum number of tests that pass: fewer on an iWARP device, because most tests connect out of band.
 const ENOUGH: [(Transport, usize); 2] = [(Transport::Ib, 60), (Transport::Iwarp, 23)];
 
-/// Copies them to a folder where Python finds them.
+/// Copies the tests to a folder where Python finds them.
 pub(crate) fn unpack(folder: &Path) -> Result<(), String> {
-    let told = Command::new("sh")
+    let output = Command::new("sh")
         .args(["-c", "mkdir -p \"$2\" && cp \"$1\"/*.py* \"$2\" && gzip -df \"$2\"/*.gz", "sh", TESTS])
         .arg(folder.join("pyverbs"))
         .output()
         .map_err(|error| error.to_string())?;
-    if told.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&told.stderr).into_owned()) }
+    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }
 
 /// Returns what is missing.
@@ -76,15 +76,15 @@ fn kind(reason: &str) -> &'static str {
     found.map_or("something else", |(_, kind)| kind)
 }
 
-fn counted(told: &Told, enough: usize) -> Result<String, String> {
-    let told = &told.client;
+fn counted(output: &CaseOutput, enough: usize) -> Result<String, String> {
+    let output = &output.client;
     let mut results: BTreeMap<&str, usize> = BTreeMap::new();
     let mut skipped: BTreeMap<&str, usize> = BTreeMap::new();
     let mut wrong = Vec::new();
     // `name (tests.file.Class)`, perhaps a line of documentation, then ` ... ok`. What tests print may stand
     // between.
     let mut name = "";
-    for line in told.lines() {
+    for line in output.lines() {
         if line.contains(" (tests.") || line.contains(" (test_") {
             name = line.split_whitespace().next().unwrap_or("");
         }
@@ -105,7 +105,7 @@ fn counted(told: &Told, enough: usize) -> Result<String, String> {
     }
     let count = |word| results.get(word).copied().unwrap_or(0);
     let (passed, failed, errors, skips) = (count("ok"), count("FAIL"), count("ERROR"), count("skipped"));
-    if !told.contains("\nRan ") {
+    if !output.contains("\nRan ") {
         return Err("it did not come to its end".into());
     }
     eprintln!(
@@ -114,7 +114,7 @@ fn counted(told: &Told, enough: usize) -> Result<String, String> {
     if passed < enough {
         return Err(format!("{passed} tests passed, not {enough}; {wrong:?}"));
     }
-    // Without figures: the page is to change when a kind comes or goes.
+    // Without numbers, so that the page changes only when a kind appears or disappears.
     let kinds: Vec<&str> = skipped.into_keys().collect();
     Ok(format!("{enough} or more of them pass; left out by themselves, for want of: {}", kinds.join(", ")))
 }

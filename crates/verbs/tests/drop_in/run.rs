@@ -1,10 +1,9 @@
-//! Processes of a case: started, waited for, ended.
+//! Starts, waits for and kills the processes of a case.
 //!
-//! Goal      nothing is waited for by time alone: a server by the port that it listens at, an end by the end.
-//!           Nothing outlives its case, whatever happens to it.
-//! How       each process leads a group of its own, which is killed when its [`Running`] goes; the kernel
-//!           kills the process if this one dies before (setpriv(1), --pdeathsig). Its output comes through
-//!           threads that end with it.
+//! Waiting   a server is ready when it listens at its port; there are no fixed delays.
+//! Cleanup   each process leads a process group, which is killed when its [`Running`] is dropped; the kernel
+//!           kills the process if the test dies first (setpriv(1), --pdeathsig). Threads read its output and
+//!           end with it.
 
 use kiban_base::Instant;
 use kiban_os::Clock;
@@ -33,7 +32,7 @@ fn left(deadline: Instant) -> Duration {
 }
 
 /// Returns a free port of the loopback address, below the ephemeral ports, because the system might assign
-/// one of those before it is listened on.
+/// an ephemeral port to another socket before the server listens.
 pub(crate) fn free_port() -> u16 {
     const COUNT: u32 = 8000;
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -47,7 +46,7 @@ pub(crate) fn free_port() -> u16 {
     ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("there are ports")
 }
 
-/// Whether somebody listens at a TCP port, in the network namespace of a process (proc(5), /proc/net/tcp).
+/// Returns whether a socket listens at a TCP port, in the network namespace of a process (/proc/PID/net/tcp).
 fn is_listened_at(process: u32, port: u16) -> bool {
     let listens = |table: &str| {
         let text = std::fs::read_to_string(format!("/proc/{process}/net/{table}")).unwrap_or_default();
@@ -75,12 +74,12 @@ pub(crate) enum End {
     Code(i32),
     /// By a signal.
     Signal(i32),
-    /// It did not, and was killed.
+    /// It did not end in time, and was killed.
     Late,
 }
 
 /// A message about a process from its threads.
-enum Told {
+enum ProcessEvent {
     Words(Vec<u8>),
     Ended(End),
 }
@@ -88,38 +87,38 @@ enum Told {
 /// A process.
 pub(crate) struct Running {
     process: u32,
-    events: Receiver<Told>,
+    events: Receiver<ProcessEvent>,
     /// Its output until now, including errors.
-    pub(crate) told: String,
+    pub(crate) output: String,
     end: Option<End>,
     is_over: bool,
 }
 
-/// Whole lines: what a program writes to its other output does not come into the midst of one.
-fn pass_on(from: impl Read + Send + 'static, to: Sender<Told>) {
+/// Forwards whole lines, so that stdout and stderr do not mix within a line.
+fn pass_on(from: impl Read + Send + 'static, to: Sender<ProcessEvent>) {
     std::thread::spawn(move || {
         let (mut from, mut line) = (BufReader::new(from), Vec::new());
         while let Ok(1..) = from.read_until(b'\n', &mut line) {
-            if to.send(Told::Words(std::mem::take(&mut line))).is_err() {
+            if to.send(ProcessEvent::Words(std::mem::take(&mut line))).is_err() {
                 return;
             }
         }
     });
 }
 
-fn await_end(mut child: Child, to: Sender<Told>) {
+fn await_end(mut child: Child, to: Sender<ProcessEvent>) {
     std::thread::spawn(move || {
         let end = match child.wait() {
             Ok(status) => status.code().map_or_else(|| End::Signal(status.signal().unwrap_or(0)), End::Code),
             Err(_) => End::Late,
         };
         // The receiver may be gone.
-        let _ = to.send(Told::Ended(end));
+        let _ = to.send(ProcessEvent::Ended(end));
     });
 }
 
 impl Running {
-    /// Starts words: settings (`NAME=value`), a program, its arguments.
+    /// Starts a command: environment settings (`NAME=value`), a program, its arguments.
     pub(crate) fn start(words: &[String], settings: &[(&str, &str)]) -> Result<Running, String> {
         let is_setting = |word: &&String| {
             word.split_once('=').is_some_and(|(name, _)| {
@@ -142,21 +141,21 @@ impl Running {
             pass_on(stderr, sender.clone());
         }
         await_end(child, sender);
-        Ok(Running { process, events, told: String::new(), end: None, is_over: false })
+        Ok(Running { process, events, output: String::new(), end: None, is_over: false })
     }
 
-    /// Takes the next thing that comes until then: false when nothing comes any more.
+    /// Handles the next event before the deadline. Returns false if no more events can come.
     fn take(&mut self, deadline: Instant) -> bool {
         match self.events.recv_timeout(left(deadline)) {
-            Ok(Told::Words(bytes)) => self.told += &String::from_utf8_lossy(&bytes),
-            Ok(Told::Ended(end)) => self.end = Some(end),
+            Ok(ProcessEvent::Words(bytes)) => self.output += &String::from_utf8_lossy(&bytes),
+            Ok(ProcessEvent::Ended(end)) => self.end = Some(end),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return false,
         }
         true
     }
 
-    /// Waits until it listens at a port.
+    /// Waits until the process listens at a port.
     pub(crate) fn until_listening(&mut self, port: u16, deadline: Instant) -> Result<(), String> {
         while !is_listened_at(self.process, port) {
             let glance = after(GLANCE);
@@ -174,12 +173,12 @@ impl Running {
         }
     }
 
-    /// Waits for its end; kills it when that does not come in time. Others of its group are killed.
+    /// Waits until the process ends, or kills it at the deadline. Kills the rest of its group.
     pub(crate) fn end(&mut self, deadline: Instant) -> End {
         while self.end.is_none() && self.take(deadline) && CLOCK.now() < deadline {}
         let end = self.end.unwrap_or(End::Late);
         self.kill();
-        // Now its output ends too.
+        // Read the rest of its output.
         let deadline = after(Duration::from_secs(2));
         while CLOCK.now() < deadline && self.take(deadline) {}
         self.end = Some(end);
@@ -187,13 +186,12 @@ impl Running {
     }
 
     fn kill(&mut self) {
-        // Later its number may be another's.
+        // The process ID may be reused later, so kill only once.
         if std::mem::replace(&mut self.is_over, true) {
             return;
         }
         if let Ok(group) = i32::try_from(self.process) {
-            // SAFETY: numbers for a call. The group is what this process started; nothing is left of it, or
-            // it is killed.
+            // SAFETY: kill(2) takes numbers only. The group is that of the process started here.
             unsafe { libc::kill(-group, libc::SIGKILL) };
         }
     }

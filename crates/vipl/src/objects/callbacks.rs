@@ -1,4 +1,4 @@
-//! Lines of callbacks, and the threads that call them.
+//! Queues of pending callbacks, and the threads that call them.
 
 use crate::abi::{VIP_CQ_CALLBACK, VIP_ERROR_HANDLER, VIP_PVOID, VIP_RETURN, VIP_VI_CALLBACK};
 use crate::border::Answer;
@@ -7,17 +7,18 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::thread::JoinHandle;
 
-/// Callbacks that wait for one queue at most.
+/// The largest number of pending callbacks per queue.
 const LINE_MAX: usize = 1024;
 
-/// A pointer of the program's that is handed back to it, and never followed.
+/// A pointer of the program that is passed back to it and never dereferenced.
 #[derive(Clone, Copy)]
 pub(crate) struct Context(pub(crate) VIP_PVOID);
 
-// SAFETY: it is a value to us; what it points to is between the program and its callback, on whatever thread.
+// SAFETY: the pointer is never dereferenced here; the program makes sure that its callback may use it on
+// another thread (vipl.h).
 unsafe impl Send for Context {}
 
-/// A function of the program, by what it waits for.
+/// A callback function of the program.
 #[derive(Clone, Copy)]
 pub(crate) enum Callback {
     Work(VIP_VI_CALLBACK),
@@ -31,13 +32,13 @@ pub(crate) struct Line(Mutex<Waiting>);
 #[derive(Default)]
 struct Waiting {
     calls: VecDeque<(Context, Callback)>,
-    /// A thread serves this line.
+    /// A thread serves this queue.
     served: bool,
 }
 
 impl Line {
     /// Adds a callback. Returns true if a thread must be started.
-    pub(crate) fn stand(&self, context: Context, callback: Callback) -> Answer<bool> {
+    pub(crate) fn push(&self, context: Context, callback: Callback) -> Answer<bool> {
         let mut waiting = lock(&self.0);
         if waiting.calls.len() >= LINE_MAX {
             return Err(VIP_RETURN::ERROR_RESOURCE);
@@ -105,7 +106,7 @@ impl Callbacks {
 /// The program's handler for asynchronous errors.
 #[derive(Default)]
 pub(crate) struct Handler {
-    pub(crate) told: Option<(Context, VIP_ERROR_HANDLER)>,
-    /// A thread listens for events.
+    pub(crate) callback: Option<(Context, VIP_ERROR_HANDLER)>,
+    /// A thread waits for events.
     pub(crate) listening: bool,
 }

@@ -1,15 +1,15 @@
-//! Handles as numbers, and maps by them.
+//! Handles as numbers, and maps with handles as keys.
 
 use crate::abi::VIP_PVOID;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A handle as the library holds it.
+/// A handle.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Handle(u64);
 
 impl Handle {
-    /// Joins a place in the table and a serial number.
+    /// Creates a handle from an index with generation, and a serial number.
     pub(crate) fn new(number: u32, serial: u32) -> Handle {
         let serial = if usize::BITS >= 64 { u64::from(serial) } else { 0 };
         Handle(serial << 32 | u64::from(number))
@@ -41,7 +41,7 @@ pub(crate) struct Quick(u64);
 
 impl Hasher for Quick {
     fn finish(&self) -> u64 {
-        // Both halves of the product: the low bits of an address are alike, the high bits of a handle.
+        // Use both halves of the product: addresses share low bits, handles share high bits.
         let product = u128::from(self.0) * 0x9e37_79b9_7f4a_7c15;
         product as u64 ^ (product >> 64) as u64
     }
@@ -68,10 +68,10 @@ mod tests {
     use std::hash::BuildHasher;
 
     #[test]
-    fn addresses_in_a_row_and_handles_in_a_row_are_spread() {
+    fn consecutive_addresses_and_handles_hash_evenly() {
         let quick = BuildHasherDefault::<Quick>::default();
         for step in [1u64, 64, 256, 4096, 1 << 20] {
-            // Tables use the low bits for the place and the top seven to compare.
+            // Hash tables use the low bits as index and the top seven bits to compare.
             let hashes = (0..256u64).map(|n| quick.hash_one(0x7f12_3456_0000 + n * step));
             let (mut low, mut top) = ([0u32; 256], [0u32; 128]);
             hashes.for_each(|hash| {

@@ -56,5 +56,5 @@ pub(crate) struct Queue {
 /// A connection request that a server has received.
 pub(crate) struct Request {
     pub(crate) nic: Arc<Nic>,
-    pub(crate) asked: kiban_vi_runtime::Request,
+    pub(crate) incoming: kiban_vi_runtime::Request,
 }

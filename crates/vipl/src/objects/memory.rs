@@ -27,7 +27,7 @@ impl Memory {
 pub(crate) struct Memories {
     pub(crate) by_handle: QuickMap<u32, Memory>,
     pub(crate) bytes: usize,
-    /// The tag for which NULL stands, and whether the program has got it.
+    /// The tag that NULL means, and whether the program has its handle.
     pub(crate) first_tag: Option<(u32, bool)>,
 }
 
@@ -36,7 +36,7 @@ impl Memories {
         self.by_handle.get(&handle).ok_or(VIP_RETURN::INVALID_PARAMETER)
     }
 
-    /// Forgets everything: the handles, for whoever gives the memory back.
+    /// Removes all regions. Returns their handles, for deregistration.
     pub(crate) fn take_all(&mut self) -> Vec<u32> {
         self.bytes = 0;
         self.by_handle.drain().map(|(handle, _)| handle).collect()

@@ -1,4 +1,4 @@
-//! A NIC as a program holds it: the NIC itself, and what belongs to it.
+//! An open NIC, with the state that belongs to it.
 
 use super::callbacks::Callbacks;
 use super::handle::{Handle, QuickMap};
@@ -26,11 +26,11 @@ pub(crate) struct Nic {
     /// The host address: `VipQueryNic` gives a pointer to it.
     pub(crate) address: Box<[u8]>,
     pub(crate) memories: RwLock<Memories>,
-    /// Descriptors that are posted, by address: the handle of the memory in which they lie.
+    /// Posted descriptors, by address, with the handle of their memory.
     pub(crate) posted: Mutex<QuickMap<usize, u32>>,
-    /// Handles of what was made on this NIC, by the NIC's own numbers.
+    /// Handles of the NIC's objects, by their numbers in the NIC.
     pub(crate) numbers: Mutex<Numbers>,
-    /// Threads that wait for requests to connect.
+    /// Threads that wait for connect requests.
     pub(crate) waiters: Mutex<Waiters>,
     pub(crate) hosts: Mutex<Option<Hosts>>,
     pub(crate) callbacks: Callbacks,

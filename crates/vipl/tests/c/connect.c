@@ -1,10 +1,10 @@
-/* Connections: a client and a server, and equals. The server runs in a thread of its own. */
+/* Connections: client and server, and peer to peer. The server runs in a thread of its own. */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 
-#include "story.h"
+#include "test.h"
 
-/* What a server is to do with the first request, and what it found. */
+/* What the server does with the first request, and its results. */
 typedef struct {
     Side *side;
     VIP_VI_HANDLE vi;     /* to accept with; or NULL, to reject */
@@ -15,7 +15,7 @@ typedef struct {
     VIP_VI_ATTRIBUTES asked;
     Address client;
     VIP_CONN_HANDLE request;
-    int closes; /* its NIC, after that */
+    int closes; /* its NIC afterwards */
 } Server;
 
 static void *serve(void *context) {
@@ -42,14 +42,14 @@ static pthread_t server_start(Server *server, Side *side, VIP_VI_HANDLE vi, VIP_
     server->vi = vi;
     server->second = second;
     server->discriminator = discriminator;
-    server->closes = strchr(discriminator, '!') != NULL; /* a name with a ! is that of one who will close */
+    server->closes = strchr(discriminator, '!') != NULL; /* a name with ! means that the server closes its NIC */
     server->timeout = LONG;
     server->waited = server->answered = server->answered_again = VIP_NOT_DONE;
     CHECK(pthread_create(&thread, NULL, serve, server) == 0);
     return thread;
 }
 
-/* Asks again while nobody waits yet: server and client start together. */
+/* Retries while there is no server yet: server and client start together. */
 static VIP_RETURN request(Side *side, VIP_VI_HANDLE vi, Side *other, const char *local, const char *remote,
                           VIP_VI_ATTRIBUTES *attributes) {
     Address from, to;
@@ -63,7 +63,7 @@ static VIP_RETURN request(Side *side, VIP_VI_HANDLE vi, Side *other, const char 
     return answer;
 }
 
-static void a_client_finds_its_server_and_each_learns_of_the_other(void) {
+static void client_and_server_get_each_other_s_address_and_attributes(void) {
     int i;
     EACH_LEVEL(i) {
         Side here, there;
@@ -76,7 +76,7 @@ static void a_client_finds_its_server_and_each_learns_of_the_other(void) {
         side_open(&there);
         mine = attributes_for(&here, LEVELS[i]);
         theirs = attributes_for(&there, LEVELS[i]);
-        mine.EnableRdmaWrite = VIP_FALSE; /* RDMA need not be the same */
+        mine.EnableRdmaWrite = VIP_FALSE; /* RDMA permissions may differ */
         mine.QoS = theirs.QoS = (VIP_QOS)(uintptr_t)7;
         OK(VipCreateVi(here.nic, &mine, NULL, NULL, &vi));
         OK(VipCreateVi(there.nic, &theirs, NULL, NULL, &server_vi));
@@ -101,7 +101,7 @@ static void a_client_finds_its_server_and_each_learns_of_the_other(void) {
         EQUAL(server.client.net.DiscriminatorLen, client.net.DiscriminatorLen);
         CHECK(memcmp(server.client.room, client.room, 4u + client.net.HostAddressLen + client.net.DiscriminatorLen) ==
               0);
-        /* A request is answered once. */
+        /* A request can be answered only once. */
         EQUAL(VipConnectReject(server.request), VIP_INVALID_PARAMETER);
         EQUAL(VipConnectAccept(server.request, server_vi), VIP_INVALID_PARAMETER);
         side_close(&here);
@@ -109,7 +109,7 @@ static void a_client_finds_its_server_and_each_learns_of_the_other(void) {
     }
 }
 
-static void a_server_may_say_no(void) {
+static void a_rejected_client_gets_vip_reject(void) {
     Side here, there;
     Server server;
     pthread_t thread;
@@ -128,7 +128,7 @@ static void a_server_may_say_no(void) {
     side_close(&there);
 }
 
-static void nobody_waits_there_and_no_one_comes(void) {
+static void connecting_without_a_server_fails_and_waiting_without_a_client_times_out(void) {
     Side here, there;
     Address from, to, client;
     VIP_VI_ATTRIBUTES learnt;
@@ -147,8 +147,8 @@ static void nobody_waits_there_and_no_one_comes(void) {
     side_close(&there);
 }
 
-/* One of three attributes differs: the server is told which, keeps the request, and takes another VI for it. */
-static void attributes_have_to_agree(void) {
+/* One of three attributes differs: the error names it, and the server accepts the request with another VI. */
+static void a_connection_needs_equal_attributes(void) {
     const VIP_RETURN codes[] = {VIP_INVALID_RELIABILITY_LEVEL, VIP_INVALID_MTU, VIP_INVALID_QOS};
     int k;
     for (k = 0; k < 3; k++) {
@@ -181,7 +181,7 @@ static void attributes_have_to_agree(void) {
     }
 }
 
-static void a_server_accepts_with_an_idle_vi_of_its_own_nic_only(void) {
+static void accepting_needs_an_idle_vi_of_the_same_nic(void) {
     Side here, there;
     Server server;
     pthread_t thread;
@@ -202,7 +202,7 @@ static void a_server_accepts_with_an_idle_vi_of_its_own_nic_only(void) {
     OK(VipDisconnect(vi));
     becomes(server_vi, VIP_STATE_ERROR);
     OK(VipDisconnect(server_vi));
-    /* A VI of another NIC; a loopback has but one. */
+    /* A VI of another NIC; the loopback device has only one NIC. */
     thread = server_start(&server, &there, busy_too, server_vi, "stranger");
     OK(request(&here, vi, &there, "me", "stranger", &learnt));
     CHECK(pthread_join(thread, NULL) == 0);
@@ -212,7 +212,7 @@ static void a_server_accepts_with_an_idle_vi_of_its_own_nic_only(void) {
     side_close(&there);
 }
 
-static void addresses_that_cannot_be_are_refused(void) {
+static void invalid_addresses_are_refused(void) {
     Side side;
     VIP_VI_HANDLE vi;
     Address good, bad;
@@ -235,7 +235,7 @@ static void addresses_that_cannot_be_are_refused(void) {
     side_close(&side);
 }
 
-static void receives_posted_before_the_connection_serve_its_first_messages(void) {
+static void receives_may_be_posted_before_connecting(void) {
     Side here, there;
     Server server;
     pthread_t thread;
@@ -264,7 +264,7 @@ static void receives_posted_before_the_connection_serve_its_first_messages(void)
     side_close(&there);
 }
 
-static void two_equals_that_differ_are_told_so(void) {
+static void peers_with_different_attributes_do_not_connect(void) {
     const VIP_RETURN codes[] = {VIP_INVALID_RELIABILITY_LEVEL, VIP_INVALID_MTU, VIP_INVALID_QOS};
     int k;
     for (k = 0; k < 3; k++) {
@@ -289,7 +289,7 @@ static void two_equals_that_differ_are_told_so(void) {
         OK(VipConnectPeerRequest(other, &b.net, &a.net, 1000));
         first = VipConnectPeerWait(vi, &learnt);
         second = VipConnectPeerWait(other, &learnt);
-        /* Whoever notices says so; the other hears it, or finds nobody when its time is over. */
+        /* One side detects the difference; the other gets the same error, or times out. */
         CHECK(first == codes[k] || second == codes[k]);
         CHECK(first == codes[k] || first == VIP_TIMEOUT || first == VIP_REJECT);
         CHECK(second == codes[k] || second == VIP_TIMEOUT || second == VIP_REJECT);
@@ -300,7 +300,7 @@ static void two_equals_that_differ_are_told_so(void) {
     }
 }
 
-static void an_equal_that_never_asks_is_waited_for_as_long_as_was_said(void) {
+static void a_peer_request_times_out(void) {
     Side here, there;
     VIP_VI_ATTRIBUTES learnt;
     VIP_VI_HANDLE vi;
@@ -318,7 +318,7 @@ static void an_equal_that_never_asks_is_waited_for_as_long_as_was_said(void) {
     side_close(&there);
 }
 
-static void peer_done_tells_without_waiting(void) {
+static void peer_done_does_not_wait(void) {
     Side here, there;
     VIP_VI_ATTRIBUTES learnt;
     VIP_VI_HANDLE vi, other;
@@ -344,20 +344,20 @@ static void peer_done_tells_without_waiting(void) {
     side_close(&there);
 }
 
-/* The server goes away while a client waits for its answer. Over UDP that is silence, in a loopback it is oneself. */
-static void a_host_that_goes_away_is_not_reachable(void) {
+/* The server disappears while a client waits for its answer: silence over UDP, its own NIC on loopback. */
+static void a_lost_host_is_not_reachable(void) {
     Side here, there;
     Server server;
     pthread_t thread;
     VIP_VI_ATTRIBUTES learnt;
     VIP_VI_HANDLE vi, elsewhere;
-    if (strncmp(story_device, "shm", 3) != 0)
+    if (strncmp(test_device, "shm", 3) != 0)
         return;
     side_open(&here);
     side_open(&there);
     vi = vi_of(&here, VIP_SERVICE_RELIABLE_DELIVERY, NULL, NULL);
     elsewhere = vi_of(&here, VIP_SERVICE_RELIABLE_DELIVERY, NULL, NULL);
-    /* It answers with a VI of another NIC, which is refused, and is closed over that. */
+    /* Accepting with a VI of another NIC is refused; then the NIC is closed. */
     thread = server_start(&server, &there, elsewhere, NULL, "going!");
     EQUAL(request(&here, vi, &there, "me", "going!", &learnt), VIP_NOT_REACHABLE);
     CHECK(pthread_join(thread, NULL) == 0);
@@ -368,17 +368,17 @@ static void a_host_that_goes_away_is_not_reachable(void) {
 }
 
 int main(int argc, char **argv) {
-    story_begin(argc, argv);
-    TELL(a_client_finds_its_server_and_each_learns_of_the_other);
-    TELL(a_server_may_say_no);
-    TELL(nobody_waits_there_and_no_one_comes);
-    TELL(attributes_have_to_agree);
-    TELL(a_server_accepts_with_an_idle_vi_of_its_own_nic_only);
-    TELL(addresses_that_cannot_be_are_refused);
-    TELL(receives_posted_before_the_connection_serve_its_first_messages);
-    TELL(two_equals_that_differ_are_told_so);
-    TELL(an_equal_that_never_asks_is_waited_for_as_long_as_was_said);
-    TELL(peer_done_tells_without_waiting);
-    TELL(a_host_that_goes_away_is_not_reachable);
-    return story_end();
+    test_begin(argc, argv);
+    RUN(client_and_server_get_each_other_s_address_and_attributes);
+    RUN(a_rejected_client_gets_vip_reject);
+    RUN(connecting_without_a_server_fails_and_waiting_without_a_client_times_out);
+    RUN(a_connection_needs_equal_attributes);
+    RUN(accepting_needs_an_idle_vi_of_the_same_nic);
+    RUN(invalid_addresses_are_refused);
+    RUN(receives_may_be_posted_before_connecting);
+    RUN(peers_with_different_attributes_do_not_connect);
+    RUN(a_peer_request_times_out);
+    RUN(peer_done_does_not_wait);
+    RUN(a_lost_host_is_not_reachable);
+    return test_end();
 }

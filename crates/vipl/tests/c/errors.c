@@ -1,9 +1,9 @@
 /* Every status bit: what sets it, what it does to the connection at each reliability level, and what the peer sees. */
-#include "story.h"
+#include "test.h"
 
 #define RELIABLE(level) ((level) != VIP_SERVICE_UNRELIABLE)
 
-/* A faulty send: its own error at every level; an unreliable VI goes on, a reliable connection is lost. */
+/* An invalid send: it has an error at every level; an unreliable VI continues, a reliable connection is lost. */
 static void faulty_send(VIP_RELIABILITY_LEVEL level, void (*spoil)(Pair *, VIP_DESCRIPTOR *), VIP_UINT32 error) {
     Pair pair;
     VIP_DESCRIPTOR *good, *bad, *after, *r1, *r2;
@@ -90,7 +90,7 @@ static void memory_given_back(Pair *pair, VIP_DESCRIPTOR *d) {
     OK(VipDeregisterMem(pair->here.nic, pair->here.data, d->DS[0].Local.Handle));
 }
 
-static void a_send_that_breaks_the_format_says_so(void) {
+static void an_invalid_send_has_a_format_error(void) {
     int i;
     EACH_LEVEL(i) {
         faulty_send(LEVELS[i], reserved_bits, VIP_STATUS_FORMAT_ERROR);
@@ -101,7 +101,7 @@ static void a_send_that_breaks_the_format_says_so(void) {
     }
 }
 
-static void a_send_of_a_wrong_length_says_so(void) {
+static void a_send_with_a_wrong_length_has_a_length_error(void) {
     int i;
     EACH_LEVEL(i) {
         faulty_send(LEVELS[i], a_length_that_is_not_the_sum, VIP_STATUS_LENGTH_ERROR);
@@ -109,7 +109,7 @@ static void a_send_of_a_wrong_length_says_so(void) {
     }
 }
 
-static void a_send_out_of_memory_that_is_not_the_vis_says_so(void) {
+static void a_send_from_memory_with_another_tag_has_a_protection_error(void) {
     int i;
     EACH_LEVEL(i) {
         faulty_send(LEVELS[i], an_unknown_handle, VIP_STATUS_PROTECTION_ERROR);
@@ -121,7 +121,7 @@ static void a_send_out_of_memory_that_is_not_the_vis_says_so(void) {
     }
 }
 
-/* A receive that cannot take its message. `partly`: part of the message had been taken when the fault showed. */
+/* A receive that cannot hold its message. `partly`: part of the message had been stored before the error. */
 static void faulty_receive(VIP_RELIABILITY_LEVEL level, VIP_DESCRIPTOR *(*make)(Pair *), VIP_UINT32 bytes,
                            VIP_UINT32 error, int partly) {
     Pair pair;
@@ -134,7 +134,7 @@ static void faulty_receive(VIP_RELIABILITY_LEVEL level, VIP_DESCRIPTOR *(*make)(
     received(pair.far_vi, r, error | (partly ? VIP_STATUS_PARTIAL_ERROR : 0));
     CHECK(partly ? r->CS.Length > 0 && r->CS.Length < bytes : r->CS.Length == 0);
     if (level == VIP_SERVICE_UNRELIABLE) {
-        /* The message is lost, the connection is not. */
+        /* The message is lost, but not the connection. */
         sent(pair.near_vi, s, 0);
         post_send(&pair.here, pair.near_vi, s = plain(&pair.here, 0, 0, 8));
         sent(pair.near_vi, s, 0);
@@ -144,9 +144,9 @@ static void faulty_receive(VIP_RELIABILITY_LEVEL level, VIP_DESCRIPTOR *(*make)(
         becomes(pair.near_vi, VIP_STATE_ERROR);
         received(pair.far_vi, next, VIP_STATUS_DESC_FLUSHED_ERROR);
         if (level == VIP_SERVICE_RELIABLE_RECEPTION) {
-            sent(pair.near_vi, s, VIP_STATUS_REMOTE_DESC_ERROR); /* the error shows where it happened */
+            sent(pair.near_vi, s, VIP_STATUS_REMOTE_DESC_ERROR); /* the error is reported at the receiver */
         } else {
-            (void)VipSendWait(pair.near_vi, LONG, &done); /* it may have been done before */
+            (void)VipSendWait(pair.near_vi, LONG, &done); /* it may have completed before */
             CHECK(done == s);
         }
     }
@@ -183,15 +183,15 @@ static void a_message_longer_than_its_receive_is_a_length_error(void) {
     }
 }
 
-static void a_receive_in_memory_that_is_not_the_vis_is_a_protection_error(void) {
+static void a_receive_to_memory_with_another_tag_has_a_protection_error(void) {
     int i;
     EACH_LEVEL(i) {
         faulty_receive(LEVELS[i], in_no_memory, 100, VIP_STATUS_PROTECTION_ERROR, 0);
     }
 }
 
-/* Messages of several packets: the fault shows at a later one. */
-static void what_was_taken_before_a_fault_makes_the_error_partial(void) {
+/* Messages of several packets: the error is found in a later packet. */
+static void an_error_after_part_of_a_message_is_partial(void) {
     int i;
     EACH_LEVEL(i) {
         faulty_receive(LEVELS[i], half_in_no_memory, 60000, VIP_STATUS_PROTECTION_ERROR, 1);
@@ -199,7 +199,7 @@ static void what_was_taken_before_a_fault_makes_the_error_partial(void) {
     }
 }
 
-static void a_receive_that_breaks_the_format_comes_back_at_once(void) {
+static void an_invalid_receive_completes_at_once(void) {
     int i;
     EACH_LEVEL(i) {
         Pair pair;
@@ -214,7 +214,7 @@ static void a_receive_that_breaks_the_format_comes_back_at_once(void) {
     }
 }
 
-/* RDMA where the other side does not allow it: the VI or the memory, to write or to read, or no such memory. */
+/* RDMA that the peer's VI or memory does not allow, or to invalid memory. */
 static void forbidden(VIP_RELIABILITY_LEVEL level, int read, int what) {
     Pair pair;
     VIP_DESCRIPTOR *d, *r;
@@ -245,7 +245,7 @@ static void forbidden(VIP_RELIABILITY_LEVEL level, int read, int what) {
         d->DS[0].Remote.Handle ^= 0x40000000;
     if (what == 3)
         d->DS[0].Remote.Data.Address = pair.there.data + DATA_BYTES - 63;
-    if (what == 4) { /* registered, under another tag */
+    if (what == 4) { /* registered with another tag */
         OK(VipCreatePtag(pair.there.nic, &memory.Ptag));
         memory.EnableRdmaRead = memory.EnableRdmaWrite = VIP_TRUE;
         OK(VipRegisterMem(pair.there.nic, pair.there.data, 4096, &memory, &d->DS[0].Remote.Handle));
@@ -274,7 +274,7 @@ static void forbidden(VIP_RELIABILITY_LEVEL level, int read, int what) {
     pair_close(&pair);
 }
 
-static void memory_that_was_not_opened_is_neither_written_nor_read_from_outside(void) {
+static void rdma_needs_permission_of_vi_and_memory(void) {
     int i, what;
     EACH_LEVEL(i) {
         for (what = 0; what < 5; what++) {
@@ -285,8 +285,8 @@ static void memory_that_was_not_opened_is_neither_written_nor_read_from_outside(
     }
 }
 
-/* The receive queue runs dry: silence, a lost connection, or a sender that waits. */
-static void a_dry_receive_queue_loses_an_unreliable_message_silently(void) {
+/* An empty receive queue: a lost message, a lost connection, or a waiting sender. */
+static void an_unreliable_message_without_a_receive_is_lost_silently(void) {
     Pair pair;
     VIP_DESCRIPTOR *s, *r;
     pair_open(&pair, VIP_SERVICE_UNRELIABLE);
@@ -303,7 +303,7 @@ static void a_dry_receive_queue_loses_an_unreliable_message_silently(void) {
     pair_close(&pair);
 }
 
-static void a_dry_receive_queue_ends_a_connection_of_reliable_delivery(void) {
+static void a_message_without_a_receive_ends_a_connection_with_reliable_delivery(void) {
     Pair pair;
     VIP_DESCRIPTOR *s, *done;
     pair_open(&pair, VIP_SERVICE_RELIABLE_DELIVERY);
@@ -315,7 +315,7 @@ static void a_dry_receive_queue_ends_a_connection_of_reliable_delivery(void) {
     pair_close(&pair);
 }
 
-static void a_dry_receive_queue_holds_a_sender_of_reliable_reception_back(void) {
+static void a_sender_with_reliable_reception_waits_for_a_receive(void) {
     Pair pair;
     VIP_DESCRIPTOR *s[4], *r, *done;
     int k;
@@ -324,7 +324,7 @@ static void a_dry_receive_queue_holds_a_sender_of_reliable_reception_back(void) 
         paint(pair.here.data + k * 1000, 1000, (unsigned)k);
         post_send(&pair.here, pair.near_vi, s[k] = plain(&pair.here, k, (size_t)k * 1000, 1000));
     }
-    EQUAL(VipSendWait(pair.near_vi, SHORT, &done), VIP_TIMEOUT); /* nobody has taken it */
+    EQUAL(VipSendWait(pair.near_vi, SHORT, &done), VIP_TIMEOUT); /* it has not been received */
     for (k = 0; k < 4; k++) {
         post_recv(&pair.there, pair.far_vi, r = plain(&pair.there, 0, 0, 1000));
         received(pair.far_vi, r, 0);
@@ -335,8 +335,8 @@ static void a_dry_receive_queue_holds_a_sender_of_reliable_reception_back(void) 
     pair_close(&pair);
 }
 
-/* What was under way when the connection was ended is flushed. */
-static void sends_that_wait_are_flushed_by_a_disconnect(void) {
+/* Descriptors in progress are flushed when the connection ends. */
+static void disconnecting_flushes_waiting_sends(void) {
     Pair pair;
     VIP_DESCRIPTOR *s[4];
     int k;
@@ -352,18 +352,18 @@ static void sends_that_wait_are_flushed_by_a_disconnect(void) {
 }
 
 int main(int argc, char **argv) {
-    story_begin(argc, argv);
-    TELL(a_send_that_breaks_the_format_says_so);
-    TELL(a_send_of_a_wrong_length_says_so);
-    TELL(a_send_out_of_memory_that_is_not_the_vis_says_so);
-    TELL(a_message_longer_than_its_receive_is_a_length_error);
-    TELL(a_receive_in_memory_that_is_not_the_vis_is_a_protection_error);
-    TELL(what_was_taken_before_a_fault_makes_the_error_partial);
-    TELL(a_receive_that_breaks_the_format_comes_back_at_once);
-    TELL(memory_that_was_not_opened_is_neither_written_nor_read_from_outside);
-    TELL(a_dry_receive_queue_loses_an_unreliable_message_silently);
-    TELL(a_dry_receive_queue_ends_a_connection_of_reliable_delivery);
-    TELL(a_dry_receive_queue_holds_a_sender_of_reliable_reception_back);
-    TELL(sends_that_wait_are_flushed_by_a_disconnect);
-    return story_end();
+    test_begin(argc, argv);
+    RUN(an_invalid_send_has_a_format_error);
+    RUN(a_send_with_a_wrong_length_has_a_length_error);
+    RUN(a_send_from_memory_with_another_tag_has_a_protection_error);
+    RUN(a_message_longer_than_its_receive_is_a_length_error);
+    RUN(a_receive_to_memory_with_another_tag_has_a_protection_error);
+    RUN(an_error_after_part_of_a_message_is_partial);
+    RUN(an_invalid_receive_completes_at_once);
+    RUN(rdma_needs_permission_of_vi_and_memory);
+    RUN(an_unreliable_message_without_a_receive_is_lost_silently);
+    RUN(a_message_without_a_receive_ends_a_connection_with_reliable_delivery);
+    RUN(a_sender_with_reliable_reception_waits_for_a_receive);
+    RUN(disconnecting_flushes_waiting_sends);
+    return test_end();
 }

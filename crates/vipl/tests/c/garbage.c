@@ -1,5 +1,5 @@
-/* Descriptors of chance: whatever stands in them, they come back once each and in order, and nobody is harmed. */
-#include "story.h"
+/* Random descriptors: whatever they contain, each completes once and in order, without other effects. */
+#include "test.h"
 
 static VIP_UINT64 state;
 
@@ -8,10 +8,10 @@ static VIP_UINT32 chance(void) {
     return (VIP_UINT32)(state >> 33);
 }
 
-/* Whether the descriptor being made is to be wrong at all. */
+/* Whether the current descriptor may be invalid. */
 static int spoiled;
 
-/* A word that is right, or close to it, or anything. */
+/* Returns the correct word, one close to it, or a random one. */
 static VIP_UINT32 word(VIP_UINT32 right) {
     if (!spoiled)
         return right;
@@ -53,7 +53,7 @@ static VIP_DESCRIPTOR *of_chance(Side *side, Side *other, int n, int is_send) {
     return d;
 }
 
-static void descriptors_of_chance_come_back_once_each_and_in_order(void) {
+static void random_descriptors_complete_once_and_in_order(void) {
     int i, round;
     EACH_LEVEL(i) {
         Pair pair;
@@ -68,7 +68,7 @@ static void descriptors_of_chance_come_back_once_each_and_in_order(void) {
                 VIP_VI_HANDLE vi = side ? pair.far_vi : pair.near_vi;
                 for (k = 0; k < 8; k++) {
                     VIP_DESCRIPTOR *d = of_chance(mine, other, k, k % 2);
-                    /* Half of them receive, and half send; what segments reach out of its room is refused. */
+                    /* Half are receives, half are sends; segments beyond the descriptor's memory are refused. */
                     VIP_RETURN answer = k % 2 ? VipPostSend(vi, d, mine->memory) : VipPostRecv(vi, d, mine->memory);
                     if (answer == VIP_SUCCESS)
                         posted[side][counts[side]++] = d;
@@ -98,14 +98,14 @@ static void descriptors_of_chance_come_back_once_each_and_in_order(void) {
             }
             join(&pair.here, pair.near_vi, &pair.there, pair.far_vi);
         }
-        /* A reliable connection ends with the first fault, and what is under way then is flushed. */
+        /* A reliable connection ends with the first error, which flushes the descriptors in progress. */
         CHECK(errors > 1000 && good > (LEVELS[i] == VIP_SERVICE_UNRELIABLE ? 1000u : 0u));
         pair_close(&pair);
     }
 }
 
 int main(int argc, char **argv) {
-    story_begin(argc, argv);
-    TELL(descriptors_of_chance_come_back_once_each_and_in_order);
-    return story_end();
+    test_begin(argc, argv);
+    RUN(random_descriptors_complete_once_and_in_order);
+    return test_end();
 }

@@ -1,5 +1,5 @@
-/* A wrong handle or pointer is answered, never followed. */
-#include "story.h"
+/* Invalid handles and pointers are refused, never dereferenced. */
+#include "test.h"
 
 #include "vipl_kiban.h"
 
@@ -89,14 +89,14 @@ static void every_call_refuses(VIP_PVOID handle, Side *side) {
     BAD(VipQueryCQWait(handle, &report));
 }
 
-static void no_handle_is_refused_by_every_call(void) {
+static void every_call_refuses_a_null_handle(void) {
     Side side;
     side_open(&side);
     every_call_refuses(NULL, &side);
     side_close(&side);
 }
 
-static void an_invented_handle_is_refused_by_every_call(void) {
+static void every_call_refuses_an_invalid_handle(void) {
     static char somewhere[64];
     Side side;
     side_open(&side);
@@ -108,7 +108,7 @@ static void an_invented_handle_is_refused_by_every_call(void) {
     side_close(&side);
 }
 
-static void the_handle_of_what_has_gone_is_refused_even_when_its_place_is_taken_again(void) {
+static void a_stale_handle_is_refused_even_if_its_slot_is_reused(void) {
     Side side;
     VIP_VI_HANDLE vi, again;
     VIP_CQ_HANDLE cq;
@@ -122,14 +122,14 @@ static void the_handle_of_what_has_gone_is_refused_even_when_its_place_is_taken_
     OK(VipCreateCQ(side.nic, 8, &cq));
     OK(VipDestroyCQ(cq));
     every_call_refuses(cq, &side);
-    OK(VipOpenNic(story_device, &nic));
+    OK(VipOpenNic(test_device, &nic));
     OK(VipCloseNic(nic));
     every_call_refuses(nic, &side);
     OK(VipDestroyVi(again));
     side_close(&side);
 }
 
-static void a_handle_of_one_kind_is_not_one_of_another(void) {
+static void a_handle_of_another_kind_is_refused(void) {
     Side side;
     VIP_VI_HANDLE vi;
     VIP_CQ_HANDLE cq;
@@ -150,7 +150,7 @@ static void a_handle_of_one_kind_is_not_one_of_another(void) {
     side_close(&side);
 }
 
-static void a_handle_of_one_nic_is_not_one_of_another(void) {
+static void a_handle_of_another_nic_is_refused(void) {
     Pair pair;
     VIP_CQ_HANDLE cq;
     VIP_VI_HANDLE vi;
@@ -158,7 +158,7 @@ static void a_handle_of_one_nic_is_not_one_of_another(void) {
     VIP_MEM_ATTRIBUTES memory;
     VIP_MEM_HANDLE handle;
     if (is_loopback())
-        return; /* which has one NIC */
+        return; /* the loopback device has only one NIC */
     pair_open(&pair, VIP_SERVICE_RELIABLE_DELIVERY);
     OK(VipCreateCQ(pair.there.nic, 8, &cq));
     attributes = attributes_for(&pair.here, VIP_SERVICE_RELIABLE_DELIVERY);
@@ -172,7 +172,7 @@ static void a_handle_of_one_nic_is_not_one_of_another(void) {
     pair_close(&pair);
 }
 
-static void a_null_where_a_result_belongs_is_refused(void) {
+static void a_null_pointer_for_a_result_is_refused(void) {
     Side side;
     VIP_VI_HANDLE vi;
     VIP_CQ_HANDLE cq;
@@ -187,7 +187,7 @@ static void a_null_where_a_result_belongs_is_refused(void) {
     address_of(side.nic, "x", &address);
     OK(VipCreateCQ(side.nic, 8, &cq));
     BAD(VipOpenNic(NULL, &nic));
-    BAD(VipOpenNic(story_device, NULL));
+    BAD(VipOpenNic(test_device, NULL));
     BAD(VipQueryNic(side.nic, NULL));
     BAD(VipCreatePtag(side.nic, NULL));
     BAD(VipRegisterMem(side.nic, side.data, 8, NULL, NULL));
@@ -229,12 +229,12 @@ static void a_null_where_a_result_belongs_is_refused(void) {
 }
 
 int main(int argc, char **argv) {
-    story_begin(argc, argv);
-    TELL(no_handle_is_refused_by_every_call);
-    TELL(an_invented_handle_is_refused_by_every_call);
-    TELL(the_handle_of_what_has_gone_is_refused_even_when_its_place_is_taken_again);
-    TELL(a_handle_of_one_kind_is_not_one_of_another);
-    TELL(a_handle_of_one_nic_is_not_one_of_another);
-    TELL(a_null_where_a_result_belongs_is_refused);
-    return story_end();
+    test_begin(argc, argv);
+    RUN(every_call_refuses_a_null_handle);
+    RUN(every_call_refuses_an_invalid_handle);
+    RUN(a_stale_handle_is_refused_even_if_its_slot_is_reused);
+    RUN(a_handle_of_another_kind_is_refused);
+    RUN(a_handle_of_another_nic_is_refused);
+    RUN(a_null_pointer_for_a_result_is_refused);
+    return test_end();
 }

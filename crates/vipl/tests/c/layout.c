@@ -1,5 +1,5 @@
-/* The header is the binary interface: sizes, offsets, values, and every call there to be linked. */
-#include "story.h"
+/* The binary interface of the header: sizes, offsets, values, and that every call can be linked. */
+#include "test.h"
 
 #include "vipl_kiban.h"
 
@@ -47,7 +47,7 @@ static void status_bits_and_operations_do_not_overlap(void) {
     EQUAL(VIP_CONTROL_OP_MASK | VIP_CONTROL_IMMEDIATE | VIP_CONTROL_QFENCE | VIP_CONTROL_RESERVED, 0xffff);
 }
 
-static void a_descriptor_is_64_bytes_of_little_endian(void) {
+static void a_descriptor_has_64_bytes_in_little_endian_order(void) {
     union {
         VIP_DESCRIPTOR d;
         unsigned char byte[64];
@@ -75,7 +75,7 @@ static void a_descriptor_is_64_bytes_of_little_endian(void) {
     CHECK((void *)&u.d.Control == (void *)&u.d.CS && (void *)&u.d.Data[1] == (void *)&u.d.DS[1]);
 }
 
-static void enumerations_keep_their_order(void) {
+static void enumerations_have_the_values_of_the_guide(void) {
     EQUAL(VIP_STATE_IDLE, 0);
     EQUAL(VIP_STATE_CONNECTED, 1);
     EQUAL(VIP_STATE_CONNECT_PENDING, 2);
@@ -134,11 +134,11 @@ static void every_call_is_in_the_library(void) {
 }
 
 int main(int argc, char **argv) {
-    story_begin(argc, argv);
-    TELL(return_codes_have_the_numbers_of_the_guide);
-    TELL(status_bits_and_operations_do_not_overlap);
-    TELL(a_descriptor_is_64_bytes_of_little_endian);
-    TELL(enumerations_keep_their_order);
-    TELL(every_call_is_in_the_library);
-    return story_end();
+    test_begin(argc, argv);
+    RUN(return_codes_have_the_numbers_of_the_guide);
+    RUN(status_bits_and_operations_do_not_overlap);
+    RUN(a_descriptor_has_64_bytes_in_little_endian_order);
+    RUN(enumerations_have_the_values_of_the_guide);
+    RUN(every_call_is_in_the_library);
+    return test_end();
 }

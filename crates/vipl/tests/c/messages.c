@@ -1,5 +1,5 @@
-/* Sends and receives: whole, in order, in pieces, with immediate data, on every reliability level. */
-#include "story.h"
+/* Sends and receives: whole, in order, in segments, with immediate data, at every reliability level. */
+#include "test.h"
 
 static void a_message_of_every_length_arrives_whole(void) {
     const VIP_UINT32 lengths[] = {0,    1,    3,    8,    63,   64,    65,    1000, 1472,
@@ -24,13 +24,13 @@ static void a_message_of_every_length_arrives_whole(void) {
             EQUAL(r->CS.Length, length);
             EQUAL(r->CS.Status, VIP_STATUS_DONE | VIP_STATUS_OP_RECEIVE);
             CHECK(painted(pair.there.data + 64, length, k));
-            CHECK(pair.there.data[63] == 0 && pair.there.data[64 + length] == 0); /* and nothing beside it */
+            CHECK(pair.there.data[63] == 0 && pair.there.data[64 + length] == 0); /* and nothing around it */
         }
         pair_close(&pair);
     }
 }
 
-static void messages_and_completions_keep_the_order_of_posting(void) {
+static void messages_and_completions_keep_the_posting_order(void) {
     int i, k;
     EACH_LEVEL(i) {
         Pair pair;
@@ -54,7 +54,7 @@ static void messages_and_completions_keep_the_order_of_posting(void) {
     }
 }
 
-static void a_message_is_gathered_here_and_scattered_there(void) {
+static void messages_are_gathered_and_scattered(void) {
     int i;
     EACH_LEVEL(i) {
         Pair pair;
@@ -64,7 +64,7 @@ static void a_message_is_gathered_here_and_scattered_there(void) {
         s = blank(&pair.here, 0);
         with_data(s, &pair.here, 0, 1);
         with_data(s, &pair.here, 1, 2999);
-        with_data(s, &pair.here, 3000, 0); /* an empty segment holds nothing up */
+        with_data(s, &pair.here, 3000, 0); /* an empty segment is allowed */
         with_data(s, &pair.here, 3000, 7000);
         r = blank(&pair.there, 0);
         with_data(r, &pair.there, 20000, 4000);
@@ -83,7 +83,7 @@ static void a_message_is_gathered_here_and_scattered_there(void) {
     }
 }
 
-static void immediate_data_travels_beside_the_message(void) {
+static void immediate_data_arrives_with_the_message(void) {
     int i;
     EACH_LEVEL(i) {
         Pair pair;
@@ -101,7 +101,7 @@ static void immediate_data_travels_beside_the_message(void) {
         EQUAL(r->CS.Status, VIP_STATUS_DONE | VIP_STATUS_OP_RECEIVE | VIP_STATUS_IMMEDIATE);
         EQUAL(r->CS.ImmediateData, 0xfeedface);
         EQUAL(r->CS.Length, 100);
-        /* Alone: no segment on either side. */
+        /* Without data: no segments on either side. */
         r = blank(&pair.there, 0);
         s = blank(&pair.here, 0);
         s->CS.Control = VIP_CONTROL_OP_SENDRECV | VIP_CONTROL_IMMEDIATE;
@@ -112,7 +112,7 @@ static void immediate_data_travels_beside_the_message(void) {
         received(pair.far_vi, r, 0);
         EQUAL(r->CS.ImmediateData, 1);
         EQUAL(r->CS.Length, 0);
-        /* None: the receive says so, and what stood in the field means nothing. */
+        /* None: the receive's Status says so, and the field is undefined. */
         r = plain(&pair.there, 0, 0, 100);
         s = plain(&pair.here, 0, 0, 100);
         s->CS.ImmediateData = 5;
@@ -149,7 +149,7 @@ static void both_directions_work_at_once(void) {
     }
 }
 
-static void nothing_to_collect_is_told_at_once_or_after_the_time_given(void) {
+static void without_completions_done_returns_at_once_and_wait_times_out(void) {
     Pair pair;
     VIP_DESCRIPTOR *d;
     pair_open(&pair, VIP_SERVICE_RELIABLE_DELIVERY);
@@ -171,7 +171,7 @@ static void nothing_to_collect_is_told_at_once_or_after_the_time_given(void) {
     pair_close(&pair);
 }
 
-static void a_program_may_rewrite_a_collected_descriptor_and_post_it_again_a_thousand_times(void) {
+static void a_collected_descriptor_can_be_reused_a_thousand_times(void) {
     Pair pair;
     int k;
     VIP_DESCRIPTOR *s, *r;
@@ -179,7 +179,7 @@ static void a_program_may_rewrite_a_collected_descriptor_and_post_it_again_a_tho
     r = plain(&pair.there, 0, 0, 64);
     s = plain(&pair.here, 0, 0, 64);
     for (k = 0; k < 1000; k++) {
-        post_recv(&pair.there, pair.far_vi, r); /* Status and Length as they came back: only the segments count */
+        post_recv(&pair.there, pair.far_vi, r); /* Status and Length are not cleared: only the segments matter */
         s->CS.Status = 0;
         s->CS.Control = VIP_CONTROL_IMMEDIATE;
         s->CS.ImmediateData = (VIP_UINT32)k;
@@ -193,7 +193,7 @@ static void a_program_may_rewrite_a_collected_descriptor_and_post_it_again_a_tho
     pair_close(&pair);
 }
 
-static void a_queue_takes_as_many_descriptors_as_it_says(void) {
+static void a_queue_holds_max_descriptors_per_queue(void) {
     Side side;
     VIP_VI_HANDLE vi;
     VIP_ULONG posted = 0, i;
@@ -225,14 +225,14 @@ static void a_queue_takes_as_many_descriptors_as_it_says(void) {
 }
 
 int main(int argc, char **argv) {
-    story_begin(argc, argv);
-    TELL(a_message_of_every_length_arrives_whole);
-    TELL(messages_and_completions_keep_the_order_of_posting);
-    TELL(a_message_is_gathered_here_and_scattered_there);
-    TELL(immediate_data_travels_beside_the_message);
-    TELL(both_directions_work_at_once);
-    TELL(nothing_to_collect_is_told_at_once_or_after_the_time_given);
-    TELL(a_program_may_rewrite_a_collected_descriptor_and_post_it_again_a_thousand_times);
-    TELL(a_queue_takes_as_many_descriptors_as_it_says);
-    return story_end();
+    test_begin(argc, argv);
+    RUN(a_message_of_every_length_arrives_whole);
+    RUN(messages_and_completions_keep_the_posting_order);
+    RUN(messages_are_gathered_and_scattered);
+    RUN(immediate_data_arrives_with_the_message);
+    RUN(both_directions_work_at_once);
+    RUN(without_completions_done_returns_at_once_and_wait_times_out);
+    RUN(a_collected_descriptor_can_be_reused_a_thousand_times);
+    RUN(a_queue_holds_max_descriptors_per_queue);
+    return test_end();
 }

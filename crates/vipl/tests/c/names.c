@@ -1,5 +1,5 @@
 /* Name service, management, and Giganet's additions. */
-#include "story.h"
+#include "test.h"
 
 static char *named(const char *text) {
     static char buffer[256];
@@ -8,7 +8,7 @@ static char *named(const char *text) {
     return buffer;
 }
 
-static void names_are_asked_for_after_the_service_was_started(void) {
+static void names_are_resolved_only_after_ns_init(void) {
     Side side;
     Address address;
     side_open(&side);
@@ -19,7 +19,7 @@ static void names_are_asked_for_after_the_service_was_started(void) {
     address.net.DiscriminatorLen = 5;
     OK(VipNSGetHostByName(side.nic, named("localhost"), &address.net, 0));
     EQUAL(address.net.HostAddressLen, side.limits.NicAddressLen);
-    EQUAL(address.net.DiscriminatorLen, 5); /* the caller's, as old programs expect */
+    EQUAL(address.net.DiscriminatorLen, 5); /* unchanged, as old programs expect */
     EQUAL(VipNSGetHostByName(side.nic, named("localhost"), &address.net, 1000), VIP_ERROR_NAMESERVICE);
     EQUAL(VipNSGetHostByName(side.nic, named("no.such.name.invalid"), &address.net, 0), VIP_ERROR_NAMESERVICE);
     EQUAL(VipNSGetHostByName(side.nic, named(""), &address.net, 0), VIP_ERROR_NAMESERVICE);
@@ -28,8 +28,8 @@ static void names_are_asked_for_after_the_service_was_started(void) {
     side_close(&side);
 }
 
-/* A hosts file: this NIC's own address, as text, under two names. */
-static void a_hosts_file_gives_names_to_addresses_and_back(void) {
+/* A hosts file with this NIC's address, as text, and two names. */
+static void a_hosts_file_maps_names_to_addresses_and_back(void) {
     Side side;
     Address mine, found;
     char path[] = "vipl-hosts-XXXXXX.tmp", text[256], name[64];
@@ -91,7 +91,7 @@ static void discovery_finds_at_least_this_nic(void) {
     side_close(&side);
 }
 
-static void a_vi_keeps_a_pointer_for_the_program(void) {
+static void a_vi_stores_user_data(void) {
     Side side;
     VIP_VI_HANDLE vi;
     side_open(&side);
@@ -104,7 +104,7 @@ static void a_vi_keeps_a_pointer_for_the_program(void) {
     side_close(&side);
 }
 
-static void what_belongs_to_hardware_of_that_time_is_not_supported(void) {
+static void hardware_features_of_clan_are_not_supported(void) {
     Side side;
     VIP_VI_HANDLE vi;
     VIP_CQ_HANDLE cq;
@@ -120,11 +120,11 @@ static void what_belongs_to_hardware_of_that_time_is_not_supported(void) {
 }
 
 int main(int argc, char **argv) {
-    story_begin(argc, argv);
-    TELL(names_are_asked_for_after_the_service_was_started);
-    TELL(a_hosts_file_gives_names_to_addresses_and_back);
-    TELL(discovery_finds_at_least_this_nic);
-    TELL(a_vi_keeps_a_pointer_for_the_program);
-    TELL(what_belongs_to_hardware_of_that_time_is_not_supported);
-    return story_end();
+    test_begin(argc, argv);
+    RUN(names_are_resolved_only_after_ns_init);
+    RUN(a_hosts_file_maps_names_to_addresses_and_back);
+    RUN(discovery_finds_at_least_this_nic);
+    RUN(a_vi_stores_user_data);
+    RUN(hardware_features_of_clan_are_not_supported);
+    return test_end();
 }

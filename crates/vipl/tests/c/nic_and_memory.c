@@ -1,12 +1,12 @@
-/* NICs, protection tags, registered memory, and their bounds. */
-#include "story.h"
+/* NICs, protection tags, registered memory, and their limits. */
+#include "test.h"
 
 #define BAD(call) EQUAL(call, VIP_INVALID_PARAMETER)
 
-static void a_nic_tells_its_bounds_and_its_address(void) {
+static void a_nic_reports_its_limits_and_address(void) {
     VIP_NIC_HANDLE nic;
     VIP_NIC_ATTRIBUTES a;
-    OK(VipOpenNic(story_device, &nic));
+    OK(VipOpenNic(test_device, &nic));
     memset(&a, 0xee, sizeof a);
     OK(VipQueryNic(nic, &a));
     CHECK(memchr(a.Name, 0, sizeof a.Name) != NULL && a.Name[0] != 0);
@@ -16,7 +16,7 @@ static void a_nic_tells_its_bounds_and_its_address(void) {
     CHECK(is_loopback() == (a.NicAddressLen == 0));
     CHECK(a.MaxDiscriminatorLen >= 16);
     CHECK(a.MaxVI >= 64 && a.MaxCQ >= 16 && a.MaxCQEntries >= 1024 && a.MaxPtags >= 16);
-    /* The architecture asks for messages of 32 KB at least; cLAN had 252 segments. */
+    /* The architecture requires messages of at least 32 KB; cLAN had 252 segments. */
     CHECK(a.MaxTransferSize >= 32768 && a.NativeMTU >= 64);
     CHECK(a.MaxSegmentsPerDesc >= 252 && a.MaxDescriptorsPerQueue >= 64);
     CHECK(a.MaxRegisterRegions >= 64 && a.MaxRegisterBlockBytes >= 1 << 20);
@@ -27,7 +27,7 @@ static void a_nic_tells_its_bounds_and_its_address(void) {
     BAD(VipCloseNic(nic));
 }
 
-static void names_of_old_programs_open_a_nic(void) {
+static void device_names_of_old_programs_open_a_nic(void) {
     const char *names[] = {"", "nic0", "/dev/clanvi0", "/dev/via_lo", "VINIC"};
     unsigned i;
     for (i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -37,7 +37,7 @@ static void names_of_old_programs_open_a_nic(void) {
     }
 }
 
-static void a_name_that_cannot_be_read_is_refused(void) {
+static void an_invalid_device_name_is_refused(void) {
     VIP_NIC_HANDLE nic = &nic;
     BAD(VipOpenNic("udp:nowhere:at:all", &nic));
     BAD(VipOpenNic("udp:127.0.0.1:65536", &nic));
@@ -45,7 +45,7 @@ static void a_name_that_cannot_be_read_is_refused(void) {
     CHECK(nic == NULL);
 }
 
-static void tags_are_made_up_to_the_bound_and_a_tag_in_use_stays(void) {
+static void tags_are_limited_and_a_tag_in_use_cannot_be_destroyed(void) {
     Side side;
     VIP_PROTECTION_HANDLE tags[4096];
     VIP_VI_HANDLE vi;
@@ -60,18 +60,18 @@ static void tags_are_made_up_to_the_bound_and_a_tag_in_use_stays(void) {
     for (i = 0; i < made; i++)
         OK(VipDestroyPtag(side.nic, tags[i]));
     BAD(VipDestroyPtag(side.nic, tags[0]));
-    EQUAL(VipDestroyPtag(side.nic, side.tag), VIP_ERROR_RESOURCE); /* memory bears it */
+    EQUAL(VipDestroyPtag(side.nic, side.tag), VIP_ERROR_RESOURCE); /* used by memory */
     OK(VipDeregisterMem(side.nic, side.block, side.memory));
     vi = vi_of(&side, VIP_SERVICE_UNRELIABLE, NULL, NULL);
-    EQUAL(VipDestroyPtag(side.nic, side.tag), VIP_ERROR_RESOURCE); /* a VI bears it */
+    EQUAL(VipDestroyPtag(side.nic, side.tag), VIP_ERROR_RESOURCE); /* used by a VI */
     OK(VipDestroyVi(vi));
     OK(VipDestroyPtag(side.nic, side.tag));
     side_close(&side);
 }
 
-static void memory_is_registered_asked_about_changed_and_given_back(void) {
+static void memory_is_registered_queried_changed_and_deregistered(void) {
     Side side;
-    VIP_MEM_ATTRIBUTES given, told;
+    VIP_MEM_ATTRIBUTES given, queried;
     VIP_MEM_HANDLE memory;
     VIP_PROTECTION_HANDLE other;
     side_open(&side);
@@ -81,27 +81,27 @@ static void memory_is_registered_asked_about_changed_and_given_back(void) {
     given.EnableRdmaRead = VIP_FALSE;
     OK(VipRegisterMem(side.nic, side.data + 100, 1000, &given, &memory));
     CHECK(memory != 0 && memory != side.memory);
-    OK(VipQueryMem(side.nic, side.data + 100, memory, &told));
-    CHECK(told.Ptag == other && told.EnableRdmaWrite && !told.EnableRdmaRead);
-    OK(VipQueryMem(side.nic, side.data + 1099, memory, &told));
-    BAD(VipQueryMem(side.nic, side.data + 99, memory, &told));
-    BAD(VipQueryMem(side.nic, side.data + 1100, memory, &told));
-    BAD(VipQueryMem(side.nic, side.data + 100, memory + 1, &told));
+    OK(VipQueryMem(side.nic, side.data + 100, memory, &queried));
+    CHECK(queried.Ptag == other && queried.EnableRdmaWrite && !queried.EnableRdmaRead);
+    OK(VipQueryMem(side.nic, side.data + 1099, memory, &queried));
+    BAD(VipQueryMem(side.nic, side.data + 99, memory, &queried));
+    BAD(VipQueryMem(side.nic, side.data + 1100, memory, &queried));
+    BAD(VipQueryMem(side.nic, side.data + 100, memory + 1, &queried));
     given.Ptag = side.tag;
     given.EnableRdmaRead = VIP_TRUE;
     OK(VipSetMemAttributes(side.nic, side.data + 100, memory, &given));
-    OK(VipQueryMem(side.nic, side.data + 100, memory, &told));
-    CHECK(told.Ptag == side.tag && told.EnableRdmaRead);
+    OK(VipQueryMem(side.nic, side.data + 100, memory, &queried));
+    CHECK(queried.Ptag == side.tag && queried.EnableRdmaRead);
     given.Ptag = (VIP_PROTECTION_HANDLE)&given;
     EQUAL(VipSetMemAttributes(side.nic, side.data + 100, memory, &given), VIP_INVALID_PTAG);
     BAD(VipDeregisterMem(side.nic, side.data + 101, memory));
     OK(VipDeregisterMem(side.nic, side.data + 100, memory));
     BAD(VipDeregisterMem(side.nic, side.data + 100, memory));
-    BAD(VipQueryMem(side.nic, side.data + 100, memory, &told));
+    BAD(VipQueryMem(side.nic, side.data + 100, memory, &queried));
     side_close(&side);
 }
 
-static void memory_that_cannot_be_is_refused(void) {
+static void registering_invalid_memory_fails(void) {
     Side side;
     VIP_MEM_ATTRIBUTES given;
     VIP_MEM_HANDLE memory = 7;
@@ -121,7 +121,7 @@ static void memory_that_cannot_be_is_refused(void) {
     side_close(&side);
 }
 
-static void regions_are_registered_up_to_the_bound(void) {
+static void the_number_of_regions_is_limited(void) {
     Side side;
     VIP_MEM_ATTRIBUTES given;
     VIP_MEM_HANDLE *handles;
@@ -144,9 +144,9 @@ static void regions_are_registered_up_to_the_bound(void) {
     side_close(&side);
 }
 
-static void no_tag_means_the_first_one_as_on_clan(void) {
+static void a_null_tag_means_the_first_tag_as_on_clan(void) {
     Pair pair;
-    VIP_VI_ATTRIBUTES attributes, told;
+    VIP_VI_ATTRIBUTES attributes, queried;
     VIP_VI_HANDLE vi;
     VIP_VI_STATE state;
     VIP_BOOLEAN a, b;
@@ -157,12 +157,12 @@ static void no_tag_means_the_first_one_as_on_clan(void) {
     attributes = attributes_for(&pair.here, VIP_SERVICE_UNRELIABLE);
     attributes.Ptag = NULL;
     OK(VipCreateVi(pair.here.nic, &attributes, NULL, NULL, &vi));
-    OK(VipQueryVi(vi, &state, &told, &a, &b));
-    CHECK(told.Ptag == pair.here.tag);
+    OK(VipQueryVi(vi, &state, &queried, &a, &b));
+    CHECK(queried.Ptag == pair.here.tag);
     OK(VipRegisterMem(pair.here.nic, pair.here.data, 4096, NULL, &memory));
     OK(VipQueryMem(pair.here.nic, pair.here.data, memory, &memory_told));
     CHECK(memory_told.Ptag == pair.here.tag && !memory_told.EnableRdmaWrite && !memory_told.EnableRdmaRead);
-    /* Memory of the tag made first, a VI of no tag: they fit. */
+    /* Memory with the first tag and a VI with a NULL tag match. */
     d = plain(&pair.here, 0, 0, 16);
     post_recv(&pair.here, vi, d);
     OK(VipDisconnect(vi));
@@ -170,14 +170,14 @@ static void no_tag_means_the_first_one_as_on_clan(void) {
     pair_close(&pair);
 }
 
-static void closing_a_nic_takes_along_what_was_made_on_it(void) {
+static void closing_a_nic_destroys_its_objects(void) {
     Pair pair;
     VIP_CQ_HANDLE cq;
     VIP_DESCRIPTOR *d;
     VIP_BOOLEAN receives;
     VIP_VI_HANDLE vi;
     if (is_loopback())
-        return; /* which has one NIC */
+        return; /* the loopback device has only one NIC */
     pair_open(&pair, VIP_SERVICE_RELIABLE_DELIVERY);
     OK(VipCreateCQ(pair.here.nic, 8, &cq));
     OK(VipCloseNic(pair.here.nic));
@@ -190,15 +190,15 @@ static void closing_a_nic_takes_along_what_was_made_on_it(void) {
 }
 
 int main(int argc, char **argv) {
-    story_begin(argc, argv);
-    TELL(a_nic_tells_its_bounds_and_its_address);
-    TELL(names_of_old_programs_open_a_nic);
-    TELL(a_name_that_cannot_be_read_is_refused);
-    TELL(tags_are_made_up_to_the_bound_and_a_tag_in_use_stays);
-    TELL(memory_is_registered_asked_about_changed_and_given_back);
-    TELL(memory_that_cannot_be_is_refused);
-    TELL(regions_are_registered_up_to_the_bound);
-    TELL(no_tag_means_the_first_one_as_on_clan);
-    TELL(closing_a_nic_takes_along_what_was_made_on_it);
-    return story_end();
+    test_begin(argc, argv);
+    RUN(a_nic_reports_its_limits_and_address);
+    RUN(device_names_of_old_programs_open_a_nic);
+    RUN(an_invalid_device_name_is_refused);
+    RUN(tags_are_limited_and_a_tag_in_use_cannot_be_destroyed);
+    RUN(memory_is_registered_queried_changed_and_deregistered);
+    RUN(registering_invalid_memory_fails);
+    RUN(the_number_of_regions_is_limited);
+    RUN(a_null_tag_means_the_first_tag_as_on_clan);
+    RUN(closing_a_nic_destroys_its_objects);
+    return test_end();
 }

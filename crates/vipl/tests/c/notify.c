@@ -1,10 +1,10 @@
-/* Callbacks: for the next completion, and for errors that belong to no call. */
+/* Callbacks for the next completion, and for asynchronous errors. */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 
-#include "story.h"
+#include "test.h"
 
-/* What callbacks leave behind, and a bell for whoever waits for them. */
+/* The results of callbacks, with a condition variable for waiting. */
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t bell;
@@ -27,7 +27,7 @@ static void deadline(struct timespec *end) {
     end->tv_sec += (time_t)(LONG / 1000);
 }
 
-/* Waits until there have been `calls` callbacks in all. */
+/* Waits until there have been `calls` callbacks in total. */
 static void hear(int calls) {
     struct timespec end;
     deadline(&end);
@@ -93,18 +93,18 @@ static void on_error(VIP_PVOID context, VIP_ERROR_DESCRIPTOR *error) {
     pthread_mutex_unlock(&heard.lock);
 }
 
-/* Receives, posts again, asks to be called again: a server without a thread of its own. */
+/* Posts the receive again and requests another callback: a server without a thread of its own. */
 static void on_work_again(VIP_PVOID context, VIP_NIC_HANDLE nic, VIP_VI_HANDLE vi, VIP_DESCRIPTOR *descriptor) {
     Side *side = heard.side;
     if (descriptor->CS.Status & VIP_STATUS_ERROR_MASK)
-        return; /* flushed: the story is over */
+        return; /* flushed: the test is over */
     descriptor->CS.Status = 0;
     post_recv(side, vi, descriptor);
     OK(VipRecvNotify(vi, context, on_work_again));
     on_work(context, nic, vi, descriptor);
 }
 
-static void a_callback_comes_for_the_next_receive_and_only_for_it(void) {
+static void a_callback_is_called_once_for_the_next_receive(void) {
     Pair pair;
     int mark = 0;
     VIP_DESCRIPTOR *r1, *r2, *s;
@@ -120,7 +120,7 @@ static void a_callback_comes_for_the_next_receive_and_only_for_it(void) {
     CHECK(!pthread_equal(heard.thread, pthread_self()));
     EQUAL(r1->CS.Length, 5);
     EQUAL(r1->CS.Status, VIP_STATUS_DONE | VIP_STATUS_OP_RECEIVE);
-    /* The second is collected by hand: nobody asked for a call. */
+    /* The second is collected directly: no callback was requested. */
     post_send(&pair.here, pair.near_vi, s = plain(&pair.here, 0, 0, 6));
     sent(pair.near_vi, s, 0);
     received(pair.far_vi, r2, 0);
@@ -128,7 +128,7 @@ static void a_callback_comes_for_the_next_receive_and_only_for_it(void) {
     pair_close(&pair);
 }
 
-static void a_callback_comes_at_once_for_what_is_done_already(void) {
+static void a_callback_is_called_at_once_for_a_completed_receive(void) {
     Pair pair;
     VIP_DESCRIPTOR *r;
     VIP_VI_HANDLE idle;
@@ -144,7 +144,7 @@ static void a_callback_comes_at_once_for_what_is_done_already(void) {
     pair_close(&pair);
 }
 
-static void a_callback_may_post_and_ask_for_the_next(void) {
+static void a_callback_may_post_and_request_another_callback(void) {
     Pair pair;
     int k;
     VIP_DESCRIPTOR *s;
@@ -162,7 +162,7 @@ static void a_callback_may_post_and_ask_for_the_next(void) {
     pair_close(&pair);
 }
 
-static void a_send_calls_back_too(void) {
+static void sends_have_callbacks_too(void) {
     Pair pair;
     VIP_DESCRIPTOR *r, *s;
     forget();
@@ -176,7 +176,7 @@ static void a_send_calls_back_too(void) {
     pair_close(&pair);
 }
 
-static void a_completion_queue_calls_back_with_vi_and_side(void) {
+static void completion_queue_callbacks_get_vi_and_queue(void) {
     Side here, there;
     VIP_CQ_HANDLE cq;
     VIP_VI_HANDLE a, b;
@@ -202,7 +202,7 @@ static void a_completion_queue_calls_back_with_vi_and_side(void) {
     side_close(&there);
 }
 
-static void a_lost_connection_is_told_to_the_error_handler(void) {
+static void the_error_handler_reports_a_lost_connection(void) {
     Pair pair;
     int mark = 0;
     forget();
@@ -215,7 +215,7 @@ static void a_lost_connection_is_told_to_the_error_handler(void) {
     CHECK(heard.last_error.DescriptorPtr == NULL);
     EQUAL(heard.last_error.ResourceCode, VIP_RESOURCE_VI);
     EQUAL(state_of(pair.near_vi), VIP_STATE_ERROR);
-    /* Taken back, it is not told. */
+    /* After removing the handler, it is not called. */
     forget();
     OK(VipErrorCallback(pair.here.nic, NULL, NULL));
     OK(VipDisconnect(pair.near_vi));
@@ -226,7 +226,7 @@ static void a_lost_connection_is_told_to_the_error_handler(void) {
     pair_close(&pair);
 }
 
-static void a_message_that_meets_no_receive_is_told(void) {
+static void the_error_handler_reports_an_empty_receive_queue(void) {
     Pair pair;
     VIP_DESCRIPTOR *s, *done;
     forget();
@@ -241,8 +241,8 @@ static void a_message_that_meets_no_receive_is_told(void) {
     pair_close(&pair);
 }
 
-/* RDMA that is refused is told on the side whose memory it was. */
-static void refused_rdma_is_told_where_it_was_refused(void) {
+/* Refused RDMA is reported at the target. */
+static void the_error_handler_reports_refused_rdma_at_the_target(void) {
     int read;
     for (read = 0; read < 2; read++) {
         Pair pair;
@@ -264,7 +264,7 @@ static void refused_rdma_is_told_where_it_was_refused(void) {
     }
 }
 
-static void a_completion_queue_that_is_too_small_is_told(void) {
+static void the_error_handler_reports_a_full_completion_queue(void) {
     Side side;
     VIP_CQ_HANDLE cq;
     VIP_VI_HANDLE vi;
@@ -285,7 +285,7 @@ static void a_completion_queue_that_is_too_small_is_told(void) {
     side_close(&side);
 }
 
-static void an_answer_without_memory_is_told(void) {
+static void the_error_handler_reports_deregistered_descriptor_memory(void) {
     Side side;
     VIP_VI_HANDLE vi;
     VIP_MEM_HANDLE memory;
@@ -309,7 +309,7 @@ static void an_answer_without_memory_is_told(void) {
     side_close(&side);
 }
 
-static void closing_a_nic_ends_what_waits_for_a_call(void) {
+static void closing_a_nic_drops_pending_callbacks(void) {
     Pair pair;
     forget();
     pair_open(&pair, VIP_SERVICE_RELIABLE_DELIVERY);
@@ -320,17 +320,17 @@ static void closing_a_nic_ends_what_waits_for_a_call(void) {
 }
 
 int main(int argc, char **argv) {
-    story_begin(argc, argv);
-    TELL(a_callback_comes_for_the_next_receive_and_only_for_it);
-    TELL(a_callback_comes_at_once_for_what_is_done_already);
-    TELL(a_callback_may_post_and_ask_for_the_next);
-    TELL(a_send_calls_back_too);
-    TELL(a_completion_queue_calls_back_with_vi_and_side);
-    TELL(a_lost_connection_is_told_to_the_error_handler);
-    TELL(a_message_that_meets_no_receive_is_told);
-    TELL(refused_rdma_is_told_where_it_was_refused);
-    TELL(a_completion_queue_that_is_too_small_is_told);
-    TELL(an_answer_without_memory_is_told);
-    TELL(closing_a_nic_ends_what_waits_for_a_call);
-    return story_end();
+    test_begin(argc, argv);
+    RUN(a_callback_is_called_once_for_the_next_receive);
+    RUN(a_callback_is_called_at_once_for_a_completed_receive);
+    RUN(a_callback_may_post_and_request_another_callback);
+    RUN(sends_have_callbacks_too);
+    RUN(completion_queue_callbacks_get_vi_and_queue);
+    RUN(the_error_handler_reports_a_lost_connection);
+    RUN(the_error_handler_reports_an_empty_receive_queue);
+    RUN(the_error_handler_reports_refused_rdma_at_the_target);
+    RUN(the_error_handler_reports_a_full_completion_queue);
+    RUN(the_error_handler_reports_deregistered_descriptor_memory);
+    RUN(closing_a_nic_drops_pending_callbacks);
+    return test_end();
 }

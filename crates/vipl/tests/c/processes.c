@@ -1,11 +1,11 @@
-/* Two processes: each opens its own NIC after the fork, and tells the other its address through a pipe. */
+/* Two processes: each opens its own NIC after the fork and sends its address to the other through a pipe. */
 #define _POSIX_C_SOURCE 200809L
 #include <signal.h>
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "story.h"
+#include "test.h"
 
 /* A pipe each way: [0] is read by the parent, [1] by the child. */
 static int pipes[2][2];
@@ -24,7 +24,7 @@ static void listen_for(void *bytes, size_t count) {
     }
 }
 
-/* Runs one function in the parent and one in a child; both have to end well, the child as `expected` says. */
+/* Runs one function in the parent and one in a child, which must exit as `expected`. */
 static void in_two_processes(void (*parent)(void), void (*child)(void), int killed) {
     pid_t pid;
     int status;
@@ -66,10 +66,10 @@ static void meet(Side *side, VIP_VI_HANDLE *vi, VIP_RELIABILITY_LEVEL level) {
         while (answer == VIP_NO_MATCH && time(NULL) <= end);
         OK(answer);
     } else {
-        Address told;
+        Address reported;
         VIP_CONN_HANDLE request;
-        OK(VipConnectWait(side->nic, &local.net, LONG, &told.net, &attributes, &request));
-        CHECK(memcmp(&told, &remote, 4u + remote.net.HostAddressLen + remote.net.DiscriminatorLen) == 0);
+        OK(VipConnectWait(side->nic, &local.net, LONG, &reported.net, &attributes, &request));
+        CHECK(memcmp(&reported, &remote, 4u + remote.net.HostAddressLen + remote.net.DiscriminatorLen) == 0);
         OK(VipConnectAccept(request, *vi));
     }
 }
@@ -116,14 +116,14 @@ static void pong(void) {
         OK(VipSendWait(vi, LONG, &done));
         post_recv(&side, vi, r);
     }
-    /* The end of the other side ends this one's receives. */
+    /* The peer's disconnect flushes the receives. */
     EQUAL(VipRecvWait(vi, LONG, &r), VIP_DESCRIPTOR_ERROR);
     EQUAL(r->CS.Status & VIP_STATUS_ERROR_MASK, VIP_STATUS_DESC_FLUSHED_ERROR);
     EQUAL(state_of(vi), VIP_STATE_ERROR);
     side_close(&side);
 }
 
-static void a_ball_goes_to_and_fro_between_two_processes(void) {
+static void two_processes_play_ping_pong(void) {
     int i;
     EACH_LEVEL(i) {
         level_now = LEVELS[i];
@@ -131,14 +131,14 @@ static void a_ball_goes_to_and_fro_between_two_processes(void) {
     }
 }
 
-/* The child offers memory; the parent writes into it and reads it back; immediate data tells the child. */
+/* The child registers memory; the parent writes to it and reads it back; immediate data notifies the child. */
 static void offer(void) {
     Side side;
     VIP_VI_HANDLE vi;
     VIP_DESCRIPTOR *r;
     meet(&side, &vi, VIP_SERVICE_RELIABLE_RECEPTION);
     post_recv(&side, vi, r = blank(&side, 0));
-    tell(&side, sizeof side); /* where its memory is */
+    tell(&side, sizeof side); /* the address of its memory */
     received(vi, r, 0);
     EQUAL(r->CS.Status & VIP_STATUS_OP_MASK, VIP_STATUS_OP_REMOTE_RDMA_WRITE);
     EQUAL(r->CS.ImmediateData, 99);
@@ -176,11 +176,11 @@ static void reach_over(void) {
     side_close(&side);
 }
 
-static void one_process_reaches_into_the_others_memory(void) {
+static void rdma_works_between_processes(void) {
     in_two_processes(reach_over, offer, 0);
 }
 
-/* A peer that is killed takes along what was under way to it; the survivor is told, and nothing hangs. */
+/* When a peer is killed, the other side gets errors for sends in progress, and nothing hangs. */
 static void wait_to_be_killed(void) {
     Side side;
     VIP_VI_HANDLE vi;
@@ -199,14 +199,14 @@ static void survive(void) {
     post_recv(&side, vi, r = plain(&side, 0, 0, 64));
     post_send(&side, vi, first = plain(&side, 1, 0, 64));
     sent(vi, first, 0);
-    /* It is dead, or dying: nobody will take this one. */
+    /* The peer is dead or dying: this send cannot complete. */
     post_send(&side, vi, second = plain(&side, 2, 0, 64));
     received(vi, r, VIP_STATUS_DESC_FLUSHED_ERROR);
     {
         VIP_DESCRIPTOR *done;
         EQUAL(VipSendWait(vi, LONG, &done), VIP_DESCRIPTOR_ERROR);
         CHECK(done == second);
-        /* It was under way, unless the end was known before it was posted. */
+        /* It was in progress, unless the end was detected before it was posted. */
         CHECK((second->CS.Status & VIP_STATUS_ERROR_MASK) == VIP_STATUS_TRANSPORT_ERROR ||
               (second->CS.Status & VIP_STATUS_ERROR_MASK) == VIP_STATUS_DESC_FLUSHED_ERROR);
     }
@@ -216,11 +216,11 @@ static void survive(void) {
     side_close(&side);
 }
 
-static void a_killed_peer_is_noticed(void) {
+static void a_killed_peer_is_detected(void) {
     in_two_processes(survive, wait_to_be_killed, 1);
 }
 
-/* The message waits for a receive that never comes: it is under way when the peer dies. */
+/* The message waits for a receive that is never posted: it is in progress when the peer dies. */
 static void be_killed_on_a_word(void) {
     Side side;
     VIP_VI_HANDLE vi;
@@ -246,15 +246,15 @@ static void lose_what_was_under_way(void) {
     side_close(&side);
 }
 
-static void what_was_under_way_to_a_killed_peer_is_a_transport_error(void) {
+static void sends_to_a_killed_peer_have_a_transport_error(void) {
     in_two_processes(lose_what_was_under_way, be_killed_on_a_word, 1);
 }
 
 int main(int argc, char **argv) {
-    story_begin(argc, argv);
-    TELL(a_ball_goes_to_and_fro_between_two_processes);
-    TELL(one_process_reaches_into_the_others_memory);
-    TELL(a_killed_peer_is_noticed);
-    TELL(what_was_under_way_to_a_killed_peer_is_a_transport_error);
-    return story_end();
+    test_begin(argc, argv);
+    RUN(two_processes_play_ping_pong);
+    RUN(rdma_works_between_processes);
+    RUN(a_killed_peer_is_detected);
+    RUN(sends_to_a_killed_peer_have_a_transport_error);
+    return test_end();
 }

@@ -1,17 +1,17 @@
-/* Completion queues: one place to look for the work of many VIs. */
-#include "story.h"
+/* Completion queues, which collect the completions of many VIs. */
+#include "test.h"
 
 #define BAD(call) EQUAL(call, VIP_INVALID_PARAMETER)
 
 static void the_next_is(VIP_CQ_HANDLE cq, VIP_VI_HANDLE vi, VIP_BOOLEAN receives) {
-    VIP_VI_HANDLE told = NULL;
+    VIP_VI_HANDLE reported = NULL;
     VIP_BOOLEAN queue = 77;
-    OK(VipCQWait(cq, LONG, &told, &queue));
-    CHECK(told == vi);
+    OK(VipCQWait(cq, LONG, &reported, &queue));
+    CHECK(reported == vi);
     EQUAL(queue, receives);
 }
 
-static void completion_queues_are_made_resized_and_ended(void) {
+static void completion_queues_are_created_resized_and_destroyed(void) {
     Side side;
     VIP_CQ_HANDLE cq, many[4096];
     VIP_VI_HANDLE vi;
@@ -29,7 +29,7 @@ static void completion_queues_are_made_resized_and_ended(void) {
     EQUAL(VipCQWait(cq, SHORT, &vi, &receives), VIP_TIMEOUT);
     CHECK(vi == NULL);
     vi = vi_of(&side, VIP_SERVICE_UNRELIABLE, NULL, cq);
-    EQUAL(VipDestroyCQ(cq), VIP_ERROR_RESOURCE); /* the VI still reports there */
+    EQUAL(VipDestroyCQ(cq), VIP_ERROR_RESOURCE); /* the VI still uses it */
     OK(VipDestroyVi(vi));
     OK(VipDestroyCQ(cq));
     BAD(VipDestroyCQ(cq));
@@ -43,7 +43,7 @@ static void completion_queues_are_made_resized_and_ended(void) {
     side_close(&side);
 }
 
-static void a_queue_tells_which_vi_and_which_side_in_the_order_of_completion(void) {
+static void entries_name_vi_and_queue_in_completion_order(void) {
     int i, k;
     EACH_LEVEL(i) {
         Side here, there;
@@ -72,7 +72,7 @@ static void a_queue_tells_which_vi_and_which_side_in_the_order_of_completion(voi
         OK(VipSendDone(b[1], &d));
         CHECK(d == s);
         received(a[1], r, 0);
-        /* Flushed work is reported as well. */
+        /* Flushed descriptors have entries too. */
         post_recv(&there, b[2], r = plain(&there, 11, 0, 100));
         OK(VipDisconnect(b[2]));
         the_next_is(cq, b[2], VIP_TRUE);
@@ -83,7 +83,7 @@ static void a_queue_tells_which_vi_and_which_side_in_the_order_of_completion(voi
     }
 }
 
-static void a_queue_that_reports_elsewhere_is_not_waited_for_alone(void) {
+static void a_queue_with_a_completion_queue_cannot_be_waited_for(void) {
     Side side;
     VIP_CQ_HANDLE cq;
     VIP_VI_HANDLE sends, receives;
@@ -101,13 +101,13 @@ static void a_queue_that_reports_elsewhere_is_not_waited_for_alone(void) {
     side_close(&side);
 }
 
-/* Entries wait; a hundred completions of two VIs are told one by one, and none is lost. */
-static void entries_wait_until_they_are_taken(void) {
+/* A hundred completions of two VIs are queued; each is reported once. */
+static void entries_stay_until_they_are_collected(void) {
     Side here, there;
     VIP_CQ_HANDLE cq;
     VIP_VI_HANDLE a[2], b[2];
     VIP_DESCRIPTOR *s, *d;
-    int k, told[2] = {0, 0};
+    int k, reported[2] = {0, 0};
     side_open(&here);
     side_open(&there);
     OK(VipCreateCQ(there.nic, 64, &cq));
@@ -130,20 +130,20 @@ static void entries_wait_until_they_are_taken(void) {
         CHECK(receives && (vi == b[0] || vi == b[1]));
         which = vi == b[1];
         OK(VipRecvDone(vi, &d));
-        EQUAL(d->CS.Length, told[which] * 2 + which);
-        told[which]++;
+        EQUAL(d->CS.Length, reported[which] * 2 + which);
+        reported[which]++;
     }
-    EQUAL(told[0], 16);
-    EQUAL(told[1], 16);
+    EQUAL(reported[0], 16);
+    EQUAL(reported[1], 16);
     side_close(&here);
     side_close(&there);
 }
 
 int main(int argc, char **argv) {
-    story_begin(argc, argv);
-    TELL(completion_queues_are_made_resized_and_ended);
-    TELL(a_queue_tells_which_vi_and_which_side_in_the_order_of_completion);
-    TELL(a_queue_that_reports_elsewhere_is_not_waited_for_alone);
-    TELL(entries_wait_until_they_are_taken);
-    return story_end();
+    test_begin(argc, argv);
+    RUN(completion_queues_are_created_resized_and_destroyed);
+    RUN(entries_name_vi_and_queue_in_completion_order);
+    RUN(a_queue_with_a_completion_queue_cannot_be_waited_for);
+    RUN(entries_stay_until_they_are_collected);
+    return test_end();
 }

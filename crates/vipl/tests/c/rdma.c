@@ -1,5 +1,5 @@
-/* RDMA: into and out of the other side's memory, within what both sides allow. */
-#include "story.h"
+/* RDMA Write and Read, as far as both sides allow it. */
+#include "test.h"
 
 static VIP_DESCRIPTOR *remote(Side *side, int n, VIP_UINT16 control, Side *other, size_t there, size_t here,
                               VIP_UINT32 length) {
@@ -10,7 +10,7 @@ static VIP_DESCRIPTOR *remote(Side *side, int n, VIP_UINT16 control, Side *other
     return d;
 }
 
-static void a_write_lands_where_it_says_and_takes_no_receive(void) {
+static void an_rdma_write_uses_no_receive(void) {
     const VIP_UINT32 lengths[] = {1, 100, 1500, 65536};
     int i;
     unsigned k;
@@ -27,7 +27,7 @@ static void a_write_lands_where_it_says_and_takes_no_receive(void) {
             sent(pair.near_vi, w, 0);
             EQUAL(w->CS.Status, VIP_STATUS_DONE | VIP_STATUS_OP_RDMA_WRITE);
             EQUAL(w->CS.Length, lengths[k]);
-            /* A send behind it tells that the write has landed, and takes the receive. */
+            /* A send after it confirms that the write has arrived, and uses the receive. */
             post_send(&pair.here, pair.near_vi, s = plain(&pair.here, 1, 0, 8));
             sent(pair.near_vi, s, 0);
             received(pair.far_vi, r, 0);
@@ -39,7 +39,7 @@ static void a_write_lands_where_it_says_and_takes_no_receive(void) {
     }
 }
 
-static void a_write_with_immediate_data_takes_a_receive_and_leaves_its_memory_alone(void) {
+static void an_rdma_write_with_immediate_uses_a_receive_but_not_its_memory(void) {
     int i;
     EACH_LEVEL(i) {
         Pair pair;
@@ -61,7 +61,7 @@ static void a_write_with_immediate_data_takes_a_receive_and_leaves_its_memory_al
     }
 }
 
-static void a_write_gathers(void) {
+static void an_rdma_write_gathers(void) {
     Pair pair;
     VIP_DESCRIPTOR *w;
     pair_open(&pair, VIP_SERVICE_RELIABLE_RECEPTION);
@@ -73,12 +73,12 @@ static void a_write_gathers(void) {
     with_data(w, &pair.here, 10, 3990);
     with_data(w, &pair.here, 4000, 2000);
     post_send(&pair.here, pair.near_vi, w);
-    sent(pair.near_vi, w, 0); /* reliable reception: done means that it lies there */
+    sent(pair.near_vi, w, 0); /* reliable reception: it has arrived when the write completes */
     CHECK(painted(pair.there.data + 100, 6000, 3));
     pair_close(&pair);
 }
 
-static void a_read_fetches_and_scatters(void) {
+static void an_rdma_read_scatters(void) {
     int i;
     EACH_LEVEL(i) {
         Pair pair;
@@ -97,7 +97,7 @@ static void a_read_fetches_and_scatters(void) {
             EQUAL(g->CS.Length, 50000);
             CHECK(painted(pair.here.data, 50000, 8));
         } else {
-            /* A level without reads: the descriptor itself is wrong. */
+            /* The level does not support reads: the descriptor is invalid. */
             g = remote(&pair.here, 0, VIP_CONTROL_OP_RDMAREAD, &pair.there, 0, 0, 16);
             post_send(&pair.here, pair.near_vi, g);
             sent(pair.near_vi, g, VIP_STATUS_FORMAT_ERROR);
@@ -106,8 +106,8 @@ static void a_read_fetches_and_scatters(void) {
     }
 }
 
-/* A send behind a fence starts when the reads before it are done: it carries what they brought. */
-static void a_fence_holds_a_send_back_until_reads_are_done(void) {
+/* A fenced send starts when earlier reads have completed, so it sends the data that they fetched. */
+static void a_fence_delays_a_send_until_reads_complete(void) {
     Pair pair;
     VIP_DESCRIPTOR *g, *s, *r;
     int k;
@@ -131,11 +131,11 @@ static void a_fence_holds_a_send_back_until_reads_are_done(void) {
 }
 
 int main(int argc, char **argv) {
-    story_begin(argc, argv);
-    TELL(a_write_lands_where_it_says_and_takes_no_receive);
-    TELL(a_write_with_immediate_data_takes_a_receive_and_leaves_its_memory_alone);
-    TELL(a_write_gathers);
-    TELL(a_read_fetches_and_scatters);
-    TELL(a_fence_holds_a_send_back_until_reads_are_done);
-    return story_end();
+    test_begin(argc, argv);
+    RUN(an_rdma_write_uses_no_receive);
+    RUN(an_rdma_write_with_immediate_uses_a_receive_but_not_its_memory);
+    RUN(an_rdma_write_gathers);
+    RUN(an_rdma_read_scatters);
+    RUN(a_fence_delays_a_send_until_reads_complete);
+    return test_end();
 }

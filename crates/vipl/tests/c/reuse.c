@@ -1,9 +1,9 @@
-/* Descriptors and memory that a program treats badly. */
-#include "story.h"
+/* Misuse of descriptors and memory by a program. */
+#include "test.h"
 
 #define BAD(call) EQUAL(call, VIP_INVALID_PARAMETER)
 
-static void a_descriptor_that_is_posted_cannot_be_posted_again(void) {
+static void a_posted_descriptor_cannot_be_posted_again(void) {
     Pair pair;
     VIP_DESCRIPTOR *r;
     VIP_VI_HANDLE other;
@@ -14,15 +14,15 @@ static void a_descriptor_that_is_posted_cannot_be_posted_again(void) {
     BAD(VipPostRecv(pair.near_vi, r, pair.here.memory)); /* to the same queue, */
     BAD(VipPostSend(pair.near_vi, r, pair.here.memory)); /* the other one, */
     BAD(VipPostRecv(other, r, pair.here.memory));        /* or another VI, */
-    r = plain(&pair.here, 0, 0, 16);                     /* even if it was made anew. */
+    r = plain(&pair.here, 0, 0, 16);                     /* even if it was rewritten. */
     BAD(VipPostRecv(other, r, pair.here.memory));
     OK(VipDisconnect(pair.near_vi));
     received(pair.near_vi, r, VIP_STATUS_DESC_FLUSHED_ERROR);
-    OK(VipPostRecv(other, r, pair.here.memory)); /* collected, it is free */
+    OK(VipPostRecv(other, r, pair.here.memory)); /* it was collected, so it can be posted */
     pair_close(&pair);
 }
 
-static void a_descriptor_rewritten_while_posted_works_as_it_was_posted(void) {
+static void changes_to_a_posted_descriptor_have_no_effect(void) {
     Pair pair;
     VIP_DESCRIPTOR *r, *s;
     pair_open(&pair, VIP_SERVICE_RELIABLE_DELIVERY);
@@ -30,7 +30,7 @@ static void a_descriptor_rewritten_while_posted_works_as_it_was_posted(void) {
     paint(pair.here.data, 16, 1);
     r = plain(&pair.there, 0, 0, 16);
     post_recv(&pair.there, pair.far_vi, r);
-    /* Garbage of the worst kind, in memory that belongs to the NIC now. */
+    /* Overwrite the descriptor, which belongs to the NIC now, with garbage. */
     memset(r, 0xff, 64);
     post_send(&pair.here, pair.near_vi, s = plain(&pair.here, 0, 0, 16));
     sent(pair.near_vi, s, 0);
@@ -40,7 +40,7 @@ static void a_descriptor_rewritten_while_posted_works_as_it_was_posted(void) {
     pair_close(&pair);
 }
 
-static void a_descriptor_has_to_be_aligned_and_to_lie_in_registered_memory_of_the_tag(void) {
+static void descriptors_must_be_aligned_and_in_registered_memory_of_the_tag(void) {
     Pair pair;
     char *elsewhere = aligned_block(4096);
     VIP_DESCRIPTOR *d = (VIP_DESCRIPTOR *)(void *)elsewhere;
@@ -58,7 +58,7 @@ static void a_descriptor_has_to_be_aligned_and_to_lie_in_registered_memory_of_th
     attributes.Ptag = other_tag;
     attributes.EnableRdmaRead = attributes.EnableRdmaWrite = VIP_FALSE;
     OK(VipRegisterMem(pair.here.nic, elsewhere, 4096, &attributes, &memory));
-    BAD(VipPostRecv(pair.near_vi, d, memory)); /* registered, under another tag */
+    BAD(VipPostRecv(pair.near_vi, d, memory)); /* registered with another tag */
     attributes.Ptag = pair.here.tag;
     OK(VipRegisterMem(pair.here.nic, elsewhere, 40, &attributes, &short_memory));
     d->CS.SegCount = 1;
@@ -72,7 +72,7 @@ static void a_descriptor_has_to_be_aligned_and_to_lie_in_registered_memory_of_th
     free_block(elsewhere);
 }
 
-static void segments_that_reach_beyond_the_descriptors_memory_are_not_read(void) {
+static void segments_outside_the_descriptor_s_memory_are_not_read(void) {
     Pair pair;
     char *elsewhere = aligned_block(8192);
     VIP_DESCRIPTOR *d = (VIP_DESCRIPTOR *)(void *)(elsewhere + 4096 - 64);
@@ -90,8 +90,8 @@ static void segments_that_reach_beyond_the_descriptors_memory_are_not_read(void)
     free_block(elsewhere);
 }
 
-/* Memory of the descriptor is given back while it is posted: its answer has nowhere to go, and is not written. */
-static void a_descriptor_whose_memory_went_away_is_not_written_to(void) {
+/* The descriptor's memory is deregistered while it is posted: the result is not written. */
+static void a_descriptor_in_deregistered_memory_is_not_written(void) {
     Pair pair;
     char *elsewhere = aligned_block(4096);
     VIP_DESCRIPTOR *d = (VIP_DESCRIPTOR *)(void *)elsewhere, *done;
@@ -114,11 +114,11 @@ static void a_descriptor_whose_memory_went_away_is_not_written_to(void) {
 }
 
 int main(int argc, char **argv) {
-    story_begin(argc, argv);
-    TELL(a_descriptor_that_is_posted_cannot_be_posted_again);
-    TELL(a_descriptor_rewritten_while_posted_works_as_it_was_posted);
-    TELL(a_descriptor_has_to_be_aligned_and_to_lie_in_registered_memory_of_the_tag);
-    TELL(segments_that_reach_beyond_the_descriptors_memory_are_not_read);
-    TELL(a_descriptor_whose_memory_went_away_is_not_written_to);
-    return story_end();
+    test_begin(argc, argv);
+    RUN(a_posted_descriptor_cannot_be_posted_again);
+    RUN(changes_to_a_posted_descriptor_have_no_effect);
+    RUN(descriptors_must_be_aligned_and_in_registered_memory_of_the_tag);
+    RUN(segments_outside_the_descriptor_s_memory_are_not_read);
+    RUN(a_descriptor_in_deregistered_memory_is_not_written);
+    return test_end();
 }

@@ -1,7 +1,7 @@
-/* VIs: what they may be, the states they go through, and what each state allows. */
-#include "story.h"
+/* VIs: attributes, states, and the calls that each state allows. */
+#include "test.h"
 
-static void attributes_that_cannot_be_are_named(void) {
+static void invalid_attributes_have_specific_errors(void) {
     Side side;
     VIP_VI_ATTRIBUTES a;
     VIP_VI_HANDLE vi = &vi;
@@ -25,39 +25,39 @@ static void attributes_that_cannot_be_are_named(void) {
     side_close(&side);
 }
 
-static void attributes_come_back_as_they_were_given(void) {
+static void queried_attributes_are_those_that_were_set(void) {
     Side side;
     int i;
     side_open(&side);
     EACH_LEVEL(i) {
-        VIP_VI_ATTRIBUTES a = attributes_for(&side, LEVELS[i]), told;
+        VIP_VI_ATTRIBUTES a = attributes_for(&side, LEVELS[i]), queried;
         VIP_VI_HANDLE vi;
         VIP_VI_STATE state;
         VIP_BOOLEAN sends, receives;
         a.MaxTransferSize = 5000;
         a.QoS = (VIP_QOS)(uintptr_t)3;
         OK(VipCreateVi(side.nic, &a, NULL, NULL, &vi));
-        OK(VipQueryVi(vi, &state, &told, &sends, &receives));
+        OK(VipQueryVi(vi, &state, &queried, &sends, &receives));
         EQUAL(state, VIP_STATE_IDLE);
-        EQUAL(told.ReliabilityLevel, LEVELS[i]);
-        EQUAL(told.MaxTransferSize, 5000);
-        CHECK(told.QoS == a.QoS && told.Ptag == a.Ptag);
-        EQUAL(told.EnableRdmaWrite, a.EnableRdmaWrite);
-        EQUAL(told.EnableRdmaRead, a.EnableRdmaRead);
+        EQUAL(queried.ReliabilityLevel, LEVELS[i]);
+        EQUAL(queried.MaxTransferSize, 5000);
+        CHECK(queried.QoS == a.QoS && queried.Ptag == a.Ptag);
+        EQUAL(queried.EnableRdmaWrite, a.EnableRdmaWrite);
+        EQUAL(queried.EnableRdmaRead, a.EnableRdmaRead);
         CHECK(sends && receives);
         a.MaxTransferSize = 6000;
         a.EnableRdmaWrite = VIP_FALSE;
         OK(VipSetViAttributes(vi, &a));
-        OK(VipQueryVi(vi, &state, &told, &sends, &receives));
-        EQUAL(told.MaxTransferSize, 6000);
-        EQUAL(told.EnableRdmaWrite, VIP_FALSE);
+        OK(VipQueryVi(vi, &state, &queried, &sends, &receives));
+        EQUAL(queried.MaxTransferSize, 6000);
+        EQUAL(queried.EnableRdmaWrite, VIP_FALSE);
         a.MaxTransferSize = side.limits.MaxTransferSize + 1;
         EQUAL(VipSetViAttributes(vi, &a), VIP_INVALID_MTU);
     }
     side_close(&side);
 }
 
-static void vis_are_made_up_to_the_bound(void) {
+static void the_number_of_vis_is_limited(void) {
     Side side;
     VIP_VI_HANDLE *vis;
     VIP_VI_ATTRIBUTES a;
@@ -96,7 +96,7 @@ static void a_vi_goes_from_idle_to_connected_and_back(void) {
         becomes(pair.far_vi, VIP_STATE_ERROR);
         OK(VipDisconnect(pair.far_vi));
         EQUAL(state_of(pair.far_vi), VIP_STATE_IDLE);
-        /* And once more, with the same VIs. */
+        /* Repeat with the same VIs. */
         join(&pair.here, pair.near_vi, &pair.there, pair.far_vi);
         {
             VIP_DESCRIPTOR *r = plain(&pair.there, 0, 0, 4), *s = plain(&pair.here, 0, 0, 4);
@@ -114,7 +114,7 @@ static void a_vi_goes_from_idle_to_connected_and_back(void) {
     }
 }
 
-static void a_vi_that_is_not_idle_cannot_be_destroyed_changed_or_connected(void) {
+static void only_an_idle_vi_can_be_destroyed_changed_or_connected(void) {
     Pair pair;
     Address address;
     VIP_VI_ATTRIBUTES a;
@@ -138,7 +138,7 @@ static void a_vi_that_is_not_idle_cannot_be_destroyed_changed_or_connected(void)
     pair_close(&pair);
 }
 
-static void a_vi_with_uncollected_work_is_not_destroyed(void) {
+static void a_vi_with_uncollected_descriptors_cannot_be_destroyed(void) {
     Side side;
     VIP_VI_HANDLE vi;
     VIP_VI_STATE state;
@@ -154,7 +154,7 @@ static void a_vi_with_uncollected_work_is_not_destroyed(void) {
     EQUAL(VipDestroyVi(vi), VIP_ERROR_RESOURCE);
     OK(VipDisconnect(vi));
     OK(VipQueryVi(vi, &state, &a, &sends, &receives));
-    CHECK(!receives); /* done, not yet collected */
+    CHECK(!receives); /* completed, but not collected */
     EQUAL(VipDestroyVi(vi), VIP_ERROR_RESOURCE);
     received(vi, r, VIP_STATUS_DESC_FLUSHED_ERROR);
     EQUAL(r->CS.Length, 0);
@@ -164,7 +164,7 @@ static void a_vi_with_uncollected_work_is_not_destroyed(void) {
     side_close(&side);
 }
 
-static void a_send_needs_a_connection_and_what_is_posted_in_error_comes_back_flushed(void) {
+static void a_send_needs_a_connection_and_is_flushed_in_the_error_state(void) {
     int i;
     EACH_LEVEL(i) {
         Pair pair;
@@ -173,7 +173,7 @@ static void a_send_needs_a_connection_and_what_is_posted_in_error_comes_back_flu
         pair_open(&pair, LEVELS[i]);
         idle = vi_of(&pair.here, LEVELS[i], NULL, NULL);
         s = plain(&pair.here, 0, 0, 16);
-        EQUAL(VipPostSend(idle, s, pair.here.memory), VIP_INVALID_STATE); /* nowhere to send it */
+        EQUAL(VipPostSend(idle, s, pair.here.memory), VIP_INVALID_STATE); /* not connected */
         EQUAL(VipSendDone(idle, &r), VIP_NOT_DONE);
         OK(VipDisconnect(pair.far_vi));
         becomes(pair.near_vi, VIP_STATE_ERROR);
@@ -189,7 +189,7 @@ static void a_send_needs_a_connection_and_what_is_posted_in_error_comes_back_flu
     }
 }
 
-static void what_was_posted_is_flushed_in_order_when_the_connection_goes(void) {
+static void a_lost_connection_flushes_posted_descriptors_in_order(void) {
     int i, k;
     EACH_LEVEL(i) {
         Pair pair;
@@ -207,7 +207,7 @@ static void what_was_posted_is_flushed_in_order_when_the_connection_goes(void) {
     }
 }
 
-static void a_request_is_pending_until_it_is_answered_or_given_up(void) {
+static void a_connect_request_is_pending_until_answered_or_timed_out(void) {
     Pair pair;
     Address near_address, far_address;
     VIP_VI_ATTRIBUTES a;
@@ -228,15 +228,15 @@ static void a_request_is_pending_until_it_is_answered_or_given_up(void) {
 }
 
 int main(int argc, char **argv) {
-    story_begin(argc, argv);
-    TELL(attributes_that_cannot_be_are_named);
-    TELL(attributes_come_back_as_they_were_given);
-    TELL(vis_are_made_up_to_the_bound);
-    TELL(a_vi_goes_from_idle_to_connected_and_back);
-    TELL(a_vi_that_is_not_idle_cannot_be_destroyed_changed_or_connected);
-    TELL(a_vi_with_uncollected_work_is_not_destroyed);
-    TELL(a_send_needs_a_connection_and_what_is_posted_in_error_comes_back_flushed);
-    TELL(what_was_posted_is_flushed_in_order_when_the_connection_goes);
-    TELL(a_request_is_pending_until_it_is_answered_or_given_up);
-    return story_end();
+    test_begin(argc, argv);
+    RUN(invalid_attributes_have_specific_errors);
+    RUN(queried_attributes_are_those_that_were_set);
+    RUN(the_number_of_vis_is_limited);
+    RUN(a_vi_goes_from_idle_to_connected_and_back);
+    RUN(only_an_idle_vi_can_be_destroyed_changed_or_connected);
+    RUN(a_vi_with_uncollected_descriptors_cannot_be_destroyed);
+    RUN(a_send_needs_a_connection_and_is_flushed_in_the_error_state);
+    RUN(a_lost_connection_flushes_posted_descriptors_in_order);
+    RUN(a_connect_request_is_pending_until_answered_or_timed_out);
+    return test_end();
 }

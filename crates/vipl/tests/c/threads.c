@@ -1,8 +1,8 @@
-/* Every call may be made from several threads at once, also while the NIC is being closed. */
+/* Calls from several threads at once, also while the NIC is being closed. */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 
-#include "story.h"
+#include "test.h"
 
 #define PAIRS 4
 #define ROUNDS 300
@@ -14,7 +14,7 @@ typedef struct {
     int serves;
 } Player;
 
-/* One side of a game: serves first, or answers. Its descriptors and data are its own part of the side's memory. */
+/* One side of a ping-pong. It has its own part of the side's descriptors and data. */
 static void *play(void *context) {
     Player *p = (Player *)context;
     size_t at = (size_t)p->number * 8192;
@@ -47,7 +47,7 @@ static void *play(void *context) {
 
 static volatile int games_are_over;
 
-/* Meanwhile somebody registers memory and makes tags, VIs and queues, and takes it all back. */
+/* Meanwhile another thread registers memory and creates tags, VIs and queues, and destroys them. */
 static void *tinker(void *context) {
     Side *side = (Side *)context;
     unsigned long rounds = 0;
@@ -80,7 +80,7 @@ static void *tinker(void *context) {
     return NULL;
 }
 
-static void many_threads_play_on_one_nic_while_another_tinkers_with_it(void) {
+static void threads_share_a_nic_while_objects_are_created_and_destroyed(void) {
     Side here, there;
     Player players[2 * PAIRS];
     pthread_t threads[2 * PAIRS], tinkerer;
@@ -159,7 +159,7 @@ static void *wait_for_ever(void *context) {
     return NULL;
 }
 
-/* Whoever waits for ever on a NIC that is closed is told that it is there no more, whatever it waited for. */
+/* Closing a NIC ends every wait without a time limit, with VIP_INVALID_PARAMETER. */
 static void closing_a_nic_ends_every_wait(void) {
     int round;
     for (round = 0; round < 20; round++) {
@@ -185,27 +185,27 @@ static void closing_a_nic_ends_every_wait(void) {
         side_close(&side);
         for (k = 0; k < 5; k++) {
             CHECK(pthread_join(threads[k], NULL) == 0);
-            /* Whose request was ended by the closing may hear of that first. */
+            /* A connect request may first fail because the closing ended it. */
             if (!(k == 4 && waiters[k].answer == VIP_INVALID_STATE))
                 EQUAL(waiters[k].answer, VIP_INVALID_PARAMETER);
         }
     }
 }
 
-/* Two threads close one NIC: one does it. */
+/* Of two threads that close one NIC, one succeeds. */
 static void *close_it(void *context) {
     Waiter *waiter = (Waiter *)context;
     waiter->answer = VipCloseNic(waiter->nic);
     return NULL;
 }
 
-static void of_two_that_close_a_nic_one_does_it(void) {
+static void of_two_threads_that_close_a_nic_one_succeeds(void) {
     int round;
     for (round = 0; round < 50; round++) {
         Waiter both[2];
         pthread_t threads[2];
         int k;
-        OK(VipOpenNic(story_device, &both[0].nic));
+        OK(VipOpenNic(test_device, &both[0].nic));
         both[1].nic = both[0].nic;
         for (k = 0; k < 2; k++)
             CHECK(pthread_create(&threads[k], NULL, close_it, &both[k]) == 0);
@@ -216,9 +216,9 @@ static void of_two_that_close_a_nic_one_does_it(void) {
 }
 
 int main(int argc, char **argv) {
-    story_begin(argc, argv);
-    TELL(many_threads_play_on_one_nic_while_another_tinkers_with_it);
-    TELL(closing_a_nic_ends_every_wait);
-    TELL(of_two_that_close_a_nic_one_does_it);
-    return story_end();
+    test_begin(argc, argv);
+    RUN(threads_share_a_nic_while_objects_are_created_and_destroyed);
+    RUN(closing_a_nic_ends_every_wait);
+    RUN(of_two_threads_that_close_a_nic_one_succeeds);
+    return test_end();
 }

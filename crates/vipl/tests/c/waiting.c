@@ -1,8 +1,8 @@
-/* How to wait: policies of a queue and of one call, and what they report. Times are not judged. */
+/* Waiting policies of queues and of single calls, and their statistics. Times are not checked. */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 
-#include "story.h"
+#include "test.h"
 
 #include "vipl_kiban.h"
 
@@ -11,7 +11,7 @@ typedef struct {
     int count;
 } Echo;
 
-/* The far side sends everything back. */
+/* The peer echoes every message. */
 static void *echo(void *context) {
     Echo *e = (Echo *)context;
     int k;
@@ -41,7 +41,7 @@ static VIP_RETURN adaptive(VIP_VI_HANDLE vi, VIP_DESCRIPTOR **d) {
     return VipRecvWaitAdaptive(vi, LONG, d);
 }
 
-/* Twenty round trips, waiting in a given way. */
+/* Makes twenty round trips with a given policy. */
 static void round_trips(Pair *pair, Wait wait) {
     pthread_t thread;
     Echo e;
@@ -71,7 +71,7 @@ static void round_trips(Pair *pair, Wait wait) {
     join(&pair->here, pair->near_vi, &pair->there, pair->far_vi);
 }
 
-static void every_policy_brings_every_message(void) {
+static void messages_arrive_with_every_policy(void) {
     const VIP_WAIT_POLICY policies[] = {VIP_WAIT_ADAPTIVE, VIP_WAIT_POLL, VIP_WAIT_INTERRUPT, VIP_WAIT_HYBRID};
     Pair pair;
     int k;
@@ -95,7 +95,7 @@ static void every_policy_brings_every_message(void) {
     pair_close(&pair);
 }
 
-static void one_call_may_wait_its_own_way_and_the_queue_keeps_its_policy(void) {
+static void the_policy_of_one_call_does_not_change_that_of_the_queue(void) {
     Pair pair;
     VIP_WAIT_REPORT report;
     pair_open(&pair, VIP_SERVICE_RELIABLE_DELIVERY);
@@ -107,7 +107,7 @@ static void one_call_may_wait_its_own_way_and_the_queue_keeps_its_policy(void) {
     pair_close(&pair);
 }
 
-static void a_wait_of_every_kind_ends_when_its_time_is_over(void) {
+static void waits_with_every_policy_time_out(void) {
     const VIP_WAIT_POLICY policies[] = {VIP_WAIT_ADAPTIVE, VIP_WAIT_POLL, VIP_WAIT_INTERRUPT, VIP_WAIT_HYBRID};
     Pair pair;
     VIP_DESCRIPTOR *d;
@@ -120,13 +120,13 @@ static void a_wait_of_every_kind_ends_when_its_time_is_over(void) {
         CHECK(d == NULL);
     }
     EQUAL(VipRecvWaitHybrid(pair.near_vi, 100, SHORT, &d), VIP_TIMEOUT);
-    EQUAL(VipRecvWaitHybrid(pair.near_vi, 1000000, SHORT, &d), VIP_TIMEOUT); /* the timeout is the shorter */
+    EQUAL(VipRecvWaitHybrid(pair.near_vi, 1000000, SHORT, &d), VIP_TIMEOUT); /* the timeout is shorter */
     EQUAL(VipRecvWaitAdaptive(pair.near_vi, SHORT, &d), VIP_TIMEOUT);
     pair_close(&pair);
 }
 
-/* What was there at once was not waited for; so round trips are made until one had to be. */
-static void a_report_counts_what_was_waited_for(void) {
+/* Completions that are available at once do not count as waits, so make round trips until one counts. */
+static void the_report_counts_waits(void) {
     Pair pair;
     VIP_WAIT_REPORT before, after;
     time_t end = time(NULL) + (time_t)(LONG / 1000);
@@ -143,7 +143,7 @@ static void a_report_counts_what_was_waited_for(void) {
     pair_close(&pair);
 }
 
-static void a_completion_queue_waits_by_a_policy_too(void) {
+static void completion_queues_have_policies_too(void) {
     const VIP_WAIT_POLICY policies[] = {VIP_WAIT_ADAPTIVE, VIP_WAIT_POLL, VIP_WAIT_INTERRUPT, VIP_WAIT_HYBRID};
     Side here, there;
     VIP_CQ_HANDLE cq;
@@ -175,11 +175,11 @@ static void a_completion_queue_waits_by_a_policy_too(void) {
 }
 
 int main(int argc, char **argv) {
-    story_begin(argc, argv);
-    TELL(every_policy_brings_every_message);
-    TELL(one_call_may_wait_its_own_way_and_the_queue_keeps_its_policy);
-    TELL(a_wait_of_every_kind_ends_when_its_time_is_over);
-    TELL(a_report_counts_what_was_waited_for);
-    TELL(a_completion_queue_waits_by_a_policy_too);
-    return story_end();
+    test_begin(argc, argv);
+    RUN(messages_arrive_with_every_policy);
+    RUN(the_policy_of_one_call_does_not_change_that_of_the_queue);
+    RUN(waits_with_every_policy_time_out);
+    RUN(the_report_counts_waits);
+    RUN(completion_queues_have_policies_too);
+    return test_end();
 }

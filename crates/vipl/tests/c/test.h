@@ -1,15 +1,15 @@
 /*
- * What the test programs share: stories with names, two NICs that reach each other, and descriptors in few words.
+ * Shared by the test programs: named tests, two NICs that reach each other, and helpers for descriptors.
  *
  *     static void a_message_arrives(void) { ... CHECK(x == y); ... }
- *     int main(int argc, char **argv) { story_begin(argc, argv); TELL(a_message_arrives); return story_end(); }
+ *     int main(int argc, char **argv) { test_begin(argc, argv); RUN(a_message_arrives); return test_end(); }
  *
- * A program gets a device as its argument (loopback by default) and opens it twice, as `here` and `there`; of a
- * loopback both are the same NIC, since it reaches nobody else. A CHECK that fails says where and ends the program.
- * Nothing sleeps: what takes time is waited for, LONG at the most.
+ * A program gets a device as its argument (loopback by default) and opens it twice, as `here` and `there`; with
+ * loopback both are the same NIC, because it reaches only itself. A failed CHECK prints its location and ends the
+ * program. There are no sleeps; waits take at most LONG.
  */
-#ifndef STORY_H
-#define STORY_H
+#ifndef TEST_H
+#define TEST_H
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,16 +18,16 @@
 
 #include "vipl.h"
 
-#define LONG 10000UL /* ms: more than any of this takes */
-#define SHORT 30UL   /* ms: for what is not to happen */
+#define LONG 10000UL /* ms: longer than anything here takes */
+#define SHORT 30UL   /* ms: for events that must not happen */
 
-static const char *story_device = "loopback";
-static const char *story_name = "(before the first)";
-static int story_count = 0;
+static const char *test_device = "loopback";
+static const char *test_name = "(before the first)";
+static int test_count = 0;
 
 #define FAIL_(what)                                                                                                    \
     do {                                                                                                               \
-        fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, story_name, what);                                      \
+        fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, test_name, what);                                      \
         exit(1);                                                                                                       \
     } while (0)
 
@@ -42,30 +42,30 @@ static int story_count = 0;
         unsigned long given_ = (unsigned long)(given), expected_ = (unsigned long)(expected);                          \
         if (given_ != expected_) {                                                                                     \
             fprintf(stderr, "%s:%d: %s: %s is %lu (0x%lx), expected %s = %lu (0x%lx)\n", __FILE__, __LINE__,           \
-                    story_name, #given, given_, given_, #expected, expected_, expected_);                              \
+                    test_name, #given, given_, given_, #expected, expected_, expected_);                              \
             exit(1);                                                                                                   \
         }                                                                                                              \
     } while (0)
 
 #define OK(call) EQUAL(call, VIP_SUCCESS)
 
-#define TELL(story)                                                                                                    \
+#define RUN(test)                                                                                                     \
     do {                                                                                                               \
-        story_name = #story;                                                                                           \
-        story();                                                                                                       \
-        story_count++;                                                                                                 \
-        printf("ok %s\n", #story);                                                                                     \
+        test_name = #test;                                                                                           \
+        test();                                                                                                        \
+        test_count++;                                                                                                 \
+        printf("ok %s\n", #test);                                                                                     \
         fflush(stdout);                                                                                                \
     } while (0)
 
-static inline void story_begin(int argc, char **argv) {
+static inline void test_begin(int argc, char **argv) {
     if (argc > 1)
-        story_device = argv[1];
+        test_device = argv[1];
 }
 
-static inline int story_end(void) {
-    printf("%d stories on %s\n", story_count, story_device);
-    return story_count > 0 ? 0 : 1;
+static inline int test_end(void) {
+    printf("%d tests passed on %s\n", test_count, test_device);
+    return test_count > 0 ? 0 : 1;
 }
 
 /* ---- addresses ---- */
@@ -75,7 +75,7 @@ typedef union {
     char room[128];
 } Address;
 
-/* Address of a NIC with a discriminator of some text. */
+/* Returns the address of a NIC with a text as discriminator. */
 static inline void address_of(VIP_NIC_HANDLE nic, const char *discriminator, Address *address) {
     VIP_NIC_ATTRIBUTES attributes;
     size_t length = strlen(discriminator);
@@ -90,8 +90,8 @@ static inline void address_of(VIP_NIC_HANDLE nic, const char *discriminator, Add
 
 /* ---- memory ---- */
 
-/* A side of a story: a NIC, a tag, and registered memory: 64 descriptors of 4096 bytes' room each would be much, so
- * descriptors take 256 bytes (14 segments) and the rest is data. */
+/* One side of a test: a NIC, a tag, and registered memory with 64 descriptors of 256 bytes (14 segments each), then
+ * data. */
 #define DESCRIPTORS 64
 #define DESCRIPTOR_BYTES 256
 #define DATA_BYTES (256 * 1024)
@@ -120,19 +120,19 @@ static inline void free_block(char *block) {
 }
 
 static inline int is_loopback(void) {
-    return strcmp(story_device, "loopback") == 0;
+    return strcmp(test_device, "loopback") == 0;
 }
 
-/* The one NIC of a loopback, and how many sides have it. */
-static VIP_NIC_HANDLE story_nic = NULL;
-static int story_nic_users = 0;
+/* The only NIC of the loopback device, and how many sides use it. */
+static VIP_NIC_HANDLE test_nic = NULL;
+static int test_nic_users = 0;
 
 static inline void side_open(Side *side) {
     VIP_MEM_ATTRIBUTES attributes;
-    if (!is_loopback() || story_nic_users++ == 0)
-        OK(VipOpenNic(story_device, &side->nic));
+    if (!is_loopback() || test_nic_users++ == 0)
+        OK(VipOpenNic(test_device, &side->nic));
     if (is_loopback())
-        side->nic = story_nic = story_nic_users == 1 ? side->nic : story_nic;
+        side->nic = test_nic = test_nic_users == 1 ? side->nic : test_nic;
     OK(VipQueryNic(side->nic, &side->limits));
     OK(VipCreatePtag(side->nic, &side->tag));
     side->block = aligned_block(DESCRIPTORS * DESCRIPTOR_BYTES + DATA_BYTES);
@@ -144,12 +144,12 @@ static inline void side_open(Side *side) {
 }
 
 static inline void side_close(Side *side) {
-    if (!is_loopback() || --story_nic_users == 0)
+    if (!is_loopback() || --test_nic_users == 0)
         OK(VipCloseNic(side->nic));
     free_block(side->block);
 }
 
-/* Descriptor number n of a side, blank. */
+/* Returns descriptor number n of a side, cleared. */
 static inline VIP_DESCRIPTOR *blank(Side *side, int n) {
     char *at = side->block + n * DESCRIPTOR_BYTES;
     CHECK(n < DESCRIPTORS);
@@ -157,7 +157,7 @@ static inline VIP_DESCRIPTOR *blank(Side *side, int n) {
     return (VIP_DESCRIPTOR *)(void *)at;
 }
 
-/* Adds a data segment: `length` bytes at `offset` of the side's data. */
+/* Adds a data segment: `length` bytes at `offset` in the side's data. */
 static inline void with_data(VIP_DESCRIPTOR *d, Side *side, size_t offset, VIP_UINT32 length) {
     VIP_DESCRIPTOR_SEGMENT *segment = (VIP_DESCRIPTOR_SEGMENT *)(void *)((char *)d + 32) + d->CS.SegCount++;
     segment->Local.Data.AddressBits = 0;
@@ -167,7 +167,7 @@ static inline void with_data(VIP_DESCRIPTOR *d, Side *side, size_t offset, VIP_U
     d->CS.Length += length;
 }
 
-/* Adds the address segment: `offset` of the other side's data. */
+/* Adds the address segment: `offset` in the other side's data. */
 static inline void with_remote(VIP_DESCRIPTOR *d, Side *other, size_t offset) {
     CHECK(d->CS.SegCount == 0);
     d->DS[0].Remote.Data.AddressBits = 0;
@@ -177,7 +177,7 @@ static inline void with_remote(VIP_DESCRIPTOR *d, Side *other, size_t offset) {
     d->CS.SegCount = 1;
 }
 
-/* A descriptor with one data segment. */
+/* Returns a descriptor with one data segment. */
 static inline VIP_DESCRIPTOR *plain(Side *side, int n, size_t offset, VIP_UINT32 length) {
     VIP_DESCRIPTOR *d = blank(side, n);
     with_data(d, side, offset, length);
@@ -192,7 +192,7 @@ static inline void post_recv(Side *side, VIP_VI_HANDLE vi, VIP_DESCRIPTOR *d) {
     OK(VipPostRecv(vi, d, side->memory));
 }
 
-/* Collects the next send or receive: it has to be `d`, and its Status has to have exactly these error bits. */
+/* Collects the next send or receive, which must be `d` with exactly these error bits in Status. */
 static inline void sent(VIP_VI_HANDLE vi, VIP_DESCRIPTOR *d, VIP_UINT32 errors) {
     VIP_DESCRIPTOR *done = NULL;
     EQUAL(VipSendWait(vi, LONG, &done), errors ? VIP_DESCRIPTOR_ERROR : VIP_SUCCESS);
@@ -232,7 +232,7 @@ static inline VIP_VI_HANDLE vi_of(Side *side, VIP_RELIABILITY_LEVEL level, VIP_C
     return vi;
 }
 
-/* Connects two VIs as equals, in one thread. */
+/* Connects two VIs peer to peer, in one thread. */
 static inline void join(Side *a, VIP_VI_HANDLE vi_a, Side *b, VIP_VI_HANDLE vi_b) {
     static unsigned long pair = 0;
     char name_a[32], name_b[32];
@@ -257,7 +257,7 @@ static inline VIP_VI_STATE state_of(VIP_VI_HANDLE vi) {
     return state;
 }
 
-/* Waits until a VI has a state; it is told by the network, so it may take a moment. */
+/* Waits until a VI has a state, which may depend on the network. */
 static inline void becomes(VIP_VI_HANDLE vi, VIP_VI_STATE state) {
     time_t end = time(NULL) + (time_t)(LONG / 1000);
     while (state_of(vi) != state && time(NULL) <= end) {
@@ -288,7 +288,7 @@ static const VIP_RELIABILITY_LEVEL LEVELS[] = {VIP_SERVICE_UNRELIABLE, VIP_SERVI
                                                VIP_SERVICE_RELIABLE_RECEPTION};
 #define EACH_LEVEL(i) for (i = 0; i < 3; i++)
 
-/* A pattern that tells offsets and seeds apart. */
+/* Writes a pattern that differs for offsets and seeds. */
 static inline void paint(char *at, size_t bytes, unsigned seed) {
     size_t i;
     for (i = 0; i < bytes; i++)

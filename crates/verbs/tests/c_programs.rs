@@ -1,0 +1,51 @@
+//! Compiles the C programs of `tests/c` with all warnings, and runs them with our libraries instead of
+//! rdma-core's.
+//!
+//! Purpose   test the C API, through the function tables of `verbs.h` and the library's own functions.
+//! How       programs are linked to the installed libibverbs, as any program is, and find ours through
+//!           `LD_LIBRARY_PATH`; the script `link` builds the libraries from this crate's archive.
+//! Limits    a program that does not end in time is killed; the last test that it printed came before the one
+//!           that hangs.
+
+#[path = "common/libraries.rs"]
+mod libraries;
+
+use libraries::{home, linked, stdout_of};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::LazyLock;
+
+const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"];
+
+/// A folder with the libraries.
+static LIBRARIES: LazyLock<PathBuf> = LazyLock::new(|| linked("c-programs"));
+
+/// Builds a test program and runs its test cases.
+fn run_tests(name: &str) {
+    let program = LIBRARIES.join(name);
+    let mut compiler = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
+    compiler.args(WARNINGS).args(["-std=c11", "-D_GNU_SOURCE", "-g", "-o"]).arg(&program);
+    compiler.arg(home().join("tests/c").join(name).with_extension("c")).args(["-libverbs", "-lrdmacm"]);
+    stdout_of(&mut compiler);
+    let mut run = Command::new("timeout");
+    run.args(["--kill-after=5", "60"]).arg(&program);
+    run.env("LD_LIBRARY_PATH", &*LIBRARIES).env_remove("KIBAN_TRANSPORT");
+    let stdout = stdout_of(&mut run);
+    let passed = stdout.lines().filter(|line| line.starts_with("ok ")).count();
+    assert!(passed > 0 && stdout.contains(&format!("{passed} tests passed")), "{stdout}");
+}
+
+#[test]
+fn objects_are_created_queried_and_destroyed() {
+    run_tests("objects");
+}
+
+#[test]
+fn all_operations_of_verbs_work() {
+    run_tests("traffic");
+}
+
+#[test]
+fn signals_interrupt_calls_as_they_interrupt_read() {
+    run_tests("signals");
+}
