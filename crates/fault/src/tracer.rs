@@ -79,12 +79,12 @@ struct Started {
 /// Returns why programs cannot be traced here, if so.
 pub fn available() -> Result<(), String> {
     let mut traced = Traced::spawn(Command::new("true"), Plan::Watch).map_err(|error| {
-        format!("no program can be traced: {error} (ptrace and seccomp filters are needed, in a container CAP_SYS_PTRACE)")
+        format!("cannot trace programs: {error} (needs ptrace and seccomp filters; in a container, CAP_SYS_PTRACE)")
     })?;
     traced.arm();
     match traced.wait(Duration::from_secs(60)) {
         Some(End::Code(0)) if traced.stops() > 0 => Ok(()),
-        end => Err(format!("no system call of a traced program stops ({end:?})")),
+        end => Err(format!("traced programs do not stop at system calls ({end:?})")),
     }
 }
 

@@ -93,8 +93,8 @@ pub enum ConnectError {
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ConnectError::Local(path, error) => write!(f, "{} cannot be opened: {error}", path.display()),
-            ConnectError::Socket(error) => write!(f, "it cannot be connected to: {error}"),
+            ConnectError::Local(path, error) => write!(f, "cannot open {}: {error}", path.display()),
+            ConnectError::Socket(error) => write!(f, "cannot connect: {error}"),
             ConnectError::Tls(error) => error.fmt(f),
             ConnectError::Refused(failure) => write!(f, "it refused: {}", FailureLine(failure)),
             ConnectError::Disconnected(why) => write!(f, "its transport refused: {why}"),
@@ -119,7 +119,7 @@ impl fmt::Display for FailureLine<'_> {
             words.push("cancelled".into());
         }
         if words.is_empty() {
-            words.push("no reason was given".into());
+            words.push("no reason given".into());
         }
         f.write_str(&words.join("; "))
     }

@@ -92,7 +92,7 @@ impl AuthService {
             (verified, memory)
         });
         let verified = match verified {
-            Ok(verified) => verified.await.map_err(|_| "it was not verified".to_owned()),
+            Ok(verified) => verified.await.map_err(|_| "the verification did not finish".to_owned()),
             Err(error) => Err(error.to_string()),
         };
         let verified = verified.map(|(verified, memory)| {
@@ -109,7 +109,7 @@ impl AuthService {
             Ok(Err(AuthRefusal::Later)) => AuthResult::Refused(AuthRefusal::Later),
             Ok(Err(refusal)) => {
                 attempts().failed(&user, &address, self.clock.now());
-                tracing::warn!(user, address, ?refusal, "not let in");
+                tracing::warn!(user, address, ?refusal, "login refused");
                 AuthResult::Refused(refusal)
             }
             Err(why) => {

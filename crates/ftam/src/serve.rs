@@ -139,7 +139,7 @@ impl Service {
                         // Usually no descriptors are left: the oldest stranger has held one for the longest
                         // time.
                         if let Some(untold) = lock(&self.lines).try_take(self.clock.now()) {
-                            tracing::warn!(%error, untold, "a connection cannot be accepted");
+                            tracing::warn!(%error, untold, "cannot accept a connection");
                         }
                         self.evict();
                         tokio::time::sleep(socket::ACCEPT_PAUSE).await;
@@ -152,7 +152,7 @@ impl Service {
         drop(listener);
         let all = async { while tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(self.config.grace, all).await.is_err() {
-            tracing::warn!(associations = tasks.len(), "associations are cut, since the service stops");
+            tracing::warn!(associations = tasks.len(), "aborting associations: the service is stopping");
             tasks.shutdown().await;
         }
     }
@@ -169,12 +169,12 @@ impl Service {
         let lane = self.lanes.of(number);
         let socket = match into_runtime(socket, lane) {
             Ok(socket) => socket,
-            Err(error) => return tracing::error!(%peer, %error, "the connection cannot be driven"),
+            Err(error) => return tracing::error!(%peer, %error, "cannot register the connection"),
         };
         let served = match self.served(number, peer) {
             Ok(served) => served,
             Err(error) => {
-                tracing::error!(%error, root = %self.config.root.display(), "the filestore cannot be opened");
+                tracing::error!(%error, root = %self.config.root.display(), "cannot open the filestore");
                 return;
             }
         };
@@ -186,11 +186,11 @@ impl Service {
                 Some(tls) => match tokio::time::timeout(tls_timeout, tls.accept(socket)).await {
                     Ok(Ok(socket)) => drive(served, socket, peer, clock).await,
                     failed => {
-                        let error = failed.map_or("not in time".into(), |failed| {
+                        let error = failed.map_or("timed out".into(), |failed| {
                             failed.err().map_or_else(String::new, |error| error.to_string())
                         });
                         if let Some(untold) = lock(&lines).try_take(clock.now()) {
-                            tracing::warn!(%peer, error, untold, "no TLS session");
+                            tracing::warn!(%peer, error, untold, "TLS handshake failed");
                         }
                     }
                 },
@@ -286,20 +286,20 @@ fn broken_above(end: &End) -> Option<&'static str> {
     let (transport, session, presentation, acse) = end.files().tower().layers();
     let (transport, session) = (transport.counters(), session.counters());
     let rows = [
-        (transport.tpdus_malformed, "a TPDU is malformed"),
-        (transport.tpdus_unexpected, "a TPDU is out of place"),
-        (transport.tsdus_oversized, "a TSDU is too long"),
+        (transport.tpdus_malformed, "malformed TPDU"),
+        (transport.tpdus_unexpected, "unexpected TPDU"),
+        (transport.tsdus_oversized, "TSDU too long"),
         (transport.connects_refused, "the transport connection was refused"),
         (transport.connects_timed_out, "no transport connection in time"),
-        (session.tsdus_malformed, "an SPDU is malformed"),
-        (session.spdus_unexpected, "an SPDU is out of place"),
-        (session.ssdus_oversized, "an SSDU is too long"),
+        (session.tsdus_malformed, "malformed SPDU"),
+        (session.spdus_unexpected, "unexpected SPDU"),
+        (session.ssdus_oversized, "SSDU too long"),
         (session.connects_refused, "the session was refused"),
-        (presentation.counters.malformed_in, "a PPDU is malformed"),
-        (presentation.counters.contexts_in, "a value's context is not there"),
-        (presentation.counters.unexpected_in, "a PPDU is out of place"),
-        (acse.counters.malformed_in, "an APDU is malformed"),
-        (acse.counters.unexpected_in, "an APDU is out of place"),
+        (presentation.counters.malformed_in, "malformed PPDU"),
+        (presentation.counters.contexts_in, "unknown presentation context"),
+        (presentation.counters.unexpected_in, "unexpected PPDU"),
+        (acse.counters.malformed_in, "malformed APDU"),
+        (acse.counters.unexpected_in, "unexpected APDU"),
         (session.timeouts, "no session in time"),
     ];
     rows.into_iter().find(|(count, _)| *count > 0).map(|(_, words)| words)
@@ -346,7 +346,7 @@ impl User for Served {
 
     fn on_idle_timeout(&mut self) {
         let (user, file) = (self.responder.user(), self.responder.file());
-        tracing::warn!(peer = %self.peer, user, file, "no data moved for too long: disconnected");
+        tracing::warn!(peer = %self.peer, user, file, "idle for too long: disconnected");
     }
 
     fn ended(&mut self) {

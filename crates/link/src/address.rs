@@ -240,17 +240,17 @@ fn parse(text: &str) -> Result<Address, String> {
     let Some((kind, form, own)) = kinds().find(|its| its.0 == kind) else {
         let forms: Vec<&str> = kinds().map(|its| its.1).collect();
         let hint = match kind {
-            "tcp" | "udp" => " (say what it carries: -packets, -frames or -cells)",
+            "tcp" | "udp" => " (add what it carries: -packets, -frames or -cells)",
             _ => "",
         };
-        return Err(format!("there is no kind '{kind}'{hint}; write one of {}", forms.join(", ")));
+        return Err(format!("unknown kind '{kind}'{hint}; write one of {}", forms.join(", ")));
     };
     let (place, list) = match rest.find([',', '?']) {
         Some(at) => (&rest[..at], &rest[at + 1..]),
         None => (rest, ""),
     };
     if place.is_empty() {
-        return Err(format!("it does not say where; write {form}"));
+        return Err(format!("missing target; write {form}"));
     }
     let carrier = match *kind {
         "tun" => Transport::Tun(interface_name(place)?),
@@ -287,7 +287,7 @@ fn parse(text: &str) -> Result<Address, String> {
             return Err(format!("{kind} has no option '{key}'; it has {}", known.join(", ")));
         }
         if seen.contains(&key) {
-            return Err(format!("option '{key}' is there twice"));
+            return Err(format!("duplicate option '{key}'"));
         }
         seen.push(key);
         // For xdp it is the interface's queue, not that of the impairment.
@@ -295,11 +295,12 @@ fn parse(text: &str) -> Result<Address, String> {
         set(&mut options, key, value)?;
     }
     if matches!(carrier, Transport::Pseudowire(_)) && options.label.is_none() {
-        return Err("it has no label; both ends agree on one, such as label=1000".to_owned());
+        return Err("missing label; give both ends the same one, such as label=1000".to_owned());
     }
     let address = Address { transport: carrier, options };
     if address.is_impaired() && address.options.offload == Some(true) {
-        return Err("offload=on and impairments: units are harmed one by one, and segments of 64 KB would be; leave offload=on out"
+        return Err("offload=on cannot be combined with impairments, which apply to single packets, not to segments of \
+                    64 KB; leave offload=on out"
             .to_owned());
     }
     Ok(address)
@@ -325,7 +326,7 @@ fn set(options: &mut Options, key: &str, value: Option<&str>) -> Result<(), Stri
     let wrong = || format!("{key}={value}: write {key}={}", example(key));
     let number = |least: u64, most: u64| {
         let number = value.parse::<u64>().ok().filter(|number| (least..=most).contains(number));
-        number.ok_or_else(|| format!("{name}={value}: a number from {least} to {most} is wanted"))
+        number.ok_or_else(|| format!("{name}={value}: write a number from {least} to {most}"))
     };
     match key {
         "offload" => options.offload = Some(switch(key, Some(value))?),
@@ -427,12 +428,12 @@ fn file_name(text: &str) -> Result<PathBuf, String> {
 }
 
 fn port(text: &str) -> Result<u16, String> {
-    text.parse().map_err(|_| format!("'{text}' is no port: 0 to 65535"))
+    text.parse().map_err(|_| format!("'{text}' is not a port; write 0 to 65535"))
 }
 
 fn host(text: &str, default: Option<u16>) -> Result<Host, String> {
     let form =
-        || format!("'{text}' is no host and port; write 192.0.2.1:7000, [2001:db8::1]:7000 or name:7000");
+        || format!("'{text}' is not a host and port; write 192.0.2.1:7000, [2001:db8::1]:7000 or name:7000");
     let (name, its_port) = match text.strip_prefix('[') {
         Some(rest) => {
             let (name, behind) = rest.split_once(']').ok_or_else(form)?;
@@ -458,10 +459,12 @@ fn host(text: &str, default: Option<u16>) -> Result<Host, String> {
 fn ends(text: &str, default: Option<u16>) -> Result<Ends, String> {
     let form =
         "write both ends, this host's first: 0.0.0.0:7000-192.0.2.1:7000, or [::]:7000-[2001:db8::1]:7000";
-    let (local, peer) = text.split_once('-').ok_or_else(|| format!("'{text}' has one end; {form}"))?;
+    let (local, peer) = text.split_once('-').ok_or_else(|| format!("'{text}' has only one end; {form}"))?;
     let local = host(local, default).map_err(|error| format!("{error}; {form}"))?;
-    let address: IpAddr =
-        local.name.parse().map_err(|_| format!("this host's end '{}' is a name; {form}", local.name))?;
+    let address: IpAddr = local
+        .name
+        .parse()
+        .map_err(|_| format!("this host's end '{}' is a name, not an address; {form}", local.name))?;
     let peer = host(peer, default).map_err(|error| format!("{error}; {form}"))?;
     Ok(Ends { local: SocketAddr::new(address, local.port), peer })
 }
@@ -519,7 +522,7 @@ impl Host {
         let addresses: Vec<SocketAddr> =
             (self.name.as_str(), self.port).to_socket_addrs().map_err(say)?.collect();
         if addresses.is_empty() {
-            return Err(say(io::Error::new(io::ErrorKind::NotFound, "it has no address")));
+            return Err(say(io::Error::new(io::ErrorKind::NotFound, "the name has no address")));
         }
         Ok(addresses)
     }
@@ -803,26 +806,26 @@ mod tests {
     #[test]
     fn errors_say_what_would_be_right() {
         for (text, says) in [
-            ("", "there is no kind ''"),
+            ("", "unknown kind ''"),
             ("kiban0", "write one of tun:NAME, tap:NAME"),
-            ("xdp:eth0,queue=-1", "a number from 0 to 4095 is wanted"),
+            ("xdp:eth0,queue=-1", "write a number from 0 to 4095"),
             ("xdp:eth0,offload=off", "xdp has no option 'offload'; it has queue, promiscuous, record"),
-            ("udp:0.0.0.0:1-192.0.2.1:2", "say what it carries: -packets, -frames or -cells"),
+            ("udp:0.0.0.0:1-192.0.2.1:2", "add what it carries: -packets, -frames or -cells"),
             ("tun:", "write tun:NAME"),
             ("tun:a-name-that-is-too-long", "1 to 15 bytes"),
             (
                 "udp-cells:192.0.2.1:7000",
-                "has one end; write both ends, this host's first: 0.0.0.0:7000-192.0.2.1:7000",
+                "has only one end; write both ends, this host's first: 0.0.0.0:7000-192.0.2.1:7000",
             ),
             ("udp-cells:my-host:7000-192.0.2.1:7000", "write both ends"),
             ("udp-cells:0.0.0.0:7000-192.0.2.1", "write 192.0.2.1:7000"),
-            ("udp-cells:0.0.0.0:70000-192.0.2.1:7000", "'70000' is no port: 0 to 65535"),
+            ("udp-cells:0.0.0.0:70000-192.0.2.1:7000", "'70000' is not a port; write 0 to 65535"),
             ("udp-cells:::1:7000-::2:7000", "[2001:db8::1]:7000"),
             ("pseudowire:0.0.0.0-192.0.2.1", "label=1000"),
             ("pseudowire:0.0.0.0-192.0.2.1,label=3", "16 to 1048575"),
             ("tun:k,los=1%", "tun has no option 'los'; it has offload, record, loss"),
             ("tun:k,packed", "tun has no option 'packed'"),
-            ("tun:k,loss=1%,loss=2%", "option 'loss' is there twice"),
+            ("tun:k,loss=1%,loss=2%", "duplicate option 'loss'"),
             ("tun:k,loss=101%", "write loss=0.5%"),
             ("tun:k,loss", "option 'loss' has no value; write loss=0.5%"),
             ("tun:k,delay=5", "write delay=5ms (or s, us, ns)"),

@@ -664,15 +664,15 @@ fn a_peer_that_speaks_something_else_or_goes_ends_the_link() {
     };
     let unit = |length: u32| [&length.to_be_bytes()[..], &[9; 40]].concat();
     for (address, says, expected, came) in [
-        ("atmtcp", frame(0, 40), "the peer has closed the connection", 1),
-        ("atmtcp", frame(0, 41), "the peer has closed the connection within a message", 0),
-        ("atmtcp", frame(0, 65_536), "this is not atmtcp", 0),
-        ("atmtcp", frame(256, 40), "this is not atmtcp", 0),
-        ("atmtcp", b"GET / HTTP/1.1\r\n\r\n".to_vec(), "this is not atmtcp", 0),
-        ("tcp-packets", unit(40), "the peer has closed the connection", 1),
+        ("atmtcp", frame(0, 40), "the peer closed the connection", 1),
+        ("atmtcp", frame(0, 41), "the peer closed the connection within a message", 0),
+        ("atmtcp", frame(0, 65_536), "the peer does not speak atmtcp", 0),
+        ("atmtcp", frame(256, 40), "the peer does not speak atmtcp", 0),
+        ("atmtcp", b"GET / HTTP/1.1\r\n\r\n".to_vec(), "the peer does not speak atmtcp", 0),
+        ("tcp-packets", unit(40), "the peer closed the connection", 1),
         ("tcp-packets", unit(41), "within a message", 0),
-        ("tcp-frames", unit(0), "this is no stream of units", 0),
-        ("tcp-frames", unit(70_000), "this is no stream of units", 0),
+        ("tcp-frames", unit(0), "not a stream of packets, frames or cells", 0),
+        ("tcp-frames", unit(70_000), "not a stream of packets, frames or cells", 0),
     ] {
         // Bytes arrive one by one: a message is processed when it is complete.
         let mut end = End::with(&format!("{address}:listen:127.0.0.1:7030"));

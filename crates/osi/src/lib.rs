@@ -165,12 +165,14 @@ pub enum RequestError {
 impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            RequestError::State => "the connection is in no state for this: look at the indications first",
-            RequestError::Length => "a parameter is longer than the protocol carries",
-            RequestError::Unit => "this needs a functional unit that is not selected",
-            RequestError::Token => "this needs a token that the other end holds: ask for it",
-            RequestError::Serial => "the synchronisation point is outside of what may be named now",
-            RequestError::Value => "a parameter has a value that is not possible here",
+            RequestError::State => {
+                "the request is not valid in this state: handle the pending indications first"
+            }
+            RequestError::Length => "a parameter is longer than the protocol allows",
+            RequestError::Unit => "the request needs a functional unit that was not negotiated",
+            RequestError::Token => "the other end holds the token that the request needs: request it first",
+            RequestError::Serial => "the synchronisation point's serial number is out of range",
+            RequestError::Value => "a parameter has an invalid value",
         })
     }
 }

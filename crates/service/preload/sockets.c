@@ -403,7 +403,7 @@ static bool receive(int socket, struct entry *told, int *file, int flags) {
 /* There is no board: what was meant for it is not sent elsewhere without a word. */
 static int nobody(void) {
     static _Atomic bool is_said;
-    static const char words[] = "kiban: the board of this program does not run: start it again, or run the program without `kiban run`\n";
+    static const char words[] = "kiban: the board of this program is not running: start it again, or run the program without `kiban run`\n";
     if (!atomic_exchange(&is_said, true) && write(STDERR_FILENO, words, sizeof words - 1) < 0)
         atomic_store(&is_said, false);
     return ENETDOWN;
@@ -1064,7 +1064,7 @@ OURS int listen(int fd, int backlog) {
 /* The board has gone: its listener would be ready for ever, and nobody would come. One takes its place that never is. */
 static void fall_silent(int fd) {
     int ends[2];
-    static const char words[] = "kiban: the board has gone: nothing is listened for any more; begin the program again\n";
+    static const char words[] = "kiban: the board has stopped: this program no longer receives connections; restart it\n";
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
         return;
     /* The other end stays open as long as the process lives. */

@@ -687,9 +687,7 @@ fn has_memory(wanted: usize) -> Result<(), String> {
     }
     let mib = |bytes: u64| bytes >> 20;
     let (wanted, there) = (mib(wanted as u64), mib(there));
-    Err(format!(
-        "memory: transmit and receive need {wanted} MiB, and this host has {there} MiB: make them smaller"
-    ))
+    Err(format!("memory: transmit and receive need {wanted} MiB, and this host has {there} MiB: reduce them"))
 }
 
 /// Converts a state to snake case: `Established` to `established`, `FinWait1` to `fin_wait1`.

@@ -202,11 +202,11 @@ fn what_a_board_says_moves_no_cursor() {
 fn a_board_keeps_nobody_waiting_and_takes_no_memory() {
     let Some(mut theirs) = Theirs::new("impostor-waits") else { return };
     theirs.listen("flood");
-    theirs.fails(&["status", "lab"], &["board lab does not answer: its answer is longer than "]);
+    theirs.fails(&["status", "lab"], &["board lab does not answer: the answer is longer than "]);
     theirs.listen("full");
-    theirs.fails(&["status", "lab"], &["board lab does not answer: too many clients wait to be accepted"]);
+    theirs.fails(&["status", "lab"], &["board lab does not answer: too many clients are waiting"]);
     // Without a name each is looked at.
-    theirs.fails(&["status"], &["board lab does not answer: too many clients wait to be accepted"]);
+    theirs.fails(&["status"], &["board lab does not answer: too many clients are waiting"]);
 }
 
 #[test]

@@ -166,7 +166,7 @@ fn what_was_meant_for_a_board_that_is_gone_goes_nowhere_else() {
     child.stderr.take().expect("it is piped").read_to_string(&mut errors).expect("it is text");
     assert_eq!(rest, "ENETDOWN\nENETDOWN\n", "{errors}");
     assert!(child.wait().expect("it is our child").success());
-    assert_eq!(errors.matches("the board of this program does not run").count(), 1, "{errors}");
+    assert_eq!(errors.matches("the board of this program is not running").count(), 1, "{errors}");
     assert_eq!(listener.accept().expect_err("nobody came").kind(), ErrorKind::WouldBlock);
     // The socket left by a killed board is not used.
     let refused = told(on_board(&place, &["true"]));
@@ -541,7 +541,7 @@ fn python_sees_of_a_socket_what_it_sees_of_the_systems() {
     assert_eq!(text(&output), "all is well\n", "{}", place.log());
     board.until("all streams have gone", |status| status["services"][0]["sessions"] == 0);
     let refused = place.kiban(&["run", "--board", "moon", "--", "true"]);
-    assert_eq!(text(&refused), "kiban: no board moon is running; these are: lab\n");
+    assert_eq!(text(&refused), "kiban: no board moon is running; running: lab\n");
 }
 
 #[test]

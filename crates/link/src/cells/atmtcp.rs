@@ -101,7 +101,7 @@ impl Link<TimedCell> for AtmTcp {
             let vc = Vc::new(u16::from_be_bytes([p0, p1]), u16::from_be_bytes([c0, c1]));
             let length = u32::from_be_bytes([l0, l1, l2, l3]);
             if length > DATA_BYTES_MAX || vc.vpi > 0xff {
-                let what = format!("this is not atmtcp: {length} bytes for circuit {vc}");
+                let what = format!("the peer does not speak atmtcp: {length} bytes for circuit {vc}");
                 return Err(connection.gone(io::ErrorKind::InvalidData, what));
             }
             let Some(data) = rest.get(..length as usize) else {

@@ -69,7 +69,7 @@ impl EthernetLink {
         // SAFETY: socket(2) takes no pointers.
         let file = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
         if file < 0 {
-            return Err(say("open raw frames on", io::Error::last_os_error()));
+            return Err(say("open a packet socket on", io::Error::last_os_error()));
         }
         // SAFETY: the descriptor was just created, and nothing else owns it.
         let socket = unsafe { OwnedFd::from_raw_fd(file) };
@@ -82,11 +82,13 @@ impl EthernetLink {
             if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
         };
         // Without this header, whole segments and missing checksums could not be recognised.
-        set(libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1).map_err(|error| say("read offloads of", error))?;
-        set(libc::SOL_PACKET, libc::PACKET_AUXDATA, 1).map_err(|error| say("read tags of", error))?;
-        set(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1).map_err(|error| say("hear of losses on", error))?;
+        set(libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)
+            .map_err(|error| say("request offload headers on", error))?;
+        set(libc::SOL_PACKET, libc::PACKET_AUXDATA, 1).map_err(|error| say("request VLAN tags on", error))?;
+        set(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)
+            .map_err(|error| say("request the drop count of", error))?;
         set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)
-            .map_err(|error| say("tell own frames apart on", error))?;
+            .map_err(|error| say("ignore outgoing frames on", error))?;
         // If a call fails, the buffer stays as it is.
         for option in [libc::SO_RCVBUF, libc::SO_RCVBUFFORCE] {
             let _ = set(libc::SOL_SOCKET, option, QUEUE_BYTES);
@@ -130,7 +132,8 @@ impl EthernetLink {
         if interface::exists(self.index) {
             Ok(())
         } else {
-            let gone = io::Error::new(io::ErrorKind::NotFound, format!("it has been removed ({error})"));
+            let gone =
+                io::Error::new(io::ErrorKind::NotFound, format!("the interface has been removed ({error})"));
             Err(explain_error_with(&self.name, what, PRIVILEGE, gone))
         }
     }

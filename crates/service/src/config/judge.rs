@@ -282,7 +282,7 @@ impl Validator<'_> {
         if let (Some(mac), true) = (&said.mac, carries != Carries::Frames) {
             return Err(self.at(
                 mac,
-                format!("the link of port `{name}` carries {carries}, which have no MAC address"),
+                format!("the link of port `{name}` carries {carries}, so it has no MAC address"),
                 "remove it",
             ));
         }
@@ -587,7 +587,7 @@ impl Validator<'_> {
             return Err(self.at(
                 &said.via,
                 format!("{gateway} is the board's own address"),
-                "use that of a neighbour",
+                "use the address of a neighbour",
             ));
         }
         // For IPv6, the source address is selected per packet.

@@ -78,7 +78,7 @@ impl ControlClient {
                         names::left_out()
                     ));
                 }
-                many => return Err(format!("several boards are running, name one: {}", many.join(", "))),
+                many => return Err(format!("several boards are running; name one of {}", many.join(", "))),
             },
         };
         if !is_name(&name) {
@@ -91,7 +91,7 @@ impl ControlClient {
                 Ok(peer) => return Ok(ControlClient::over(peer, name)),
                 Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    why = Some(format!("board {name} does not answer: too many clients wait to be accepted"));
+                    why = Some(format!("board {name} does not answer: too many clients are waiting"));
                 }
                 Err(error) => why = Some(format!("board {name}: {error}")),
             }
@@ -99,7 +99,7 @@ impl ControlClient {
         Err(why.unwrap_or_else(|| match &boards()[..] {
             [] => format!("no board {name} is running, nor any other{}", names::left_out()),
             others => {
-                format!("no board {name} is running; these are: {}{}", others.join(", "), names::left_out())
+                format!("no board {name} is running; running: {}{}", others.join(", "), names::left_out())
             }
         }))
     }
@@ -207,7 +207,7 @@ impl ControlClient {
             seen = self.received.len();
             if seen > self.answer_bytes_max {
                 let most = self.answer_bytes_max;
-                return Err(io::Error::other(format!("its answer is longer than {most} bytes")));
+                return Err(io::Error::other(format!("the answer is longer than {most} bytes")));
             }
             if self.receive(until)? == 0 {
                 return Err(io::Error::other("it closed the connection"));

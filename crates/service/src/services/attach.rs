@@ -183,7 +183,7 @@ impl Attach {
                 Err(NotTaken::AsksFor { streams }) => {
                     self.lines.log_disconnect(
                         &*half,
-                        format!("it requests {streams} streams, and {free} are free: raise `sessions`"),
+                        format!("too many streams: {streams} requested, {free} free: raise `sessions`"),
                     );
                     self.past.refused += 1;
                     self.remove(number);
@@ -258,8 +258,7 @@ impl Attach {
     fn cut_off(&mut self, number: u64, host: &mut Host<'_>) {
         let desk = match self.remove(number) {
             Some(Client::Attached(desk, channel)) => {
-                self.lines
-                    .log_disconnect(channel.socket(), "it broke the protocol of the rings in shared memory");
+                self.lines.log_disconnect(channel.socket(), "protocol error in the shared-memory rings");
                 desk
             }
             Some(Client::Gone(desk, ..)) => desk,

@@ -40,11 +40,11 @@ async fn a_peer_that_speaks_it_all_is_seen_as_such() {
     let report = probe(&target(echo(StackConfig::default()))).await;
     assert!(report.tpkt);
     check(&report, "transport", "class 0", Verdict::Yes, "selected");
-    check(&report, "transport", "class 2", Verdict::No, "class 0 is selected");
+    check(&report, "transport", "class 2", Verdict::No, "class 0 selected instead");
     check(&report, "transport", "class 4", Verdict::No, "DR");
     check(&report, "transport", "TPDU sizes", Verdict::Yes, "128, 256, 512, 1024, 2048, 4096, 8192");
     check(&report, "transport", "preferred", Verdict::Yes, "5120 answered");
-    check(&report, "transport", "TSEL", Verdict::No, "any is taken");
+    check(&report, "transport", "TSEL", Verdict::No, "any selector is accepted");
     check(&report, "session", "version 1", Verdict::Yes, "accepted");
     check(&report, "session", "version 2", Verdict::Yes, "accepted");
     check(&report, "session", "typed data", Verdict::Yes, "resynchronise");

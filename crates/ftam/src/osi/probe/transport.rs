@@ -56,7 +56,7 @@ pub(super) async fn connect(line: &mut Line, request: Connect) -> Answer {
             Answer::Refused(format!("refused (DR): {}", Disconnected { reason, additional }))
         }
         Ok((Tpdu::Error { cause, .. }, _)) => Answer::Refused(format!("rejected (ER): {cause:?}")),
-        Ok(_) => Answer::Refused("answered with a TPDU that is no answer".into()),
+        Ok(_) => Answer::Refused("answered with an unexpected TPDU".into()),
         Err(rule) => Answer::Refused(format!("the answer is not a valid TPDU ({rule:?})")),
     }
 }
@@ -74,18 +74,21 @@ pub(super) async fn ask(target: &Target, mut line: Line, report: &mut Report) ->
     drop(line);
     report.tpkt = !matches!(first, Answer::NoAnswer(_));
     if let Answer::NoAnswer(unheard) = &first {
-        report.say("TPKT", "is RFC 1006 spoken", Verdict::No, &unheard.words);
+        report.say("TPKT", "RFC 1006", Verdict::No, &unheard.words);
         return false;
     }
-    report.say("TPKT", "is RFC 1006 spoken", Verdict::Yes, "received a TPDU in a TPKT");
+    report.say("TPKT", "RFC 1006", Verdict::Yes, "received a TPDU in a TPKT");
     let verdict = if first.is_confirmed() { Verdict::Yes } else { Verdict::No };
     let Answer::Confirmed(confirm) = &first else {
         report.say(LAYER, "class 0", verdict, first.words());
         selectors(target, report).await;
         return false;
     };
-    let words =
-        if confirm.class == 0 { "selected".into() } else { format!("class {} came back", confirm.class) };
+    let words = if confirm.class == 0 {
+        "selected".into()
+    } else {
+        format!("class {} selected instead", confirm.class)
+    };
     report.say(LAYER, "class 0", if confirm.class == 0 { verdict } else { Verdict::Unclear }, words);
     classes(target, report).await;
     sizes(target, report).await;
@@ -96,12 +99,12 @@ pub(super) async fn ask(target: &Target, mut line: Line, report: &mut Report) ->
 /// Asks which other classes the peer accepts.
 async fn classes(target: &Target, report: &mut Report) {
     for (class, alternatives, question) in
-        [(2, vec![0x00], "class 2, or else 0 (RFC 2126)"), (4, Vec::new(), "class 4 alone")]
+        [(2, vec![0x00], "class 2, alternatively 0 (RFC 2126)"), (4, Vec::new(), "class 4 only")]
     {
         let answer = again(target, Connect { class, alternatives, ..request(target) }).await;
         let (verdict, words) = match &answer {
             Answer::Confirmed(confirm) if confirm.class == class => (Verdict::Yes, "selected".into()),
-            Answer::Confirmed(confirm) => (Verdict::No, format!("class {} is selected", confirm.class)),
+            Answer::Confirmed(confirm) => (Verdict::No, format!("class {} selected instead", confirm.class)),
             other => (Verdict::No, other.words().to_owned()),
         };
         report.say(LAYER, question, verdict, words);
@@ -121,7 +124,7 @@ async fn sizes(target: &Target, report: &mut Report) {
                     largest = largest.max(Some(bytes.min(asked)));
                     if bytes == asked { asked.to_string() } else { format!("{asked} -> {bytes}") }
                 }
-                None => format!("{asked} -> nothing said"),
+                None => format!("{asked} -> not stated"),
             },
             Answer::Refused(_) => format!("{asked} refused"),
             Answer::NoAnswer(unheard) => format!("{asked}: {}", unheard.words),
@@ -137,9 +140,9 @@ async fn sizes(target: &Target, report: &mut Report) {
         Answer::Confirmed(confirm) => match confirm.preferred {
             Some(units) => {
                 let bytes = u64::from(units) * u64::from(cotp::PREFERRED_UNIT_BYTES);
-                (Verdict::Yes, format!("{} asked, {bytes} answered", PREFERRED_UNITS * 128))
+                (Verdict::Yes, format!("{} requested, {bytes} returned", PREFERRED_UNITS * 128))
             }
-            None => (Verdict::No, "passed over".into()),
+            None => (Verdict::No, "ignored".into()),
         },
         other => (Verdict::No, other.words().to_owned()),
     };
@@ -163,13 +166,13 @@ async fn selectors(target: &Target, report: &mut Report) {
         }
     }
     let others = match (nobodys.is_confirmed(), taken.is_empty()) {
-        (true, _) => "any is taken".to_owned(),
-        (false, false) => format!("taken: {}; say --tsel", taken.join(", ")),
-        (false, true) => "an unknown one is refused, and so are the usual ones; say --tsel".to_owned(),
+        (true, _) => "any selector is accepted".to_owned(),
+        (false, false) => format!("accepted: {}; try --tsel with one of these", taken.join(", ")),
+        (false, true) => "unknown and usual selectors are refused; give one with --tsel".to_owned(),
     };
     let (verdict, none) = match without.is_confirmed() {
-        true => (Verdict::No, "none is taken"),
-        false => (Verdict::Yes, "none is refused"),
+        true => (Verdict::No, "an absent selector is accepted"),
+        false => (Verdict::Yes, "an absent selector is refused"),
     };
     report.say(LAYER, "called selector (TSEL) needed", verdict, format!("{none}; {others}"));
 }

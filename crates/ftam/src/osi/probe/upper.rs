@@ -59,7 +59,7 @@ const APPLICATIONS: [Application; 5] = [
         first_words: |_| Vec::new(),
     },
     Application {
-        name: "an application that does not exist",
+        name: "a nonexistent application",
         context: Oid::of("2.999.7.8"),
         syntaxes: &[(Oid::of("2.999.7.9"), "an unknown syntax")],
         first_words: |_| Vec::new(),
@@ -156,11 +156,11 @@ impl Reply {
 
 fn refuse_words(reason: spdu::RefuseReason) -> String {
     match reason {
-        spdu::RefuseReason::User => "its user does not say why".into(),
-        spdu::RefuseReason::SelectorUnknown => "the session selector is unknown; say --ssel".into(),
+        spdu::RefuseReason::User => "its user gives no reason".into(),
+        spdu::RefuseReason::SelectorUnknown => "the session selector is unknown; give one with --ssel".into(),
         spdu::RefuseReason::UserNotAttached => "no user is attached to the session selector".into(),
         spdu::RefuseReason::Version => "the version is not supported".into(),
-        spdu::RefuseReason::Provider => "session does not say why".into(),
+        spdu::RefuseReason::Provider => "session gives no reason".into(),
         other => format!("{other:?}"),
     }
 }
@@ -185,9 +185,9 @@ pub(super) async fn ask(target: &Target, report: &mut Report) {
         .map(|(application, _)| *application);
     if !replies.iter().any(|(_, reply)| reply.is_of_session()) {
         let words = replies.first().map(|(_, reply)| reply.words()).unwrap_or_default();
-        return report.say("session", "is it spoken", Verdict::No, words);
+        return report.say("session", "CONNECT", Verdict::No, words);
     }
-    report.say("session", "is it spoken", Verdict::Yes, "it answers to CONNECT");
+    report.say("session", "CONNECT", Verdict::Yes, "answered");
     if let Some(application) = best {
         session(target, application, report).await;
     }
@@ -204,13 +204,13 @@ pub(super) async fn ask(target: &Target, report: &mut Report) {
 
 /// Asks for session versions and functional units.
 async fn session(target: &Target, application: &Application, report: &mut Report) {
-    for (versions, question) in [(Versions::V1, "version 1 alone"), (Versions::V2, "version 2 alone")] {
+    for (versions, question) in [(Versions::V1, "version 1 only"), (Versions::V2, "version 2 only")] {
         let reply = propose(target, Proposal { application, units: Units::DUPLEX, versions }).await;
         let (verdict, words) = match &reply.session {
             Some(Session::Accept { versions: selected, .. }) if selected.has_any(versions) => {
                 (Verdict::Yes, "accepted".into())
             }
-            Some(Session::Accept { versions, .. }) => (Verdict::No, format!("{versions:?} came back")),
+            Some(Session::Accept { versions, .. }) => (Verdict::No, format!("{versions:?} selected instead")),
             Some(Session::Refuse { reason: spdu::RefuseReason::UserData | spdu::RefuseReason::User }) => {
                 (Verdict::Yes, reply.words())
             }
@@ -220,7 +220,7 @@ async fn session(target: &Target, application: &Application, report: &mut Report
     }
     for (units, question) in [
         (OFFERED, "duplex, synchronise, resynchronise, typed data"),
-        (Units::HALF_DUPLEX, "half-duplex alone"),
+        (Units::HALF_DUPLEX, "half-duplex only"),
     ] {
         let proposal = Proposal { application, units, versions: Versions::V1.or(Versions::V2) };
         let reply = propose(target, proposal).await;
@@ -228,7 +228,7 @@ async fn session(target: &Target, application: &Application, report: &mut Report
             Some(Session::Accept { units: selected, .. }) => {
                 let common = selected.and(units);
                 let verdict = if common.is_empty() { Verdict::No } else { Verdict::Yes };
-                (verdict, format!("it has {selected:?}"))
+                (verdict, format!("selected {selected:?}"))
             }
             _ => (Verdict::Unclear, reply.words()),
         };
@@ -242,7 +242,7 @@ fn contexts(application: &Application, reply: &Reply, report: &mut Report) {
     if reply.results.is_empty() {
         let words = match &reply.provider_reason {
             Some(reason) if *reason == ppdu::ProviderReason::CALLED_ADDRESS_UNKNOWN => {
-                format!("presentation refuses: {reason:?}; say --psel, or another --tsel")
+                format!("presentation refuses: {reason:?}; give another selector with --psel or --tsel")
             }
             Some(reason) => format!("presentation refuses: {reason:?}"),
             None => format!("no result for contexts ({})", reply.words()),
@@ -266,7 +266,7 @@ fn association(application: &Application, reply: &Reply, report: &mut Report) {
             "ACSE",
             application.name,
             Verdict::Unclear,
-            format!("no answer of ACSE's: {}", reply.words()),
+            format!("no answer from ACSE: {}", reply.words()),
         );
     };
     let mut words = match (aare.result == AssociateResult::ACCEPTED, &aare.diagnostic) {
@@ -277,7 +277,7 @@ fn association(application: &Application, reply: &Reply, report: &mut Report) {
         }
     };
     if aare.application_context != application.context {
-        words += &format!("; it answers with the context {}", aare.application_context);
+        words += &format!("; application context {}", aare.application_context);
     }
     if let Some(about) = &aare.implementation {
         words += &format!("; implementation \"{about}\"");
@@ -299,10 +299,10 @@ fn files(caller: &Caller, reply: &Reply, report: &mut Report) {
         ftam::Pdu::InitializeResponse(response) => Some(response),
         _ => None,
     }) else {
-        return report.say("FTAM", question, Verdict::No, "no answer of FTAM's");
+        return report.say("FTAM", question, Verdict::No, "no answer from FTAM");
     };
     let accepted = response.state_result == ftam::StateResult::SUCCESS;
-    let mut words = vec![if accepted { "accepted".to_owned() } else { "FTAM speaks, and refuses".into() }];
+    let mut words = vec![if accepted { "accepted".to_owned() } else { "FTAM answers and refuses".into() }];
     for item in response.diagnostic.iter().flat_map(|diagnostic| &diagnostic.0) {
         let number = ftam::ErrorIdentifier(item.error_identifier);
         let details = item.further_details.as_ref().map(|text| format!(" (\"{text}\")")).unwrap_or_default();
@@ -317,7 +317,7 @@ fn files(caller: &Caller, reply: &Reply, report: &mut Report) {
             "classes {:?}, units {:?}, attributes {:?}",
             response.service_class, response.functional_units, response.attribute_groups
         );
-        report.say("FTAM", "what it offers", Verdict::Yes, words);
+        report.say("FTAM", "offered service", Verdict::Yes, words);
         let documents = response.contents_type_list.iter().flat_map(|list| &list.0).map(|item| match item {
             ContentsTypeName::Document(name) => document_words(name.0),
             ContentsTypeName::AbstractSyntax(name) => name.0.to_string(),
@@ -439,7 +439,7 @@ fn read(tsdu: Rope) -> Reply {
                     reply.read_acse(parameters.user_data);
                 }
                 Ok(_) => reply.fault = Some("presentation answers in X.410 mode".into()),
-                Err(rule) => reply.fault = Some(format!("presentation's answer is no CPA ({rule:?})")),
+                Err(rule) => reply.fault = Some(format!("presentation's answer is not a CPA ({rule:?})")),
             }
         }
         Ok(Spdu::Refuse(refuse)) => {
@@ -452,7 +452,7 @@ fn read(tsdu: Rope) -> Reply {
             }
         }
         Ok(Spdu::Abort(abort)) => reply.session = Some(Session::Abort { user: abort.user }),
-        Ok(_) => reply.fault = Some("session's answer is not one to CONNECT".into()),
+        Ok(_) => reply.fault = Some("session's answer is not a reply to CONNECT".into()),
         Err(rule) => reply.fault = Some(format!("not a valid SPDU ({rule:?})")),
     }
     reply

@@ -172,7 +172,7 @@ impl Relay {
         let called = call.addresses.called.to_string();
         let Some(route) = routes.iter().find(|route| route.called.has(&call)) else {
             circuit.refuse(&mut xot, circuit::NOT_OBTAINABLE).await;
-            return self.refuse(number, peer, called, "no route is for this call");
+            return self.refuse(number, peer, called, "no route for this call");
         };
         let to = format!("{}:{}", route.host, route.port);
         let connects =
@@ -190,9 +190,9 @@ impl Relay {
         };
         if circuit.accept().is_err() {
             let why = if call.facilities.fast_select == FastSelect::Restricted {
-                "fast select lets nobody accept it"
+                "fast select with restricted response: the call cannot be accepted"
             } else {
-                "it was ended before it was accepted"
+                "the call ended before it was accepted"
             };
             circuit.refuse(&mut xot, circuit::OUT_OF_ORDER).await;
             return self.refuse(number, peer, called, why);

@@ -165,12 +165,12 @@ impl fmt::Debug for Path {
 impl fmt::Display for PathError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            PathError::Missing => "there is no name",
+            PathError::Missing => "the name is missing",
             PathError::Empty => "a component of the name is empty",
-            PathError::Dots => "`.` and `..` are no components of a name here",
-            PathError::Control => "the name has control characters",
+            PathError::Dots => "`.` and `..` are not allowed as components of a name",
+            PathError::Control => "the name contains control characters",
             PathError::Long => "the name is too long",
-            PathError::Reserved => "the name is kept for the filestore itself",
+            PathError::Reserved => "the name is reserved for the filestore",
         })
     }
 }
