@@ -23,7 +23,7 @@ use kiban_ftam::users::{Attempts, BackoffConfig, Users, write_password};
 use kiban_lab::{Bench, Options, Target, Trial, Unit};
 use kiban_osi::ftam::filestore::Path;
 use kiban_osi::ftam::initiator::{self, Job};
-use kiban_osi::stack::tower::StackConfig;
+use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::wire::ber::Oid;
 use kiban_osi::wire::ftam::{BinaryParameters, Document};
 use std::io::{Read, Write};
@@ -99,7 +99,7 @@ impl Place {
     fn serve(&self, runtime: &Runtime, row: &Row) -> SocketAddr {
         let mut config = ServiceConfig::new(self.0.join("root"));
         config.responder.fdata_bytes = row.fdata_bytes;
-        config.tower.transport.tpdu_bytes_max = row.tpdu_bytes;
+        config.stack.transport.tpdu_bytes_max = row.tpdu_bytes;
         let users = Users::read(&self.0.join("users")).expect("it was written");
         let gate = AuthService::new(users, Attempts::new(BackoffConfig::default()));
         let service = Service::new(config, Arc::new(gate)).expect("the directory is there");
@@ -113,8 +113,8 @@ impl Place {
     }
 
     fn connect(&self, runtime: &Runtime, address: SocketAddr, row: &Row) -> Client {
-        let mut tower = StackConfig::default();
-        tower.transport.tpdu_bytes_max = row.tpdu_bytes;
+        let mut stack = StackConfig::default();
+        stack.transport.tpdu_bytes_max = row.tpdu_bytes;
         let config = ClientConfig {
             host: address.ip().to_string(),
             port: address.port(),
@@ -126,7 +126,7 @@ impl Place {
                 fdata_bytes: row.fdata_bytes,
                 ..initiator::Config::default()
             },
-            tower,
+            stack,
             board: None,
             tls: None,
             timeout: PATIENCE,

@@ -12,7 +12,7 @@
 //! values answer which. MMS, X.400 or X.500 decide the same things, with more values.
 
 use kiban_ftam::osi::association::{Acceptance, Association, Event, Listener, Parameters};
-use kiban_osi::stack::tower::StackConfig;
+use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::wire::ber::{Asn1, OctetString, Oid};
 use kiban_osi::wire::presentation::Pdv;
 use std::error::Error;

@@ -27,7 +27,7 @@ use kiban_ftam::serve::{Service, ServiceConfig};
 use kiban_ftam::users::{Attempts, BackoffConfig, Users, hash};
 use kiban_osi::ftam::filestore::Path;
 use kiban_osi::ftam::initiator::{self, Job, Outcome};
-use kiban_osi::stack::tower::StackConfig;
+use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::wire::ftam::{Document, PathnameAttribute, ReadAttributes, TextParameters};
 use std::error::Error;
 use std::fs;
@@ -103,7 +103,7 @@ async fn connect(address: SocketAddr, user: &str, password: &str) -> Result<(), 
             password: Some(password.into()),
             ..initiator::Config::default()
         },
-        tower: StackConfig::default(),
+        stack: StackConfig::default(),
         board: None,
         tls: None,
         timeout: PATIENCE,

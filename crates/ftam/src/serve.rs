@@ -31,7 +31,7 @@ use kiban_osi::ftam::filestore::{Concurrency, Control, Hold, LockError, Locks, P
 use kiban_osi::ftam::responder::{self, FailureReport, Responder, Store};
 use kiban_osi::ftam::{self, Machine, Role, State};
 use kiban_osi::stack::end::End;
-use kiban_osi::stack::tower::StackConfig;
+use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::wire::ftam::{ErrorIdentifier, Kind as FpduKind};
 use std::future::Future;
 use std::io;
@@ -61,7 +61,7 @@ pub struct ServiceConfig {
     /// The services to offer.
     pub responder: responder::Config,
     /// Settings of the layers below.
-    pub tower: StackConfig,
+    pub stack: StackConfig,
     /// The TLS acceptor; `None` for no TLS.
     pub tls: Option<TlsAcceptor>,
     /// Maximum number of connections.
@@ -79,15 +79,15 @@ pub struct ServiceConfig {
 impl ServiceConfig {
     /// Returns the default settings for this directory.
     pub fn new(root: PathBuf) -> ServiceConfig {
-        let mut tower = StackConfig::default();
+        let mut stack = StackConfig::default();
         // No FTAM PDU except data is longer, and strangers can ask for it.
-        tower.session.user_data_bytes_max = UNAUTHENTICATED_BYTES_MAX;
+        stack.session.user_data_bytes_max = UNAUTHENTICATED_BYTES_MAX;
         ServiceConfig {
             root,
             disk: Settings::default(),
             protected: Protected::default(),
             responder: responder::Config::default(),
-            tower,
+            stack,
             tls: None,
             associations_max: 4096,
             unauthenticated_max: 1024,
@@ -220,16 +220,16 @@ impl Service {
 
     fn served(&self, number: u64, peer: SocketAddr) -> io::Result<Served> {
         let bell = Arc::new(Notify::new());
-        let mut tower = self.config.tower.clone();
-        tower.transport.tsdu_bytes_max = tower.transport.tsdu_bytes_max.min(UNAUTHENTICATED_BYTES_MAX);
+        let mut stack = self.config.stack.clone();
+        stack.transport.tsdu_bytes_max = stack.transport.tsdu_bytes_max.min(UNAUTHENTICATED_BYTES_MAX);
         Ok(Served {
             responder: Responder::new(self.config.responder.clone(), &peer.ip().to_string()),
             disk: DirectoryDisk::open(&self.config.root, self.config.disk)?
                 .protecting(self.config.protected.clone()),
             locks: SharedLocks(self.locks.clone()),
             authenticator: PasswordAuthenticator::new(self.gate.clone(), bell.clone()),
-            tower,
-            tsdu_bytes_max: self.config.tower.transport.tsdu_bytes_max,
+            stack,
+            tsdu_bytes_max: self.config.stack.transport.tsdu_bytes_max,
             silence_max: self.config.idle_timeout,
             strangers: self.unauthenticated.clone(),
             unauthenticated_lines: self.lines.clone(),
@@ -254,7 +254,7 @@ async fn drive(
     let abstract_syntaxes = ftam::ABSTRACT_SYNTAXES.to_vec();
     let machine = Machine::new(ftam::Config { role: Role::Responder, abstract_syntaxes });
     let silence_max = served.silence_max;
-    let mut end = FileEnd::new(End::new(machine, &served.tower), served, Stopwatch::off())
+    let mut end = FileEnd::new(End::new(machine, &served.stack), served, Stopwatch::off())
         .with_idle_timeout(silence_max);
     end.end.connected(clock.now(), &mut ());
     tracing::debug!(%peer, "connected");
@@ -283,7 +283,7 @@ async fn drive(
 
 /// Describes the first counted protocol error above TPKT, from transport up, if there is one.
 fn broken_above(end: &End) -> Option<&'static str> {
-    let (transport, session, presentation, acse) = end.files().tower().layers();
+    let (transport, session, presentation, acse) = end.files().stack().layers();
     let (transport, session) = (transport.counters(), session.counters());
     let rows = [
         (transport.tpdus_malformed, "malformed TPDU"),
@@ -312,7 +312,7 @@ struct Served {
     locks: SharedLocks,
     authenticator: PasswordAuthenticator,
     /// Settings of the layers before authentication.
-    tower: StackConfig,
+    stack: StackConfig,
     /// Maximum TSDU length once authenticated.
     tsdu_bytes_max: usize,
     silence_max: Duration,

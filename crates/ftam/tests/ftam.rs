@@ -7,7 +7,7 @@ use kiban_ftam::door::AuthService;
 use kiban_ftam::serve::{Service, ServiceConfig};
 use kiban_ftam::users::{Attempts, BackoffConfig, Users, write_password};
 use kiban_osi::ftam::initiator::{self, Job, docket_of};
-use kiban_osi::stack::tower::StackConfig;
+use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::wire::ftam::{BinaryParameters, Document};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::fs;
@@ -74,7 +74,7 @@ impl Place {
                 checkpoint_bytes: 100_000,
                 ..initiator::Config::default()
             },
-            tower: StackConfig::default(),
+            stack: StackConfig::default(),
             board: None,
             tls: None,
             timeout: PATIENCE,
@@ -100,8 +100,8 @@ fn connections_that_are_half_made_end_at_their_bound_however_they_trickle() {
     let place = Place::new();
     let runtime = Runtime::new().unwrap();
     let port = place.serve(&runtime, |config| {
-        config.tower.transport.connect_timeout = Some(Duration::from_millis(300));
-        config.tower.session.connect_timeout = Some(Duration::from_millis(300));
+        config.stack.transport.connect_timeout = Some(Duration::from_millis(300));
+        config.stack.session.connect_timeout = Some(Duration::from_millis(300));
     });
     let request = [3, 0, 0, 11, 6, 0xe0, 0, 0, 0, 1, 0];
     let half = [&request[..], &[3, 0, 3, 0xe8, 2, 0xf0, 0x80, 13, 0xff]].concat();

@@ -9,7 +9,7 @@
 use kiban_ftam::osi::association::{Acceptance, Association, Event, Failure, Listener, Parameters};
 use kiban_osi::presentation::PAbort;
 use kiban_osi::session::{AbortReason, Versions};
-use kiban_osi::stack::tower::StackConfig;
+use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::wire::ber::Oid;
 use kiban_osi::wire::presentation::Pdv;
 use kiban_osi::{Selector, Selectors, transport};
@@ -123,8 +123,8 @@ async fn we_ask_josistack_and_have_our_values_back() {
     {
         let mut parameters = Parameters::new(MMS, &[MMS_SYNTAX]);
         let context = parameters.context(MMS_SYNTAX).expect("it is asked for");
-        parameters.tower.session.versions = Versions::V2;
-        parameters.tower.transport =
+        parameters.stack.session.versions = Versions::V2;
+        parameters.stack.transport =
             transport::Config { tpdu_bytes_max: tpdu_bytes, ..transport::Config::default() };
         let selectors = |transport: &[u8]| Selectors {
             presentation: Selector::from(&b"\0\0\0\x01"[..]),

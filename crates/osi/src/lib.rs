@@ -13,7 +13,7 @@
 //! Purpose   associations that other implementations interoperate with: files over FTAM, and any other
 //!           application of ACSE, over RFC 1006 (TCP) or over X.25.
 //! Shape     one sans-I/O machine for each layer of one connection (docs/machines.md). A layer never calls
-//!           its neighbour; the owner of the tower moves the output of one layer into the next.
+//!           its neighbour; the owner of the stack moves the output of one layer into the next.
 //!
 //! ```text
 //!   request    from above: the standard's request and response primitives.
@@ -26,13 +26,13 @@
 //!
 //! ```text
 //!   paper [5]'s tasks      the standard             here
-//!   HIF   host interface   X.200's application      the program that owns the tower
+//!   HIF   host interface   X.200's application      the program that owns the stack
 //!   FTAM                   ISO 8571                 osi::ftam
 //!   ACSE + PL              X.227, X.226             osi::acse, osi::presentation
 //!   SL                     X.225                    osi::session
 //!   TL                     X.224 class 0            osi::transport
 //!   LIF   lower modules    X.25, LAPB; RFC 1006     x25, lapb; a stream of TPKTs (wire::tpkt)
-//!   internal loopback      -                        two towers whose transport machines are joined
+//!   internal loopback      -                        two stacks whose transport machines are joined
 //! ```
 //!
 //! Payload   is a [`Rope`](kiban_base::Rope) from the user to the line: headers are prepended, pieces are

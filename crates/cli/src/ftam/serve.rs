@@ -112,7 +112,7 @@ impl Serve {
         config.unauthenticated_max = self.strangers_max as usize;
         config.idle_timeout = Duration::from_secs(self.silence_max.into());
         config.responder.fdata_bytes = self.fdata_bytes as usize;
-        config.tower.transport.tpdu_bytes_max = self.tpdu_bytes as usize;
+        config.stack.transport.tpdu_bytes_max = self.tpdu_bytes as usize;
         if let Some((certificate, key)) = self.tls_cert.clone().zip(self.tls_key.clone()) {
             let open = |path: &Path| {
                 let file = File::open(path)?;

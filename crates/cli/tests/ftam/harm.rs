@@ -8,7 +8,7 @@ use super::place::{Fate, Place, Relay, kiban, noise, remote, said, same};
 use kiban_ftam::client::{Client, ClientConfig};
 use kiban_ftam::disk::Settings;
 use kiban_osi::ftam::initiator;
-use kiban_osi::stack::tower::StackConfig;
+use kiban_osi::stack::layers::StackConfig;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -520,7 +520,7 @@ fn a_thousand_associations_at_once_take_little_memory() {
             password: Some("secret".into()),
             ..initiator::Config::default()
         },
-        tower: StackConfig::default(),
+        stack: StackConfig::default(),
         board: None,
         tls: None,
         timeout: Duration::from_secs(60),

@@ -100,18 +100,18 @@ pub(crate) fn spdus_seeds() -> Vec<Vec<u8>> {
 }
 
 /// Transport and session of one end.
-struct Tower {
+struct LowerStack {
     transport: Transport,
     session: Session,
     called: bool,
     out: VecDeque<network::Request>,
 }
 
-impl Tower {
-    fn new(tpdu_bytes_max: usize, tsdu_bytes_max: u16, versions: u8) -> Tower {
+impl LowerStack {
+    fn new(tpdu_bytes_max: usize, tsdu_bytes_max: u16, versions: u8) -> LowerStack {
         let attached = AcceptedSelectors::Only(vec![Selector::NONE, Selector::from("t")]);
         let versions = session::Versions(1 + versions % 3);
-        Tower {
+        LowerStack {
             transport: Transport::new(transport::Config {
                 tpdu_bytes_max,
                 tsdu_bytes_max: 100_000,
@@ -215,13 +215,13 @@ fn request(input: &mut Input<'_>) -> session::Request {
     }
 }
 
-/// Two towers, joined, while somebody puts bytes between them and the users ask for anything at any time.
+/// Two stacks, joined, while somebody puts bytes between them and the users ask for anything at any time.
 pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
     let mut input = Input::new(bytes);
     let sizes = [0, 1024, 5000];
     let mut ends = [(); 2].map(|()| {
         let choice = input.byte();
-        Tower::new(128 << (choice % 10), sizes[usize::from(choice / 10 % 3)], choice / 30)
+        LowerStack::new(128 << (choice % 10), sizes[usize::from(choice / 10 % 3)], choice / 30)
     });
     let mut now = Instant::from_nanos(1);
     while !input.is_empty() {

@@ -5,7 +5,7 @@
 //! Encoding         each data unit is user data of the presentation primitive of the same name, in ACSE's own
 //!                  context.
 //! Beside ACSE      P-DATA, P-SYNC-MINOR and the like pass directly between presentation and the user. The
-//!                  owner of the tower reports a P-RESYNCHRONIZE with [`Acse::on_resynchronise`], since it
+//!                  owner of the stack reports a P-RESYNCHRONIZE with [`Acse::on_resynchronise`], since it
 //!                  cancels a release in progress (§7.2.3.6).
 //! Errors           an unexpected or malformed data unit is answered with ABRT (source: provider) and
 //!                  indicated as A-ABORT (§7.3.3.4); a malformed AARQ is not indicated.

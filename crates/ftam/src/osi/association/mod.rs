@@ -34,7 +34,7 @@ use driven::{Driven, Shared, State};
 use kiban_os::Clock;
 use kiban_osi::acse::{self, AssociateAnswer};
 use kiban_osi::presentation;
-use kiban_osi::stack::tower::{Request, StackConfig};
+use kiban_osi::stack::layers::{Request, StackConfig};
 use kiban_osi::wire::acse::{AbortSource, ReleaseRequestReason, ReleaseResponseReason};
 use kiban_osi::wire::ber::Oid;
 use kiban_osi::wire::presentation::Pdv;
@@ -106,8 +106,8 @@ impl Association {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let patience = parameters.timeout;
-        let (tower, associate) = parameters.into_tower();
-        let mut association = Association::start(socket, &tower, true);
+        let (stack, associate) = parameters.into_stack_config();
+        let mut association = Association::start(socket, &stack, true);
         let request = acse::Request::Associate(associate);
         association.shared.request(request.into())?;
         let answer = within(patience, association.shared.next_indication()).await?;
@@ -124,11 +124,11 @@ impl Association {
     }
 
     /// Starts the layers on a socket, and the task that moves its bytes.
-    fn start<S>(mut socket: S, tower: &StackConfig, calls: bool) -> Association
+    fn start<S>(mut socket: S, stack: &StackConfig, calls: bool) -> Association
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let shared = Arc::new(Shared::new(State::new(tower), Clock::new()));
+        let shared = Arc::new(Shared::new(State::new(stack), Clock::new()));
         if !calls {
             shared.connected();
         }

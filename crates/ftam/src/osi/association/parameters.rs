@@ -4,7 +4,7 @@ use kiban_base::Malformed;
 use kiban_osi::acse::{Abort, Associate, AssociateAnswer, Authentication, EntityName};
 use kiban_osi::presentation::{self, PAbort, Refuser};
 use kiban_osi::session::{self, AbortReason, Units};
-use kiban_osi::stack::tower::StackConfig;
+use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::transport::Disconnected;
 use kiban_osi::wire::acse::{ABSTRACT_SYNTAX, AbortSource, AssociateDiagnostic};
 use kiban_osi::wire::ber::Oid;
@@ -29,7 +29,7 @@ pub struct Tls {
 #[derive(Clone)]
 pub struct Parameters {
     /// Settings of the layers.
-    pub tower: StackConfig,
+    pub stack: StackConfig,
     /// The selectors of this end.
     pub calling: Selectors,
     /// The peer's selectors.
@@ -65,7 +65,7 @@ impl Parameters {
             transfer_syntaxes: vec![BER],
         });
         Parameters {
-            tower: StackConfig::default(),
+            stack: StackConfig::default(),
             calling: Selectors::default(),
             called: Selectors::default(),
             application_context,
@@ -88,11 +88,11 @@ impl Parameters {
     }
 
     /// Splits the parameters; transport selectors are sent by the session machine.
-    pub(super) fn into_tower(self) -> (StackConfig, Associate) {
-        let mut tower = self.tower.clone();
-        tower.session.transport_calling = self.calling.transport.clone();
-        tower.session.transport_called = self.called.transport.clone();
-        (tower, self.into_associate())
+    pub(super) fn into_stack_config(self) -> (StackConfig, Associate) {
+        let mut stack = self.stack.clone();
+        stack.session.transport_calling = self.calling.transport.clone();
+        stack.session.transport_called = self.called.transport.clone();
+        (stack, self.into_associate())
     }
 
     fn into_associate(self) -> Associate {

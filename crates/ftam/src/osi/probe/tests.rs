@@ -6,7 +6,7 @@ use crate::osi::echo;
 use crate::osi::secure::{self, Identity};
 use kiban_osi::AcceptedSelectors;
 use kiban_osi::Selectors;
-use kiban_osi::stack::tower::StackConfig;
+use kiban_osi::stack::layers::StackConfig;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -19,9 +19,9 @@ fn target(port: u16) -> Target {
 }
 
 /// Starts an echo responder with these layers; returns its port.
-fn echo(tower: StackConfig) -> u16 {
+fn echo(stack: StackConfig) -> u16 {
     let address = (Ipv4Addr::LOCALHOST, 0).into();
-    let listener = Listener::bind(address, tower, None, Duration::from_secs(10)).expect("a port is free");
+    let listener = Listener::bind(address, stack, None, Duration::from_secs(10)).expect("a port is free");
     let port = listener.address().expect("it is bound").port();
     tokio::spawn(echo::serve(listener, 10, |_| {}));
     port
@@ -55,10 +55,10 @@ async fn a_peer_that_speaks_it_all_is_seen_as_such() {
 
 #[tokio::test]
 async fn a_peer_that_wants_selectors_says_so_layer_by_layer() {
-    let mut tower = StackConfig::default();
-    tower.transport.accepted_selectors = AcceptedSelectors::Only(vec![b"\0\x01"[..].into()]);
-    tower.session.attached = AcceptedSelectors::Only(vec!["ssel".into()]);
-    let mut target = target(echo(tower));
+    let mut stack = StackConfig::default();
+    stack.transport.accepted_selectors = AcceptedSelectors::Only(vec![b"\0\x01"[..].into()]);
+    stack.session.attached = AcceptedSelectors::Only(vec!["ssel".into()]);
+    let mut target = target(echo(stack));
     let report = probe(&target).await;
     assert!(report.tpkt);
     check(&report, "transport", "TSEL", Verdict::Yes, "taken: 0x0001");

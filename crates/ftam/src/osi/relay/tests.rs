@@ -3,7 +3,7 @@
 use super::*;
 use crate::osi::association::{Association, Event as Heard, Listener, Parameters};
 use crate::osi::echo;
-use kiban_osi::stack::tower::StackConfig;
+use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::wire::ber::{Asn1, OctetString};
 use kiban_osi::wire::presentation::Pdv;
 use kiban_osi::x25::AddressBlock;
