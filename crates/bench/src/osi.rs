@@ -16,7 +16,7 @@
 
 use kiban_ftam::client::{Client, ClientConfig};
 use kiban_ftam::disk::Settings;
-use kiban_ftam::door::AuthService;
+use kiban_ftam::authentication::AuthService;
 use kiban_ftam::osi::association::{Acceptance, Association, Event, Listener, Parameters};
 use kiban_ftam::serve::{Service, ServiceConfig};
 use kiban_ftam::users::{Attempts, BackoffConfig, Users, write_password};

@@ -20,9 +20,9 @@
 //!
 //! Local files are in a directory of the client's own, out of which no name leads, as is the server's.
 
+use kiban_ftam::authentication::AuthService;
 use kiban_ftam::client::{Client, ClientConfig, FailureLine};
 use kiban_ftam::disk::Settings;
-use kiban_ftam::door::AuthService;
 use kiban_ftam::serve::{Service, ServiceConfig};
 use kiban_ftam::users::{Attempts, BackoffConfig, Users, hash};
 use kiban_osi::ftam::filestore::Path;
@@ -85,8 +85,8 @@ async fn main() -> Result<(), Failed> {
 fn service(directory: &Directory) -> Result<Service, Failed> {
     // As `kiban ftam passwd` writes it; a service reads its users from a file.
     let users = format!("[users.ann]\npassword = \"{}\"\nrights = \"all\"\n", hash(b"secret")?);
-    let gate = AuthService::new(Users::parse(&users, "users.toml")?, Attempts::new(BackoffConfig::default()));
-    Ok(Service::new(ServiceConfig::new(directory.into()), Arc::new(gate))?)
+    let auth = AuthService::new(Users::parse(&users, "users.toml")?, Attempts::new(BackoffConfig::default()));
+    Ok(Service::new(ServiceConfig::new(directory.into()), Arc::new(auth))?)
 }
 
 /// Puts a file, finds it in the list, fetches it, and removes it.

@@ -1,7 +1,7 @@
 //! A filestore served over TCP: thousands of associations on a few threads.
 //!
 //! Purpose    every association sees the same files under the same locks; neither an association nor an
-//!            unauthenticated connection ("stranger") keeps others out.
+//!            unauthenticated connection keeps others out.
 //! Lanes      each association is driven in one of the [`RuntimePool`], chosen by its number.
 //! Files      are read and written where the association is driven; operations that may block are listed in
 //!            [`super::disk`].
@@ -16,11 +16,11 @@
 //!            however it ends.
 //! Limits     [`ServiceConfig`] names them.
 
+use super::authentication::{AuthService, PasswordAuthenticator};
 use super::disk::{DirectoryDisk, Protected, Settings};
-use super::door::{AuthService, PasswordAuthenticator};
 use super::end::{FileEnd, User};
-use super::strangers::Unauthenticated;
 use super::timing::Stopwatch;
+use super::unauthenticated::Unauthenticated;
 use crate::osi::lanes::{RuntimePool, into_runtime};
 use crate::osi::pump::pump;
 use crate::osi::socket;
@@ -45,8 +45,8 @@ use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
-/// Maximum TSDU length of a stranger: a CONNECT with all parameters, and one segment of data that did not fit
-/// into it.
+/// Maximum TSDU length before authentication: a CONNECT with all parameters, and one segment of data that did
+/// not fit into it.
 pub const UNAUTHENTICATED_BYTES_MAX: usize = 128 << 10;
 
 /// Settings of a served filestore.
@@ -80,7 +80,7 @@ impl ServiceConfig {
     /// Returns the default settings for this directory.
     pub fn new(root: PathBuf) -> ServiceConfig {
         let mut stack = StackConfig::default();
-        // No FTAM PDU except data is longer, and strangers can ask for it.
+        // No FTAM PDU except data is longer, and a peer can send it before it is authenticated.
         stack.session.user_data_bytes_max = UNAUTHENTICATED_BYTES_MAX;
         ServiceConfig {
             root,
@@ -101,7 +101,7 @@ impl ServiceConfig {
 /// A filestore that is being served.
 pub struct Service {
     config: ServiceConfig,
-    gate: Arc<AuthService>,
+    auth: Arc<AuthService>,
     locks: Arc<Mutex<Locks>>,
     unauthenticated: Arc<Mutex<Unauthenticated<AbortHandle>>>,
     /// Rate limit for log lines about unauthenticated connections.
@@ -111,16 +111,16 @@ pub struct Service {
 }
 
 impl Service {
-    /// Creates a service with this gate.
+    /// Creates a service that authenticates users with `auth`.
     ///
     /// # Errors
     /// The directory cannot be opened, or the system gives no threads.
-    pub fn new(config: ServiceConfig, gate: Arc<AuthService>) -> io::Result<Service> {
+    pub fn new(config: ServiceConfig, auth: Arc<AuthService>) -> io::Result<Service> {
         DirectoryDisk::open(&config.root, config.disk)?;
         let locks = Arc::new(Mutex::new(Locks::new(config.associations_max)));
         let (lanes, clock) = (RuntimePool::new()?, Clock::new());
         let lines = Arc::new(Mutex::new(LogLimiter::new(clock.now())));
-        Ok(Service { config, gate, locks, unauthenticated: Arc::default(), lines, lanes, clock })
+        Ok(Service { config, auth, locks, unauthenticated: Arc::default(), lines, lanes, clock })
     }
 
     /// Serves connections until `stop` is ready; then lets associations end.
@@ -136,8 +136,8 @@ impl Service {
                         self.admit(next, socket, peer, &mut tasks);
                     }
                     Err(error) => {
-                        // Usually no descriptors are left: the oldest stranger has held one for the longest
-                        // time.
+                        // Usually no descriptors are left: the oldest unauthenticated connection has
+                        // held one for the longest time.
                         if let Some(untold) = lock(&self.lines).try_take(self.clock.now()) {
                             tracing::warn!(%error, untold, "cannot accept a connection");
                         }
@@ -197,11 +197,11 @@ impl Service {
             }
         };
         // Held until it is inserted: a connection that ends before that removes itself afterwards.
-        let mut strangers = lock(&self.unauthenticated);
+        let mut unauthenticated = lock(&self.unauthenticated);
         let task = tasks.spawn_on(driven, lane);
-        strangers.add(number, peer.ip(), task);
-        let too_many = strangers.len() > self.config.unauthenticated_max;
-        drop(strangers);
+        unauthenticated.add(number, peer.ip(), task);
+        let too_many = unauthenticated.len() > self.config.unauthenticated_max;
+        drop(unauthenticated);
         if too_many {
             self.evict();
         }
@@ -227,11 +227,11 @@ impl Service {
             disk: DirectoryDisk::open(&self.config.root, self.config.disk)?
                 .protecting(self.config.protected.clone()),
             locks: SharedLocks(self.locks.clone()),
-            authenticator: PasswordAuthenticator::new(self.gate.clone(), bell.clone()),
+            authenticator: PasswordAuthenticator::new(self.auth.clone(), bell.clone()),
             stack,
             tsdu_bytes_max: self.config.stack.transport.tsdu_bytes_max,
             silence_max: self.config.idle_timeout,
-            strangers: self.unauthenticated.clone(),
+            unauthenticated: self.unauthenticated.clone(),
             unauthenticated_lines: self.lines.clone(),
             lines: LogLimiter::new(self.clock.now()),
             clock: self.clock,
@@ -261,7 +261,7 @@ async fn drive(
     let outcome = pump(&mut end, &mut socket, &bell, &clock).await;
     let counters = *end.user.responder.counters();
     let broken = end.end.broken();
-    // The end of a stranger is not worth a line when there are thousands.
+    // No line for the end of an unauthenticated connection: there may be thousands.
     let untold = match end.user.is_authenticated {
         true => Some(0),
         false => lock(&end.user.unauthenticated_lines).try_take(clock.now()),
@@ -316,7 +316,7 @@ struct Served {
     /// Maximum TSDU length once authenticated.
     tsdu_bytes_max: usize,
     silence_max: Duration,
-    strangers: Arc<Mutex<Unauthenticated<AbortHandle>>>,
+    unauthenticated: Arc<Mutex<Unauthenticated<AbortHandle>>>,
     unauthenticated_lines: Arc<Mutex<LogLimiter>>,
     /// Rate limit for log lines about this association.
     lines: LogLimiter,
@@ -335,7 +335,7 @@ impl User for Served {
         self.disk.write_out();
         if !self.is_authenticated && machine.state() == State::Initialized {
             self.is_authenticated = true;
-            lock(&self.strangers).remove(self.number);
+            lock(&self.unauthenticated).remove(self.number);
         }
         self.tell_setbacks();
     }
@@ -359,7 +359,7 @@ impl User for Served {
 impl Served {
     fn tell_setbacks(&mut self) {
         while let Some(FailureReport { kind, file, item }) = self.responder.next_failure() {
-            // The gate has already logged visitors that it refused.
+            // The authentication service has already logged the logins that it refused.
             let at_door = [
                 ErrorIdentifier::USER_NOT_ALLOWED,
                 ErrorIdentifier::FILESTORE_PASSWORD,
@@ -387,7 +387,7 @@ impl Served {
 /// However it ends, it is removed from the unauthenticated connections.
 impl Drop for Served {
     fn drop(&mut self) {
-        lock(&self.strangers).remove(self.number);
+        lock(&self.unauthenticated).remove(self.number);
     }
 }
 

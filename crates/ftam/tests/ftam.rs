@@ -1,9 +1,9 @@
 //! A served filestore and hostile peers: incomplete connections, dockets of other users, symbolic links that
 //! are exchanged.
 
+use kiban_ftam::authentication::AuthService;
 use kiban_ftam::client::{Client, ClientConfig};
 use kiban_ftam::disk::{Durability, Settings};
-use kiban_ftam::door::AuthService;
 use kiban_ftam::serve::{Service, ServiceConfig};
 use kiban_ftam::users::{Attempts, BackoffConfig, Users, write_password};
 use kiban_osi::ftam::initiator::{self, Job, docket_of};
@@ -52,8 +52,8 @@ impl Place {
         config.disk.durability = Durability::Never;
         change(&mut config);
         let users = Users::read(&self.0.join("users")).unwrap();
-        let gate = AuthService::new(users, Attempts::new(BackoffConfig::default()));
-        let service = Service::new(config, Arc::new(gate)).unwrap();
+        let auth = AuthService::new(users, Attempts::new(BackoffConfig::default()));
+        let service = Service::new(config, Arc::new(auth)).unwrap();
         runtime.block_on(async {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
             let port = listener.local_addr().unwrap().port();

@@ -55,8 +55,8 @@ async fn values_go_both_ways_and_the_end_is_orderly() {
         there.send(sent.clone()).await.expect("sent");
         assert_eq!(here.receive().await.expect("received"), Event::Data(sent));
     }
-    let stranger = here.send(vec![value(99, 1)]).await;
-    assert!(matches!(stranger, Err(Failure::InvalidRequest(_))), "{stranger:?}");
+    let unknown = here.send(vec![value(99, 1)]).await;
+    assert!(matches!(unknown, Err(Failure::InvalidRequest(_))), "{unknown:?}");
 
     let answers = async {
         let event = there.receive().await.expect("received");

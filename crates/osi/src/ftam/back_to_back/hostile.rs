@@ -138,7 +138,7 @@ fn called(pair: &mut Pair, ground: &mut Ground) {
 
 fn work(pair: &mut Pair, ground: &mut Ground) {
     let mut store =
-        Store { disk: &mut ground.there, locks: &mut ground.locks, authenticator: &mut ground.door };
+        Store { disk: &mut ground.there, locks: &mut ground.locks, authenticator: &mut ground.authenticator };
     pair.responder.work(&mut pair.called, &mut store, 2000);
     while pair.called.poll_down().is_some() {}
 }
@@ -199,8 +199,11 @@ fn a_responder_bears_any_initiator_and_cleans_up_behind_it() {
         transfers += pair.responder.counters().transfers;
         pair.called.arrive(Up::ProviderAbort);
         work(&mut pair, &mut ground);
-        let mut store =
-            Store { disk: &mut ground.there, locks: &mut ground.locks, authenticator: &mut ground.door };
+        let mut store = Store {
+            disk: &mut ground.there,
+            locks: &mut ground.locks,
+            authenticator: &mut ground.authenticator,
+        };
         pair.responder.end(&mut store);
         assert_eq!((ground.there.loose_ends().0, ground.locks.holders()), (0, 0), "seed {seed}");
     }

@@ -43,22 +43,22 @@ fn path(name: &str) -> Path {
 }
 
 /// Lets everybody in whose password is his name; a name with a `!` may only read.
-struct Door {
+struct TestAuthenticator {
     waits: u32,
     rights: Actions,
     home: Path,
 }
 
-impl Authenticator for Door {
-    fn authenticate(&mut self, visitor: &Credentials) -> AuthResult {
+impl Authenticator for TestAuthenticator {
+    fn authenticate(&mut self, credentials: &Credentials) -> AuthResult {
         if self.waits > 0 {
             self.waits -= 1;
             return AuthResult::Wait;
         }
-        let user = visitor.user.clone().unwrap_or_default();
-        match visitor.password.as_deref() {
+        let user = credentials.user.clone().unwrap_or_default();
+        match credentials.password.as_deref() {
             Some(b"later") => AuthResult::Refused(AuthRefusal::Later),
-            _ if visitor.account.as_deref() == Some("wrong") => AuthResult::Refused(AuthRefusal::Account),
+            _ if credentials.account.as_deref() == Some("wrong") => AuthResult::Refused(AuthRefusal::Account),
             Some(password) if password == user.as_bytes() => {
                 AuthResult::Admitted(Admission { user, rights: self.rights, home: self.home.clone() })
             }
@@ -72,13 +72,13 @@ struct Ground {
     here: MemoryDisk,
     there: MemoryDisk,
     locks: Locks,
-    door: Door,
+    authenticator: TestAuthenticator,
 }
 
 impl Ground {
     fn new() -> Ground {
-        let door = Door { waits: 0, rights: Actions::ALL, home: Path::root() };
-        Ground { here: MemoryDisk::new(), there: MemoryDisk::new(), locks: Locks::new(100), door }
+        let authenticator = TestAuthenticator { waits: 0, rights: Actions::ALL, home: Path::root() };
+        Ground { here: MemoryDisk::new(), there: MemoryDisk::new(), locks: Locks::new(100), authenticator }
     }
 
     fn is_tidy(&mut self) {
@@ -194,8 +194,11 @@ impl Pair {
             }
         }
         self.initiator.work(&mut self.caller, &mut ground.here, 3000);
-        let mut store =
-            Store { disk: &mut ground.there, locks: &mut ground.locks, authenticator: &mut ground.door };
+        let mut store = Store {
+            disk: &mut ground.there,
+            locks: &mut ground.locks,
+            authenticator: &mut ground.authenticator,
+        };
         self.responder.work(&mut self.called, &mut store, 3000);
         while let Some(event) = self.initiator.event() {
             self.events.push(event);
@@ -237,7 +240,7 @@ impl Pair {
 fn lose(mut pair: Pair, ground: &mut Ground) -> Option<String> {
     pair.initiator.lost(&mut ground.here);
     let mut store =
-        Store { disk: &mut ground.there, locks: &mut ground.locks, authenticator: &mut ground.door };
+        Store { disk: &mut ground.there, locks: &mut ground.locks, authenticator: &mut ground.authenticator };
     pair.responder.end(&mut store);
     let mut docket = None;
     while let Some(event) = pair.initiator.event() {

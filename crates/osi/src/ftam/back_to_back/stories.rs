@@ -195,19 +195,19 @@ fn what_fails_and_what_is_said() {
         ),
         (
             "no right to write",
-            |g| g.door.rights = Actions::NONE.with(Action::Read),
+            |g| g.authenticator.rights = Actions::NONE.with(Action::Read),
             put("mine", "new", BINARY),
             E::PERMITTED_ACTIONS_VIOLATED,
         ),
         (
             "no right to read",
-            |g| g.door.rights = Actions::WRITING,
+            |g| g.authenticator.rights = Actions::WRITING,
             get("f", "x"),
             E::PERMITTED_ACTIONS_VIOLATED,
         ),
         (
             "no right to delete",
-            |g| g.door.rights = Actions::NONE.with(Action::Read),
+            |g| g.authenticator.rights = Actions::NONE.with(Action::Read),
             Job::Remove { remote: "f".into() },
             E::PERMITTED_ACTIONS_VIOLATED,
         ),
@@ -302,7 +302,7 @@ fn who_is_let_in() {
     ];
     for (user, password, account, expected) in rows {
         let mut ground = Ground::new();
-        ground.door.waits = 3;
+        ground.authenticator.waits = 3;
         let ours = initiator::Config {
             user: Some(user.into()),
             password: Some(password.into()),
@@ -326,7 +326,7 @@ fn a_home_is_all_there_is() {
     crate::ftam::filestore::Disk::make_directory(&mut ground.there, &path("home")).unwrap();
     ground.there.put(&path("secret"), b"secret");
     ground.here.put(&path("mine"), b"mine");
-    ground.door.home = path("home");
+    ground.authenticator.home = path("home");
     let mut pair = Pair::connected(&mut ground);
     pair.job(&mut ground, put("mine", "/f", BINARY)).unwrap();
     assert_eq!(ground.there.contents(&path("home/f")), Some(&b"mine"[..]));
@@ -397,8 +397,11 @@ fn records_are_read_with_their_structure_by_who_asks_for_it() {
                     if by_caller { pair.called.arrive(up) } else { pair.caller.arrive(up) }
                 }
             }
-            let mut store =
-                Store { disk: &mut ground.there, locks: &mut ground.locks, authenticator: &mut ground.door };
+            let mut store = Store {
+                disk: &mut ground.there,
+                locks: &mut ground.locks,
+                authenticator: &mut ground.authenticator,
+            };
             pair.responder.work(&mut pair.called, &mut store, 3000);
             while let Some(indication) = pair.caller.poll_up() {
                 if let Indication::Data(element) = indication {

@@ -295,13 +295,13 @@ impl Responder {
 
     fn on_initialize(&mut self, initialize: Box<Initialize>, machine: &mut Machine, store: &mut Store<'_>) {
         let request = &initialize.request;
-        let visitor = Credentials {
+        let credentials = Credentials {
             user: request.initiator_identity.as_ref().map(|user| user.0.text().into_owned()),
             account: request.account.as_ref().map(|account| account.0.text().into_owned()),
             password: request.filestore_password.as_ref().map(|password| password.bytes().to_vec()),
             address: self.address.clone(),
         };
-        let error = match store.authenticator.authenticate(&visitor) {
+        let error = match store.authenticator.authenticate(&credentials) {
             AuthResult::Wait => {
                 self.pending = Some(initialize);
                 return;
