@@ -21,7 +21,7 @@ use super::disk::{DirectoryDisk, Protected, Settings};
 use super::end::{FileEnd, User};
 use super::timing::Stopwatch;
 use super::unauthenticated::Unauthenticated;
-use crate::osi::lanes::{RuntimePool, into_runtime};
+use crate::osi::runtimes::{RuntimePool, into_runtime};
 use crate::osi::pump::pump;
 use crate::osi::socket;
 use kiban_os::Clock;
@@ -106,7 +106,7 @@ pub struct Service {
     unauthenticated: Arc<Mutex<Unauthenticated<AbortHandle>>>,
     /// Rate limit for log lines about unauthenticated connections.
     lines: Arc<Mutex<LogLimiter>>,
-    lanes: RuntimePool,
+    runtimes: RuntimePool,
     clock: Clock,
 }
 
@@ -118,9 +118,9 @@ impl Service {
     pub fn new(config: ServiceConfig, auth: Arc<AuthService>) -> io::Result<Service> {
         DirectoryDisk::open(&config.root, config.disk)?;
         let locks = Arc::new(Mutex::new(Locks::new(config.associations_max)));
-        let (lanes, clock) = (RuntimePool::new()?, Clock::new());
+        let (runtimes, clock) = (RuntimePool::new()?, Clock::new());
         let lines = Arc::new(Mutex::new(LogLimiter::new(clock.now())));
-        Ok(Service { config, auth, locks, unauthenticated: Arc::default(), lines, lanes, clock })
+        Ok(Service { config, auth, locks, unauthenticated: Arc::default(), lines, runtimes, clock })
     }
 
     /// Serves connections until `stop` is ready; then lets associations end.
@@ -166,8 +166,8 @@ impl Service {
             }
             return;
         }
-        let lane = self.lanes.of(number);
-        let socket = match into_runtime(socket, lane) {
+        let runtime = self.runtimes.of(number);
+        let socket = match into_runtime(socket, runtime) {
             Ok(socket) => socket,
             Err(error) => return tracing::error!(%peer, %error, "cannot register the connection"),
         };
@@ -198,7 +198,7 @@ impl Service {
         };
         // Held until it is inserted: a connection that ends before that removes itself afterwards.
         let mut unauthenticated = lock(&self.unauthenticated);
-        let task = tasks.spawn_on(driven, lane);
+        let task = tasks.spawn_on(driven, runtime);
         unauthenticated.add(number, peer.ip(), task);
         let too_many = unauthenticated.len() > self.config.unauthenticated_max;
         drop(unauthenticated);

@@ -6,7 +6,7 @@
 //!            free again.
 //! Errors     a deferred write error is returned by the next call, and by [`Contents::whole`] at the latest.
 
-use super::places::disk_error;
+use super::paths::disk_error;
 use kiban_base::Rope;
 use kiban_osi::ftam::filestore::DiskError;
 use rustix::fs::FlockOperation;

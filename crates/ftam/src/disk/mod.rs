@@ -29,7 +29,7 @@
 
 mod contents;
 mod marks;
-mod places;
+mod paths;
 mod protected;
 
 pub use protected::Protected;
@@ -41,7 +41,7 @@ use kiban_osi::ftam::filestore::{
     Date, Disk, DiskError, Entry, Handle, Kind, Mark, OpenedContents, Path, RECORD_BYTES_MAX, Stamp,
     WriteMode, is_key,
 };
-use places::{DirectoryEntry, above, directory, disk_error, enter, open_at, real};
+use paths::{DirectoryEntry, above, directory, disk_error, enter, open_at, real};
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, StatxFlags};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -107,7 +107,7 @@ struct Reader {
 struct Writer {
     contents: Contents,
     /// Where the finished file will appear, and where it is until then.
-    place: DirectoryEntry,
+    entry: DirectoryEntry,
     new: OwnedFd,
     token: String,
     way: WriteMode,
@@ -194,7 +194,7 @@ impl DirectoryDisk {
         seen: &OwnedFd,
         stat: &Stat,
     ) -> Result<Entry, DiskError> {
-        let place = above(self.root.as_fd(), path).ok();
+        let entry = above(self.root.as_fd(), path).ok();
         let date = |seconds: i64| Some(Date(seconds));
         let born = rustix::fs::statx(seen, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME)
             .ok()
@@ -206,7 +206,7 @@ impl DirectoryDisk {
             created: born,
             modified: date(stat.st_mtime),
             read: date(stat.st_atime),
-            marks: marks::read(file, place.as_ref())?,
+            marks: marks::read(file, entry.as_ref())?,
             stamp: stamp(stat),
         })
     }
@@ -219,7 +219,7 @@ impl DirectoryDisk {
     fn sweep(&self, new: &OwnedFd) -> Result<usize, DiskError> {
         let now = kiban_os::clock::unix_seconds() as i64;
         let mut left = 0;
-        for name in places::names(new.as_fd(), usize::MAX)? {
+        for name in paths::names(new.as_fd(), usize::MAX)? {
             let Ok(stat) = rustix::fs::statat(new, name.as_str(), AtFlags::SYMLINK_NOFOLLOW) else {
                 continue;
             };
@@ -238,7 +238,7 @@ impl DirectoryDisk {
     fn place(&self, writer: &mut Writer, marks: &[(Mark, Vec<u8>)]) -> Result<(), DiskError> {
         let bytes = writer.contents.bytes();
         let contents = writer.contents.whole()?;
-        let DirectoryEntry { directory, name } = &writer.place;
+        let DirectoryEntry { directory, name } = &writer.entry;
         let last = self.settings.durability != Durability::Never;
         if writer.way == WriteMode::Extend {
             let file =
@@ -256,7 +256,7 @@ impl DirectoryDisk {
                 return Err(trouble);
             }
             // The contents are complete, which is what matters.
-            let _ = marks::change(&file, &writer.place, marks);
+            let _ = marks::change(&file, &writer.entry, marks);
             return real(rustix::fs::unlinkat(&writer.new, writer.token.as_str(), AtFlags::empty()));
         }
         let old = enter(directory.as_fd(), name, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY);
@@ -271,13 +271,13 @@ impl DirectoryDisk {
                 real(rustix::fs::fchmod(contents, Mode::from_raw_mode(stat.st_mode & 0o777)))?;
                 marks::carry(old, contents)?;
             }
-            Err(Errno::NOENT) => marks::forget(&writer.place),
+            Err(Errno::NOENT) => marks::forget(&writer.entry),
             // A file that may be replaced, but not read, loses its marks.
             Err(Errno::ACCESS) => {}
             Err(errno) => return Err(disk_error(*errno)),
         }
         // Marks go first where possible, so that the file appears with all its attributes.
-        marks::change(contents, &writer.place, marks)?;
+        marks::change(contents, &writer.entry, marks)?;
         if last {
             real(rustix::fs::fsync(contents))?;
         }
@@ -289,11 +289,11 @@ impl DirectoryDisk {
                 let_go(old);
             }
         }
-        if last { places::settle_names(directory.as_fd()) } else { Ok(()) }
+        if last { paths::settle_names(directory.as_fd()) } else { Ok(()) }
     }
 
     fn dockets(&self) -> Result<OwnedFd, DiskError> {
-        places::state(self.root.as_fd(), "dockets")
+        paths::state(self.root.as_fd(), "dockets")
     }
 }
 
@@ -313,7 +313,7 @@ impl Disk for DirectoryDisk {
     fn list(&mut self, path: &Path, names_max: usize) -> Result<Vec<String>, DiskError> {
         let mut names = aside(|| {
             let listed = directory(self.root.as_fd(), path)?;
-            places::names(listed.as_fd(), names_max)
+            paths::names(listed.as_fd(), names_max)
         })?;
         // Names that a peer cannot express are not listed.
         names.retain(|name| path.join(name).is_ok());
@@ -359,7 +359,7 @@ impl Disk for DirectoryDisk {
         if self.is_full() {
             return Err(DiskError::TooMany);
         }
-        let place = above(self.root.as_fd(), path)?;
+        let entry = above(self.root.as_fd(), path)?;
         match self.reach(path, OFlags::PATH).and_then(|(_, stat)| kind(&stat)) {
             Ok(_) if way == WriteMode::New => return Err(DiskError::Exists),
             Ok(Kind::File) => {}
@@ -367,14 +367,14 @@ impl Disk for DirectoryDisk {
             Err(DiskError::NotThere) if way != WriteMode::Extend => {}
             Err(trouble) => return Err(trouble),
         }
-        let new = places::state(place.directory.as_fd(), "new")?;
+        let new = paths::state(entry.directory.as_fd(), "new")?;
         if aside(|| self.sweep(&new))? >= self.settings.left_max {
             return Err(DiskError::TooMany);
         }
         let settled = if self.settings.durability == Durability::AtCheckpoints { SETTLED } else { "" };
-        let token = format!("{settled}{}", places::token()?);
+        let token = format!("{settled}{}", paths::token()?);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
-        let contents = real(places::create(new.as_fd(), &token, flags))?;
+        let contents = real(paths::create(new.as_fd(), &token, flags))?;
         if let Err(trouble) = lock(&contents) {
             // Its token has not been returned yet.
             let _ = rustix::fs::unlinkat(&new, token.as_str(), AtFlags::empty());
@@ -382,7 +382,7 @@ impl Disk for DirectoryDisk {
         }
         let handle = self.handle();
         let contents = Contents::new(contents, 0);
-        let writer = Writer { contents, place, new, token: token.clone(), way };
+        let writer = Writer { contents, entry, new, token: token.clone(), way };
         self.writers.insert(handle, writer);
         Ok(OpenedContents { handle, token })
     }
@@ -400,8 +400,8 @@ impl Disk for DirectoryDisk {
         if !is_key(token) {
             return Err(DiskError::NotThere);
         }
-        let place = above(self.root.as_fd(), path)?;
-        let new = places::state(place.directory.as_fd(), "new")?;
+        let entry = above(self.root.as_fd(), path)?;
+        let new = paths::state(entry.directory.as_fd(), "new")?;
         let contents = open_at(new.as_fd(), token, OFlags::RDWR)?;
         lock(&contents)?;
         let stat = real(rustix::fs::fstat(&contents))?;
@@ -414,7 +414,7 @@ impl Disk for DirectoryDisk {
         let handle = self.handle();
         let token = String::from(token);
         let contents = Contents::new(contents, bytes);
-        let writer = Writer { contents, place, new, token: token.clone(), way };
+        let writer = Writer { contents, entry, new, token: token.clone(), way };
         self.writers.insert(handle, writer);
         Ok(OpenedContents { handle, token })
     }
@@ -451,8 +451,8 @@ impl Disk for DirectoryDisk {
     }
 
     fn discard(&mut self, path: &Path, token: &str) {
-        let Ok(place) = above(self.root.as_fd(), path) else { return };
-        let Ok(new) = places::state(place.directory.as_fd(), "new") else { return };
+        let Ok(entry) = above(self.root.as_fd(), path) else { return };
+        let Ok(new) = paths::state(entry.directory.as_fd(), "new") else { return };
         if is_key(token)
             && let Ok(contents) = open_at(new.as_fd(), token, OFlags::RDONLY)
             && lock(&contents).is_ok()
@@ -468,8 +468,8 @@ impl Disk for DirectoryDisk {
         marks::follow(&from, &to);
         if self.settings.durability != Durability::Never {
             aside(|| {
-                places::settle_names(from.directory.as_fd())?;
-                places::settle_names(to.directory.as_fd())
+                paths::settle_names(from.directory.as_fd())?;
+                paths::settle_names(to.directory.as_fd())
             })?;
         }
         Ok(())
@@ -480,34 +480,34 @@ impl Disk for DirectoryDisk {
             return Err(DiskError::Denied);
         }
         let (_, stat) = self.reach(path, OFlags::PATH)?;
-        let place = above(self.root.as_fd(), path)?;
+        let entry = above(self.root.as_fd(), path)?;
         match kind(&stat)? {
             Kind::File => {
-                real(rustix::fs::unlinkat(&place.directory, place.name.as_str(), AtFlags::empty()))?
+                real(rustix::fs::unlinkat(&entry.directory, entry.name.as_str(), AtFlags::empty()))?
             }
-            Kind::Directory => places::remove_directory(&place)?,
+            Kind::Directory => paths::remove_directory(&entry)?,
         }
-        marks::forget(&place);
+        marks::forget(&entry);
         if self.settings.durability != Durability::Never {
-            aside(|| places::settle_names(place.directory.as_fd()))?;
+            aside(|| paths::settle_names(entry.directory.as_fd()))?;
         }
         Ok(())
     }
 
     fn make_directory(&mut self, path: &Path) -> Result<(), DiskError> {
-        let place = above(self.root.as_fd(), path).map_err(|trouble| match path.is_root() {
+        let entry = above(self.root.as_fd(), path).map_err(|trouble| match path.is_root() {
             true => DiskError::Exists,
             false => trouble,
         })?;
-        real(rustix::fs::mkdirat(&place.directory, place.name.as_str(), Mode::from_raw_mode(0o777)))?;
-        marks::forget(&place);
+        real(rustix::fs::mkdirat(&entry.directory, entry.name.as_str(), Mode::from_raw_mode(0o777)))?;
+        marks::forget(&entry);
         Ok(())
     }
 
     fn mark(&mut self, path: &Path, changes: &[(Mark, Vec<u8>)]) -> Result<(), DiskError> {
         let (file, _) = self.reach(path, OFlags::RDONLY)?;
-        let place = above(self.root.as_fd(), path)?;
-        marks::change(&file, &place, changes)
+        let entry = above(self.root.as_fd(), path)?;
+        marks::change(&file, &entry, changes)
     }
 
     fn keep(&mut self, key: &str, record: &[u8]) -> Result<(), DiskError> {
@@ -521,14 +521,14 @@ impl Disk for DirectoryDisk {
         }
         // The record may describe only what has reached the disk.
         let last = self.settings.durability == Durability::AtCheckpoints;
-        aside(|| places::replace(dockets.as_fd(), key, record, last))
+        aside(|| paths::replace(dockets.as_fd(), key, record, last))
     }
 
     fn fetch(&mut self, key: &str) -> Result<Vec<u8>, DiskError> {
         if !is_key(key) {
             return Err(DiskError::NotThere);
         }
-        places::whole(self.dockets()?.as_fd(), key, RECORD_BYTES_MAX)
+        paths::whole(self.dockets()?.as_fd(), key, RECORD_BYTES_MAX)
     }
 
     fn forget(&mut self, key: &str) {
@@ -538,7 +538,7 @@ impl Disk for DirectoryDisk {
     }
 
     fn kept(&mut self) -> Vec<String> {
-        let names = self.dockets().and_then(|dockets| places::names(dockets.as_fd(), 2 * RECORDS_MAX));
+        let names = self.dockets().and_then(|dockets| paths::names(dockets.as_fd(), 2 * RECORDS_MAX));
         let mut keys: Vec<String> =
             names.unwrap_or_default().into_iter().filter(|name| is_key(name)).collect();
         keys.sort_unstable();

@@ -43,10 +43,10 @@ pub async fn serve(
     associations_max: usize,
     say: impl Fn(EchoReport) + Send + Sync + 'static,
 ) {
-    let (places, say) = (Arc::new(Semaphore::new(associations_max)), Arc::new(say));
+    let (permits, say) = (Arc::new(Semaphore::new(associations_max)), Arc::new(say));
     loop {
         let arrival = listener.next().await;
-        let Ok(place) = places.clone().try_acquire_owned() else { continue };
+        let Ok(permit) = permits.clone().try_acquire_owned() else { continue };
         let say = say.clone();
         tokio::spawn(async move {
             say(answer(arrival).await);

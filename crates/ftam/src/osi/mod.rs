@@ -2,7 +2,7 @@
 pub mod association;
 pub(crate) mod buffers;
 pub mod echo;
-pub mod lanes;
+pub mod runtimes;
 pub mod probe;
 pub mod pump;
 pub mod relay;

@@ -89,7 +89,7 @@ pub enum Event {
 /// A relay: the state that its listeners share.
 pub struct Relay {
     settings: Settings,
-    places: Semaphore,
+    permits: Semaphore,
     clock: Clock,
     count: AtomicU64,
     say: Box<dyn Fn(CircuitEvent) + Send + Sync>,
@@ -98,10 +98,10 @@ pub struct Relay {
 impl Relay {
     /// Creates a relay without listeners; `say` receives its events.
     pub fn new(settings: Settings, say: impl Fn(CircuitEvent) + Send + Sync + 'static) -> Arc<Relay> {
-        let places = Semaphore::new(settings.circuits_max);
+        let permits = Semaphore::new(settings.circuits_max);
         Arc::new(Relay {
             settings,
-            places,
+            permits,
             clock: Clock::new(),
             count: AtomicU64::new(0),
             say: Box::new(say),
@@ -141,7 +141,7 @@ impl Relay {
             let work = serve(self.clone(), socket, peer);
             tokio::spawn(async move {
                 // When the relay is full, a new connection is closed at once.
-                if let Ok(_place) = relay.places.try_acquire() {
+                if let Ok(_permit) = relay.permits.try_acquire() {
                     work.await;
                 }
             });

@@ -112,13 +112,13 @@ pub(super) fn names(directory: BorrowedFd<'_>, names_max: usize) -> Result<Vec<S
 }
 
 /// Removes a directory that holds nothing but what the disk itself left there.
-pub(super) fn remove_directory(place: &DirectoryEntry) -> Result<(), DiskError> {
-    let remove = || rustix::fs::unlinkat(&place.directory, place.name.as_str(), AtFlags::REMOVEDIR);
+pub(super) fn remove_directory(entry: &DirectoryEntry) -> Result<(), DiskError> {
+    let remove = || rustix::fs::unlinkat(&entry.directory, entry.name.as_str(), AtFlags::REMOVEDIR);
     match remove() {
         Err(Errno::NOTEMPTY | Errno::EXIST) => {}
         result => return real(result),
     }
-    let inner = directory_at(place.directory.as_fd(), &place.name)?;
+    let inner = directory_at(entry.directory.as_fd(), &entry.name)?;
     let foreign = real(Dir::read_from(&inner))?.filter_map(Result::ok).any(|entry| {
         let name = entry.file_name().to_bytes();
         name != b"." && name != b".." && name != RESERVED.as_bytes()
