@@ -245,33 +245,33 @@ fn parse(text: &str) -> Result<Address, String> {
         };
         return Err(format!("unknown kind '{kind}'{hint}; write one of {}", forms.join(", ")));
     };
-    let (place, list) = match rest.find([',', '?']) {
+    let (target, list) = match rest.find([',', '?']) {
         Some(at) => (&rest[..at], &rest[at + 1..]),
         None => (rest, ""),
     };
-    if place.is_empty() {
+    if target.is_empty() {
         return Err(format!("missing target; write {form}"));
     }
     let carrier = match *kind {
-        "tun" => Transport::Tun(interface_name(place)?),
-        "tap" => Transport::Tap(interface_name(place)?),
-        "packet" => Transport::Packet(interface_name(place)?),
-        "xdp" => Transport::Xdp(interface_name(place)?),
-        "udp-packets" => Transport::Udp(UnitKind::Packets, ends(place, None)?),
-        "udp-frames" => Transport::Udp(UnitKind::Frames, ends(place, None)?),
-        "udp-cells" => Transport::Udp(UnitKind::Cells, ends(place, None)?),
-        "pseudowire" => Transport::Pseudowire(ends(place, Some(pseudowire::PORT))?),
-        "pcap" => Transport::Pcap(file_name(place)?),
+        "tun" => Transport::Tun(interface_name(target)?),
+        "tap" => Transport::Tap(interface_name(target)?),
+        "packet" => Transport::Packet(interface_name(target)?),
+        "xdp" => Transport::Xdp(interface_name(target)?),
+        "udp-packets" => Transport::Udp(UnitKind::Packets, ends(target, None)?),
+        "udp-frames" => Transport::Udp(UnitKind::Frames, ends(target, None)?),
+        "udp-cells" => Transport::Udp(UnitKind::Cells, ends(target, None)?),
+        "pseudowire" => Transport::Pseudowire(ends(target, Some(pseudowire::PORT))?),
+        "pcap" => Transport::Pcap(file_name(target)?),
         _ => {
-            let (role, place) = match place.strip_prefix("listen:") {
-                Some(place) => (Role::Listen, place),
-                None => (Role::Call, place),
+            let (role, target) = match target.strip_prefix("listen:") {
+                Some(target) => (Role::Listen, target),
+                None => (Role::Call, target),
             };
             match *kind {
-                "atmtcp" => Transport::AtmTcp(role, host(place, Some(atmtcp::PORT))?),
-                "tcp-packets" => Transport::Tcp(UnitKind::Packets, role, host(place, None)?),
-                "tcp-frames" => Transport::Tcp(UnitKind::Frames, role, host(place, None)?),
-                _ => Transport::Tcp(UnitKind::Cells, role, host(place, None)?),
+                "atmtcp" => Transport::AtmTcp(role, host(target, Some(atmtcp::PORT))?),
+                "tcp-packets" => Transport::Tcp(UnitKind::Packets, role, host(target, None)?),
+                "tcp-frames" => Transport::Tcp(UnitKind::Frames, role, host(target, None)?),
+                _ => Transport::Tcp(UnitKind::Cells, role, host(target, None)?),
             }
         }
     };
@@ -369,7 +369,7 @@ fn set(options: &mut Options, key: &str, value: Option<&str>) -> Result<(), Stri
         "rate" => options.rate = Some(scaled(value, &RATES).filter(|rate| *rate > 0).ok_or_else(wrong)?),
         "queue" => options.queue = Some(number(1, 1_000_000)? as usize),
         "seed" => options.seed = Some(number(0, u64::MAX)?),
-        _ => unreachable!("every option of the tables has its place here"),
+        _ => unreachable!("every option of the tables is handled"),
     }
     Ok(())
 }
@@ -739,7 +739,7 @@ impl Address {
         let Options { loss, corrupt, duplicate, reorder, hold, delay, jitter, rate, queue, seed, .. } =
             self.options;
         let usual = ImpairConfig::default();
-        let harm = ImpairmentConfig {
+        let impairment = ImpairmentConfig {
             loss,
             bit_error: corrupt,
             duplicate,
@@ -749,7 +749,7 @@ impl Address {
         };
         let units_max = queue.unwrap_or(usual.units_max);
         let seed = seed.unwrap_or(usual.seed);
-        self.is_impaired().then_some(ImpairConfig { rate, delay, jitter, impairment: harm, units_max, seed })
+        self.is_impaired().then_some(ImpairConfig { rate, delay, jitter, impairment, units_max, seed })
     }
 }
 

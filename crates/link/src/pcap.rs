@@ -221,7 +221,7 @@ fn read_blocks(bytes: &[u8]) -> Result<(u32, Vec<Entry>), &'static str> {
                 link_type.get_or_insert(its);
             }
             ENHANCED => {
-                let number = |place| order.word(body, place).ok_or("a packet block is too short");
+                let number = |offset| order.word(body, offset).ok_or("a packet block is too short");
                 let (its, units) =
                     *interfaces.get(number(0)? as usize).ok_or("a packet refers to an unknown interface")?;
                 let time = u128::from(number(4)?) << 32 | u128::from(number(8)?);

@@ -50,7 +50,7 @@ pub async fn serve(
         let say = say.clone();
         tokio::spawn(async move {
             say(answer(arrival).await);
-            drop(place);
+            drop(permit);
         });
     }
 }

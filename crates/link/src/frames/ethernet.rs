@@ -156,15 +156,15 @@ pub(super) fn set_promiscuous(socket: &OwnedFd, index: libc::c_int) -> io::Resul
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Reads a frame into `places`. Returns its length, and whether it had a VLAN tag; adds the losses before it
+/// Reads a frame into `buffers`. Returns its length, and whether it had a VLAN tag; adds the losses before it
 /// to `overrun`.
-fn read(socket: &OwnedFd, places: &mut [IoSliceMut<'_>], overrun: &mut u64) -> Result<(usize, bool), Errno> {
+fn read(socket: &OwnedFd, buffers: &mut [IoSliceMut<'_>], overrun: &mut u64) -> Result<(usize, bool), Errno> {
     let mut control = [0u64; 8];
     // SAFETY: all-zero bytes are a valid `msghdr`.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     // An `IoSliceMut` is ABI-compatible with an `iovec`.
-    message.msg_iov = places.as_mut_ptr().cast();
-    message.msg_iovlen = places.len() as _;
+    message.msg_iov = buffers.as_mut_ptr().cast();
+    message.msg_iovlen = buffers.len() as _;
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = size_of_val(&control) as _;
     // SAFETY: the message points to buffers that outlive the call, with their lengths.
@@ -207,8 +207,8 @@ impl Link<Pdu> for EthernetLink {
             let EthernetLink { socket, landing, counters, .. } = self;
             let mut header = [0; HEADER_BYTES];
             let mut is_tagged = false;
-            let landed = landing.read_packet(lent.memory, &mut header, |places| {
-                let (length, tagged) = read(socket, places, &mut counters.overrun)?;
+            let landed = landing.read_packet(lent.memory, &mut header, |buffers| {
+                let (length, tagged) = read(socket, buffers, &mut counters.overrun)?;
                 is_tagged = tagged;
                 Ok(length)
             });

@@ -83,16 +83,16 @@ impl ReceiveBuffers {
         }
         let mut head = [0; HEAD_BYTES_MAX];
         let front_bytes = front.len();
-        let mut places = arrayvec::ArrayVec::<IoSliceMut<'_>, { SLICES_MAX + 2 }>::new();
-        places.push(IoSliceMut::new(front));
-        places.push(IoSliceMut::new(&mut head[..self.head_bytes]));
+        let mut buffers = arrayvec::ArrayVec::<IoSliceMut<'_>, { SLICES_MAX + 2 }>::new();
+        buffers.push(IoSliceMut::new(front));
+        buffers.push(IoSliceMut::new(&mut head[..self.head_bytes]));
         // Two slices are reserved for payload that is read into the head.
         for page in self.pages.iter_mut().take(SLICES_MAX - 2) {
-            places.push(IoSliceMut::new(page.unwritten()));
+            buffers.push(IoSliceMut::new(page.unwritten()));
         }
-        let most: usize = places.iter().map(|place| place.len()).sum();
-        let read = read(&mut places);
-        drop(places);
+        let most: usize = buffers.iter().map(|buffer| buffer.len()).sum();
+        let read = read(&mut buffers);
+        drop(buffers);
         if read == Ok(most) {
             // The packet may have been longer: the MTU may have been raised meanwhile.
             self.longest_bytes = LONGEST_BYTES;
@@ -202,11 +202,11 @@ mod tests {
     }
 
     fn land(landing: &mut ReceiveBuffers, memory: &mut Memory, packet: &[u8]) -> Pdu {
-        let landed = landing.read_packet(memory, &mut [], |places| {
+        let landed = landing.read_packet(memory, &mut [], |buffers| {
             let mut rest = packet;
-            for place in places {
-                let count = rest.len().min(place.len());
-                place[..count].copy_from_slice(&rest[..count]);
+            for buffer in buffers {
+                let count = rest.len().min(buffer.len());
+                buffer[..count].copy_from_slice(&rest[..count]);
                 rest = &rest[count..];
             }
             Ok(packet.len() - rest.len())
