@@ -144,8 +144,8 @@ SYSTEM(ssize_t, recvmsg, int, struct msghdr *, int)
 
 static _Atomic bool is_prepared;
 /* Where the board is asked: its path; of one that is longer than an address the folder, and the name in it. */
-static char door_path[PATH_MAX];
-static const char *door, *name_in_folder;
+static char path_buffer[PATH_MAX];
+static const char *board_path, *name_in_folder;
 
 static void find_all(void) {
     find_connect(), find_bind(), find_listen(), find_accept4(), find_getsockname(), find_getpeername();
@@ -154,16 +154,16 @@ static void find_all(void) {
     const char *said = getenv("KIBAN_SOCKETS");
     if (said && *said) {
         /* A path that is too long for the system leads to no board, and never to the host's own network. */
-        if (strlen(said) < sizeof door_path)
-            strcpy(door_path, said);
-        char *last = strlen(door_path) < sizeof((struct sockaddr_un *)0)->sun_path ? NULL : strrchr(door_path, '/');
+        if (strlen(said) < sizeof path_buffer)
+            strcpy(path_buffer, said);
+        char *last = strlen(path_buffer) < sizeof((struct sockaddr_un *)0)->sun_path ? NULL : strrchr(path_buffer, '/');
         if (last) {
             *last = 0;
             name_in_folder = last + 1;
         }
-        door = door_path;
+        board_path = path_buffer;
     }
-    if (door && !promises) {
+    if (board_path && !promises) {
         void *shared = mmap(NULL, PROMISES * sizeof *promises, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         promises = shared == MAP_FAILED ? NULL : shared;
     }
@@ -245,7 +245,7 @@ static bool read_at(int at, const struct stat *is, struct found *found) {
 static bool find(int fd, struct found *found) {
     int kept = errno;
     struct stat is;
-    if (!door || !any)
+    if (!board_path || !any)
         return false;
     if (fd < 0 || fd >= FILES || fstat(fd, &is) || !S_ISSOCK(is.st_mode)) {
         errno = kept;
@@ -409,15 +409,15 @@ static int nobody(void) {
     return ENETDOWN;
 }
 
-/* Writes the door's address, or nothing if there is none. A path that is too long for an address is reached
+/* Writes the address of the board's socket, or nothing if there is none. A path that is too long for an address is reached
    by its folder, which is open until the caller closes it; else -1. */
-static int address_of_door(struct sockaddr_un *name) {
+static int board_address(struct sockaddr_un *name) {
     static const char open_files[] = "/proc/self/fd/";
     int folder = -1;
     char *to = name->sun_path;
     if (!name_in_folder) {
-        strcpy(to, door);
-    } else if ((folder = open(door, O_PATH | O_DIRECTORY | O_CLOEXEC)) >= 0 &&
+        strcpy(to, board_path);
+    } else if ((folder = open(board_path, O_PATH | O_DIRECTORY | O_CLOEXEC)) >= 0 &&
                strlen(name_in_folder) < sizeof name->sun_path - sizeof open_files - 12) {
         char digits[12];
         int count = 0;
@@ -436,7 +436,7 @@ static int address_of_door(struct sockaddr_un *name) {
 /* Connects a new socket to the board and asks: 0, EAGAIN when the board's backlog is full, or another error's number. */
 static int begin_to_ask(int socket, const struct entry *entry) {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
-    int folder = address_of_door(&name);
+    int folder = board_address(&name);
     /* An address that begins with a zero is another kind of name. */
     int error = *name.sun_path ? 0 : ENOENT;
     while (!error && system_connect(socket, (struct sockaddr *)&name, sizeof name))
@@ -889,7 +889,7 @@ OURS int bind(int fd, const struct sockaddr *name, socklen_t length) {
     begin();
     int kept = errno;
     struct entry entry = {0};
-    int domain = door && name ? tcp_domain(fd) : 0;
+    int domain = board_path && name ? tcp_domain(fd) : 0;
     if (!domain || !put(&entry, LOCAL, name, length) || is_loopback(&entry, LOCAL))
         return system_bind(fd, name, length);
     struct known known = {.domain = domain, .was_bound = true};
@@ -1000,7 +1000,7 @@ OURS int connect(int fd, const struct sockaddr *name, socklen_t length) {
         if (error)
             return fail(error);
     }
-    int domain = door && name ? tcp_domain(fd) : 0;
+    int domain = board_path && name ? tcp_domain(fd) : 0;
     if (!domain || !put(&entry, REMOTE, name, length) || is_loopback(&entry, REMOTE))
         return connect_there(fd, &found, name, length);
     struct known known = {.domain = domain, .was_bound = found.state == BOUND};

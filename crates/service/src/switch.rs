@@ -7,9 +7,9 @@
 pub use crate::config::switch::{LinkCircuit, LinkPlan, LinkWords, Plan, RoutePlan};
 
 use crate::confinement;
+use crate::link_state::LinkState;
 use crate::losses;
 use crate::signals::{self, SignalRequest};
-use crate::standing::LinkState;
 use crate::status::{Counters, named, rounded};
 use kiban_atm::{Interval, Route, Switch, SwitchPort};
 use kiban_base::Instant;
@@ -141,13 +141,13 @@ impl RunningSwitch {
         let now = clock.now();
         let mut standings = Vec::new();
         for (port, link) in plan.links.iter().enumerate() {
-            let mut standing = LinkState::new();
+            let mut state = LinkState::new();
             match open(link).map(|opened| driver.attach(port, opened)) {
-                Ok(()) => standing.rise(now),
-                Err(error) if link.retry => standing.lose(&error, now),
+                Ok(()) => state.rise(now),
+                Err(error) if link.retry => state.lose(&error, now),
                 Err(error) => return Err(format!("link {}: {error}", link.name)),
             }
-            standings.push(standing);
+            standings.push(state);
         }
         let wishes = Arc::<Wishes>::default();
         let (wished, waker) = (wishes.clone(), driver.waker());
@@ -187,7 +187,7 @@ impl RunningSwitch {
     ) -> Result<(), String> {
         let mut next = every.map_or(Instant::NEVER, |every| self.clock.now() + every);
         loop {
-            let links = self.standings.iter().map(|standing| standing.retry_at).min();
+            let links = self.standings.iter().map(|state| state.retry_at).min();
             let until = next.min(links.unwrap_or(Instant::NEVER));
             let RunningSwitch { driver, waiting, .. } = self;
             driver.run(waiting, until);
@@ -213,17 +213,17 @@ impl RunningSwitch {
 
     /// Reopens lost links that are due.
     fn reopen(&mut self, now: Instant) {
-        for (port, standing) in self.standings.iter_mut().enumerate() {
-            if !standing.is_due(now) {
+        for (port, state) in self.standings.iter_mut().enumerate() {
+            if !state.is_due(now) {
                 continue;
             }
             let link = &self.plan.links[port];
             match open(link).map(|opened| self.driver.attach(port, opened)) {
                 Ok(()) => {
                     tracing::info!(name = link.name, link = link.link, "link up");
-                    standing.rise(now);
+                    state.rise(now);
                 }
-                Err(error) => standing.fail(&error, now),
+                Err(error) => state.fail(&error, now),
             }
         }
     }
@@ -231,14 +231,14 @@ impl RunningSwitch {
     /// Returns the status.
     pub fn status(&mut self) -> Status {
         let RunningSwitch { plan, driver, standings, .. } = self;
-        let links = plan.links.iter().zip(standings).enumerate().map(|(port, (link, standing))| {
+        let links = plan.links.iter().zip(standings).enumerate().map(|(port, (link, state))| {
             let counters = driver.link_counters(port).unwrap_or_default();
             LinkStatus {
                 name: link.name.clone(),
                 link: link.link.clone(),
-                state: if standing.is_up { "up" } else { "down" },
-                error: standing.error.clone(),
-                losses: standing.losses,
+                state: if state.is_up { "up" } else { "down" },
+                error: state.error.clone(),
+                losses: state.losses,
                 unknown: driver.switch().unrouted(port),
                 hec_bad: driver.switch().hec(port).bad,
                 hec_corrected: driver.switch().hec(port).corrected,

@@ -124,9 +124,9 @@ impl Rig {
             .expect("both take packets");
         let mut services = Services::new().expect("a file or two");
         let bounds = SessionLimits { sessions_max, idle: None };
-        let door = folder.join("it.streams");
-        let service = Attach::new(door.clone(), bounds, services.chime().clone()).expect("a file or two");
-        let kind = Kind::Attach { door };
+        let path = folder.join("it.streams");
+        let service = Attach::new(path.clone(), bounds, services.chime().clone()).expect("a file or two");
+        let kind = Kind::Attach { path };
         let plan = ServicePlan {
             name: "it".into(),
             listen: Endpoint::UnixSocket("attach"),
@@ -151,9 +151,9 @@ impl Rig {
 
     /// Attaches a program with this many streams. Virtual time stands still meanwhile.
     fn attach(&mut self, streams: usize) -> std::io::Result<Board> {
-        let door = self.folder.join("it.streams");
+        let path = self.folder.join("it.streams");
         let settings = Settings { streams, room_bytes: ROOM_BYTES, ..Settings::default() };
-        let caller = std::thread::spawn(move || Board::attach_at(&door, settings));
+        let caller = std::thread::spawn(move || Board::attach_at(&path, settings));
         while !caller.is_finished() {
             let now = self.world.now();
             self.services.borrow_mut().on_file(&mut self.world.board_mut(self.boards[1]).host(), now);

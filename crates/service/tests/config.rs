@@ -250,9 +250,9 @@ fn a_mistake_is_told_with_its_line_its_key_and_what_to_do() {
     ] {
         let text = GOOD.replacen(from, to, 1);
         assert_ne!(text, GOOD, "{from}");
-        let mistake = Plan::read(&text, "file").expect_err(to).to_string();
-        if mistake != expected {
-            differences.push(format!("{to}\n  {mistake}\n  {expected}"));
+        let error = Plan::read(&text, "file").expect_err(to).to_string();
+        if error != expected {
+            differences.push(format!("{to}\n  {error}\n  {expected}"));
         }
     }
     assert!(differences.is_empty(), "told, and expected:\n{}", differences.join("\n"));
@@ -260,8 +260,8 @@ fn a_mistake_is_told_with_its_line_its_key_and_what_to_do() {
         Plan::read("", "file").expect_err("nothing").to_string(),
         "no port configured: add a [[port]] with name, link and address"
     );
-    let mistake = Plan::read("[[port]\n", "file").expect_err("no TOML").to_string();
-    assert!(mistake.starts_with("line 1: "), "{mistake}");
+    let error = Plan::read("[[port]\n", "file").expect_err("no TOML").to_string();
+    assert!(error.starts_with("line 1: "), "{error}");
     let link =
         Plan::read(&GOOD.replacen("tap:tap0", "tpa:tap0", 1), "file").expect_err("no link").to_string();
     assert!(
@@ -427,8 +427,8 @@ fn a_bridge_names_its_circuits_and_mistakes_in_it_are_told() {
         ("circuits", "fcs = 1\ncircuits", "line 11: fcs: "),
         ("circuits = \"atm:0.100\"", "", "line 3: port `atm` has no address"),
     ] {
-        let mistake = Plan::read(&BRIDGE.replacen(from, to, 1), "file").expect_err(to).to_string();
-        assert!(mistake.contains(expected), "{to}: {mistake}");
+        let error = Plan::read(&BRIDGE.replacen(from, to, 1), "file").expect_err(to).to_string();
+        assert!(error.contains(expected), "{to}: {error}");
     }
     // A bridge may have another link while the board runs, but no other circuits.
     let read = |text: &str| Plan::read(text, "file").expect("good");
@@ -442,17 +442,17 @@ fn a_bridge_names_its_circuits_and_mistakes_in_it_are_told() {
 
 #[test]
 fn doors_for_programs_of_this_host_have_no_place_to_listen() {
-    let doors = "[[service]]\nkind = \"attach\"\nsessions = 9\n[[service]]\nkind = \"sockets\"\n";
-    let text = format!("wait = \"hybrid:50us\"\n{GOOD}{doors}");
+    let services = "[[service]]\nkind = \"attach\"\nsessions = 9\n[[service]]\nkind = \"sockets\"\n";
+    let text = format!("wait = \"hybrid:50us\"\n{GOOD}{services}");
     let plan = Plan::read(&text, "file").expect("good");
     assert_eq!(plan.wait.to_string(), "hybrid:50us");
-    let [.., attach, sockets] = &plan.services[..] else { panic!("two doors") };
+    let [.., attach, sockets] = &plan.services[..] else { panic!("two services") };
     assert_eq!(
         (attach.sessions_max, attach.listen, sockets.listen),
         (9, Endpoint::UnixSocket("attach"), Endpoint::UnixSocket("sockets"))
     );
-    let Kind::Attach { door } = &attach.kind else { panic!("a door") };
-    assert!(door.ends_with("kiban/lab.streams"), "{}", door.display());
+    let Kind::Attach { path } = &attach.kind else { panic!("an attach service") };
+    assert!(path.ends_with("kiban/lab.streams"), "{}", path.display());
     let lines = text.lines().count();
     for (more, expected) in [
         (
@@ -468,13 +468,13 @@ fn doors_for_programs_of_this_host_have_no_place_to_listen() {
             format!("line {}: `echo` has no listen: add listen = \"10.9.0.2:80\"", lines + 2),
         ),
     ] {
-        let mistake = Plan::read(&format!("{text}{more}"), "file").expect_err(more).to_string();
-        assert_eq!(mistake, expected);
+        let error = Plan::read(&format!("{text}{more}"), "file").expect_err(more).to_string();
+        assert_eq!(error, expected);
     }
-    let mistake =
+    let error =
         Plan::read(&text.replacen("hybrid:50us", "hybrid", 1), "file").expect_err("no way").to_string();
     assert!(
-        mistake.starts_with("line 1: wait: invalid value `hybrid`: not a wait policy: write poll,"),
-        "{mistake}"
+        error.starts_with("line 1: wait: invalid value `hybrid`: not a wait policy: write poll,"),
+        "{error}"
     );
 }

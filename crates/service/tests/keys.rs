@@ -59,7 +59,7 @@ fn answers() -> Vec<u32> {
         "[[port]]\nname = \"line\"\nlink = \"udp-packets:{own}-{there}\"\naddress = \"{BOARD}/24\"\n\n\
          [[service]]\nkind = \"echo\"\nlisten = \"{BOARD}:7\"\n"
     );
-    let plan = Plan::read(&text, "test").unwrap_or_else(|mistake| panic!("{mistake}"));
+    let plan = Plan::read(&text, "test").unwrap_or_else(|error| panic!("{error}"));
     // It runs until the process ends.
     std::thread::spawn(move || Running::start(plan, None).expect("the port is free again").run());
     let mut room = [0; 2048];

@@ -198,12 +198,12 @@ pub enum Kind {
     /// Provides the board's sockets to unmodified programs.
     Sockets {
         /// The Unix socket on which they connect.
-        door: PathBuf,
+        path: PathBuf,
     },
     /// Provides the board's TCP to programs of this host, through shared memory.
     Attach {
         /// The Unix socket on which they connect.
-        door: PathBuf,
+        path: PathBuf,
     },
 }
 

@@ -1,10 +1,10 @@
 //! The services section of a configuration.
 
-use super::judge::Validator;
-use super::mistake::{ConfigError, hint};
+use super::error::{ConfigError, hint};
 use super::plan::{Carries, Endpoint, Kind, PortPlan, ServicePlan};
 use super::tables;
 use super::units::{Bytes, DurationValue, Word};
+use super::validator::Validator;
 use kiban_os::unix::names;
 use kiban_streams::{run_socket_path, socket_path};
 use std::net::{IpAddr, SocketAddr};
@@ -90,9 +90,9 @@ impl Validator<'_> {
                 }
             }
             if services.iter().any(|other| other.name == service.name) {
-                let place = table.name.as_ref().unwrap_or(&table.kind);
+                let key = table.name.as_ref().unwrap_or(&table.kind);
                 return Err(self.at(
-                    place,
+                    key,
                     format!("duplicate service name `{}`", service.name),
                     "names must be unique",
                 ));
@@ -154,8 +154,8 @@ impl Validator<'_> {
             None => return Err(needs("listen", "10.9.0.2:80")),
         };
         let kind = match word {
-            "attach" => Kind::Attach { door: socket_path(&names::own_path(), board) },
-            "sockets" => Kind::Sockets { door: run_socket_path(&names::own_path(), board) },
+            "attach" => Kind::Attach { path: socket_path(&names::own_path(), board) },
+            "sockets" => Kind::Sockets { path: run_socket_path(&names::own_path(), board) },
             "echo" => Kind::Echo,
             "discard" => Kind::Discard,
             "source" => Kind::Source {

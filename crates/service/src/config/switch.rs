@@ -7,7 +7,7 @@
 //! ```
 
 use super::Carries;
-use super::mistake::{ConfigError, hint};
+use super::error::{ConfigError, hint};
 use super::rates::Rates;
 use super::units::{DurationValue, Rate, Word};
 use crate::link;
@@ -159,7 +159,12 @@ impl Plan {
         let mut plan = Plan { name, links: Vec::new(), routes: Vec::new() };
         tables.links.iter().try_for_each(|link| plan.add_link(text, link))?;
         tables.routes.iter().try_for_each(|route| plan.add_route(text, route))?;
-        plan.judge().map_err(|(wrong, remedy)| ConfigError { line: 0, key: String::new(), wrong, remedy })?;
+        plan.validate().map_err(|(wrong, remedy)| ConfigError {
+            line: 0,
+            key: String::new(),
+            wrong,
+            remedy,
+        })?;
         Ok(plan)
     }
 
@@ -183,7 +188,7 @@ impl Plan {
                 segment_end: how.segment_ends.iter().any(|end| end == name),
                 retry: how.retry,
             };
-            plan.add_link("", &link).map_err(|mistake| say(&plainly(mistake)))?;
+            plan.add_link("", &link).map_err(|error| say(&plainly(error)))?;
         }
         if let Some(unknown) = how.segment_ends.iter().find(|end| plan.link(end).is_none()) {
             return Err(format!("--segment-end '{unknown}': {}", plan.no_link()));
@@ -191,13 +196,13 @@ impl Plan {
         for word in routes {
             let say = |what: &str| format!("--route '{word}': {what}");
             let route = route_of(word).map_err(|what| say(&what))?;
-            plan.add_route("", &route).map_err(|mistake| say(&plainly(mistake)))?;
+            plan.add_route("", &route).map_err(|error| say(&plainly(error)))?;
         }
-        plan.judge().map_err(|(wrong, remedy)| format!("{wrong}: {remedy}"))?;
+        plan.validate().map_err(|(wrong, remedy)| format!("{wrong}: {remedy}"))?;
         Ok(plan)
     }
 
-    fn judge(&self) -> Result<(), (String, String)> {
+    fn validate(&self) -> Result<(), (String, String)> {
         let wrong = |wrong: &str, remedy: &str| Err((wrong.to_owned(), remedy.to_owned()));
         if self.links.is_empty() {
             return wrong(
@@ -268,11 +273,11 @@ impl Plan {
 
     fn add_route(&mut self, text: &str, said: &Route) -> Result<(), ConfigError> {
         let at = |word: &Word, wrong: String, remedy: &str| ConfigError::at(text, word.at, wrong, remedy);
-        let place = |word: &Word| {
-            self.place(word)
+        let circuit = |word: &Word| {
+            self.circuit(word)
                 .map_err(|remedy| at(word, format!("invalid circuit or path `{}`", word.value), &remedy))
         };
-        let (from, to) = (place(&said.from)?, place(&said.to)?);
+        let (from, to) = (circuit(&said.from)?, circuit(&said.to)?);
         let missing = |wrong: String, remedy: String| ConfigError {
             key: String::new(),
             ..ConfigError::at(text, said.from.at, wrong, remedy)
@@ -328,7 +333,7 @@ impl Plan {
     }
 
     /// Parses `a:0.100` or `a:5`.
-    fn place(&self, word: &str) -> Result<LinkCircuit, String> {
+    fn circuit(&self, word: &str) -> Result<LinkCircuit, String> {
         const SAY: &str = "write LINK:VPI.VCI, such as a:0.100, or LINK:VPI for a whole path";
         let (link, name) = word.rsplit_once(':').ok_or(SAY)?;
         let link = self.link(link).ok_or_else(|| self.no_link())?;
@@ -351,9 +356,9 @@ impl Plan {
     }
 
     /// Formats a place as it is written.
-    pub fn word(&self, place: LinkCircuit) -> String {
-        let link = &self.links[place.link].name;
-        match place.name {
+    pub fn word(&self, circuit: LinkCircuit) -> String {
+        let link = &self.links[circuit.link].name;
+        match circuit.name {
             ConnectionId::Circuit(vc) => format!("{link}:{vc}"),
             ConnectionId::Path(vpi) => format!("{link}:{vpi}"),
         }
@@ -366,8 +371,8 @@ fn no_name(text: &str, word: &Word) -> ConfigError {
 }
 
 /// Formats an error in a word, which has no line.
-fn plainly(mistake: ConfigError) -> String {
-    ConfigError { line: 0, key: String::new(), ..mistake }.to_string()
+fn plainly(error: ConfigError) -> String {
+    ConfigError { line: 0, key: String::new(), ..error }.to_string()
 }
 
 /// Parses `a:0.100=b:1.200,pcr=10000,police=tag`.

@@ -2,7 +2,7 @@
 
 mod cuts;
 mod hostile;
-mod stories;
+mod jobs;
 mod worlds;
 
 use crate::ftam::below::{Indication as Up, Request as Down, Resynchronise};

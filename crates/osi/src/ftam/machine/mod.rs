@@ -19,9 +19,9 @@ mod below_up;
 mod change;
 mod effects;
 mod group;
-mod judge;
 mod opening;
 mod state;
+mod validate;
 
 use super::below::{self, Context, Form, Value};
 use super::{Docket, Indication, Initialize, Request, RequestError, Role};

@@ -76,7 +76,7 @@ impl Machine {
         }
     }
 
-    /// As [`Machine::judge`], outside of a group.
+    /// As [`Machine::check_fpdu`], outside a group.
     fn plain(&self, own: bool, pdu: &Pdu) -> Result<Change, RequestError> {
         let sends = Item::Pdu { kind: pdu.kind(), positive: is_positive(pdu) };
         match verdict(self.role, own, self.synchronise, self.state, sends) {

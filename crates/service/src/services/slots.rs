@@ -186,7 +186,7 @@ impl SessionSlots {
             None
         } else {
             let loses = self.loser(net, sessions.clone(), host)?;
-            let of_net = sessions.filter(|(_, place, _)| place.net == Some(loses));
+            let of_net = sessions.filter(|(_, slot, _)| slot.net == Some(loses));
             Some(of_net.min_by_key(|(_, _, moved_at)| *moved_at)?.0)
         };
         Some((self.give(net), displaced))
@@ -228,7 +228,7 @@ impl SessionSlots {
         oldest().filter(is_over)?;
         if self.read_at.get().is_none_or(|read_at| read_at + READING <= now) {
             self.read_at.set(Some(now));
-            sessions.for_each(|(stream, place, _)| place.read(stream, host));
+            sessions.for_each(|(stream, slot, _)| slot.read(stream, host));
         }
         oldest().filter(is_over).map(|(_, net)| net)
     }
@@ -244,35 +244,35 @@ mod tests {
 
     #[test]
     fn counts_go_with_the_places_and_accounts_are_forgotten() {
-        let places = SessionSlots::new(2);
-        let later = |seconds| places.set_now(Instant::ZERO + Duration::from_secs(seconds));
-        let held = [Some(1), Some(1), Some(2), None].map(|number| places.give(number.map(net)));
-        assert_eq!(places.accounts.borrow().taken, 4);
+        let slots = SessionSlots::new(2);
+        let later = |seconds| slots.set_now(Instant::ZERO + Duration::from_secs(seconds));
+        let held = [Some(1), Some(1), Some(2), None].map(|number| slots.give(number.map(net)));
+        assert_eq!(slots.accounts.borrow().taken, 4);
         later(30);
         drop(held);
         {
-            let accounts = places.accounts.borrow();
+            let accounts = slots.accounts.borrow();
             let sizes = (accounts.taken, accounts.by_sessions.len(), accounts.by_age.len());
             assert_eq!((sizes, accounts.by_absence.len()), ((0, 0, 0), 2));
             assert_eq!(accounts.now.since(accounts.account(net(1)).since), Duration::from_secs(30));
         }
         // Absence does not count towards the age, and ends the account.
         later(500);
-        assert_eq!(places.accounts.borrow().account(net(1)).since, Instant::ZERO + Duration::from_secs(470));
+        assert_eq!(slots.accounts.borrow().account(net(1)).since, Instant::ZERO + Duration::from_secs(470));
         // Also if no session ends meanwhile.
         later(630);
-        assert_eq!(places.accounts.borrow().account(net(1)).since, Instant::ZERO + Duration::from_secs(630));
-        drop(places.give(Some(net(3))));
-        assert_eq!(places.accounts.borrow().by_net.len(), 1);
+        assert_eq!(slots.accounts.borrow().account(net(1)).since, Instant::ZERO + Duration::from_secs(630));
+        drop(slots.give(Some(net(3))));
+        assert_eq!(slots.accounts.borrow().by_net.len(), 1);
     }
 
     #[test]
     fn a_session_that_rested_for_long_gives_its_address_a_bounded_age() {
-        let places = SessionSlots::new(1);
-        let later = |seconds| places.set_now(Instant::ZERO + Duration::from_secs(seconds));
-        let held = places.give(Some(net(1)));
+        let slots = SessionSlots::new(1);
+        let later = |seconds| slots.set_now(Instant::ZERO + Duration::from_secs(seconds));
+        let held = slots.give(Some(net(1)));
         later(36_000);
-        let age = || places.accounts.borrow().now.since(places.accounts.borrow().account(net(1)).since);
+        let age = || slots.accounts.borrow().now.since(slots.accounts.borrow().account(net(1)).since);
         assert_eq!(age(), Duration::from_secs(36_000));
         drop(held);
         assert_eq!(age(), AGE_MAX);
@@ -282,12 +282,12 @@ mod tests {
 
     #[test]
     fn a_bounded_number_of_addresses_is_remembered() {
-        let places = SessionSlots::new(2);
+        let slots = SessionSlots::new(2);
         for number in 0..REMEMBERED_MAX as u32 + 100 {
-            places.set_now(Instant::from_nanos(number.into()));
-            drop(places.give(Some(net(number))));
+            slots.set_now(Instant::from_nanos(number.into()));
+            drop(slots.give(Some(net(number))));
         }
-        let accounts = places.accounts.borrow();
+        let accounts = slots.accounts.borrow();
         assert_eq!((accounts.by_net.len(), accounts.by_absence.len()), (REMEMBERED_MAX, REMEMBERED_MAX));
         assert!(!accounts.by_net.contains_key(&net(99)) && accounts.by_net.contains_key(&net(100)));
     }

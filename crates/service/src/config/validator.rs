@@ -1,6 +1,6 @@
 //! Validates the tables of a configuration, and converts them to a plan.
 
-use super::mistake::{ConfigError, hint};
+use super::error::{ConfigError, hint};
 use super::plan::{Carries, Plan, PortPlan, RoutePlan, SandboxPlan};
 use super::rates::Rates;
 use super::tables::{self, Tables};
@@ -163,14 +163,14 @@ impl Validator<'_> {
                     config.each(&mut |name, _, _| known.push(name));
                     let near = known.iter().min_by_key(|other| strsim::damerau_levenshtein(name, other));
                     let remedy = near.map_or_else(String::new, |near| format!("did you mean `{near}`?"));
-                    let mistake =
+                    let error =
                         ConfigError::at(self.text, at, format!("TCP has no setting `{name}`"), remedy);
-                    ConfigError { key: String::new(), ..mistake }
+                    ConfigError { key: String::new(), ..error }
                 }
                 SettingError::Renamed { name, now } => {
-                    let mistake = format!("TCP's setting `{name}` is now called `{now}`");
-                    let mistake = ConfigError::at(self.text, at, mistake, format!("write `{now}`"));
-                    ConfigError { key: String::new(), ..mistake }
+                    let error = format!("TCP's setting `{name}` is now called `{now}`");
+                    let error = ConfigError::at(self.text, at, error, format!("write `{now}`"));
+                    ConfigError { key: String::new(), ..error }
                 }
                 SettingError::Unreadable { word, expects, .. } => ConfigError::at(
                     self.text,
