@@ -161,7 +161,7 @@ pub struct Call {
 
 /// The fault injected into a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Harm {
+pub enum Injection {
     /// It is not made, and returns this error.
     Errno(i32),
     /// It moves fewer bytes than it was asked to.
@@ -178,9 +178,9 @@ pub fn find(number: c_long) -> Option<(&'static str, Family)> {
 }
 
 impl Call {
-    /// Lists the errors and short counts that a kernel may return here. [`Harm::Stall`] and [`Harm::Kill`]
+    /// Lists the errors and short counts that a kernel may return here. [`Injection::Stall`] and [`Injection::Kill`]
     /// are always possible.
-    pub fn legal(&self) -> Vec<Harm> {
+    pub fn legal(&self) -> Vec<Injection> {
         if self.family == Family::Write && self.arguments[0] == 2 {
             // Standard error: tests judge a program by what it prints.
             return Vec::new();
@@ -230,12 +230,12 @@ impl Call {
                 true => errors.push(EAGAIN),
             }
         }
-        let mut legal: Vec<Harm> = errors.into_iter().map(Harm::Errno).collect();
+        let mut legal: Vec<Injection> = errors.into_iter().map(Injection::Errno).collect();
         let is_atomic = self.file == File::Pipe && self.family == Family::Write && self.bytes <= 4096;
         let has_parts = matches!(self.file, File::Regular | File::Stream | File::Pipe) && !is_atomic;
         let is_many = matches!(self.number, libc::SYS_recvmmsg | libc::SYS_sendmmsg);
         if moves && has_parts && !is_many && !self.by_edges && self.bytes > 1 {
-            legal.push(Harm::Short);
+            legal.push(Injection::Short);
         }
         legal
     }
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn faults_are_those_that_a_kernel_returns() {
-        use Harm::{Errno, Short};
+        use Injection::{Errno, Short};
         for (given, wanted) in [
             (
                 call(libc::SYS_write, File::Regular, false, false),

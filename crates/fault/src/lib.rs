@@ -21,6 +21,6 @@ pub mod calls;
 pub mod plan;
 mod tracer;
 
-pub use calls::{Call, Harm};
+pub use calls::{Call, Injection};
 pub use plan::{Kind, Plan};
 pub use tracer::{End, Traced, available};

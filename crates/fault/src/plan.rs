@@ -1,6 +1,6 @@
 //! What happens to which call: a value, and a pure function of it.
 
-use crate::calls::{Call, Family, File, Harm};
+use crate::calls::{Call, Family, File, Injection};
 use libc::{EINTR, EMFILE, ENOMEM, ENOSPC, c_long};
 
 /// What runs out, or keeps failing, for a while.
@@ -97,7 +97,7 @@ impl Plan {
     }
 
     /// Decides what happens to the n-th call.
-    pub fn decide(&self, index: u64, call: &Call) -> Option<Harm> {
+    pub fn decide(&self, index: u64, call: &Call) -> Option<Injection> {
         if !self.concerns(index) {
             return None;
         }
@@ -105,12 +105,12 @@ impl Plan {
         match *self {
             Plan::Watch => None,
             Plan::Nth { way, .. } => pick(&legal, way),
-            Plan::Kill { .. } => Some(Harm::Kill),
-            Plan::Spell { kind, .. } => legal.into_iter().find(|harm| kind.is_of(call, *harm)),
+            Plan::Kill { .. } => Some(Injection::Kill),
+            Plan::Spell { kind, .. } => legal.into_iter().find(|injection| kind.is_of(call, *injection)),
             Plan::Sprinkle { seed, .. } => {
                 let way = mix(!seed, index);
                 match way % 8 {
-                    0 => Some(Harm::Stall((way >> 8) as u32 % 200)),
+                    0 => Some(Injection::Stall((way >> 8) as u32 % 200)),
                     _ => pick(&legal, way >> 8),
                 }
             }
@@ -123,21 +123,22 @@ impl Plan {
     }
 }
 
-fn pick(legal: &[Harm], way: u64) -> Option<Harm> {
+fn pick(legal: &[Injection], way: u64) -> Option<Injection> {
     let count = legal.len() as u64;
     (count > 0).then(|| legal[(way % count) as usize])
 }
 
 impl Kind {
-    fn is_of(self, call: &Call, harm: Harm) -> bool {
+    fn is_of(self, call: &Call, injection: Injection) -> bool {
         match self {
-            Kind::Descriptors => harm == Harm::Errno(EMFILE),
+            Kind::Descriptors => injection == Injection::Errno(EMFILE),
             Kind::Memory => {
-                matches!(call.family, Family::Memory | Family::Thread) || harm == Harm::Errno(ENOMEM)
+                matches!(call.family, Family::Memory | Family::Thread)
+                    || injection == Injection::Errno(ENOMEM)
             }
-            Kind::Disk => harm == Harm::Errno(ENOSPC) && call.file == File::Regular,
-            Kind::Interrupts => harm == Harm::Errno(EINTR) && !is_endless(call.number),
-            Kind::Short => harm == Harm::Short,
+            Kind::Disk => injection == Injection::Errno(ENOSPC) && call.file == File::Regular,
+            Kind::Interrupts => injection == Injection::Errno(EINTR) && !is_endless(call.number),
+            Kind::Short => injection == Injection::Short,
         }
     }
 }
@@ -164,9 +165,9 @@ mod tests {
             let plan = Plan::from_seed(seed, 300);
             assert_eq!(plan, Plan::from_seed(seed, 300));
             for index in 0..300 {
-                let harm = plan.decide(index, &call(libc::SYS_write));
-                assert_eq!(harm, plan.decide(index, &call(libc::SYS_write)));
-                assert!(harm != Some(Harm::Kill) && (harm.is_none() || plan.concerns(index)));
+                let injection = plan.decide(index, &call(libc::SYS_write));
+                assert_eq!(injection, plan.decide(index, &call(libc::SYS_write)));
+                assert!(injection != Some(Injection::Kill) && (injection.is_none() || plan.concerns(index)));
             }
         }
     }
@@ -174,9 +175,9 @@ mod tests {
     #[test]
     fn a_spell_is_of_its_kind_and_ends() {
         let plan = Plan::Spell { kind: Kind::Disk, from: 3, calls: 2 };
-        let harms: Vec<_> = (0..6).map(|index| plan.decide(index, &call(libc::SYS_write))).collect();
-        let full = Some(Harm::Errno(ENOSPC));
-        assert_eq!(harms, [None, None, None, full, full, None]);
+        let injections: Vec<_> = (0..6).map(|index| plan.decide(index, &call(libc::SYS_write))).collect();
+        let full = Some(Injection::Errno(ENOSPC));
+        assert_eq!(injections, [None, None, None, full, full, None]);
         assert_eq!(plan.decide(3, &call(libc::SYS_mmap)), None);
     }
 
@@ -186,6 +187,6 @@ mod tests {
         let ways: Vec<_> = (0..3).map(|way| Plan::Nth { call: 2, way }.decide(2, &given)).collect();
         assert_eq!(ways, given.legal().into_iter().map(Some).collect::<Vec<_>>());
         assert_eq!(Plan::Nth { call: 2, way: 0 }.decide(1, &given), None);
-        assert_eq!(Plan::Kill { call: 7 }.decide(7, &given), Some(Harm::Kill));
+        assert_eq!(Plan::Kill { call: 7 }.decide(7, &given), Some(Injection::Kill));
     }
 }

@@ -7,7 +7,7 @@
 //! Limits           ptrace(2) belongs to the thread that traces, so each program has a thread of this
 //!                  process.
 
-use crate::calls::{CALLS, Call, Family, File, Harm, find};
+use crate::calls::{CALLS, Call, Family, File, Injection, find};
 use crate::plan::{Plan, mix};
 use nix::sys::pthread::{Pthread, pthread_kill, pthread_self};
 use nix::sys::ptrace::{self, Options};
@@ -62,7 +62,7 @@ struct Shared {
     is_armed: AtomicBool,
     calls: AtomicU64,
     stops: AtomicU64,
-    harms: AtomicU64,
+    injections: AtomicU64,
     memory_refused: AtomicBool,
     stalled: AtomicUsize,
     notes: Mutex<Vec<String>>,
@@ -147,8 +147,8 @@ impl Traced {
     }
 
     /// Returns how many faults were injected.
-    pub fn harms(&self) -> u64 {
-        self.shared.harms.load(Ordering::SeqCst)
+    pub fn injections(&self) -> u64 {
+        self.shared.injections.load(Ordering::SeqCst)
     }
 
     /// Returns whether a call that maps or changes memory has failed.
@@ -402,29 +402,29 @@ impl Tracer {
             [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9];
         let seen = Seen { process, thread, number, family, arguments };
         let call = seen.call();
-        let Some(harm) = self.plan.decide(index, &call) else { return go_on };
+        let Some(injection) = self.plan.decide(index, &call) else { return go_on };
         self.is_done = self.plan.is_single();
         self.note(format!(
-            "call {index}: {name}({}) of thread {thread}, {:?}: {harm:?}",
+            "call {index}: {name}({}) of thread {thread}, {:?}: {injection:?}",
             arguments[0] as i32, call.file
         ));
-        if family == Family::Memory && matches!(harm, Harm::Errno(_)) {
+        if family == Family::Memory && matches!(injection, Injection::Errno(_)) {
             self.shared.memory_refused.store(true, Ordering::SeqCst);
         }
-        match harm {
-            Harm::Errno(_) if number == libc::SYS_brk => {
+        match injection {
+            Injection::Errno(_) if number == libc::SYS_brk => {
                 // It has no error: it returns where the heap ends, as it does for 0.
                 registers.rdi = 0;
                 let _ = ptrace::setregs(pid, registers);
                 self.restores.insert(thread, (Vec::new(), arguments));
                 return Some(libc::PTRACE_SYSCALL);
             }
-            Harm::Errno(error) => {
+            Injection::Errno(error) => {
                 registers.orig_rax = u64::MAX;
                 registers.rax = i64::from(-error) as u64;
                 let _ = ptrace::setregs(pid, registers);
             }
-            Harm::Short => {
+            Injection::Short => {
                 let bytes = 1 + mix(index, call.bytes) % (call.bytes - 1);
                 let (words, third) = match seen.has_length() {
                     true => (Vec::new(), Some(bytes)),
@@ -437,13 +437,13 @@ impl Tracer {
                 self.restores.insert(thread, (words, arguments));
                 return Some(libc::PTRACE_SYSCALL);
             }
-            Harm::Stall(stops) => {
+            Injection::Stall(stops) => {
                 let until = self.shared.stops.load(Ordering::SeqCst) + u64::from(stops);
                 self.stalled.push((thread, until));
                 self.shared.stalled.store(self.stalled.len(), Ordering::SeqCst);
                 return None;
             }
-            Harm::Kill => {
+            Injection::Kill => {
                 let _ = nix::sys::signal::kill(Pid::from_raw(process), Signal::SIGKILL);
                 return None;
             }
@@ -452,7 +452,7 @@ impl Tracer {
     }
 
     fn note(&self, note: String) {
-        self.shared.harms.fetch_add(1, Ordering::SeqCst);
+        self.shared.injections.fetch_add(1, Ordering::SeqCst);
         let mut notes = self.shared.notes.lock().unwrap_or_else(PoisonError::into_inner);
         if notes.len() < NOTES_MAX {
             notes.push(note);
