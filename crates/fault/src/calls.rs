@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_those_that_a_kernel_returns() {
+    fn only_faults_that_a_kernel_can_return_are_injected() {
         use Injection::{Errno, Short};
         for (given, wanted) in [
             (

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spell_is_of_its_kind_and_ends() {
+    fn a_spell_has_one_kind_and_ends() {
         let plan = Plan::Spell { kind: Kind::Disk, from: 3, calls: 2 };
         let injections: Vec<_> = (0..6).map(|index| plan.decide(index, &call(libc::SYS_write))).collect();
         let full = Some(Injection::Errno(ENOSPC));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nth_call_fails_in_each_of_its_ways() {
+    fn the_nth_call_fails_in_every_legal_way() {
         let given = call(libc::SYS_fsync);
         let ways: Vec<_> = (0..3).map(|way| Plan::Nth { call: 2, way }.decide(2, &given)).collect();
         assert_eq!(ways, given.legal().into_iter().map(Some).collect::<Vec<_>>());

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_from_one_place_loses_its_oldest_and_nobody_elses() {
+    fn an_origin_with_too_many_connections_loses_only_its_own() {
         let mut unauthenticated = Unauthenticated::default();
         unauthenticated.add(1, from("192.0.2.1"), 'a');
         (2..100).for_each(|number| unauthenticated.add(number, from("192.0.2.2"), 'b'));
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_is_what_one_subscriber_has() {
+    fn an_origin_is_one_subscribers_prefix() {
         let rows = [
             ("192.0.2.7", "192.0.2.7"),
             ("::ffff:192.0.2.7", "192.0.2.7"),

@@ -96,7 +96,7 @@ fn put(remote: &str) -> Job {
 }
 
 #[test]
-fn connections_that_are_half_made_end_at_their_bound_however_they_trickle() {
+fn half_open_connections_end_at_their_deadline_even_if_bytes_trickle() {
     let place = Place::new();
     let runtime = Runtime::new().unwrap();
     let port = place.serve(&runtime, |config| {
@@ -162,7 +162,7 @@ async fn cutter(port: u16, bytes_max: usize) -> u16 {
 }
 
 #[test]
-fn a_note_of_another_user_is_no_use_to_whoever_stole_it() {
+fn a_stolen_docket_does_not_work_for_another_user() {
     let place = Place::new();
     let runtime = Runtime::new().unwrap();
     let port = place.serve(&runtime, |_| {});
@@ -200,7 +200,7 @@ fn a_note_of_another_user_is_no_use_to_whoever_stole_it() {
 }
 
 #[test]
-fn without_room_for_a_note_a_transfer_is_made_and_cannot_be_gone_on_with() {
+fn without_space_for_a_docket_a_transfer_works_but_cannot_be_resumed() {
     let place = Place::new();
     let runtime = Runtime::new().unwrap();
     let port = place.serve(&runtime, |config| config.responder.user_dockets_max = 1);
@@ -227,7 +227,7 @@ fn without_room_for_a_note_a_transfer_is_made_and_cannot_be_gone_on_with() {
 }
 
 #[test]
-fn a_directory_that_changes_places_with_a_link_leads_no_put_out() {
+fn a_directory_swapped_with_a_link_leads_no_put_out() {
     let place = Place::new();
     let root = place.0.join("root");
     let outside = place.0.join("outside");

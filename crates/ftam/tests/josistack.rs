@@ -78,7 +78,7 @@ fn is_disconnected(failure: &Failure) -> bool {
 }
 
 #[tokio::test]
-async fn josistack_asks_us_and_has_its_values_back() {
+async fn josistack_associates_and_receives_its_values_back() {
     let address = (Ipv4Addr::LOCALHOST, 0).into();
     let listener = Listener::bind(address, StackConfig::default(), None, PATIENCE).expect("a free port");
     let port = listener.address().expect("it is bound").port().to_string();
@@ -113,7 +113,7 @@ async fn josistack_asks_us_and_has_its_values_back() {
 }
 
 #[tokio::test]
-async fn we_ask_josistack_and_have_our_values_back() {
+async fn our_association_with_josistack_returns_our_values() {
     let mut peer = Peer::start(&["server"]);
     let line = peer.says();
     let port = line.strip_prefix("listening at ").and_then(|port| port.parse().ok());

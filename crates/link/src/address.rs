@@ -758,7 +758,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_written_as_they_are_read() {
+    fn addresses_are_formatted_as_they_are_parsed() {
         for (text, back) in [
             ("tun:kiban0", None),
             ("tap:kiban0,offload=off", None),
@@ -804,7 +804,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_would_be_right() {
+    fn errors_show_a_correct_address() {
         for (text, says) in [
             ("", "unknown kind ''"),
             ("kiban0", "write one of tun:NAME, tap:NAME"),

@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_read_with_their_units_of_time_and_directions() {
+    fn blocks_are_decoded_with_time_resolution_and_direction() {
         let section = block(SECTION, &words(&[BYTE_ORDER, 0x0001_0000, !0, !0]));
         // Raw IP, nanoseconds; Ethernet, whose packets are not of the first kind.
         let raw = block(INTERFACE, &words(&[101 << 16, 0, 9 << 16 | 1, 9 << 24, 0]));

@@ -335,7 +335,7 @@ fn folder(name: &str) -> PathBuf {
 }
 
 #[test]
-fn a_board_on_an_interface_speaks_with_the_kernel_in_whole_segments() {
+fn a_board_on_an_interface_exchanges_whole_segments_with_the_kernel() {
     if !net::enter() {
         return;
     }
@@ -414,7 +414,7 @@ fn messages(bytes: &[u8], sent: bool) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_board_answers_a_capture_of_linux_as_its_peer_did() {
+fn a_board_answers_a_recorded_linux_as_the_recorded_peer_did() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/linux-clip-ping.pcap");
     let capture = std::fs::read(&path).expect("it is in the repository");
     let folder = folder("replay");

@@ -368,7 +368,7 @@ fn is_through(first: &mut End, second: &mut End) {
 }
 
 #[test]
-fn items_go_through_whole_and_in_order_both_ways() {
+fn units_arrive_complete_and_in_order_both_ways() {
     if !net::enter() {
         return;
     }
@@ -459,7 +459,7 @@ fn datagram(payload: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn packets_go_through_a_tun_device_to_the_kernel_and_back() {
+fn packets_travel_through_a_tun_device_to_the_kernel_and_back() {
     if !net::enter() {
         return;
     }
@@ -501,7 +501,7 @@ fn packets_go_through_a_tun_device_to_the_kernel_and_back() {
 }
 
 #[test]
-fn sums_that_the_kernel_left_to_a_card_are_written_where_packets_come_one_by_one() {
+fn checksums_left_to_the_card_are_computed_for_single_packets() {
     if !net::enter() {
         return;
     }
@@ -533,7 +533,7 @@ fn sums_that_the_kernel_left_to_a_card_are_written_where_packets_come_one_by_one
 }
 
 #[test]
-fn an_af_xdp_link_takes_a_queue_from_the_kernel_and_gives_it_back_when_it_goes() {
+fn an_af_xdp_link_takes_a_queue_from_the_kernel_and_returns_it() {
     if !net::enter() {
         return;
     }
@@ -571,7 +571,7 @@ fn an_af_xdp_link_takes_a_queue_from_the_kernel_and_gives_it_back_when_it_goes()
 }
 
 #[test]
-fn an_interface_goes_down_and_up_and_away() {
+fn an_interface_goes_down_up_and_is_removed() {
     if !net::enter() {
         return;
     }
@@ -613,7 +613,7 @@ fn an_interface_goes_down_and_up_and_away() {
 }
 
 #[test]
-fn what_strangers_send_and_what_is_malformed_is_counted() {
+fn datagrams_of_other_senders_and_malformed_ones_are_counted() {
     if !net::enter() {
         return;
     }
@@ -655,7 +655,7 @@ fn what_strangers_send_and_what_is_malformed_is_counted() {
 }
 
 #[test]
-fn a_peer_that_speaks_something_else_or_goes_ends_the_link() {
+fn another_protocol_or_a_close_ends_the_link() {
     if !net::enter() {
         return;
     }
@@ -701,7 +701,7 @@ fn a_peer_that_speaks_something_else_or_goes_ends_the_link() {
 }
 
 #[test]
-fn a_peer_that_reads_nothing_holds_nobody_up() {
+fn a_peer_that_reads_nothing_blocks_no_other() {
     if !net::enter() {
         return;
     }
@@ -744,7 +744,7 @@ fn a_peer_that_reads_nothing_holds_nobody_up() {
 }
 
 #[test]
-fn who_may_not_is_told_what_is_missing_and_what_needs_nothing() {
+fn a_missing_privilege_is_named_with_an_alternative() {
     if !net::enter() {
         return;
     }
@@ -768,7 +768,7 @@ fn who_may_not_is_told_what_is_missing_and_what_needs_nothing() {
 }
 
 #[test]
-fn harm_is_done_as_it_was_asked_for_and_repeats_itself() {
+fn impairments_are_applied_as_configured_and_repeatable() {
     if !net::enter() {
         return;
     }
@@ -851,7 +851,7 @@ fn a_second_of_an_oc3c_both_ways_costs_less_than_a_second_of_one_core() {
 }
 
 #[test]
-fn atmtcp_carries_cells_of_circuits_that_have_no_frames() {
+fn atmtcp_carries_cells_of_circuits_without_frames() {
     if !net::enter() {
         return;
     }
@@ -1026,7 +1026,7 @@ fn bucket(name: &str, rate: &str, bytes: &str) -> bool {
 }
 
 #[test]
-fn what_an_interface_has_no_room_for_is_refused_and_counted() {
+fn packets_beyond_the_interfaces_queue_are_refused_and_counted() {
     if !net::enter() {
         return;
     }
@@ -1049,7 +1049,7 @@ fn what_an_interface_has_no_room_for_is_refused_and_counted() {
 }
 
 #[test]
-fn who_is_slow_holds_back_and_loses_nothing() {
+fn a_slow_reader_stops_the_sender_and_loses_nothing() {
     if !net::enter() {
         return;
     }
@@ -1099,7 +1099,7 @@ fn who_is_slow_holds_back_and_loses_nothing() {
 }
 
 #[test]
-fn what_the_system_throws_away_since_nobody_looks_is_counted() {
+fn receive_queue_overruns_are_counted() {
     if !net::enter() {
         return;
     }

@@ -190,7 +190,7 @@ impl Drop for Rig {
 }
 
 #[test]
-fn callers_of_one_programs_listener_take_no_streams_of_another_program() {
+fn connections_to_one_programs_listener_take_no_streams_from_another() {
     let mut rig = Rig::new("callers", 6);
     let (one, listener) = rig.listening(3, 80);
     rig.call(80, 100, 1000);
@@ -204,7 +204,7 @@ fn callers_of_one_programs_listener_take_no_streams_of_another_program() {
 }
 
 #[test]
-fn a_peer_that_takes_hardly_anything_does_not_keep_the_streams_of_a_program_that_has_gone() {
+fn a_slow_peer_does_not_keep_the_streams_of_an_ended_program() {
     for (reads, seconds) in [(300, 150), (3000, 300)] {
         let mut rig = Rig::new(&format!("gone-{reads}"), 2);
         let (board, listener) = rig.listening(2, 80);

@@ -62,7 +62,7 @@ listen = "127.0.0.1:9464"
 "#;
 
 #[test]
-fn every_word_gets_its_meaning() {
+fn every_setting_reaches_the_plan() {
     let plan = Plan::read(GOOD, "file").expect("a good configuration");
     assert_eq!((plan.name.as_str(), plan.drain), ("lab", Duration::from_secs(5)));
     assert_eq!(plan.board.memory.transmit_bytes, 32 << 20);
@@ -87,7 +87,7 @@ fn every_word_gets_its_meaning() {
 }
 
 #[test]
-fn a_mistake_is_told_with_its_line_its_key_and_what_to_do() {
+fn an_error_names_the_line_the_key_and_the_remedy() {
     let mut differences = Vec::new();
     for (from, to, expected) in [
         ("drain = \"5s\"", "drian = \"5s\"", "line 2: unknown key `drian`: did you mean `drain`?"),
@@ -271,7 +271,7 @@ fn a_mistake_is_told_with_its_line_its_key_and_what_to_do() {
 }
 
 #[test]
-fn values_of_another_type_and_what_is_missing_are_told_with_what_to_write() {
+fn wrong_types_and_missing_keys_are_reported_with_an_example() {
     let line = |part: &str| 1 + GOOD[..GOOD.find(part).expect("it is there")].matches('\n').count();
     let mut differences = Vec::new();
     for (from, to, expected) in [
@@ -357,7 +357,7 @@ fn values_of_another_type_and_what_is_missing_are_told_with_what_to_write() {
 }
 
 #[test]
-fn what_needs_a_new_board_is_named() {
+fn a_change_that_needs_a_restart_is_named() {
     let plan = Plan::read(GOOD, "file").expect("good");
     for (from, to, expected) in [
         ("name = \"lab\"", "name = \"lib\"", Some("name")),
@@ -395,7 +395,7 @@ circuits = "atm:0.100"
 "#;
 
 #[test]
-fn a_bridge_names_its_circuits_and_mistakes_in_it_are_told() {
+fn a_bridge_names_its_circuits_and_its_errors_are_reported() {
     let plan = Plan::read(BRIDGE, "file").expect("good");
     let [atm, lan] = &plan.ports[..] else { panic!("a port and the link of a bridge") };
     assert!(atm.addresses.is_empty() && atm.bridge.is_none() && atm.circuits.len() == 1);
@@ -441,7 +441,7 @@ fn a_bridge_names_its_circuits_and_mistakes_in_it_are_told() {
 }
 
 #[test]
-fn doors_for_programs_of_this_host_have_no_place_to_listen() {
+fn attach_and_sockets_services_take_no_listen_address() {
     let services = "[[service]]\nkind = \"attach\"\nsessions = 9\n[[service]]\nkind = \"sockets\"\n";
     let text = format!("wait = \"hybrid:50us\"\n{GOOD}{services}");
     let plan = Plan::read(&text, "file").expect("good");

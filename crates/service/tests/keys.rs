@@ -83,7 +83,7 @@ fn answers() -> Vec<u32> {
 }
 
 #[test]
-fn two_boards_of_one_configuration_begin_at_other_sequence_numbers() {
+fn boards_with_the_same_configuration_use_different_sequence_numbers() {
     let (one, other) = (answers(), answers());
     // With one key they would differ by the clock alone (RFC 6528 §3): 250,000 a second, the same for all.
     let by: Vec<u32> = one.iter().zip(&other).map(|(one, other)| other.wrapping_sub(*one)).collect();

@@ -104,7 +104,7 @@ fn efe_key() -> u32 {
 }
 
 #[test]
-fn numbers_of_real_nics_and_pings_are_not_predicted() {
+fn numbers_of_nics_and_pings_are_unpredictable() {
     let halves = |_| {
         let bytes: [u8; 16] = random::bytes().expect("bytes");
         [0, 8].map(|at| u64::from_le_bytes(*bytes[at..].first_chunk().expect("8 of 16")))
@@ -121,7 +121,7 @@ fn numbers_of_real_nics_and_pings_are_not_predicted() {
 }
 
 #[test]
-fn two_of_a_kind_have_keys_of_their_own() {
+fn two_instances_have_different_keys() {
     assert_ne!(vi_keys(2), vi_keys(2));
     assert_ne!(ping_tags(2), ping_tags(2));
     assert_ne!(efe_key(), efe_key());

@@ -179,7 +179,7 @@ fn an_echo_is_whole_over_a_cable_that_loses_packets() {
 }
 
 #[test]
-fn who_comes_beyond_the_bound_is_reset_and_who_says_nothing_is_cut() {
+fn sessions_beyond_the_limit_are_reset_and_silent_ones_disconnected() {
     let (mut world, boards) =
         world(ImpairmentConfig::NONE, Plain::new(local(), Role::Echo, BOUNDS), Kind::Echo);
     for _ in 0..5 {
@@ -196,7 +196,7 @@ fn who_comes_beyond_the_bound_is_reset_and_who_says_nothing_is_cut() {
 }
 
 #[test]
-fn a_full_service_takes_a_place_from_the_address_that_has_most() {
+fn a_full_service_takes_a_slot_from_the_address_with_the_most() {
     let echo = || Plain::new(local(), Role::Echo, BOUNDS);
     let head_time = Duration::from_secs(30);
     let http = HttpConfig { list: true, head_time, bounds: BOUNDS };
@@ -369,7 +369,7 @@ fn call(is_http: bool, sessions_max: usize, callers: &[&Caller], seconds: u64) -
 const HEAD: &[u8] = b"HEAD /a.txt HTTP/1.1\r\nHost: a\r\n\r\n";
 
 #[test]
-fn as_many_addresses_as_there_are_sessions_lose_one_to_a_newcomer_when_their_tenure_is_over() {
+fn a_newcomer_displaces_one_of_many_single_session_addresses_after_their_tenure() {
     for is_http in [false, true] {
         // They keep their connections, or open new ones all the time.
         for renews in [None, Some(Duration::from_secs(4))] {
@@ -424,7 +424,7 @@ fn a_session_that_moves_data_is_not_displaced_by_newcomers() {
 }
 
 #[test]
-fn slow_clients_take_turns_and_do_not_displace_each_other_all_the_time() {
+fn slow_clients_take_turns_without_constant_displacement() {
     for count in [2, 6] {
         let callers: Vec<Caller> = (0..count).map(|at| Caller::trickling(3 + at)).collect();
         let displaced = call(false, 1, &callers.iter().collect::<Vec<_>>(), 1200);
@@ -498,7 +498,7 @@ fn talk(sends: &str, finishes: bool) -> (Option<&'static str>, String) {
 }
 
 #[test]
-fn requests_are_answered_one_after_the_other_on_one_connection() {
+fn requests_on_one_connection_are_answered_in_order() {
     let get = |path: &str, more: &str| format!("GET {path} HTTP/1.1\r\nHost: a\r\n{more}\r\n");
     let sends = [
         get("/a.txt", ""),
@@ -525,7 +525,7 @@ fn requests_are_answered_one_after_the_other_on_one_connection() {
 }
 
 #[test]
-fn a_head_has_no_body_and_a_folder_is_listed_without_harm() {
+fn head_responses_have_no_body_and_listings_are_escaped() {
     let (_, heard) = talk("HEAD /big HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", false);
     assert!(heard.contains("Content-Length: 3000000\r\n") && heard.ends_with("\r\n\r\n"), "{heard}");
     let (_, heard) = talk("GET / HTTP/1.0\r\n\r\n", false);
@@ -533,7 +533,7 @@ fn a_head_has_no_body_and_a_folder_is_listed_without_harm() {
 }
 
 #[test]
-fn bad_requests_are_told_so_and_closed_upon() {
+fn bad_requests_are_answered_and_disconnected() {
     for (sends, status) in [
         ("nonsense\r\n\r\n", "400"),
         ("GET / HTTP/1.1\r\n\r\n", "400"),
@@ -550,14 +550,14 @@ fn bad_requests_are_told_so_and_closed_upon() {
 }
 
 #[test]
-fn bytes_that_drip_keep_nobodys_place() {
+fn an_unfinished_request_head_times_out() {
     // No end of the head ever comes.
     let (ended, heard) = talk("GET / HTTP/1.1\r\n", false);
     assert_eq!((ended, heard.as_str()), (Some("cut"), ""));
 }
 
 #[test]
-fn a_reader_who_does_not_read_is_cut_and_holds_no_more_than_a_buffer() {
+fn a_client_that_does_not_read_holds_one_buffer_and_is_disconnected() {
     let (service, kind) = http();
     let (mut world, boards) = world(ImpairmentConfig::NONE, service, kind);
     let mut client = Client::new(80, b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n", false);
@@ -588,7 +588,7 @@ fn slow_reader(idle: u64, reader: Caller, seconds: u64) -> Visit {
 }
 
 #[test]
-fn a_response_has_to_be_taken_at_a_rate() {
+fn a_response_must_be_read_at_a_minimum_rate() {
     // The second fits into the send buffer whole.
     for path in ["big", "small"] {
         let request = format!("GET /{path} HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -608,7 +608,7 @@ fn a_response_has_to_be_taken_at_a_rate() {
 }
 
 #[test]
-fn requests_without_end_do_not_excuse_who_takes_no_response() {
+fn sending_requests_does_not_excuse_reading_no_response() {
     let request = b"GET /small HTTP/1.1\r\nHost: a\r\n\r\n";
     let reader =
         Caller { reads: 1, then: HEAD.to_vec(), ..Caller::new(3, 0, request, Duration::from_secs(20)) };

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trouble_that_came_late_is_told_until_the_end() {
+    fn a_late_write_error_is_reported_until_the_end() {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
         let mut contents = Contents::new(full.into(), 0);
         contents.write(0, Rope::copied(b"waits")).unwrap();

@@ -66,7 +66,7 @@ fn get(disk: &mut dyn Disk, name: &str) -> Result<Vec<u8>, DiskError> {
 }
 
 #[test]
-fn a_file_of_the_servers_own_is_refused_whatever_it_is_called() {
+fn a_protected_file_is_refused_under_any_name() {
     let ground = Ground::new();
     let (users, root) = (ground.0.join("users"), ground.root());
     fs::write(&users, "hashes").unwrap();
@@ -119,7 +119,7 @@ fn a_file_of_the_servers_own_is_refused_whatever_it_is_called() {
 }
 
 #[test]
-fn what_is_put_in_the_place_of_a_file_of_the_servers_own_is_refused_from_then_on() {
+fn a_replacement_of_a_protected_file_is_protected() {
     let ground = Ground::new();
     let (keys, root) = (ground.0.join("keys"), ground.root());
     let (users, key) = (keys.join("users"), keys.join("key"));
@@ -188,7 +188,7 @@ fn a_put_is_seen_when_it_is_whole(disk: &mut dyn Disk) {
 }
 
 #[test]
-fn a_put_is_seen_when_it_is_whole_whatever_the_policy() {
+fn a_put_is_visible_only_when_complete_under_any_policy() {
     each(a_put_is_seen_when_it_is_whole);
     for durability in [Durability::Never, Durability::AtEnd, Durability::AtCheckpoints] {
         let ground = Ground::new();
@@ -198,7 +198,7 @@ fn a_put_is_seen_when_it_is_whole_whatever_the_policy() {
 }
 
 #[test]
-fn no_spelling_and_no_link_leads_out() {
+fn no_name_and_no_link_leads_out_of_the_root() {
     let ground = Ground::new();
     let root = ground.root();
     fs::create_dir(root.join("d")).unwrap();
@@ -249,7 +249,7 @@ fn no_spelling_and_no_link_leads_out() {
 }
 
 #[test]
-fn a_link_in_place_of_what_the_disk_keeps_is_not_followed() {
+fn a_link_in_place_of_an_internal_directory_is_not_followed() {
     let ground = Ground::new();
     symlink(ground.0.join("outside"), ground.root().join(".kiban-ftam")).unwrap();
     let mut disk = ground.disk();
@@ -259,7 +259,7 @@ fn a_link_in_place_of_what_the_disk_keeps_is_not_followed() {
 }
 
 #[test]
-fn links_that_change_places_in_a_race_lead_nowhere_else() {
+fn links_swapped_in_a_race_lead_nowhere_else() {
     let ground = Ground::new();
     let root = ground.root();
     fs::create_dir(root.join("d")).unwrap();
@@ -306,7 +306,7 @@ fn links_that_change_places_in_a_race_lead_nowhere_else() {
 }
 
 #[test]
-fn names_are_long_and_strange_and_some_are_too_long() {
+fn long_and_unusual_names_work_up_to_the_limit() {
     let ground = Ground::new();
     let mut disk = ground.disk();
     let long = "x".repeat(255);
@@ -331,7 +331,7 @@ fn names_are_long_and_strange_and_some_are_too_long() {
 }
 
 #[test]
-fn what_was_left_is_resumed_by_one() {
+fn an_interrupted_transfer_is_resumed_by_only_one_writer() {
     each(|disk| {
         put(disk, "a", WriteMode::New, b"old").unwrap();
         let begun = disk.begin(&path("a"), WriteMode::Extend).unwrap();
@@ -371,7 +371,7 @@ fn what_was_left_is_resumed_by_one() {
 }
 
 #[test]
-fn what_was_left_before_the_host_was_started_is_resumed_if_it_was_settled() {
+fn after_a_reboot_only_synced_transfers_are_resumed() {
     for (durability, expected) in [
         (Durability::Never, Some(DiskError::Changed)),
         (Durability::AtEnd, Some(DiskError::Changed)),
@@ -394,7 +394,7 @@ fn what_was_left_before_the_host_was_started_is_resumed_if_it_was_settled() {
 }
 
 #[test]
-fn what_nobody_resumes_goes_and_much_of_it_is_too_much() {
+fn unresumed_transfers_expire_and_their_number_is_limited() {
     let ground = Ground::new();
     let settings = Settings { left_max: 20, ..Settings::default() };
     let mut disk = ground.disk_with(settings);
@@ -414,7 +414,7 @@ fn what_nobody_resumes_goes_and_much_of_it_is_too_much() {
 }
 
 #[test]
-fn a_change_under_the_reader_is_told() {
+fn a_change_during_a_read_is_reported() {
     let ground = Ground::new();
     let mut disk = ground.disk();
     fs::write(ground.root().join("a"), "contents").unwrap();
@@ -428,7 +428,7 @@ fn a_change_under_the_reader_is_told() {
 }
 
 #[test]
-fn a_failed_put_leaves_what_was_there() {
+fn a_failed_put_leaves_the_old_file() {
     each(|disk| {
         put(disk, "a", WriteMode::New, b"old").unwrap();
         for way in [WriteMode::Replace, WriteMode::Extend] {
@@ -456,7 +456,7 @@ fn a_failed_put_leaves_what_was_there() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_changes_nothing() {
+fn a_full_disk_is_reported_and_changes_nothing() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
@@ -487,7 +487,7 @@ fn a_full_disk_is_told_and_changes_nothing() {
 }
 
 #[test]
-fn marks_stay_with_a_file_where_the_host_has_room_for_them_and_where_not() {
+fn marks_stay_with_a_file_with_and_without_extended_attributes() {
     // A disk of its own kind for each: memory file systems of older systems have no attributes of users.
     for root in ["/dev/shm", "/var/tmp"] {
         let root = PathBuf::from(root).join(format!("kiban-marks-{}", std::process::id()));
@@ -522,7 +522,7 @@ fn marks_stay_with_a_file_where_the_host_has_room_for_them_and_where_not() {
 }
 
 #[test]
-fn a_directory_moves_with_what_is_in_it_and_marks_stay_with_a_file() {
+fn a_directory_moves_with_its_contents_and_files_keep_their_marks() {
     each(|disk| {
         disk.make_directory(&path("d")).unwrap();
         put(disk, "d/f", WriteMode::New, b"x").unwrap();
@@ -562,7 +562,7 @@ fn records_are_kept_by_their_keys_and_outlive_the_process() {
 }
 
 #[test]
-fn directories_and_their_trouble() {
+fn directory_operations_and_their_errors() {
     each(|disk| {
         disk.make_directory(&path("d")).unwrap();
         put(disk, "d/f", WriteMode::New, b"x").unwrap();

@@ -25,7 +25,7 @@ fn file() -> String {
 }
 
 #[test]
-fn who_is_let_in_and_as_whom() {
+fn users_are_admitted_with_their_rights_and_homes() {
     let users = Users::parse(&file(), "users.toml").unwrap();
     assert_eq!(users.count(), 2);
     let admission = users.verify(&credentials("collector", "secret", Some("billing"))).unwrap();
@@ -57,7 +57,7 @@ fn who_is_let_in_and_as_whom() {
 }
 
 #[test]
-fn a_name_that_nobody_has_is_verified_at_the_cost_of_one_that_somebody_has() {
+fn an_unknown_name_takes_as_long_to_verify_as_a_known_one() {
     let users = Users::parse(&file(), "users.toml").unwrap();
     let cost = |hash: &PasswordHash| Params::try_from(hash).map(|params| (params.m_cost(), params.t_cost()));
     let known = cost(&users.users["collector"].password).unwrap();
@@ -126,7 +126,7 @@ fn a_new_password_changes_one_line() {
 }
 
 #[test]
-fn the_file_is_written_whole_and_kept_from_others() {
+fn the_file_is_written_atomically_and_is_private() {
     use std::os::unix::fs::PermissionsExt;
     let directory = std::env::temp_dir().join(format!("kiban-users-{}", std::process::id()));
     std::fs::create_dir(&directory).unwrap();

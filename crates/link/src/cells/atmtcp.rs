@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_linux_says_of_circuits_is_understood() {
+    fn circuit_messages_of_linux_are_decoded() {
         for (text, given) in [
             ("O 0.100 0.0.100 ubr,aal5:max_sdu=9188", Some((Vc::new(0, 100), false))),
             ("O 0.42 0.0.42 ubr,aal0:max_sdu=52", Some((Vc::new(0, 42), true))),

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_of_every_length_and_circuit_come_out_as_they_went_in() {
+    fn frames_of_every_length_and_circuit_are_reassembled() {
         let mut gather = Reassembler::default();
         for length in (1..200).chain([9188, FRAME_BYTES_MAX]) {
             let frames =

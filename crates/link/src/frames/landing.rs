@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn payload_of_segments_with_the_same_headers_lies_without_gaps() {
+    fn payload_of_segments_with_equal_headers_is_contiguous() {
         let (mut landing, mut memory) = (ReceiveBuffers::new(0, Some(1500)), memory(4096));
         let payload = [7; 1000];
         let packet = segment(TIMESTAMPS_BYTES, &payload);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn payload_that_came_into_the_head_stands_in_front_of_the_body() {
+    fn payload_in_the_head_is_moved_in_front_of_the_body() {
         for page_bytes in [64, 100, 4096] {
             let (mut landing, mut memory) = (ReceiveBuffers::new(0, Some(600)), memory(page_bytes));
             let payload: Vec<u8> = (0..600).map(|n| n as u8).collect();
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_that_fills_all_the_room_makes_room_for_longer_ones() {
+    fn a_packet_that_fills_the_buffer_enlarges_the_next_one() {
         let (mut landing, mut memory) = (ReceiveBuffers::new(0, Some(1500)), memory(4096));
         let packet = segment(0, &[9; 60_000]);
         assert!(

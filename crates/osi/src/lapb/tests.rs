@@ -10,7 +10,7 @@ const MS: Duration = Duration::from_millis(1);
 
 /// The table of the standard, written a second time: rows are events, columns states.
 #[test]
-fn every_cell_is_the_one_of_the_standard() {
+fn every_cell_matches_the_standard() {
     let table = "
         Set          ua-or-dm/C  ua/C      ua/C        ua/C      dm/D
         OtherSet     dm/D        dm/D      reject/R    again/R   dm/D
@@ -86,7 +86,7 @@ fn connected(change: impl FnOnce(&mut Config)) -> Link {
 
 /// The machine follows its table: for every state and frame, the frames sent and the next state.
 #[test]
-fn the_machine_keeps_to_its_table() {
+fn the_machine_follows_its_table() {
     let events: [(Event, &[u8]); 12] = [
         (Event::Set, &[3, 0x3f]),
         (Event::OtherSet, &[3, 0x7f]),
@@ -141,7 +141,7 @@ fn the_machine_keeps_to_its_table() {
 }
 
 #[test]
-fn frames_of_the_window_wait_for_an_acknowledgement_that_rides_on_data() {
+fn the_window_limits_frames_and_data_carries_acknowledgements() {
     let mut link = connected(|config| config.window = 3);
     for number in 0..5 {
         link.request(Request::Data(vec![number].into())).expect("room");
@@ -154,7 +154,7 @@ fn frames_of_the_window_wait_for_an_acknowledgement_that_rides_on_data() {
 }
 
 #[test]
-fn an_acknowledgement_leaves_after_t2_alone() {
+fn after_t2_an_acknowledgement_is_sent_alone() {
     let mut link = connected(|_| {});
     link.arrive(Rope::copied(&[3, 0, 9]), Instant::ZERO);
     assert_eq!(frames(&mut link, Instant::ZERO), [[0; 0]; 0]);
@@ -166,7 +166,7 @@ fn an_acknowledgement_leaves_after_t2_alone() {
 }
 
 #[test]
-fn a_gap_is_rejected_once_and_filled() {
+fn a_gap_causes_one_reject_and_is_filled() {
     let mut link = connected(|_| {});
     for control in [0x02, 0x04, 0x06] {
         link.arrive(Rope::copied(&[3, control, 9]), Instant::ZERO);
@@ -180,7 +180,7 @@ fn a_gap_is_rejected_once_and_filled() {
 }
 
 #[test]
-fn a_reject_brings_the_rest_again_and_copies_nothing() {
+fn a_reject_causes_retransmission_without_copying() {
     let mut link = connected(|_| {});
     let payload = kiban_base::Bytes::from(vec![7; 100]);
     for _ in 0..3 {
@@ -196,7 +196,7 @@ fn a_reject_brings_the_rest_again_and_copies_nothing() {
 }
 
 #[test]
-fn after_t1_the_peer_is_asked_and_after_n2_the_link_is_reset() {
+fn the_peer_is_polled_after_t1_and_the_link_reset_after_n2() {
     let mut link = connected(|config| config.attempts_max = 3);
     link.request(Request::Data(vec![5].into())).expect("room");
     assert_eq!(frames(&mut link, Instant::ZERO), [vec![1, 0, 5]]);
@@ -215,7 +215,7 @@ fn after_t1_the_peer_is_asked_and_after_n2_the_link_is_reset() {
 }
 
 #[test]
-fn a_lost_last_frame_is_sent_again_when_the_peer_has_answered() {
+fn a_lost_last_frame_is_retransmitted_after_the_poll() {
     let mut link = connected(|_| {});
     link.request(Request::Data(vec![5].into())).expect("room");
     frames(&mut link, Instant::ZERO);
@@ -230,7 +230,7 @@ fn a_lost_last_frame_is_sent_again_when_the_peer_has_answered() {
 }
 
 #[test]
-fn a_busy_host_stops_the_peer_and_asks_again_for_what_was_dropped() {
+fn a_busy_host_stops_the_peer_and_rejects_what_it_dropped() {
     let mut link = connected(|config| config.up_frames_max = 2);
     for control in [0x00, 0x02, 0x04] {
         link.arrive(Rope::copied(&[3, control, 9]), Instant::ZERO);
@@ -247,7 +247,7 @@ fn a_busy_host_stops_the_peer_and_asks_again_for_what_was_dropped() {
 }
 
 #[test]
-fn a_busy_peer_is_asked_after_t1_and_gets_nothing_meanwhile() {
+fn a_busy_peer_is_polled_after_t1_and_receives_no_data() {
     let mut link = connected(|_| {});
     link.arrive(Rope::copied(&[1, 0x05]), Instant::ZERO);
     link.request(Request::Data(vec![5].into())).expect("room");
@@ -265,7 +265,7 @@ fn a_busy_peer_is_asked_after_t1_and_gets_nothing_meanwhile() {
 }
 
 #[test]
-fn what_is_wrong_is_said_in_a_frame_reject() {
+fn a_frame_reject_states_the_error() {
     let long = [&[3, 0][..], &[0; 11]].concat();
     let rows: [(&[u8], &[u8]); 6] = [
         (&[3, 0xef], &[3, 0x87, 0xef, 0x00, 1]),
@@ -288,7 +288,7 @@ fn what_is_wrong_is_said_in_a_frame_reject() {
 }
 
 #[test]
-fn unnumbered_commands_that_meet_are_answered() {
+fn colliding_unnumbered_commands_are_answered() {
     let (mut dte, mut dce) = (link(Role::Dte), link(Role::Dce));
     let meet = |dte: &mut Link, dce: &mut Link| {
         for _ in 0..3 {
@@ -311,7 +311,7 @@ fn unnumbered_commands_that_meet_are_answered() {
 }
 
 #[test]
-fn a_request_out_of_place_changes_nothing() {
+fn an_invalid_request_changes_nothing() {
     let mut link = connected(|config| (config.queue_frames_max, config.information_bytes_max) = (1, 4));
     assert_eq!(link.request(Request::Connect), Err(Misuse::State));
     assert_eq!(link.request(Request::Data(vec![0; 5].into())), Err(Misuse::TooLong));
@@ -441,7 +441,7 @@ fn converse(seed: u64, modulo: Modulo, window: u8, harm: u32, count: usize) {
 }
 
 #[test]
-fn a_line_that_loses_and_doubles_frames_carries_every_packet_once_and_in_order() {
+fn a_lossy_line_carries_every_packet_once_and_in_order() {
     for seed in 0..20 {
         converse(seed, Modulo::Eight, 7, 50, 500);
         converse(seed, Modulo::OneTwentyEight, 100, 50, 500);
@@ -496,7 +496,7 @@ impl Plain {
 }
 
 #[test]
-fn a_plain_peer_that_was_written_apart_gets_on_with_the_link() {
+fn an_independent_simple_peer_interoperates() {
     for seed in 0..30 {
         let mut link = connected(|config| config.reply_timeout = 100 * MS);
         let (mut plain, mut chance, mut now) = (Plain::default(), SimRng::from_seed(seed), Instant::ZERO);
@@ -536,7 +536,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
-    fn so_it_does_with_any_window_and_any_harm(
+    fn any_window_and_any_loss_rate_carry_every_packet_once(
         seed in any::<u32>(), extended in any::<bool>(), window in 1..8u8, harm in 0..200u32,
     ) {
         let modulo = if extended { Modulo::OneTwentyEight } else { Modulo::Eight };
@@ -545,7 +545,7 @@ proptest! {
 
     /// No sequence of frames breaks anything, and few responses are pending.
     #[test]
-    fn any_frames_are_judged(
+    fn any_frame_is_accepted_or_rejected(
         inputs in proptest::collection::vec((proptest::collection::vec(any::<u8>(), 0..6), 0..3u8), 0..200),
     ) {
         let mut link = connected(|config| config.listens = true);

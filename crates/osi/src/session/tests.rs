@@ -175,7 +175,7 @@ fn connects_are_refused_as_the_standard_says() {
 }
 
 #[test]
-fn the_user_refuses() {
+fn a_user_refusal_reaches_the_peer() {
     let mut one = Session::new(Config::default());
     let mut other = Session::new(Config::default());
     one.request(Request::Connect(connect(Units::DUPLEX).into()), NOW).expect("a connect");
@@ -191,7 +191,7 @@ fn the_user_refuses() {
 }
 
 #[test]
-fn user_data_of_any_length_go_with_everything() {
+fn every_spdu_carries_user_data_of_any_length() {
     let limited = Config { tsdu_in_bytes_max: 1500, tsdu_out_bytes_max: 1200, ..Config::default() };
     for configs in [
         [Config::default(), Config::default()],
@@ -242,7 +242,7 @@ fn user_data_of_any_length_go_with_everything() {
 }
 
 #[test]
-fn segments_keep_to_the_size_that_was_agreed() {
+fn segments_respect_the_negotiated_size() {
     let [mut one, mut other] =
         pair_of([Config::default(), Config { tsdu_in_bytes_max: 1024, ..Config::default() }], ALL);
     one.request(Request::Data(bytes(5000)), NOW).expect("data");
@@ -259,7 +259,7 @@ fn segments_keep_to_the_size_that_was_agreed() {
 }
 
 #[test]
-fn version_1_has_its_bounds() {
+fn version_1_has_its_limits() {
     let v1 = Config { versions: Versions::V1, ..Config::default() };
     let [mut one, mut other] = pair_of([Config::default(), v1.clone()], ALL);
     let release = |length| Request::Release { user_data: bytes(length) };
@@ -274,7 +274,7 @@ fn version_1_has_its_bounds() {
 }
 
 #[test]
-fn points_are_set_by_whom_has_the_token_and_confirmed_by_the_other() {
+fn the_token_holder_sets_points_and_the_peer_confirms_them() {
     let [mut one, mut other] = pair();
     let point = |explicit| Request::SyncMinor { explicit, user_data: Rope::new() };
     assert_eq!(other.request(point(true), NOW), Err(RequestError::Token));
@@ -311,7 +311,7 @@ fn points_are_set_by_whom_has_the_token_and_confirmed_by_the_other() {
 }
 
 #[test]
-fn going_back_discards_what_was_under_way() {
+fn a_resynchronisation_discards_data_in_flight() {
     let [mut one, mut other] = pair();
     for _ in 0..3 {
         one.request(Request::SyncMinor { explicit: true, user_data: Rope::new() }, NOW).expect("a point");
@@ -337,7 +337,7 @@ fn going_back_discards_what_was_under_way() {
 }
 
 #[test]
-fn collisions_are_decided_alike_at_both_ends() {
+fn collisions_are_resolved_alike_at_both_ends() {
     use Resynchronisation::{Abandon, Restart, Set};
     // What each end requests at the same time, and whether the initiator prevails (X.225 §A.5.4.6.1).
     for (own, others, initiator_wins) in [
@@ -380,7 +380,7 @@ fn collisions_are_decided_alike_at_both_ends() {
 }
 
 #[test]
-fn both_ask_for_the_release_at_once() {
+fn both_ends_release_at_once() {
     let [mut one, mut other] = pair_of([Config::default(), Config::default()], Units::DUPLEX);
     let release = || Request::Release { user_data: Rope::new() };
     let response = || Request::ReleaseResponse { accepted: true, user_data: Rope::new() };
@@ -429,7 +429,7 @@ fn protocol_errors_are_answered_with_an_abort() {
 }
 
 #[test]
-fn what_is_too_long_is_not_taken() {
+fn oversized_parameters_are_rejected() {
     let small = Config { ssdu_bytes_max: 10, user_data_bytes_max: 10, ..Config::default() };
     for request in [
         Request::Data(bytes(11)),
@@ -445,7 +445,7 @@ fn what_is_too_long_is_not_taken() {
 }
 
 #[test]
-fn half_made_connections_do_not_last() {
+fn half_open_connections_time_out() {
     let mut machine = called(Config::default());
     machine.settle(NOW + Duration::from_secs(120));
     assert_eq!((sent(&mut machine), told(&mut machine)), (vec![ended()], vec![]));
@@ -505,7 +505,7 @@ fn request(kind: u8, serial: u32, length: usize, tokens: u8) -> Request {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
     #[test]
-    fn two_machines_agree_whatever_is_asked(
+    fn two_machines_agree_for_any_requests(
         acts in proptest::collection::vec(any::<bool>().prop_flat_map(act), 0..120),
         limited in any::<[bool; 2]>(),
         units in 0..4u16,

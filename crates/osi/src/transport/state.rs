@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cell_is_that_of_the_standard() {
+    fn every_cell_matches_the_standard() {
         let mut walked = 0;
         for (event, cells) in TABLE {
             for ((state, state_name), cell) in STATES.iter().zip(cells) {

@@ -90,7 +90,7 @@ fn carry(request: network::Request, target: &mut Transport) {
 }
 
 #[test]
-fn isode_calls_and_is_answered_as_it_answers() {
+fn isode_connects_and_receives_the_answer_that_it_would_send() {
     let mut machine = called(Config { reference: 0x7a22, tpdu_bytes_max: 2048, ..Config::default() });
     machine.arrive(data("0d e0 0000 7a21 00 c2 02 0103 c0 01 0b"), NOW);
     let called = Selector::from(&[1, 3][..]);
@@ -109,7 +109,7 @@ fn isode_calls_and_is_answered_as_it_answers() {
 }
 
 #[test]
-fn a_call_is_confirmed() {
+fn a_connection_is_confirmed() {
     let mut machine = calling(Config { reference: 0x7a21, tpdu_bytes_max: 2048, ..Config::default() });
     assert_eq!(sent(&mut machine), [tpdu("0d e0 0000 7a21 00 c2 02 0103 c0 01 0b")]);
     machine.arrive(data("09 d0 7a21 7a22 00 c0 01 0a"), NOW);
@@ -118,7 +118,7 @@ fn a_call_is_confirmed() {
 }
 
 #[test]
-fn calls_are_refused_as_the_standard_says() {
+fn connects_are_refused_as_the_standard_says() {
     let attached = AcceptedSelectors::Only(vec![Selector::from("ftam")]);
     let config = Config { accepted_selectors: attached, ..Config::default() };
     for (who, request, answer) in [
@@ -140,7 +140,7 @@ fn calls_are_refused_as_the_standard_says() {
 }
 
 #[test]
-fn the_user_refuses() {
+fn a_user_refusal_reaches_the_peer() {
     let mut machine = called(Config::default());
     machine.arrive(data("06 e0 0000 0007 00"), NOW);
     told(&mut machine);
@@ -156,7 +156,7 @@ fn the_user_refuses() {
 }
 
 #[test]
-fn half_made_connections_do_not_last() {
+fn half_open_connections_time_out() {
     let later = NOW + Duration::from_secs(60);
     let mut machine = called(Config::default());
     machine.settle(later.max(NOW) - Duration::from_nanos(1));
@@ -176,7 +176,7 @@ fn half_made_connections_do_not_last() {
 }
 
 #[test]
-fn what_is_not_understood_ends_the_connection() {
+fn an_invalid_tpdu_ends_the_connection() {
     for (who, bytes, answer) in [
         ("no TPDU", "00", "07 70 7a21 00 c1 01 00"),
         ("an unknown kind", "02 3000", "09 70 7a21 02 c1 03 023000"),
@@ -199,7 +199,7 @@ fn what_is_not_understood_ends_the_connection() {
 }
 
 #[test]
-fn data_are_cut_and_joined_without_copying() {
+fn data_is_segmented_and_reassembled_without_copying() {
     let page = Bytes::from(vec![7u8; 5000]);
     let mut one = calling(Config { tpdu_bytes_max: 1024, ..Config::default() });
     let mut other = Transport::new(Config::default());
@@ -227,7 +227,7 @@ fn data_are_cut_and_joined_without_copying() {
 }
 
 #[test]
-fn a_service_data_unit_has_a_bound() {
+fn the_length_of_a_tsdu_is_limited() {
     let mut machine = open(Config { tsdu_bytes_max: 10, ..Config::default() });
     machine.arrive(data("02 f0 00 0102030405"), NOW);
     machine.arrive(data("02 f0 80 0102030405"), NOW);
@@ -241,7 +241,7 @@ fn a_service_data_unit_has_a_bound() {
 }
 
 #[test]
-fn bytes_one_by_one_are_gathered() {
+fn single_bytes_are_reassembled() {
     let mut machine = open(Config::default());
     for byte in 0..200u8 {
         machine.arrive(network::Indication::Data(vec![2, 0xf0, 0, byte].into()), NOW);
@@ -271,7 +271,7 @@ fn act(harm: bool) -> impl Strategy<Value = Act> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]
-    fn two_machines_agree_whatever_is_asked(
+    fn two_machines_agree_for_any_requests(
         acts in proptest::collection::vec(any::<bool>().prop_flat_map(act), 0..60),
         sizes in (128..3000usize, 128..3000usize),
     ) {

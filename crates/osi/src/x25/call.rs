@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_nearer_to_the_default() {
+    fn negotiation_moves_only_towards_the_default() {
         for (asked, max, expected) in
             [(1024, 4096, 1024), (1024, 256, 256), (64, 256, 64), (1024, 64, 128), (64, 16, 64)]
         {
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn facilities_come_back() {
+    fn facilities_survive_a_round_trip() {
         let facilities = Facilities {
             packet_bytes: Some(Both { called: 128, calling: 4096 }),
             window: Some(Both { called: 2, calling: 127 }),

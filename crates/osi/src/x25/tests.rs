@@ -134,7 +134,7 @@ fn two_ends_restart_call_send_and_clear() {
 }
 
 #[test]
-fn a_unit_is_cut_without_copying_and_waits_for_the_window() {
+fn a_unit_is_segmented_without_copying_and_waits_for_the_window() {
     let mut layer = connected();
     let page = Bytes::from((0..100).collect::<Vec<u8>>());
     layer.request(data(5, page.clone()), T0).expect("room");
@@ -159,7 +159,7 @@ fn a_unit_is_cut_without_copying_and_waits_for_the_window() {
 }
 
 #[test]
-fn a_unit_is_joined_and_its_end_acknowledged_when_it_is_taken() {
+fn a_unit_is_reassembled_and_acknowledged_when_it_is_read() {
     let mut layer = connected();
     for (control, byte) in [(0x10, 1), (0x12, 2)] {
         say(&mut layer, &[&[0x90, 5, control][..], &[byte; 32]].concat());
@@ -183,7 +183,7 @@ fn a_unit_is_joined_and_its_end_acknowledged_when_it_is_taken() {
 }
 
 #[test]
-fn what_is_wrong_in_data_transfer_resets_the_circuit() {
+fn an_invalid_data_packet_resets_the_circuit() {
     let long = [&[0x10, 5, 0x00][..], &[0; 33]].concat();
     let rows: [(&[u8], u8); 12] = [
         (&[0x10, 5, 0x02, 1], 1),
@@ -219,7 +219,7 @@ fn what_is_wrong_in_data_transfer_resets_the_circuit() {
 }
 
 #[test]
-fn the_peers_reset_empties_both_directions_and_resets_that_meet_are_confirmed() {
+fn a_reset_empties_both_directions_and_colliding_resets_are_confirmed() {
     let mut layer = connected();
     layer.request(data(5, vec![1; 100]), T0).expect("room");
     assert_eq!(sent(&mut layer).len(), 2);
@@ -238,7 +238,7 @@ fn the_peers_reset_empties_both_directions_and_resets_that_meet_are_confirmed() 
 }
 
 #[test]
-fn an_interrupt_passes_and_is_confirmed_when_it_is_taken() {
+fn an_interrupt_is_confirmed_when_it_is_read() {
     let mut layer = connected();
     layer.request(Request::Interrupt { channel: 5, data: vec![9; 32] }, T0).expect("a circuit");
     assert_eq!(layer.request(Request::Interrupt { channel: 5, data: vec![9] }, T0), Err(Misuse::State));
@@ -258,7 +258,7 @@ fn an_interrupt_passes_and_is_confirmed_when_it_is_taken() {
 }
 
 #[test]
-fn what_is_wrong_in_a_call_clears_it() {
+fn an_invalid_call_packet_clears_the_call() {
     let long = [&[0x10, 5, 0x0b, 0, 0][..], &[0; 17]].concat();
     let rows: [(&[u8], u8); 9] = [
         (&[0x10, 5, 0x0f, 0, 0], 20),
@@ -302,7 +302,7 @@ fn what_is_wrong_in_a_call_clears_it() {
 }
 
 #[test]
-fn calls_that_meet_leave_the_dtes() {
+fn in_a_call_collision_the_dtes_call_wins() {
     let (mut dte, mut dce) = (ready(Role::Dte), ready(Role::Dce));
     let call = || Request::Call { channel: 6, call: Call::default() };
     dte.request(call(), T0).expect("free");
@@ -344,7 +344,7 @@ fn a_restart_ends_every_circuit() {
 }
 
 #[test]
-fn a_dce_explains_what_it_cannot_place() {
+fn a_dce_sends_a_diagnostic_for_unassignable_packets() {
     let rows: [(&[u8], &[u8]); 5] = [
         (&[0x10], &[38, 0x10]),
         (&[0x30, 5, 0x0b, 0], &[40, 0x30, 5, 0x0b]),
@@ -366,7 +366,7 @@ fn a_dce_explains_what_it_cannot_place() {
 }
 
 #[test]
-fn timers_end_what_nobody_answers() {
+fn timers_end_unanswered_procedures() {
     let mut layer = ready(Role::Dte);
     layer.request(Request::Call { channel: 9, call: Call::default() }, T0).expect("free");
     assert_eq!(sent(&mut layer), [[0x10, 9, 0x0b, 0, 0]]);
@@ -414,7 +414,7 @@ fn a_permanent_circuit_has_no_calls() {
 }
 
 #[test]
-fn bounds_hold() {
+fn limits_are_enforced() {
     let mut layer = Layer::new(Config {
         calls_max: 2,
         outgoing_bytes_max: 100,
@@ -508,7 +508,7 @@ impl Config {
 }
 
 #[test]
-fn xot_discards_what_it_does_not_carry_and_breaks_on_what_is_none() {
+fn xot_discards_packets_of_no_circuit_and_ends_on_invalid_headers() {
     let mut xot = Xot::called(Config::new(Role::Dte));
     for packet in [&[0x10, 0, 0xfb, 0, 0][..], &[0x10, 7, 0x01], &[0x10, 0, 0xf1, 1], &[0x10, 1, 0xf3]] {
         let framed = [&[0, 0, 0, packet.len() as u8][..], packet].concat();

@@ -97,7 +97,7 @@ fn secure(machine: &mut Machine) {
 }
 
 #[test]
-fn ends_that_keep_the_rules_never_break_them_for_each_other_and_never_stand_still() {
+fn conforming_ends_never_see_protocol_errors_or_deadlocks() {
     let seen = RefCell::new(BTreeSet::new());
     let act = proptest::collection::vec((0..7u8, any::<u8>()), 0..300);
     let programs = (any::<bool>(), any::<bool>(), 1..4i64, act);

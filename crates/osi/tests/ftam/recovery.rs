@@ -190,7 +190,7 @@ fn recover(job: &Job, dockets: [Docket; 2], ends: &mut Ends) -> Pair {
 
 proptest! {
     #[test]
-    fn a_transfer_that_is_lost_and_restarted_anywhere_arrives_once(
+    fn a_transfer_lost_and_restarted_anywhere_arrives_once(
         is_write in any::<bool>(),
         elements in 0..40u32,
         between in 1..8u32,

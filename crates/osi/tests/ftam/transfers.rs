@@ -47,7 +47,7 @@ fn states(pair: &Pair) -> [State; 2] {
 }
 
 #[test]
-fn a_group_leaves_in_one_p_data_and_is_answered_in_one() {
+fn a_group_and_its_response_each_fill_one_p_data() {
     let mut pair = Pair::initialized(ServiceClass::TRANSFER, FunctionalUnits::NONE, 1);
     open_group().into_iter().for_each(|pdu| pair.say(0, pdu));
     let Some(Down::Data(values)) = pair.machines[0].poll_down() else { panic!() };
@@ -95,7 +95,7 @@ fn a_group_whose_selection_fails_leaves_no_file_selected() {
 }
 
 #[test]
-fn groups_have_an_order_and_transfers_are_only_in_groups() {
+fn groups_have_an_order_and_transfers_require_groups() {
     let check = |class, pdus: Vec<Pdu>, expected: Result<(), RequestError>| {
         let mut pair = Pair::initialized(class, FunctionalUnits::NONE, 1);
         let names: Vec<_> = pdus.iter().map(Pdu::kind).collect();
@@ -183,7 +183,7 @@ fn a_file_is_written_read_and_closed() {
 }
 
 #[test]
-fn contents_are_referred_to_from_end_to_end() {
+fn contents_are_not_copied_end_to_end() {
     let mut pair = opened(FunctionalUnits::NONE, 1);
     pair.say(0, write());
     let page = bytes_of(4096);
@@ -236,7 +236,7 @@ fn either_end_cancels_in_every_state_of_a_transfer() {
 }
 
 #[test]
-fn two_cancels_that_cross_end_one_transfer() {
+fn crossing_cancels_end_one_transfer() {
     for more in [FunctionalUnits::NONE, RECOVERABLE] {
         let mut pair = opened(more, 1);
         pair.say(0, write());
@@ -259,7 +259,7 @@ fn two_cancels_that_cross_end_one_transfer() {
 }
 
 #[test]
-fn checkpoints_wait_for_the_window_and_are_counted_from_the_beginning() {
+fn checkpoints_respect_the_window_and_are_numbered_from_the_start() {
     let mut pair = opened(RECOVERABLE, 2);
     for round in 0..2 {
         pair.say(0, write());
@@ -291,7 +291,7 @@ fn checkpoints_wait_for_the_window_and_are_counted_from_the_beginning() {
 }
 
 #[test]
-fn a_checkpoint_that_a_restart_goes_back_to_is_answered_by_that() {
+fn a_restart_acknowledges_the_checkpoint_it_returns_to() {
     for (is_answered, goes_on) in [(false, false), (false, true), (true, false), (true, true)] {
         let mut pair = opened(RECOVERABLE, 1);
         pair.say(0, write());
@@ -338,7 +338,7 @@ fn without_recovery_and_restart_there_are_no_checkpoints() {
 }
 
 #[test]
-fn what_was_not_proposed_is_not_accepted() {
+fn only_proposed_features_are_accepted() {
     let proposed = proposal(ServiceClass::TRANSFER | ServiceClass::MANAGEMENT, FunctionalUnits::NONE, 2);
     let fair = InitializeResponse::new(ServiceClass::TRANSFER, proposed.functional_units);
     for (response, expected) in [
@@ -375,7 +375,7 @@ fn what_was_not_proposed_is_not_accepted() {
 }
 
 #[test]
-fn a_refusal_is_heard_and_ends_it() {
+fn a_refusal_is_indicated_and_ends_the_association() {
     let mut pair = Pair::new();
     pair.initialize(proposal(ServiceClass::TRANSFER, FunctionalUnits::NONE, 1)).unwrap();
     pair.hear(1);
@@ -390,7 +390,7 @@ fn a_refusal_is_heard_and_ends_it() {
 }
 
 #[test]
-fn a_peer_that_breaks_a_rule_is_told_which() {
+fn a_protocol_error_is_answered_with_its_diagnostic() {
     let single = |pdu: Pdu| Below::Data(vec![Value { context: 1, form: Form::Single(pdu.to_rope()) }]);
     let bytes = |context, bytes: &[u8]| {
         Below::Data(vec![Value { context, form: Form::OctetAligned(kiban_base::Rope::copied(bytes)) }])
@@ -430,7 +430,7 @@ fn a_peer_that_breaks_a_rule_is_told_which() {
 }
 
 #[test]
-fn data_that_cannot_be_read_end_the_association_when_they_are_polled_for() {
+fn invalid_data_ends_the_association_when_polled() {
     let mut pair = opened(FunctionalUnits::NONE, 1);
     pair.say(0, write());
     pair.hear(1);
@@ -444,7 +444,7 @@ fn data_that_cannot_be_read_end_the_association_when_they_are_polled_for() {
 }
 
 #[test]
-fn a_machine_answers_to_its_role() {
+fn requests_of_the_other_role_are_rejected() {
     let mut pair = Pair::new();
     let request = proposal(ServiceClass::TRANSFER, FunctionalUnits::NONE, 1);
     let (calling, called) = Default::default();

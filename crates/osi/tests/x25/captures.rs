@@ -58,7 +58,7 @@ fn config(modulo: Modulo) -> Config {
 }
 
 #[test]
-fn in_the_place_of_who_was_called_we_echo_as_the_recorded_peer_did() {
+fn replaying_the_called_side_echoes_the_recorded_packets() {
     for pcap in [MOD_8, MOD_128] {
         let all = packets(pcap);
         let mut end = Xot::called(config(Modulo::OneTwentyEight));
@@ -100,7 +100,7 @@ fn in_the_place_of_who_was_called_we_echo_as_the_recorded_peer_did() {
 }
 
 #[test]
-fn in_the_place_of_who_called_we_say_what_the_recorded_peer_did() {
+fn replaying_the_caller_sends_the_recorded_packets() {
     for (pcap, modulo) in [(MOD_8, Modulo::Eight), (MOD_128, Modulo::OneTwentyEight)] {
         let all = packets(pcap);
         let mut end = Xot::calling(config(modulo));

@@ -95,7 +95,7 @@ fn requests(channel: u16) -> [(usize, Request); 7] {
 }
 
 #[test]
-fn wireshark_reads_lapb_and_x25_of_a_line() {
+fn wireshark_decodes_lapb_and_x25_of_a_line() {
     let quality = Quality { bits_per_second: 64_000, delay: Duration::from_millis(1), harm: 0 };
     let mut world = World::new(Modulo::Eight, Sizes::same(128, 2), quality, 1);
     world.tape = Some(Vec::new());
@@ -203,7 +203,7 @@ fn listen(ends: &mut [Xot; 2]) {
 }
 
 #[test]
-fn wireshark_reads_xot() {
+fn wireshark_decodes_xot() {
     let at = Instant::ZERO;
     for modulo in [Modulo::Eight, Modulo::OneTwentyEight] {
         let config = || Config { modulo, ..Config::new(Role::Dte) };

@@ -82,7 +82,7 @@ fn exchange(world: &mut World, channels: &[u16], count: usize, length: usize, bo
 }
 
 #[test]
-fn megabytes_pass_a_line_that_loses_and_doubles_frames() {
+fn megabytes_cross_a_lossy_line() {
     for (seed, modulo) in [(1, Modulo::Eight), (2, Modulo::OneTwentyEight), (3, Modulo::Eight)] {
         let quality = Quality { harm: 20, ..CLEAN };
         let mut world = World::new(modulo, Sizes::same(512, modulo.mask().min(20)), quality, seed);

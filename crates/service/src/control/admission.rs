@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "current_thread")]
-    async fn who_has_asked_nothing_makes_way_first_and_who_is_answered_stays() {
+    async fn clients_without_a_request_are_evicted_first_and_clients_being_answered_never() {
         let long = Duration::from_secs(60);
         let admission = Admission::new(3);
         let mut answered = admission.take().expect("a slot");

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_board_that_dribbles_has_one_deadline_for_its_whole_answer() {
+    fn one_deadline_covers_the_whole_answer_of_a_slow_board() {
         let (mut caller, mut theirs) = pair();
         let dribble = std::thread::spawn(move || {
             theirs.set_read_timeout(Some(Duration::from_millis(1))).expect("a socket");
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_board_that_says_nothing_and_reads_nothing_is_given_up_with_the_reason() {
+    fn a_silent_board_ends_the_request_with_a_timeout_error() {
         let (mut caller, _theirs) = pair();
         let long = Question::Loopback { port: "x".repeat(8 << 20), vc: "0.100".into(), segment: false };
         for question in [Question::Status {}, long] {
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_come_in_pieces_and_several_at_once() {
+    fn answers_are_split_from_the_stream_wherever_it_is_cut() {
         let (mut caller, mut theirs) = pair();
         theirs.write_all(b"{\"done\":\"one\\n\\ttwo\"}\n{\"refu").expect("room");
         assert_eq!(caller.ask(&Question::Reload {}), Ok(Reply::Done("one\n\ttwo".into())));

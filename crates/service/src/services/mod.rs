@@ -364,7 +364,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_caller_that_is_not_taken_hears_the_real_cause() {
+    fn a_refused_caller_gets_the_actual_cause() {
         let full = || Err(io::Error::from_raw_os_error(rustix::io::Errno::NOSPC.raw_os_error()));
         assert_eq!(admit("clients", 255, 256, || Ok(())), Ok(()));
         let why = admit("clients", 256, 256, || panic!("it has no entry")).expect_err("full");

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_go_with_the_places_and_accounts_are_forgotten() {
+    fn dropping_slots_updates_the_counts_and_accounts_expire() {
         let slots = SessionSlots::new(2);
         let later = |seconds| slots.set_now(Instant::ZERO + Duration::from_secs(seconds));
         let held = [Some(1), Some(1), Some(2), None].map(|number| slots.give(number.map(net)));
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_rested_for_long_gives_its_address_a_bounded_age() {
+    fn a_long_idle_session_does_not_age_its_address_beyond_a_limit() {
         let slots = SessionSlots::new(1);
         let later = |seconds| slots.set_now(Instant::ZERO + Duration::from_secs(seconds));
         let held = slots.give(Some(net(1)));
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bounded_number_of_addresses_is_remembered() {
+    fn the_number_of_remembered_addresses_is_limited() {
         let slots = SessionSlots::new(2);
         for number in 0..REMEMBERED_MAX as u32 + 100 {
             slots.set_now(Instant::from_nanos(number.into()));

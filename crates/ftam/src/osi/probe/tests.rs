@@ -36,7 +36,7 @@ fn check(report: &Report, layer: &str, question: &str, verdict: Verdict, words: 
 }
 
 #[tokio::test]
-async fn a_peer_that_speaks_it_all_is_seen_as_such() {
+async fn a_peer_with_all_layers_is_recognised() {
     let report = probe(&target(echo(StackConfig::default()))).await;
     assert!(report.tpkt);
     check(&report, "transport", "class 0", Verdict::Yes, "selected");
@@ -54,7 +54,7 @@ async fn a_peer_that_speaks_it_all_is_seen_as_such() {
 }
 
 #[tokio::test]
-async fn a_peer_that_wants_selectors_says_so_layer_by_layer() {
+async fn a_peer_that_requires_selectors_is_recognised_layer_by_layer() {
     let mut stack = StackConfig::default();
     stack.transport.accepted_selectors = AcceptedSelectors::Only(vec![b"\0\x01"[..].into()]);
     stack.session.attached = AcceptedSelectors::Only(vec!["ssel".into()]);
@@ -69,7 +69,7 @@ async fn a_peer_that_wants_selectors_says_so_layer_by_layer() {
 }
 
 #[tokio::test]
-async fn peers_that_speak_something_else_or_nothing_are_survived() {
+async fn other_protocols_and_silent_peers_are_reported() {
     let refused = probe(&target(1)).await;
     assert!(!refused.tpkt);
     check(&refused, "TCP", "connection", Verdict::No, "refused");
@@ -118,7 +118,7 @@ async fn a_silent_peer_costs_one_timeout() {
 }
 
 #[tokio::test]
-async fn all_of_it_is_asked_through_tls_as_well() {
+async fn the_probe_works_through_tls() {
     let folder = std::env::temp_dir().join(format!("kiban-probe-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder for certificates");
     let rcgen::CertifiedKey { cert, signing_key } =

@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn what_real_peers_answer_is_read() {
+    fn answers_of_real_peers_are_decoded() {
         for (hex, contexts, application) in [
             (ISODE, &[true, true, true, true, false, true][..], "1.0.8571.1.1"),
             (LIBIEC61850, &[true, true], "1.0.9506.2.3"),
@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_cut_anywhere_are_survived() {
+    fn truncated_answers_do_not_panic() {
         for hex in [ISODE, LIBIEC61850, JOSISTACK] {
             for end in (0..hex.len()).step_by(2) {
                 assert!(!reply(&hex[..end]).is_accepted());

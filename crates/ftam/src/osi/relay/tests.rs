@@ -84,7 +84,7 @@ async fn an_association_crosses_two_relays_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn whoever_does_not_take_units_is_waited_for() {
+async fn a_slow_receiver_stops_the_sender() {
     let (sink, to) = bound();
     let (port, _told) = back_to_back(Settings::default(), to);
     let mut here = TcpStream::connect(("127.0.0.1", port)).await.expect("it listens");
@@ -130,7 +130,7 @@ fn call_packet(user_data: &[u8]) -> Vec<u8> {
 const FOR_TRANSPORT: [u8; 4] = [3, 1, 1, 0];
 
 #[tokio::test]
-async fn hostile_callers_are_refused_or_ended_and_the_next_is_served() {
+async fn hostile_callers_are_refused_and_the_next_is_served() {
     let (sink, to) = bound();
     tokio::spawn(async move {
         let mut kept = Vec::new();
@@ -193,7 +193,7 @@ async fn ends(mut socket: TcpStream) {
 }
 
 #[tokio::test]
-async fn hostile_tcp_peers_are_ended_and_a_router_that_is_none_is_told_of() {
+async fn hostile_tcp_peers_are_disconnected_and_a_non_xot_router_is_reported() {
     let settings = Settings { state_timeout: Duration::from_millis(300), ..Settings::default() };
     let (sink, to) = bound();
     tokio::spawn(async move {
@@ -242,7 +242,7 @@ async fn hostile_tcp_peers_are_ended_and_a_router_that_is_none_is_told_of() {
 }
 
 #[tokio::test]
-async fn more_circuits_than_there_are_places_are_closed_at_once() {
+async fn circuits_beyond_the_limit_are_closed_at_once() {
     let (relay, mut told) = relay(Settings { circuits_max: 1, ..Settings::default() });
     let (listener, port) = bound();
     tokio::spawn(relay.from_xot(listener, Vec::new()));
@@ -254,7 +254,7 @@ async fn more_circuits_than_there_are_places_are_closed_at_once() {
 }
 
 #[test]
-fn routes_fit_what_they_say() {
+fn routes_match_their_patterns() {
     let mut nsap = call("");
     nsap.facilities.called_extension = Some(vec![0x47, 0, 5]);
     let pad = Call { user_data: vec![1, 0, 0, 0], ..call("4567") };

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_transfer_is_cancelled_and_restarted_at_any_moment() {
+fn a_transfer_can_be_cancelled_and_restarted_at_any_moment() {
     let contents: Vec<u8> = (0..30_000u32).map(|n| n as u8).collect();
     for at in 0..60 {
         for cancels in [true, false] {
@@ -40,7 +40,7 @@ fn a_transfer_is_cancelled_and_restarted_at_any_moment() {
 }
 
 #[test]
-fn a_transfer_that_is_cut_anywhere_is_recovered() {
+fn a_transfer_cut_anywhere_is_recovered() {
     let mut chance = SimRng::from_seed(7);
     let binary: Vec<u8> = (0..25_000).map(|_| chance.draw() as u8).collect();
     let some_lines = lines(800, &mut chance);
@@ -121,7 +121,7 @@ fn a_transfer_that_is_cut_anywhere_is_recovered() {
 }
 
 #[test]
-fn a_file_that_changed_meanwhile_is_not_recovered() {
+fn a_changed_file_is_not_recovered() {
     for (kind, remote) in [("get", true), ("put", false)] {
         let mut ground = Ground::new();
         ground.here.put(&path("mine"), &[7; 20_000]);
@@ -146,7 +146,7 @@ fn a_file_that_changed_meanwhile_is_not_recovered() {
 }
 
 #[test]
-fn a_docket_whose_contents_were_removed_is_of_an_activity_that_no_longer_exists() {
+fn a_docket_without_its_contents_yields_activity_no_longer_exists() {
     let mut ground = Ground::new();
     ground.here.put(&path("mine"), &[7; 20_000]);
     let mut pair = Pair::connected(&mut ground);
@@ -172,7 +172,7 @@ fn a_docket_whose_contents_were_removed_is_of_an_activity_that_no_longer_exists(
 }
 
 #[test]
-fn without_recovery_nothing_is_left_behind() {
+fn without_recovery_nothing_is_kept() {
     for cut in 0..60 {
         let mut ground = Ground::new();
         ground.here.put(&path("mine"), &[7; 20_000]);
@@ -187,7 +187,7 @@ fn without_recovery_nothing_is_left_behind() {
 }
 
 #[test]
-fn a_note_that_cannot_be_read_now_is_not_forgotten() {
+fn an_unreadable_docket_is_kept() {
     let contents: Vec<u8> = (0..25_000u32).map(|n| n as u8).collect();
     // Once while the responder looks for expired dockets, once while the transfer resumes.
     for fetches in 0..2 {

@@ -144,7 +144,7 @@ fn work(pair: &mut Pair, ground: &mut Ground) {
 }
 
 #[test]
-fn a_responder_bears_any_initiator_and_cleans_up_behind_it() {
+fn a_responder_survives_any_initiator_and_releases_everything() {
     let mut transfers = 0;
     for seed in 0..300 {
         let mut chance = SimRng::from_seed(seed);
@@ -211,7 +211,7 @@ fn a_responder_bears_any_initiator_and_cleans_up_behind_it() {
 }
 
 #[test]
-fn an_initiator_bears_any_responder() {
+fn an_initiator_survives_any_responder() {
     for seed in 0..2000 {
         let mut chance = SimRng::from_seed(seed);
         let mut ground = Ground::new();

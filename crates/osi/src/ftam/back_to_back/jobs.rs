@@ -6,7 +6,7 @@ use super::*;
 const LONG_BYTES: usize = 300_000;
 
 #[test]
-fn every_document_comes_back_as_it_was() {
+fn every_document_type_survives_a_round_trip() {
     let mut chance = SimRng::from_seed(1);
     let binary: Vec<u8> = (0..20_000).map(|_| chance.draw() as u8).collect();
     let some_lines = lines(500, &mut chance);
@@ -42,7 +42,7 @@ fn every_document_comes_back_as_it_was() {
 }
 
 #[test]
-fn directories_attributes_and_names() {
+fn directory_attribute_and_rename_jobs() {
     let mut ground = Ground::new();
     ground.there.set_date(crate::ftam::filestore::Date(1_700_000_000));
     ground.here.put(&path("mine"), b"contents");
@@ -89,7 +89,7 @@ fn directories_attributes_and_names() {
 }
 
 #[test]
-fn what_fails_and_what_is_said() {
+fn failures_yield_the_standards_diagnostics() {
     use ErrorIdentifier as E;
     let directory = Document::Directory(DirectoryParameters(AttributeNames::KERNEL));
     type Prepare = fn(&mut Ground);
@@ -259,7 +259,7 @@ fn what_fails_and_what_is_said() {
 }
 
 #[test]
-fn trouble_at_home() {
+fn local_errors_end_the_job() {
     let mut ground = Ground::new();
     ground.there.put(&path("f"), &[8; 9000]);
     let mut pair = Pair::connected(&mut ground);
@@ -291,7 +291,7 @@ fn trouble_at_home() {
 }
 
 #[test]
-fn who_is_let_in() {
+fn users_are_authenticated() {
     use ErrorIdentifier as E;
     let rows: [(&str, &str, Option<&str>, Option<ErrorIdentifier>); 5] = [
         ("ann", "ann", None, None),
@@ -321,7 +321,7 @@ fn who_is_let_in() {
 }
 
 #[test]
-fn a_home_is_all_there_is() {
+fn a_user_cannot_leave_its_home() {
     let mut ground = Ground::new();
     crate::ftam::filestore::Disk::make_directory(&mut ground.there, &path("home")).unwrap();
     ground.there.put(&path("secret"), b"secret");
@@ -344,7 +344,7 @@ fn a_home_is_all_there_is() {
 }
 
 #[test]
-fn two_who_want_one_file_are_kept_apart() {
+fn conflicting_accesses_to_a_file_are_refused() {
     let mut ground = Ground::new();
     ground.here.put(&path("mine"), &[7; 20_000]);
     ground.there.put(&path("f"), b"old");
@@ -372,7 +372,7 @@ fn two_who_want_one_file_are_kept_apart() {
 }
 
 #[test]
-fn records_are_read_with_their_structure_by_who_asks_for_it() {
+fn records_keep_their_structure_if_requested() {
     use crate::ftam::{Indication, Request};
     use crate::wire::ftam::*;
     let mut ground = Ground::new();

@@ -6,7 +6,7 @@ use super::*;
 type Plain = alloc::collections::BTreeMap<String, Option<Vec<u8>>>;
 
 #[test]
-fn two_hundred_worlds_are_as_a_plain_filestore_would_be() {
+fn two_hundred_random_runs_match_a_model_filestore() {
     for seed in 0..200 {
         let mut chance = SimRng::from_seed(seed);
         let mut ground = Ground::new();

@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn which_locks_agree() {
+    fn compatible_locks_are_granted() {
         use Lock::{Exclusive, NoAccess, NotRequired, Shared};
         let rows = [
             (NotRequired, [true, true, true, true]),
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn who_meets_whom_where_nobody_asks_for_locks() {
+    fn default_locks_decide_which_actions_may_coincide() {
         let one = |action| Actions::NONE.with(action);
         let rows = [
             (one(Action::Read), one(Action::Read), true),
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_gives_changes_and_takes_back() {
+    fn locks_are_taken_changed_and_released() {
         let (a, b) = (Path::read("a").unwrap(), Path::read("b").unwrap());
         let exclusive = Control::default().with(Action::Read, Lock::Exclusive);
         let shared = Control::default().with(Action::Read, Lock::Shared);

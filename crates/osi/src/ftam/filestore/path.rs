@@ -182,7 +182,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn spellings_and_what_they_come_to() {
+    fn paths_are_normalised() {
         let long = "x".repeat(COMPONENT_BYTES_MAX + 1);
         let deep = "d/".repeat(COMPONENTS_MAX + 1);
         let wide = ["y".repeat(COMPONENT_BYTES_MAX).as_str(); 5].join("/");
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_knows_its_place() {
+    fn a_path_knows_its_parent_and_name() {
         let path = Path::read("a/b/c").unwrap();
         assert_eq!(path.name(), Some("c"));
         assert_eq!(path.parent(), Path::read("a/b").ok());
@@ -245,7 +245,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_spelling_leads_up(strings in proptest::collection::vec("[a./\\\\\0 ]{0,6}", 0..5)) {
+        fn no_path_leads_above_the_root(strings in proptest::collection::vec("[a./\\\\\0 ]{0,6}", 0..5)) {
             if let Ok(path) = Path::from_filename(strings.iter().map(|string| string.as_str())) {
                 let components: Vec<&str> = path.components().collect();
                 prop_assert!(components.iter().all(|name| !["", ".", ".."].contains(name) && !name.contains('\0')));

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn no_way_leads_out() {
+    fn no_path_leads_out_of_the_root() {
         for (target, parts, is_folder) in [
             ("/", &[][..], true),
             ("/a", &["a"], false),
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_keep_the_rules_or_are_refused() {
+    fn invalid_request_heads_are_refused() {
         for (head, expected) in [
             ("GET / HTTP/1.1\r\nHost: a\r\n\r\n", Ok(true)),
             ("\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", Ok(true)),
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_lie_within() {
+    fn ranges_are_clipped_to_the_file() {
         for (value, length, expected) in [
             ("bytes=0-0", 10, Some((0, 1))),
             ("bytes=2-5", 10, Some((2, 6))),
