@@ -1,20 +1,20 @@
-//! What happens to which call: a value, and a pure function of it.
+//! Plans: which fault is injected into which call, as a pure function.
 
 use crate::calls::{Call, Family, File, Injection};
 use libc::{EINTR, EMFILE, ENOMEM, ENOSPC, c_long};
 
-/// What runs out, or keeps failing, for a while.
+/// A resource that runs out, or a kind of failure that persists, for a while.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// No descriptor is free (EMFILE).
     Descriptors,
-    /// No memory is mapped, no thread started (ENOMEM, EAGAIN).
+    /// No memory can be mapped and no thread started (ENOMEM, EAGAIN).
     Memory,
     /// The disk is full (ENOSPC).
     Disk,
-    /// Every call that waits is interrupted (EINTR).
+    /// Every blocking call is interrupted (EINTR).
     Interrupts,
-    /// Every call moves fewer bytes than it was asked to.
+    /// Every call transfers fewer bytes than requested.
     Short,
 }
 
@@ -27,23 +27,23 @@ pub const KINDS: [Kind; 5] = [Kind::Descriptors, Kind::Memory, Kind::Disk, Kind:
 pub enum Plan {
     /// Calls are only counted.
     Watch,
-    /// The first call at or after the n-th that can fail does, by the `way`-th of its legal faults, in turn.
+    /// The first call at or after the n-th that has legal faults fails with the `way`-th of them.
     Nth {
-        /// Which.
+        /// The number of the call.
         call: u64,
         /// The variant of the fault.
         way: u64,
     },
     /// The process ends at its n-th call.
     Kill {
-        /// Which.
+        /// The number of the call.
         call: u64,
     },
     /// A resource runs out for this many calls.
     Spell {
         /// The resource.
         kind: Kind,
-        /// From the n-th call on.
+        /// The number of the first call.
         from: u64,
         /// The number of calls.
         calls: u64,
@@ -52,9 +52,9 @@ pub enum Plan {
     Sprinkle {
         /// The seed of the random numbers.
         seed: u64,
-        /// Of how many.
+        /// One call in this many is chosen.
         one_in: u64,
-        /// Among how many.
+        /// The number of calls to choose from.
         calls: u64,
     },
 }
@@ -83,7 +83,7 @@ impl Plan {
         }
     }
 
-    /// Returns whether the n-th call may be changed, before anything is found out about it.
+    /// Returns whether the plan may change the n-th call; needs no information about the call.
     pub fn concerns(&self, index: u64) -> bool {
         match *self {
             Plan::Watch => false,
@@ -143,7 +143,7 @@ impl Kind {
     }
 }
 
-/// A wait that is interrupted at each attempt never ends, which does not show a defect of the program.
+/// Returns whether a program repeats the call after EINTR: injected every time, EINTR would never let it end.
 fn is_endless(number: c_long) -> bool {
     number == libc::SYS_flock
 }

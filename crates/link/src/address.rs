@@ -1,4 +1,4 @@
-//! Addresses of links, as operators write them: `KIND:WHERE`, then options.
+//! Addresses of links, as operators write them: `KIND:TARGET`, then options.
 //!
 //! ```text
 //! tun:kiban0    tap:kiban0    packet:eth1    xdp:eth1

@@ -1,4 +1,4 @@
-//! Real links: where packets, frames and cells leave the process. One file each.
+//! Real links, through which packets, frames and cells enter and leave the process; one file each.
 //!
 //! ```
 //! use kiban_link::Address;

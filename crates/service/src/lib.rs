@@ -4,7 +4,7 @@
 //!   board.toml ─► config ─► running ─┬─ links ─ kiban_link
 //!                                    ├─ board ─ kiban_board, driven by kiban_link::Driver
 //!      control, metrics, signals     └─ services: echo, http, forward …
-//!      (a thread of their own) ── orders ──▲
+//!      (a thread of their own) ─ requests ─▲
 //! ```
 //!
 //! Configuration    TOML, validated completely before anything is changed.

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use crate::status::Status;
 
 /// Limit of waiting requests.
-const ORDERS_MAX: usize = 64;
+const REQUESTS_MAX: usize = 64;
 /// Timeout of an answer.
 pub(crate) const ANSWER: Duration = Duration::from_secs(10);
 
@@ -105,7 +105,7 @@ impl RequestQueue {
     pub fn ask(&self, request: Request) -> oneshot::Receiver<Answer> {
         let (sender, receiver) = oneshot::channel();
         let mut queue = lock(&self.queue);
-        if queue.len() < ORDERS_MAX {
+        if queue.len() < REQUESTS_MAX {
             queue.push_back((request, sender));
             self.waits.store(true, Ordering::Release);
         }

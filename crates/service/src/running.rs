@@ -83,7 +83,7 @@ pub struct Running {
     /// When it stops remaining sessions; `None` while it runs.
     stops_at: Option<Instant>,
     reloads: u64,
-    told: Box<dyn FnMut(&Plan)>,
+    on_change: Box<dyn FnMut(&Plan)>,
     /// Number of captures started.
     captures: u64,
     /// The active parts of the sandbox; `None` if it is off.
@@ -152,7 +152,7 @@ impl Running {
             sampled_at: now,
             stops_at: None,
             reloads: 0,
-            told: Box::new(|_| {}),
+            on_change: Box::new(|_| {}),
             captures: 0,
             sandbox: None,
             lines: LogLimiter::new(now),
@@ -207,8 +207,8 @@ impl Running {
     }
 
     /// Sets a callback for every configuration that is taken over.
-    pub fn tell(&mut self, told: impl FnMut(&Plan) + 'static) {
-        self.told = Box::new(told);
+    pub fn tell(&mut self, on_change: impl FnMut(&Plan) + 'static) {
+        self.on_change = Box::new(on_change);
     }
 
     /// Runs until it is stopped.
@@ -267,8 +267,7 @@ impl Running {
             .min(self.stops_at.unwrap_or(Instant::NEVER))
     }
 
-    // ---- Links
-    // ------------------------------------------------------------------------------------------------
+    // ---- Links ------------------------------------------------------------------------------------
 
     /// Reopens lost links that are due.
     fn reopen(&mut self, now: Instant) {
@@ -313,8 +312,7 @@ impl Running {
         }
     }
 
-    // ---- Orders
-    // -----------------------------------------------------------------------------------------------
+    // ---- Requests ---------------------------------------------------------------------------------
 
     fn answer(&mut self, request: Request, now: Instant) -> Answer {
         match request {
@@ -500,7 +498,7 @@ impl Running {
         self.plan.services.retain(|service| failed.iter().all(|(name, _)| *name != service.name));
         self.reloads += 1;
         self.reopen(now);
-        (self.told)(&self.plan);
+        (self.on_change)(&self.plan);
         if failed.is_empty() {
             Ok(said)
         } else {

@@ -151,12 +151,12 @@ impl RunningSwitch {
         }
         let wishes = Arc::<Wishes>::default();
         let (wished, waker) = (wishes.clone(), driver.waker());
-        let told = move |wish| {
+        let on_signal = move |wish| {
             let flag = if wish == SignalRequest::Stop { &wished.stop } else { &wished.report };
             flag.store(true, Ordering::Release);
             waker.wake();
         };
-        signals::hear(told).map_err(say)?;
+        signals::hear(on_signal).map_err(say)?;
         let waiting = driver.waiting();
         Ok(RunningSwitch { plan, driver, waiting, clock, began: now, standings, wishes })
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! TCP   | length 4, highest byte first | unit |     as QEMU's and passt's socket networks carry frames
-//! UDP   | unit |                                    a datagram a unit, as QEMU's and Dynamips' do
+//! UDP   | unit |                                    one datagram per unit, as QEMU's and Dynamips' do
 //! ```
 //!
 //! Purpose          a link without privileges, through anything that carries TCP or UDP: tunnels, relays,

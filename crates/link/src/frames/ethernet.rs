@@ -122,7 +122,7 @@ impl EthernetLink {
         })
     }
 
-    /// Returns the interface's MAC, which a board on this link uses.
+    /// Returns the interface's MAC address, which a board on this link uses.
     pub fn mac(&self) -> Mac {
         self.mac
     }

@@ -190,7 +190,7 @@ mod tests {
         }
     }
 
-    /// An IPv4 packet with a TCP segment, as far as landing looks at it.
+    /// Builds an IPv4 packet with a TCP segment, with the fields that `landing` reads.
     fn segment(option_bytes: usize, payload: &[u8]) -> Vec<u8> {
         let header_bytes = ipv4::HEADER_BYTES + tcp::HEADER_BYTES + option_bytes;
         let mut packet = vec![0; header_bytes];
@@ -256,7 +256,7 @@ mod tests {
         let packet = segment(0, &[9; 60_000]);
         assert!(
             land(&mut landing, &mut memory, &packet).len() < packet.len(),
-            "nobody has said that it is so long"
+            "the buffer is sized for the MTU"
         );
         assert_eq!(bytes_of(&land(&mut landing, &mut memory, &packet)), packet);
     }

@@ -135,7 +135,7 @@ fn yes() -> bool {
 pub struct LinkWords {
     /// Whether headers have 12-bit VPIs.
     pub nni: bool,
-    /// The line's rate for cells, as `149.76Mbit`.
+    /// The line's rate for cells, such as `149.76Mbit`.
     pub rate: Option<String>,
     /// Links at which segments end.
     pub segment_ends: Vec<String>,
@@ -355,7 +355,7 @@ impl Plan {
         Ok(LinkCircuit { link, name })
     }
 
-    /// Formats a place as it is written.
+    /// Formats a circuit or path as it is written in a configuration.
     pub fn word(&self, circuit: LinkCircuit) -> String {
         let link = &self.links[circuit.link].name;
         match circuit.name {

@@ -27,13 +27,13 @@ struct Taken {
 struct Slot {
     number: u64,
     has_asked: bool,
-    /// Since when the client is waited for; `None` while it is being answered.
+    /// Since when the client has been idle; `None` while it is being answered.
     waits_since: Option<Instant>,
-    /// Dropped with the seat, which notifies the client's task.
+    /// Dropped with the slot, which notifies the client's task.
     _told: oneshot::Sender<()>,
 }
 
-/// The seat of one client; dropping it frees the seat.
+/// The slot of one client; dropping it frees the slot.
 pub(super) struct Admitted {
     admission: Arc<Admission>,
     number: u64,
@@ -45,7 +45,7 @@ impl Admission {
         Arc::new(Admission { most, taken: Mutex::default() })
     }
 
-    /// Takes a seat for a new client, which may disconnect an idle one; `None` if all clients are being
+    /// Takes a slot for a new client, which may disconnect an idle one; `None` if all clients are being
     /// answered.
     pub(super) fn take(self: &Arc<Admission>) -> Option<Admitted> {
         let mut taken = lock(&self.taken);
@@ -107,7 +107,7 @@ impl Drop for Admitted {
 mod tests {
     use super::*;
 
-    /// Returns whether a client has lost its seat.
+    /// Returns whether a client has lost its slot.
     fn has_gone(admitted: &Admitted) -> bool {
         let taken = lock(&admitted.admission.taken);
         !taken.admission.iter().any(|slot| slot.number == admitted.number)

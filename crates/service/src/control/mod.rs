@@ -45,7 +45,7 @@ pub enum Question {
     Loopback {
         /// The name of its port.
         port: String,
-        /// The circuit, as `0.100`.
+        /// The circuit, such as `0.100`.
         vc: String,
         /// Loop back at the segment's end, instead of end to end.
         #[serde(default)]

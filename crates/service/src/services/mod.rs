@@ -1,4 +1,4 @@
-//! What a board does for others: services at its host edge.
+//! The services of a board, at its host edge.
 //!
 //! ```text
 //! completions ─► Services ─┬─► Echo, Discard, Source ─┐
@@ -55,7 +55,7 @@ kiban_base::counters! {
     pub struct ServiceCounters {
         /// Sessions started.
         accepted,
-        /// Callers refused because there was no place.
+        /// Callers refused because no session slot was free.
         refused,
         /// Sessions that ended in order.
         ended,
@@ -298,7 +298,7 @@ impl FdProgram for Services {
     }
 }
 
-/// Watches a caller's file if there is a place for it: `here` of `most` callers have one.
+/// Watches a caller's file unless the limit is reached: there are `here` of at most `most` callers.
 ///
 /// # Errors
 /// Why it is refused, for the caller and the log.

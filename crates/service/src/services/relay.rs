@@ -163,7 +163,7 @@ impl Relays {
         self.relays.len()
     }
 
-    /// Takes a place for a relay of a peer, or of this host; `None` if there is none.
+    /// Takes a slot for a relay of a peer, or of this host; `None` if there is none.
     pub(super) fn take_slot(
         &mut self,
         peer: Option<IpAddr>,

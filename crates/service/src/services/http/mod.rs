@@ -499,7 +499,7 @@ impl Service for Http {
         let Http { slots, sessions, counters, config, .. } = self;
         slots.set_now(now);
         sessions.retain(|stream, session| {
-            // Slow bytes must not hold a place: the whole head has one timeout.
+            // A slow request must not hold a slot: the whole head has one timeout.
             let collects = session.sending.is_none() && !session.head.is_empty();
             let is_late = collects && session.head_at + config.head_time <= now;
             let is_idle = config.bounds.idle.is_some_and(|idle| session.is_idle(idle, *stream, host, now));
