@@ -1,7 +1,6 @@
 //! Authentication for a filestore in real time: users, their passwords, and delays after failures.
 //!
-//! Purpose    a wrong password delays its sender and nobody else; passwords are verified where that blocks
-//!            no transfer.
+//! Purpose    a wrong password delays only its sender; passwords are verified where that blocks no transfer.
 //! Operation  verification runs on a thread that may block, after the delay set by [`Attempts`]; when it is
 //!            done, the association's bell wakes it. Its duration does not reveal whether the user exists.
 //! Floods     sending many guesses at once gains nothing: the delay is computed again when a guess's turn

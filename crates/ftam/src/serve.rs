@@ -2,14 +2,14 @@
 //!
 //! Purpose    every association sees the same files under the same locks; neither an association nor an
 //!            unauthenticated connection keeps others out.
-//! Lanes      each association is driven in one of the [`RuntimePool`], chosen by its number.
+//! Threads    each association is driven in one of the [`RuntimePool`], chosen by its number.
 //! Files      are read and written where the association is driven; operations that may block are listed in
 //!            [`super::disk`].
-//! Strangers  connections that have not yet initialized are limited in number; the oldest one of the origin
-//!            that has most of them makes room for the next. They also have the deadlines of their layers,
-//!            and little memory ([`UNAUTHENTICATED_BYTES_MAX`]).
-//! Idle       an association that has a file selected and lets nothing move for too long is cut, so that
-//!            others may have the file. This counts as a lost connection, so that the transfer can be
+//! Admission  unauthenticated connections are limited in number; the oldest one of the origin that has most of
+//!            them makes room for the next. They also have the deadlines of their layers, and little memory
+//!            ([`UNAUTHENTICATED_BYTES_MAX`]).
+//! Idle       an association that has a file selected and transfers nothing for too long is disconnected, so
+//!            that others can use the file. This counts as a lost connection, so that the transfer can be
 //!            resumed.
 //! Log        each refusal and each failure has a line, unless there are too many (`Lines`).
 //! End        an association that ends in the middle leaves what can be recovered, and undoes the rest,
@@ -72,7 +72,7 @@ pub struct ServiceConfig {
     pub idle_timeout: Duration,
     /// The time limit for the TLS handshake.
     pub tls_timeout: Duration,
-    /// How long associations may continue after the service is asked to stop.
+    /// How long associations may continue after the service has begun to stop.
     pub grace: Duration,
 }
 

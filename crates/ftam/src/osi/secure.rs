@@ -1,4 +1,4 @@
-//! TLS below TPKT, as IEC 62351-3 and -4 have it: the same bytes as without, inside a TLS session from the
+//! TLS below TPKT (IEC 62351-3 and -4): the same bytes as without, inside a TLS session from the
 //! beginning.
 //!
 //! Server           has a certificate and key; if authorities are configured, it admits only peers with a

@@ -5,7 +5,7 @@
 //! Rule       failures are counted by user and by address. After the first few, every attempt with that name,
 //!            or from that address, is delayed; each failure doubles the delay up to a bound. A success
 //!            clears the failures of the user's name, but not those of the address.
-//! Bounds     the delay for a name is short, since anybody can cause it; that for an address is long.
+//! Bounds     the delay for a name is short, since anyone can cause it; that for an address is long.
 //! Limits     at most [`Patience::names_max`] names and as many addresses are remembered; the one whose delay
 //!            ends first is forgotten first. A name or address that is forgotten counts as without failures.
 

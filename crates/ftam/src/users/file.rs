@@ -67,8 +67,8 @@ enum Rights {
 }
 
 impl Users {
-    /// Reads a users file. Rejects a file that others than its owner may write to: they could let themselves
-    /// in.
+    /// Reads a users file. Rejects a file to which users other than its owner can write: they could add
+    /// themselves.
     ///
     /// # Errors
     /// The file cannot be read, or something in it is wrong.

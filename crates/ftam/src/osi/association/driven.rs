@@ -55,7 +55,7 @@ impl State {
         }
     }
 
-    /// Does what is due, and moves output from the layers to the stream and to the user.
+    /// Handles due timers, and moves output from the layers to the stream and to the user.
     fn settle(&mut self, now: Instant) {
         self.stack.settle(now, &mut ());
         while let Some(request) = self.stack.poll_network() {

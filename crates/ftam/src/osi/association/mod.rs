@@ -1,4 +1,4 @@
-//! Associations for any user of ACSE: MMS, X.400, X.500, CMIP, protocols of one's own.
+//! Associations for any user of ACSE: MMS, X.400, X.500, CMIP, custom protocols.
 //!
 //! Purpose          a program that knows presentation data values gets an association over RFC 1006, with or
 //!                  without TLS, and need not know the six layers below it.

@@ -180,7 +180,7 @@ pub enum Failure {
     Io(Arc<io::Error>),
     /// The time limit expired.
     Timeout,
-    /// The bytes received are no TPKT: the peer does not speak RFC 1006.
+    /// The bytes received are not a TPKT: the peer does not speak RFC 1006.
     NotTpkt(Malformed),
     /// The peer refused the association.
     Refused(Box<AssociateAnswer>),

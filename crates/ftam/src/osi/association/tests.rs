@@ -124,7 +124,7 @@ async fn a_sender_waits_for_a_slow_receiver_and_nothing_is_lost() {
     let mut talks = std::pin::pin!(talks);
     // Sending stops when the buffers in between are full: far below the total.
     tokio::select! {
-        () = &mut talks => panic!("24 MB were taken by nobody"),
+        () = &mut talks => panic!("24 MB were accepted without a reader"),
         () = full(&here, &there) => {}
     }
     let listens = async {

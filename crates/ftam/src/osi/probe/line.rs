@@ -15,7 +15,7 @@ use tokio::time::{Sleep, sleep};
 
 /// Maximum length of an answer.
 pub(super) const ANSWER_BYTES_MAX: usize = 1 << 20;
-/// How many bytes are shown of data that is no TPKT.
+/// How many bytes are shown of data that is not a TPKT.
 const SHOWN_BYTES_MAX: usize = 24;
 
 trait Socket: AsyncRead + AsyncWrite + Unpin + Send {}

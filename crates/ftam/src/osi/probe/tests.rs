@@ -150,7 +150,7 @@ async fn the_probe_works_through_tls() {
     assert!(report.tpkt);
     check(&report, "TLS", "spoken", Verdict::Yes, "TLS 1.3");
     check(&report, "ACSE", "MMS", Verdict::Yes, "accepted");
-    // The same port without TLS: what comes back is no TPKT.
+    // The same port without TLS: the answer is not a TPKT.
     let report = probe(&target(port)).await;
     assert!(!report.tpkt);
     check(&report, "TPKT", "RFC 1006", Verdict::No, "");

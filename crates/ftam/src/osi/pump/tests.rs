@@ -40,7 +40,7 @@ impl End for Talker {
     }
 
     fn ended(&mut self, how: io::Result<()>, _now: Instant) {
-        how.expect("nobody broke it");
+        how.expect("the connection is intact");
         self.ended = true;
     }
 

@@ -13,14 +13,14 @@
 //! End              a clear closes TCP when everything is delivered; a close of TCP clears the call when
 //!                  everything is acknowledged. A reset ends both, as class 0 demands (X.224 §6.15). Packets
 //!                  with the Q bit do not belong to transport and are ignored.
-//! Flow control     what one side does not take is not read from the other: [`WAITING_BYTES_MAX`] wait each
-//!                  way, in addition to one unit.
+//! Flow control     while one side does not accept data, the relay does not read from the other:
+//!                  [`WAITING_BYTES_MAX`] wait in each direction, in addition to one unit.
 //! Limits           a maximum number of circuits; further connections are closed at once.
 //!                  [`Settings::state_timeout`] limits every intermediate state: a call not yet received,
-//!                  accepted or cleared; a TCP connection not yet established, or one that does not take the
-//! rest. Not implemented  permanent circuits; X.25 over anything other than XOT; a transport entity of its
-//! own:
-//!                  both ends speak class 0.
+//!                  accepted or cleared; a TCP connection not yet established, or one that does not accept
+//!                  the remaining data.
+//! Not implemented  permanent circuits; X.25 over anything other than XOT; a transport entity of the relay's
+//!                  own: both ends use class 0.
 
 mod circuit;
 mod route;

@@ -17,7 +17,8 @@ use tokio::sync::mpsc;
 fn relay(settings: Settings) -> (Arc<Relay>, mpsc::UnboundedReceiver<Event>) {
     let (tell, told) = mpsc::unbounded_channel();
     let tell = Mutex::new(tell);
-    let say = move |said: CircuitEvent| drop(tell.lock().expect("nobody panics here").send(said.event));
+    let say =
+        move |said: CircuitEvent| drop(tell.lock().expect("no holder of the lock panics").send(said.event));
     (Relay::new(settings, say), told)
 }
 
@@ -99,7 +100,7 @@ async fn a_slow_receiver_stops_the_sender() {
     };
     let mut sends = std::pin::pin!(sends);
     // 26 MB are more than all buffers on the way hold.
-    assert!(timeout(&mut sends).await, "taken by nobody");
+    assert!(timeout(&mut sends).await, "data was accepted without a reader");
     let takes = async {
         let mut got = vec![0; unit.len()];
         for _ in 0..count {
