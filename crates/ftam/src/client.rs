@@ -113,7 +113,7 @@ impl fmt::Display for FailureLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Failure { diagnostics, local, cancelled, misuse, .. } = self.0;
         let mut words: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
-        words.extend(local.map(|trouble| format!("here: {trouble}")));
+        words.extend(local.map(|error| format!("here: {error}")));
         words.extend(misuse.map(|misuse| misuse.to_string()));
         if *cancelled {
             words.push("cancelled".into());

@@ -25,13 +25,13 @@ pub(super) struct Contents {
     written: u64,
     waiting: Rope,
     pieces: usize,
-    trouble: Option<DiskError>,
+    error: Option<DiskError>,
 }
 
 impl Contents {
     /// Wraps a file that already holds this many bytes.
     pub(super) fn new(file: OwnedFd, bytes: u64) -> Contents {
-        Contents { file, written: bytes, waiting: Rope::new(), pieces: 0, trouble: None }
+        Contents { file, written: bytes, waiting: Rope::new(), pieces: 0, error: None }
     }
 
     /// Returns the length in bytes, buffered ones included.
@@ -68,7 +68,7 @@ impl Contents {
         self.pieces = 0;
         match self.write_at(self.written, &waiting) {
             Ok(end) => self.written = end,
-            Err(trouble) => self.trouble = Some(trouble),
+            Err(error) => self.error = Some(error),
         }
     }
 
@@ -80,7 +80,7 @@ impl Contents {
     }
 
     fn heard(&self) -> Result<(), DiskError> {
-        self.trouble.map_or(Ok(()), Err)
+        self.error.map_or(Ok(()), Err)
     }
 
     /// Writes at an offset and returns the offset behind the last byte.

@@ -250,10 +250,10 @@ impl DirectoryDisk {
             let old_bytes = stat.st_size as u64;
             let extended = append(contents, &file, bytes, old_bytes)
                 .and_then(|()| if last { real(rustix::fs::fsync(&file)) } else { Ok(()) });
-            if let Err(trouble) = extended {
+            if let Err(error) = extended {
                 // If even truncating fails, the disk has already reported its error.
                 let _ = rustix::fs::ftruncate(&file, old_bytes);
-                return Err(trouble);
+                return Err(error);
             }
             // The contents are complete, which is what matters.
             let _ = marks::change(&file, &writer.entry, marks);
@@ -306,7 +306,7 @@ impl Disk for DirectoryDisk {
                 let (seen, stat) = self.reach(path, OFlags::PATH)?;
                 self.entry(path, None, &seen, &stat)
             }
-            Err(trouble) => Err(trouble),
+            Err(error) => Err(error),
         }
     }
 
@@ -365,7 +365,7 @@ impl Disk for DirectoryDisk {
             Ok(Kind::File) => {}
             Ok(Kind::Directory) => return Err(DiskError::NotAFile),
             Err(DiskError::NotThere) if way != WriteMode::Extend => {}
-            Err(trouble) => return Err(trouble),
+            Err(error) => return Err(error),
         }
         let new = paths::state(entry.directory.as_fd(), "new")?;
         if aside(|| self.sweep(&new))? >= self.settings.left_max {
@@ -375,10 +375,10 @@ impl Disk for DirectoryDisk {
         let token = format!("{settled}{}", paths::token()?);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
         let contents = real(paths::create(new.as_fd(), &token, flags))?;
-        if let Err(trouble) = lock(&contents) {
+        if let Err(error) = lock(&contents) {
             // Its token has not been returned yet.
             let _ = rustix::fs::unlinkat(&new, token.as_str(), AtFlags::empty());
-            return Err(trouble);
+            return Err(error);
         }
         let handle = self.handle();
         let contents = Contents::new(contents, 0);
@@ -495,9 +495,9 @@ impl Disk for DirectoryDisk {
     }
 
     fn make_directory(&mut self, path: &Path) -> Result<(), DiskError> {
-        let entry = above(self.root.as_fd(), path).map_err(|trouble| match path.is_root() {
+        let entry = above(self.root.as_fd(), path).map_err(|error| match path.is_root() {
             true => DiskError::Exists,
-            false => trouble,
+            false => error,
         })?;
         real(rustix::fs::mkdirat(&entry.directory, entry.name.as_str(), Mode::from_raw_mode(0o777)))?;
         marks::forget(&entry);

@@ -225,15 +225,15 @@ fn no_name_and_no_link_leads_out_of_the_root() {
         ("outside/secret", DiskError::NotThere),
         ("d/f/g", DiskError::NotADirectory),
     ];
-    for (name, trouble) in refused {
-        assert_eq!(disk.stat(&path(name)).err(), Some(trouble), "look {name}");
-        assert_eq!(disk.open(&path(name)).err(), Some(trouble), "open {name}");
-        assert_eq!(disk.remove(&path(name)).err(), Some(trouble), "remove {name}");
-        assert_eq!(disk.rename(&path(name), &path("taken")).err(), Some(trouble), "rename {name}");
-        assert_eq!(disk.begin(&path(name), WriteMode::Extend).err(), Some(trouble), "extend {name}");
+    for (name, error) in refused {
+        assert_eq!(disk.stat(&path(name)).err(), Some(error), "look {name}");
+        assert_eq!(disk.open(&path(name)).err(), Some(error), "open {name}");
+        assert_eq!(disk.remove(&path(name)).err(), Some(error), "remove {name}");
+        assert_eq!(disk.rename(&path(name), &path("taken")).err(), Some(error), "rename {name}");
+        assert_eq!(disk.begin(&path(name), WriteMode::Extend).err(), Some(error), "extend {name}");
         assert!(disk.list(&path(name), 10).is_err(), "list {name}");
         assert!(disk.mark(&path(name), &[(Mark::Account, b"x".to_vec())]).is_err(), "mark {name}");
-        if trouble == DiskError::Outside {
+        if error == DiskError::Outside {
             assert!(put(&mut disk, name, WriteMode::Replace, b"x").is_err(), "put {name}");
             assert!(put(&mut disk, name, WriteMode::New, b"x").is_err(), "put {name}");
             assert!(disk.make_directory(&path(name)).is_err(), "make {name}");
@@ -314,7 +314,7 @@ fn long_and_unusual_names_work_up_to_the_limit() {
         [long.as_str(), " ", "-rf", "*", "a b", "%2e%2e", "..\\..", "~", "CON", "Grüße", "...", "'\"$(x)"]
     {
         put(&mut disk, name, WriteMode::New, name.as_bytes())
-            .unwrap_or_else(|trouble| panic!("{name}: {trouble}"));
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
         disk.mark(&path(name), &[(Mark::Account, b"x".to_vec())]).unwrap();
         assert_eq!(get(&mut disk, name).unwrap(), name.as_bytes());
         assert_eq!(disk.stat(&path(name)).unwrap().marks.text(Mark::Account), Some("x"));

@@ -265,22 +265,23 @@ fn local_errors_end_the_job() {
     let mut pair = Pair::connected(&mut ground);
     let failure = pair.job(&mut ground, put("none", "x", BINARY)).unwrap_err();
     assert_eq!(failure.local, Some(DiskError::NotThere));
-    for (call, after, trouble) in [
+    for (call, after, disk_error) in [
         (Call::Begin, 0, DiskError::Denied),
         (Call::Write, 2, DiskError::Full),
         (Call::Settle, 0, DiskError::Failed),
         (Call::Finish, 0, DiskError::Full),
     ] {
-        ground.here.fail_after(call, after, trouble);
+        ground.here.fail_after(call, after, disk_error);
         let failure = pair.job(&mut ground, get("f", "x")).unwrap_err();
-        assert_eq!(failure.local, Some(trouble), "{call:?}");
+        assert_eq!(failure.local, Some(disk_error), "{call:?}");
         assert_eq!(ground.here.contents(&path("x")), None);
     }
     ground.here.put(&path("mine"), &[7; LONG_BYTES]);
-    for (call, after, trouble) in [(Call::Open, 0, DiskError::Denied), (Call::Read, 1, DiskError::Changed)] {
-        ground.here.fail_after(call, after, trouble);
+    for (call, after, disk_error) in [(Call::Open, 0, DiskError::Denied), (Call::Read, 1, DiskError::Changed)]
+    {
+        ground.here.fail_after(call, after, disk_error);
         let failure = pair.job(&mut ground, put("mine", "x", BINARY)).unwrap_err();
-        assert_eq!(failure.local, Some(trouble), "{call:?}");
+        assert_eq!(failure.local, Some(disk_error), "{call:?}");
         assert_eq!(ground.there.contents(&path("x")), None);
     }
     ground.here.put(&path("wide"), &[b'x'; 70_000]);

@@ -1,4 +1,4 @@
-//! Initiator and responder, two machines, and nothing but a queue between them: every job, every trouble.
+//! Initiator and responder, two machines, and nothing but a queue between them: every job, every error.
 
 mod cuts;
 mod hostile;

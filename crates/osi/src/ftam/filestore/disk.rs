@@ -110,7 +110,7 @@ pub enum DiskError {
 }
 
 /// A filestore's files. Every call is complete when it returns, and waits for no other user.
-#[expect(clippy::missing_errors_doc, reason = "every call fails with the trouble that there is")]
+#[expect(clippy::missing_errors_doc, reason = "every call returns the error of the disk")]
 pub trait Disk {
     /// Returns information on the object at `path`.
     fn stat(&mut self, path: &Path) -> Result<Entry, DiskError>;

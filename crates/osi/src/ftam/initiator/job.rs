@@ -95,9 +95,9 @@ impl Initiator {
         if let Job::Put { local, .. } | Job::Append { local, .. } = &running.job {
             match disk.stat(local) {
                 Ok(entry) => self.total_bytes = Some(entry.bytes),
-                Err(trouble) => {
+                Err(disk_error) => {
                     running.docket = None;
-                    running.failure = Some(Failure { local: Some(trouble), ..Failure::default() });
+                    running.failure = Some(Failure { local: Some(disk_error), ..Failure::default() });
                     self.running = Some(running);
                     self.end(disk);
                     return Ok(());

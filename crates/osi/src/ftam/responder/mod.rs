@@ -503,7 +503,7 @@ impl Responder {
     }
 }
 
-fn trouble(trouble: DiskError) -> DiagnosticItem {
-    let (error, kind) = kind_of_failure(trouble);
+fn disk_error(disk_error: DiskError) -> DiagnosticItem {
+    let (error, kind) = kind_of_failure(disk_error);
     item_of(error, kind)
 }

@@ -3,7 +3,7 @@
 use super::answer::{permanent, refused};
 use super::regimes::{Open, Point, Points, Resume, Selected, Unfinished};
 use super::select::control_of;
-use super::{Responder, Store, item_of, trouble};
+use super::{Responder, Store, disk_error, item_of};
 use crate::ftam::Machine;
 use crate::ftam::filestore::{
     Action, Actions, Control, Disk, DiskError, Entry, Kind, Mark, Path, Stamp, WriteMode,
@@ -201,7 +201,7 @@ impl Responder {
         let bytes = store.disk.fetch(&key).map_err(|failed| match failed {
             DiskError::NotThere => permanent(E::ACTIVITY_NOT_RECOGNIZED),
             // It exists, and may be readable later.
-            failed => trouble(failed),
+            failed => disk_error(failed),
         })?;
         let corrupt = || permanent(E::CORRUPT_DOCKET);
         let record = Record::read(&bytes).ok_or_else(corrupt)?;
@@ -235,7 +235,7 @@ impl Responder {
                 let begun = begun.map_err(|failed| match failed {
                     // A failed transfer's contents were removed, its docket could not be.
                     DiskError::NotThere => permanent(E::ACTIVITY_NO_LONGER_EXISTS),
-                    failed => trouble(failed),
+                    failed => disk_error(failed),
                 });
                 begun.map(|begun| (Some(Unfinished { begun, way, marks }), None))
             }
@@ -246,7 +246,7 @@ impl Responder {
                     true => Ok((None, Some(entry))),
                     false => Err(DiskError::Changed),
                 })
-                .map_err(trouble),
+                .map_err(disk_error),
         };
         let (begun, entry): (_, Option<Entry>) = match resumed {
             Ok(resumed) => resumed,

@@ -2,7 +2,7 @@
 
 use super::answer::{bad_name, permanent, refused, result_of};
 use super::regimes::{Selected, Unfinished};
-use super::{Responder, Store, item_of, trouble};
+use super::{Responder, Store, disk_error, item_of};
 use crate::ftam::attributes;
 use crate::ftam::filestore::{
     Action, Actions, Control, Date, Disk, DiskError, Entry, Hold, Kind, Lock, Mark, Marks, Path, Stamp,
@@ -55,7 +55,7 @@ impl Responder {
         let actions = Actions::from_bits(request.requested_access.0);
         let path = self.path(&request.attributes.pathname)?;
         self.may(actions)?;
-        let entry = store.disk.stat(&path).map_err(trouble)?;
+        let entry = store.disk.stat(&path).map_err(disk_error)?;
         let control = control_of(request.concurrency_control.as_ref(), actions)?;
         let hold = store.locks.take(&path, control).map_err(refused)?;
         self.selected = Some(Selected {
@@ -91,7 +91,7 @@ impl Responder {
         let there = match store.disk.stat(&path) {
             Ok(entry) => Some(entry),
             Err(DiskError::NotThere) => None,
-            Err(other) => return Err(trouble(other)),
+            Err(other) => return Err(disk_error(other)),
         };
         let control = control_of(request.concurrency_control.as_ref(), actions)?;
         let mut marks = attributes::marks_of_create(wanted);
@@ -143,7 +143,7 @@ impl Responder {
                     DiskError::NotThere | DiskError::Outside => {
                         permanent(ErrorIdentifier::FILE_CANNOT_BE_CREATED)
                     }
-                    other => trouble(other),
+                    other => disk_error(other),
                 });
             }
         };
@@ -188,7 +188,7 @@ impl Responder {
         let entry = match (&selected.fresh, &selected.entry) {
             // No other user has seen it yet: its attributes are those of its creation.
             (Some(_), Some(entry)) => entry.clone(),
-            _ => store.disk.stat(&selected.path).map_err(trouble)?,
+            _ => store.disk.stat(&selected.path).map_err(disk_error)?,
         };
         let names = crate::wire::ftam::AttributeNames(request.attribute_names.0 & allowed.0);
         let name = below(&selected.path, &home);
@@ -237,14 +237,14 @@ impl Responder {
             let hold = store.locks.take(new, all).map_err(refused)?;
             let renamed = store.disk.rename(&selected.path, new);
             store.locks.give(hold);
-            renamed.map_err(trouble)?;
+            renamed.map_err(disk_error)?;
             selected.path = new.clone();
         }
         marks.push((Mark::AttributeModifier, user));
         marks.push((Mark::AttributesModified, store.disk.date().text().into_bytes()));
         store.disk.mark(&selected.path, &marks).map_err(|other| match other {
             DiskError::Long => permanent(ErrorIdentifier::BAD_ATTRIBUTE_VALUE),
-            other => trouble(other),
+            other => disk_error(other),
         })?;
         Ok(Pdu::ChangeAttributesResponse(Box::new(ChangeAttributesResponse {
             action_result: ActionResult::SUCCESS,
@@ -263,7 +263,7 @@ impl Responder {
             None => Ok(()),
         };
         store.locks.give(selected.hold);
-        let item = finished.err().map(trouble);
+        let item = finished.err().map(disk_error);
         Ok(Pdu::DeselectResponse(Box::new(DeselectResponse {
             action_result: item.as_ref().map_or(ActionResult::SUCCESS, result_of),
             charging: None,
@@ -308,11 +308,11 @@ fn remove(
         }
         return match disk.remove(path) {
             Ok(()) | Err(DiskError::NotThere) => Ok(()),
-            Err(other) => Err(trouble(other)),
+            Err(other) => Err(disk_error(other)),
         };
     }
     match allowed {
-        true => disk.remove(path).map_err(trouble),
+        true => disk.remove(path).map_err(disk_error),
         false => Err(permanent(ErrorIdentifier::REQUESTED_ACCESS_INCONSISTENT)),
     }
 }

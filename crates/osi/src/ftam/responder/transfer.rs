@@ -3,7 +3,7 @@
 use super::answer::{permanent, result_of};
 use super::open::Docket;
 use super::regimes::{Point, Points, Reading, Resume, Source, Transfer, Unfinished, Writing};
-use super::{Progress, Responder, Store, item_of, trouble};
+use super::{Progress, Responder, Store, disk_error, item_of};
 use crate::ftam::contents::{Inflow, Outflow};
 use crate::ftam::filestore::{Action, Disk, Kind, Mark, Stamp, WriteMode};
 use crate::ftam::{Machine, Request, RequestError, State, attributes};
@@ -58,15 +58,15 @@ impl Responder {
             open.resume.take().map_or(Point { checkpoint: 0, at: 0, held: false }, |resume| resume.point);
         let source = match (&open.document, selected.kind) {
             (Document::Directory(wanted) | Document::DirectoryOld(wanted), Kind::Directory) => {
-                let names = store.disk.list(&selected.path, names_max).map_err(trouble)?;
+                let names = store.disk.list(&selected.path, names_max).map_err(disk_error)?;
                 Source::Directory { names: names.into_iter(), wanted: wanted.0 }
             }
             (document, _) => {
-                let (handle, entry) = store.disk.open(&selected.path).map_err(trouble)?;
+                let (handle, entry) = store.disk.open(&selected.path).map_err(disk_error)?;
                 let known = selected.entry.as_ref().map(|entry| entry.stamp);
                 if point.checkpoint > 0 && known != Some(entry.stamp) {
                     store.disk.leave(handle);
-                    return Err(trouble(crate::ftam::filestore::DiskError::Changed));
+                    return Err(disk_error(crate::ftam::filestore::DiskError::Changed));
                 }
                 let outflow = Outflow::new(document, fdata_bytes, structured, entry.bytes, point.at);
                 Source::File { handle, stamp: entry.stamp, outflow }
@@ -243,7 +243,7 @@ impl Responder {
                         crate::wire::ber::Asn1::to_vec(&open.document.contents_type()),
                     ));
                 }
-                let begun = store.disk.begin(&selected.path, way).map_err(trouble)?;
+                let begun = store.disk.begin(&selected.path, way).map_err(disk_error)?;
                 (Unfinished { begun, way, marks }, start)
             }
         };
@@ -265,7 +265,7 @@ impl Responder {
             if writing.at + count > most {
                 return Err(permanent(ErrorIdentifier::FUTURE_FILE_SIZE_EXCEEDED));
             }
-            store.disk.write(writing.contents.begun.handle, writing.at, bytes).map_err(trouble)?;
+            store.disk.write(writing.contents.begun.handle, writing.at, bytes).map_err(disk_error)?;
             writing.at += count;
             self.counters.bytes_in += count;
             Ok(())
@@ -279,7 +279,7 @@ impl Responder {
         let Some(Transfer::Write(writing)) = &mut self.transfer else { return };
         let point = Point { checkpoint, at: writing.at, held: writing.inflow.is_holding() };
         writing.points.push(point);
-        let settled = store.disk.sync(writing.contents.begun.handle).map_err(trouble);
+        let settled = store.disk.sync(writing.contents.begun.handle).map_err(disk_error);
         match settled.and_then(|()| self.note(store)) {
             Ok(()) => {
                 // Fails if a cancel or a restart has arrived since, which makes the checkpoint void.
@@ -294,7 +294,7 @@ impl Responder {
         writing.failed = end.action_result != ActionResult::SUCCESS;
         let rest = writing.inflow.end();
         if let Err(trouble_) = store.disk.write(writing.contents.begun.handle, writing.at, rest) {
-            self.cancel(trouble(trouble_), machine, store);
+            self.cancel(disk_error(trouble_), machine, store);
         }
     }
 
@@ -308,7 +308,7 @@ impl Responder {
                 let finished = store
                     .disk
                     .finish(writing.contents.begun.handle, &writing.contents.marks)
-                    .map_err(trouble)
+                    .map_err(disk_error)
                     .err();
                 if finished.is_none()
                     && let Some(selected) = &mut self.selected
@@ -452,7 +452,7 @@ impl Responder {
             stamp,
             points,
         };
-        docket.keep(key, store.disk).map_err(trouble)
+        docket.keep(key, store.disk).map_err(disk_error)
     }
 }
 
@@ -476,7 +476,7 @@ fn bad_data(error: ErrorIdentifier) -> DiagnosticItem {
 
 fn failure(failure: crate::ftam::contents::Failure) -> DiagnosticItem {
     match failure {
-        crate::ftam::contents::Failure::Disk(other) => trouble(other),
+        crate::ftam::contents::Failure::Disk(other) => disk_error(other),
         crate::ftam::contents::Failure::Text => permanent(ErrorIdentifier::LOCAL_FAILURE_DATA),
     }
 }

@@ -112,8 +112,8 @@ impl MemoryDisk {
     }
 
     /// Makes one call of this kind fail, after `calls` that succeed.
-    pub fn fail_after(&mut self, call: Call, calls: u64, trouble: DiskError) {
-        self.faults.push((call, calls, trouble));
+    pub fn fail_after(&mut self, call: Call, calls: u64, disk_error: DiskError) {
+        self.faults.push((call, calls, disk_error));
     }
 
     /// Writes a file as another program of the host would: in place, even while it is being read.
@@ -170,17 +170,17 @@ impl MemoryDisk {
         {
             return Err(DiskError::Denied);
         }
-        let mut trouble = None;
+        let mut disk_error = None;
         self.faults.retain_mut(|(of, calls, what)| {
-            if *of != call || trouble.is_some() {
+            if *of != call || disk_error.is_some() {
                 return true;
             }
             let now = *calls == 0;
             *calls = calls.saturating_sub(1);
-            trouble = now.then_some(*what);
+            disk_error = now.then_some(*what);
             !now
         });
-        trouble.map_or(Ok(()), Err)
+        disk_error.map_or(Ok(()), Err)
     }
 
     fn number(&mut self) -> u64 {
@@ -422,11 +422,11 @@ impl Disk for MemoryDisk {
     }
 
     fn finish(&mut self, handle: Handle, marks: &[(Mark, Vec<u8>)]) -> Result<(), DiskError> {
-        let trouble = self.call(Call::Finish, None);
+        let disk_error = self.call(Call::Finish, None);
         let Some(Open::Writer { token }) = self.open.get(&handle) else { return Err(DiskError::Unable) };
         let unfinished = self.begun.remove(token).expect("writers have contents");
         self.open.remove(&handle);
-        trouble?;
+        disk_error?;
         let placed = self.place(unfinished, marks);
         self.sweep();
         placed

@@ -10,9 +10,9 @@ fn put(disk: &mut MemoryDisk, name: &str, way: WriteMode, pieces: &[&str]) -> Re
     let begun = disk.begin(&path(name), way)?;
     let mut at = 0;
     for piece in pieces {
-        if let Err(trouble) = disk.write(begun.handle, at, Rope::copied(piece.as_bytes())) {
+        if let Err(disk_error) = disk.write(begun.handle, at, Rope::copied(piece.as_bytes())) {
             disk.abandon(begun.handle);
-            return Err(trouble);
+            return Err(disk_error);
         }
         at += piece.len() as u64;
     }
