@@ -14,9 +14,9 @@
 //! Target    a figure, or 0.6 of the bare stream, whichever is lower on the day: what the stream does is
 //!           measured first.
 
+use kiban_ftam::authentication::AuthService;
 use kiban_ftam::client::{Client, ClientConfig};
 use kiban_ftam::disk::Settings;
-use kiban_ftam::authentication::AuthService;
 use kiban_ftam::osi::association::{Acceptance, Association, Event, Listener, Parameters};
 use kiban_ftam::serve::{Service, ServiceConfig};
 use kiban_ftam::users::{Attempts, BackoffConfig, Users, write_password};
@@ -291,7 +291,7 @@ fn answer_associations() -> SocketAddr {
                 let asked = arrival.request().await.expect("the benchmark asks");
                 let association = asked.accept(Acceptance::default()).expect("it can be had");
                 while let Ok(event) = association.receive().await {
-                    if let Event::ReleaseAsked { .. } = event {
+                    if let Event::ReleaseRequested { .. } = event {
                         association.answer_release(Vec::new()).expect("it was asked for");
                         return association.closed().await;
                     }

@@ -57,13 +57,13 @@ fn listen(address: SocketAddr) -> std::io::Result<Listener> {
 
 /// Answers one association.
 async fn serve(listener: &Listener) -> Outcome {
-    let asked = listener.accept().await?.request().await?;
-    println!("server: asked for {}", asked.associate().application_context);
-    let association = asked.accept(Acceptance::default())?;
+    let request = listener.accept().await?.request().await?;
+    println!("server: request for {}", request.associate().application_context);
+    let association = request.accept(Acceptance::default())?;
     loop {
         match association.receive().await? {
             Event::Data(values) => association.send(values).await?,
-            Event::ReleaseAsked { .. } => {
+            Event::ReleaseRequested { .. } => {
                 association.answer_release(Vec::new())?;
                 association.closed().await;
                 return Ok(());

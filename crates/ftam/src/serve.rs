@@ -337,7 +337,7 @@ impl User for Served {
             self.is_authenticated = true;
             lock(&self.unauthenticated).remove(self.number);
         }
-        self.tell_setbacks();
+        self.log_failures();
     }
 
     fn tsdu_bytes_max(&self) -> Option<usize> {
@@ -357,7 +357,7 @@ impl User for Served {
 }
 
 impl Served {
-    fn tell_setbacks(&mut self) {
+    fn log_failures(&mut self) {
         while let Some(FailureReport { kind, file, item }) = self.responder.next_failure() {
             // The authentication service has already logged the logins that it refused.
             let at_door = [

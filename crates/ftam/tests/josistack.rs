@@ -87,13 +87,13 @@ async fn josistack_associates_and_receives_its_values_back() {
     let mut peer = Peer::start(&[&["client", &port], associations.as_flattened()].concat());
     for _ in associations {
         let arrival = tokio::time::timeout(PATIENCE, listener.accept()).await.expect("it connects");
-        let asked = arrival.expect("a connection").request().await.expect("it asks");
-        let associate = asked.associate();
+        let request = arrival.expect("a connection").request().await.expect("it asks");
+        let associate = request.associate();
         assert_eq!(associate.application_context, MMS);
         let user_information = associate.user_information.clone();
         assert_eq!(user_information[0].octets().to_vec(), value(5));
         let wanted = Acceptance { user_information, ..Acceptance::default() };
-        let association = asked.accept(wanted).expect("granted");
+        let association = request.accept(wanted).expect("granted");
         assert_eq!(association.context(MMS_SYNTAX), Some(3));
         for count in SIZES {
             let Ok(Event::Data(values)) = association.receive().await else { panic!("no value of {count}") };

@@ -45,10 +45,10 @@ fn path(text: &str) -> Path {
 }
 
 /// Runs a test on every kind of disk: a directory, and memory, where nothing may be left open.
-fn each(story: impl Fn(&mut dyn Disk)) {
-    story(&mut Ground::new().disk());
+fn each(case: impl Fn(&mut dyn Disk)) {
+    case(&mut Ground::new().disk());
     let mut memory = MemoryDisk::new();
-    story(&mut memory);
+    case(&mut memory);
     assert_eq!(memory.loose_ends(), (0, 0));
 }
 

@@ -57,23 +57,24 @@ pub async fn serve(
 
 /// Serves one association until it ends.
 async fn answer(arrival: IncomingConnection) -> EchoReport {
-    let mut told = EchoReport { peer: arrival.peer(), application: None, values: 0, bytes: 0, failure: None };
-    told.failure = echo(arrival, &mut told).await.err();
-    told
+    let mut report =
+        EchoReport { peer: arrival.peer(), application: None, values: 0, bytes: 0, failure: None };
+    report.failure = echo(arrival, &mut report).await.err();
+    report
 }
 
-async fn echo(arrival: IncomingConnection, told: &mut EchoReport) -> Result<(), Failure> {
-    let asked = arrival.request().await?;
-    told.application = Some(asked.associate().application_context);
-    let association = asked.accept(Acceptance::default())?;
+async fn echo(arrival: IncomingConnection, report: &mut EchoReport) -> Result<(), Failure> {
+    let request = arrival.request().await?;
+    report.application = Some(request.associate().application_context);
+    let association = request.accept(Acceptance::default())?;
     loop {
         match association.receive().await? {
             Event::Data(values) => {
-                told.values += 1;
-                told.bytes += values.iter().map(|pdv| pdv.octets().len() as u64).sum::<u64>();
+                report.values += 1;
+                report.bytes += values.iter().map(|pdv| pdv.octets().len() as u64).sum::<u64>();
                 association.send(values).await?;
             }
-            Event::ReleaseAsked { .. } => {
+            Event::ReleaseRequested { .. } => {
                 association.answer_release(Vec::new())?;
                 association.closed().await;
                 return Ok(());
@@ -110,7 +111,7 @@ pub async fn round_trips(
                     }
                     break;
                 }
-                Event::ReleaseAsked { .. } | Event::Released { .. } => return Err(Failure::Over),
+                Event::ReleaseRequested { .. } | Event::Released { .. } => return Err(Failure::Over),
                 Event::Beside(_) => {}
             }
         }

@@ -95,12 +95,12 @@ impl Users {
         let password = credentials.password.as_deref().unwrap_or_default();
         let user = self.users.get(name);
         let hash = user.map_or(&self.nobody, |user| &user.password);
-        let judged = &password[..password.len().min(PASSWORD_BYTES_MAX)];
+        let limited = &password[..password.len().min(PASSWORD_BYTES_MAX)];
         if !memory.is_enough(hash) {
             return Err(AuthRefusal::Later);
         }
-        let fits = memory.fits(judged, hash);
-        let Some(user) = user.filter(|_| fits && judged.len() == password.len()) else {
+        let fits = memory.fits(limited, hash);
+        let Some(user) = user.filter(|_| fits && limited.len() == password.len()) else {
             return Err(AuthRefusal::Password);
         };
         if let Some(accounts) = &user.accounts

@@ -98,8 +98,8 @@ impl XdpLink {
                 }
                 _ => String::new(),
             };
-            let told = explain_error_with(name, what, PRIVILEGE, error);
-            io::Error::new(told.kind(), format!("{told}{more}"))
+            let explained = explain_error_with(name, what, PRIVILEGE, error);
+            io::Error::new(explained.kind(), format!("{explained}{more}"))
         })?;
         let ear = match promiscuous {
             true => Some(

@@ -118,7 +118,7 @@ fn carried(request: presentation::Request) -> presentation::Indication {
         R::Release { user_data } => I::Release { user_data },
         R::ReleaseResponse { accepted, user_data } => I::ReleaseConfirm { accepted, user_data },
         R::Abort { user_data } => I::UAbort { user_data },
-        other => panic!("ACSE does not ask for {other:?}"),
+        other => panic!("unexpected request of ACSE: {other:?}"),
     }
 }
 
@@ -301,8 +301,8 @@ fn the_machine_follows_every_cell_of_the_table() {
 #[test]
 fn both_ends_report_the_request_and_the_response() {
     let mut pair = Pair::default();
-    let asked = Associate { authentication: Some(password("secret")), ..associate() };
-    assert_eq!(pair.here(Request::Associate(asked.clone())), Indication::Associate(asked));
+    let request = Associate { authentication: Some(password("secret")), ..associate() };
+    assert_eq!(pair.here(Request::Associate(request.clone())), Indication::Associate(request));
     let answered = AssociateAnswer { authentication: Some(password("known")), ..answer(true) };
     let confirm = pair.there(Request::AssociateResponse(answered.clone()));
     assert_eq!(confirm, Indication::AssociateConfirm(answered));
@@ -379,11 +379,11 @@ fn an_abort_without_a_data_unit_comes_from_the_user() {
 
 #[test]
 fn without_acses_context_the_association_is_refused() {
-    let mut asked = associate();
-    asked.presentation.contexts.pop();
+    let mut request = associate();
+    request.presentation.contexts.pop();
     let mut machine = Acse::new();
-    assert_eq!(machine.request(Request::Associate(asked.clone())), Err(RequestError::Value));
-    machine.arrive(presentation::Indication::Connect(asked.presentation.into()));
+    assert_eq!(machine.request(Request::Associate(request.clone())), Err(RequestError::Value));
+    machine.arrive(presentation::Indication::Connect(request.presentation.into()));
     assert_eq!(machine.poll_up(), None);
     assert_eq!(machine.poll_down(), Some(presentation::Request::Abort { user_data: vec![] }));
 }

@@ -19,7 +19,7 @@ use core::fmt;
 pub enum Role {
     /// Requests files.
     Initiator,
-    /// Holds files.
+    /// Stores files.
     Responder,
 }
 

@@ -86,7 +86,7 @@ impl Link {
             (false, false, false, false);
         (self.owed_reject, self.owed_final, self.owed_poll) = (false, false, false);
         self.owed_state = self.is_busy();
-        self.pending_frames.retain(|owed| !owed.is_timed);
+        self.pending_frames.retain(|pending| !pending.is_timed);
         self.attempts = 0;
         self.reject = None;
         self.reply_due = Instant::NEVER;
@@ -111,7 +111,7 @@ impl Link {
     }
 
     pub(super) fn queue_frmr(&mut self, poll_final: bool) {
-        self.pending_frames.retain(|owed| owed.kind != Unnumbered::Frmr);
+        self.pending_frames.retain(|pending| pending.kind != Unnumbered::Frmr);
         self.queue_unnumbered(PendingFrame { kind: Unnumbered::Frmr, poll_final, is_timed: true });
     }
 }

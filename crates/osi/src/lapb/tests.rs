@@ -67,7 +67,7 @@ fn frames(link: &mut Link, now: Instant) -> Vec<Vec<u8>> {
     core::iter::from_fn(|| link.poll_down(now)).map(|frame| frame.to_vec()).collect()
 }
 
-fn told(link: &mut Link) -> Vec<Indication> {
+fn indications(link: &mut Link) -> Vec<Indication> {
     core::iter::from_fn(|| link.poll_up()).collect()
 }
 
@@ -80,7 +80,7 @@ fn connected(change: impl FnOnce(&mut Config)) -> Link {
     link.request(Request::Connect).expect("it is down");
     assert_eq!(frames(&mut link, Instant::ZERO), [vec![1, if is_basic { 0x3f } else { 0x7f }]]);
     link.arrive(Rope::copied(&[1, 0x73]), Instant::ZERO);
-    assert_eq!(told(&mut link), [Indication::Connected]);
+    assert_eq!(indications(&mut link), [Indication::Connected]);
     link
 }
 
@@ -150,7 +150,7 @@ fn the_window_limits_frames_and_data_carries_acknowledgements() {
     link.arrive(Rope::copied(&[3, 0x40, 9]), Instant::ZERO);
     // The peer's frame acknowledges two, and is acknowledged by the next of ours.
     assert_eq!(frames(&mut link, Instant::ZERO), [vec![1, 0x26, 3], vec![1, 0x28, 4]]);
-    assert_eq!(told(&mut link), [Indication::Data(vec![9].into())]);
+    assert_eq!(indications(&mut link), [Indication::Data(vec![9].into())]);
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn a_gap_causes_one_reject_and_is_filled() {
     }
     assert_eq!(frames(&mut link, Instant::ZERO), [[3, 0x09]]);
     link.arrive(Rope::copied(&[3, 0, 9]), Instant::ZERO);
-    assert_eq!(told(&mut link).len(), 1);
+    assert_eq!(indications(&mut link).len(), 1);
     // The next gap is rejected anew.
     link.arrive(Rope::copied(&[3, 0x06, 9]), Instant::ZERO);
     assert_eq!(frames(&mut link, Instant::ZERO), [[3, 0x29]]);
@@ -206,11 +206,11 @@ fn the_peer_is_polled_after_t1_and_the_link_reset_after_n2() {
         link.settle(due);
         assert_eq!(frames(&mut link, due), [expected], "{:?}", link.state());
     }
-    assert_eq!(told(&mut link), [Indication::Reset]);
+    assert_eq!(indications(&mut link), [Indication::Reset]);
     let due = link.deadline();
     assert_ne!(due, Instant::NEVER, "T1 runs");
     link.settle(due);
-    assert_eq!(told(&mut link), [Indication::Disconnected(Reason::NoAnswer)]);
+    assert_eq!(indications(&mut link), [Indication::Disconnected(Reason::NoAnswer)]);
     assert_eq!(link.deadline(), Instant::NEVER);
 }
 
@@ -237,7 +237,7 @@ fn a_busy_host_stops_the_peer_and_rejects_what_it_dropped() {
     }
     assert_eq!(frames(&mut link, Instant::ZERO), [[3, 0x45]]);
     assert_eq!(link.counters().dropped_while_busy, 1);
-    assert_eq!(told(&mut link).len(), 2);
+    assert_eq!(indications(&mut link).len(), 2);
     assert_eq!(frames(&mut link, Instant::ZERO), [[3, 0x49]]);
     // The host may request it as well.
     link.request(Request::Busy(true)).expect("always");
@@ -282,7 +282,7 @@ fn a_frame_reject_states_the_error() {
         assert_eq!(frames(&mut link, Instant::ZERO), [answer]);
         // The peer sets the link up anew.
         link.arrive(Rope::copied(&[3, 0x3f]), Instant::ZERO);
-        assert_eq!(told(&mut link), [Indication::Reset]);
+        assert_eq!(indications(&mut link), [Indication::Reset]);
         assert_eq!((link.state(), frames(&mut link, Instant::ZERO)), (State::Connected, vec![vec![3, 0x73]]));
     }
 }
@@ -303,7 +303,7 @@ fn colliding_unnumbered_commands_are_answered() {
     meet(&mut dte, &mut dce);
     assert_eq!([dte.state(), dce.state()], [State::Connected; 2]);
     for link in [&mut dte, &mut dce] {
-        assert_eq!(told(link), [Indication::Connected]);
+        assert_eq!(indications(link), [Indication::Connected]);
         link.request(Request::Disconnect).expect("it is up");
     }
     meet(&mut dte, &mut dce);
@@ -516,7 +516,7 @@ fn an_independent_simple_peer_interoperates() {
             for frame in pass(core::mem::take(&mut plain.out)) {
                 link.arrive(frame.into(), now);
             }
-            got.extend(told(&mut link));
+            got.extend(indications(&mut link));
             now += 10 * MS;
             link.settle(now);
         }
@@ -562,7 +562,7 @@ proptest! {
             link.settle(now);
             prop_assert!(frames(&mut link, now).len() <= OWED_FRAMES_MAX + 10);
             prop_assert!(link.deadline() > now);
-            told(&mut link);
+            indications(&mut link);
         }
     }
 }

@@ -26,7 +26,7 @@ pub struct Files {
     machine: Machine,
     stack: Stack,
     /// The A-ASSOCIATE indication, until it is answered.
-    asked: Option<acse::Associate>,
+    associate: Option<acse::Associate>,
     /// The identifier of ACSE's context.
     acse_context: i64,
     /// Whether this end initiates the association.
@@ -40,7 +40,7 @@ impl Files {
         Files {
             machine,
             stack: Stack::new(stack),
-            asked: None,
+            associate: None,
             acse_context: 0,
             initiates: false,
             crossed: 0,
@@ -107,8 +107,8 @@ impl Files {
             return true;
         }
         let mut moved = false;
-        while let Some(told) = self.stack.poll() {
-            if let Some(indication) = self.raise(told) {
+        while let Some(indication) = self.stack.poll() {
+            if let Some(indication) = self.raise(indication) {
                 let bytes =
                     if let below::Indication::Data(values) = &indication { bytes_of(values) } else { 0 };
                 meter.turn_to(Task::Ftam, bytes);
@@ -200,18 +200,18 @@ impl Files {
     }
 
     fn answer(&mut self, response: below::AssociateResponse) -> acse::Request {
-        let asked = self.asked.take().expect("only an association that was asked for is answered");
+        let associate = self.associate.take().expect("an association was requested");
         let below::AssociateResponse { accepted, contexts, synchronise, user_information } = response;
         let is_wanted =
             |context: &ContextDefinition| context.id == self.acse_context || contexts.contains(&context.id);
         let mut answer = if accepted {
-            asked.accept(units(synchronise), is_wanted)
+            associate.accept(units(synchronise), is_wanted)
         } else {
-            asked.refuse(AssociateResult::REJECTED_PERMANENT, is_wanted)
+            associate.refuse(AssociateResult::REJECTED_PERMANENT, is_wanted)
         };
         // Another application context is accepted or refused like FTAM's. If the association is refused, the
         // answer says whether the context may be the reason.
-        if !accepted && asked.application_context != APPLICATION_CONTEXT {
+        if !accepted && associate.application_context != APPLICATION_CONTEXT {
             let not_supported = UserDiagnostic::APPLICATION_CONTEXT_NAME_NOT_SUPPORTED;
             answer.application_context = Some(APPLICATION_CONTEXT);
             answer.diagnostic = Some(AssociateDiagnostic::ServiceUser(not_supported));
@@ -236,9 +236,9 @@ impl Files {
     }
 
     /// Converts an indication of the stack to one for the machine; `None` if files have no use for it.
-    fn raise(&mut self, told: Indication) -> Option<below::Indication> {
+    fn raise(&mut self, indication: Indication) -> Option<below::Indication> {
         use presentation::Indication as P;
-        Some(match told {
+        Some(match indication {
             Indication::Acse(indication) => self.raise_acse(*indication),
             Indication::Presentation(P::Data(data)) => below::Indication::Data(values(data)),
             Indication::Presentation(P::SyncMinor { serial, .. }) => below::Indication::SyncMinor { serial },
@@ -278,7 +278,7 @@ impl Files {
             initial_serial: presentation.session.initial_serial.unwrap_or(1),
             user_information: values(associate.user_information.clone()),
         });
-        self.asked = Some(associate);
+        self.associate = Some(associate);
         indication
     }
 

@@ -24,7 +24,7 @@ fn ready(role: Role) -> Layer {
     layer.arrive(Below::Up, T0);
     assert_eq!(sent(&mut layer).len(), 1);
     say(&mut layer, &[0x10, 0, 0xff]);
-    assert_eq!(told(&mut layer), [Indication::Ready]);
+    assert_eq!(indications(&mut layer), [Indication::Ready]);
     layer
 }
 
@@ -36,7 +36,7 @@ fn sent(layer: &mut Layer) -> Vec<Vec<u8>> {
     core::iter::from_fn(|| layer.poll_down()).map(|packet| packet.to_vec()).collect()
 }
 
-fn told(layer: &mut Layer) -> Vec<Indication> {
+fn indications(layer: &mut Layer) -> Vec<Indication> {
     core::iter::from_fn(|| layer.poll_up()).collect()
 }
 
@@ -44,7 +44,7 @@ fn told(layer: &mut Layer) -> Vec<Indication> {
 fn connected() -> Layer {
     let mut layer = ready(Role::Dte);
     say(&mut layer, &[0x10, 5, 0x0b, 0, 6, 0x42, 4, 5, 0x43, 2, 2]);
-    assert_eq!(told(&mut layer).len(), 1);
+    assert_eq!(indications(&mut layer).len(), 1);
     layer.request(Request::Accept { channel: 5, call: Call::default() }, T0).expect("it is called");
     assert_eq!(sent(&mut layer), [[0x10, 5, 0x0f, 0, 6, 0x42, 4, 5, 0x43, 2, 2]]);
     layer
@@ -82,7 +82,10 @@ fn two_ends_restart_call_send_and_clear() {
     dte.arrive(Below::Up, T0);
     dce.arrive(Below::Up, T0);
     run(&mut dte, &mut dce);
-    assert_eq!((told(&mut dte), told(&mut dce)), (vec![Indication::Ready], vec![Indication::Ready]));
+    assert_eq!(
+        (indications(&mut dte), indications(&mut dce)),
+        (vec![Indication::Ready], vec![Indication::Ready])
+    );
     assert_eq!((dte.free_channel(), dce.free_channel()), (Some(10), Some(3)));
 
     let facilities = Facilities {
@@ -95,14 +98,16 @@ fn two_ends_restart_call_send_and_clear() {
     let call = Call { addresses, facilities, user_data: vec![7; 100] };
     dte.request(Request::Call { channel: 10, call: call.clone() }, T0).expect("a free channel");
     run(&mut dte, &mut dce);
-    assert_eq!(told(&mut dce), [Indication::Incoming { channel: 10, call }]);
+    assert_eq!(indications(&mut dce), [Indication::Incoming { channel: 10, call }]);
     // The called end has less room.
     let facilities =
         Facilities { packet_bytes: Some(Both { called: 512, calling: 256 }), ..Facilities::default() };
     let answer = Call { facilities, user_data: b"welcome".to_vec(), ..Call::default() };
     dce.request(Request::Accept { channel: 10, call: answer }, T0).expect("it is called");
     run(&mut dte, &mut dce);
-    let Indication::Accepted { sizes, call, .. } = told(&mut dte).remove(0) else { panic!("not accepted") };
+    let Indication::Accepted { sizes, call, .. } = indications(&mut dte).remove(0) else {
+        panic!("not accepted")
+    };
     let expected = Sizes { packet_bytes_out: 256, packet_bytes_in: 512, window_out: 4, window_in: 7 };
     assert_eq!((sizes, &call.user_data[..]), (expected, &b"welcome"[..]));
     assert_eq!(dce.sizes(10).map(|sizes| (sizes.packet_bytes_in, sizes.window_out)), Some((256, 7)));
@@ -114,12 +119,12 @@ fn two_ends_restart_call_send_and_clear() {
     )
     .expect("room");
     run(&mut dte, &mut dce);
-    assert_eq!(told(&mut dte), []);
+    assert_eq!(indications(&mut dte), []);
     let taken = Indication::Data { channel: 10, data: unit.into(), qualifier: true, delivery: true };
-    assert_eq!(told(&mut dce), [taken]);
+    assert_eq!(indications(&mut dce), [taken]);
     run(&mut dte, &mut dce);
     // D bit: delivery is confirmed when the packet was taken, not before.
-    assert_eq!(told(&mut dte), [Indication::Delivered { channel: 10 }]);
+    assert_eq!(indications(&mut dte), [Indication::Delivered { channel: 10 }]);
 
     dce.request(Request::Clear { channel: 10, cause: ours(241), user_data: b"bye".to_vec() }, T0)
         .expect("a circuit");
@@ -127,7 +132,7 @@ fn two_ends_restart_call_send_and_clear() {
     let cleared =
         Indication::Cleared { channel: 10, by_peer: true, cause: ours(241), user_data: b"bye".to_vec() };
     assert_eq!(
-        (told(&mut dte), told(&mut dce)),
+        (indications(&mut dte), indications(&mut dce)),
         (vec![cleared], vec![Indication::ClearConfirmed { channel: 10 }])
     );
     assert_eq!((dte.free_channel(), dte.deadline() != Instant::NEVER), (Some(10), true));
@@ -163,12 +168,12 @@ fn a_unit_is_reassembled_and_acknowledged_when_it_is_read() {
     let mut layer = connected();
     for (control, byte) in [(0x10, 1), (0x12, 2)] {
         say(&mut layer, &[&[0x90, 5, control][..], &[byte; 32]].concat());
-        assert_eq!(told(&mut layer), []);
+        assert_eq!(indications(&mut layer), []);
         assert_eq!(sent(&mut layer), [[0x10, 5, 0x21 + (control - 0x10) * 16]]);
     }
     say(&mut layer, &[0x90, 5, 0x04, 3]);
     assert_eq!(sent(&mut layer), [[0; 0]; 0]);
-    let Indication::Data { data, qualifier, delivery, .. } = told(&mut layer).remove(0) else {
+    let Indication::Data { data, qualifier, delivery, .. } = indications(&mut layer).remove(0) else {
         panic!("no data")
     };
     assert_eq!((data.to_vec(), qualifier, delivery), ([&[1; 32][..], &[2; 32], &[3]].concat(), true, false));
@@ -177,7 +182,7 @@ fn a_unit_is_reassembled_and_acknowledged_when_it_is_read() {
     layer.request(Request::Receive { channel: 5, ready: false }, T0).expect("a circuit");
     assert_eq!(sent(&mut layer), [[0x10, 5, 0x65]]);
     say(&mut layer, &[0x10, 5, 0x06, 4]);
-    assert_eq!((told(&mut layer).len(), sent(&mut layer).len()), (1, 0));
+    assert_eq!((indications(&mut layer).len(), sent(&mut layer).len()), (1, 0));
     layer.request(Request::Receive { channel: 5, ready: true }, T0).expect("a circuit");
     assert_eq!(sent(&mut layer), [[0x10, 5, 0x81]]);
 }
@@ -203,12 +208,15 @@ fn an_invalid_data_packet_resets_the_circuit() {
         let mut layer = connected();
         say(&mut layer, packet);
         assert_eq!(sent(&mut layer), [[0x10, 5, 0x1b, 0, code]], "{packet:02x?}");
-        assert_eq!(told(&mut layer), [Indication::Reset { channel: 5, by_peer: false, cause: ours(code) }]);
+        assert_eq!(
+            indications(&mut layer),
+            [Indication::Reset { channel: 5, by_peer: false, cause: ours(code) }]
+        );
         // Until it is confirmed, data are discarded, and none are taken.
         say(&mut layer, &[0x10, 5, 0x00, 1]);
         assert_eq!(layer.request(data(5, vec![1]), T0), Err(Misuse::State));
         say(&mut layer, &[0x10, 5, 0x1f]);
-        assert_eq!(told(&mut layer), [Indication::ResetConfirmed { channel: 5 }]);
+        assert_eq!(indications(&mut layer), [Indication::ResetConfirmed { channel: 5 }]);
         layer.request(data(5, vec![1]), T0).expect("room");
         assert_eq!(sent(&mut layer), [[0x10, 5, 0x00, 1]]);
     }
@@ -225,14 +233,14 @@ fn a_reset_empties_both_directions_and_colliding_resets_are_confirmed() {
     assert_eq!(sent(&mut layer).len(), 2);
     say(&mut layer, &[0x10, 5, 0x1b, 5, 1]);
     let cause = Cause { cause: 5, diagnostic: Some(1) };
-    assert_eq!(told(&mut layer), [Indication::Reset { channel: 5, by_peer: true, cause }]);
+    assert_eq!(indications(&mut layer), [Indication::Reset { channel: 5, by_peer: true, cause }]);
     assert_eq!(sent(&mut layer), [[0x10, 5, 0x1f]]);
     assert!(layer.is_quiet(5));
     layer.request(Request::Reset { channel: 5, cause: ours(250) }, T0).expect("a circuit");
     assert_eq!(sent(&mut layer), [[0x10, 5, 0x1b, 0, 250]]);
     say(&mut layer, &[0x10, 5, 0x1b, 0, 0]);
     assert_eq!(
-        (told(&mut layer), sent(&mut layer).len()),
+        (indications(&mut layer), sent(&mut layer).len()),
         (vec![Indication::ResetConfirmed { channel: 5 }], 0)
     );
 }
@@ -250,7 +258,7 @@ fn an_interrupt_is_confirmed_when_it_is_read() {
         Indication::InterruptConfirmed { channel: 5 },
         Indication::Interrupt { channel: 5, data: vec![1, 2] },
     ];
-    assert_eq!(told(&mut layer), expected);
+    assert_eq!(indications(&mut layer), expected);
     assert_eq!(sent(&mut layer), [[0x10, 5, 0x27]]);
     say(&mut layer, &[0x10, 5, 0x23, 1]);
     say(&mut layer, &[0x10, 5, 0x23, 1]);
@@ -275,10 +283,10 @@ fn an_invalid_call_packet_clears_the_call() {
         let mut layer = ready(Role::Dte);
         say(&mut layer, packet);
         assert_eq!(sent(&mut layer), [[0x10, packet[1], 0x13, 0, code]], "{packet:02x?}");
-        assert_eq!(told(&mut layer), []);
+        assert_eq!(indications(&mut layer), []);
         // The host did not know of the call and does not learn of its end.
         say(&mut layer, &[0x10, packet[1], 0x17]);
-        assert_eq!((told(&mut layer), layer.free_channel()), (vec![], Some(10)));
+        assert_eq!((indications(&mut layer), layer.free_channel()), (vec![], Some(10)));
     }
     // Answers that do not match the request; a DCE has a cause of its own.
     let rows: [(FastSelect, &[u8], u8); 4] = [
@@ -297,7 +305,10 @@ fn an_invalid_call_packet_clears_the_call() {
         assert_eq!(sent(&mut layer).len(), 1);
         say(&mut layer, &[&[0x10, 3, 0x0f][..], answer].concat());
         assert_eq!(sent(&mut layer), [[0x10, 3, 0x13, 0x13, code]]);
-        assert!(matches!(told(&mut layer)[..], [Indication::Cleared { channel: 3, by_peer: false, .. }]));
+        assert!(matches!(
+            indications(&mut layer)[..],
+            [Indication::Cleared { channel: 3, by_peer: false, .. }]
+        ));
     }
 }
 
@@ -308,15 +319,15 @@ fn in_a_call_collision_the_dtes_call_wins() {
     dte.request(call(), T0).expect("free");
     dce.request(call(), T0).expect("free");
     run(&mut dte, &mut dce);
-    assert_eq!(told(&mut dte), []);
+    assert_eq!(indications(&mut dte), []);
     let [Indication::Cleared { channel: 6, .. }, Indication::Incoming { channel: 6, .. }] =
-        &told(&mut dce)[..]
+        &indications(&mut dce)[..]
     else {
         panic!("the DCE's call has not lost")
     };
     dce.request(Request::Accept { channel: 6, call: Call::default() }, T0).expect("it is called");
     run(&mut dte, &mut dce);
-    assert!(matches!(told(&mut dte)[..], [Indication::Accepted { channel: 6, .. }]));
+    assert!(matches!(indications(&mut dte)[..], [Indication::Accepted { channel: 6, .. }]));
 }
 
 #[test]
@@ -326,7 +337,7 @@ fn a_restart_ends_every_circuit() {
     let cause = Cause { cause: 7, diagnostic: Some(0) };
     let reset = |channel| Indication::Reset { channel, by_peer: true, cause };
     let cleared = Indication::Cleared { channel: 5, by_peer: true, cause, user_data: Vec::new() };
-    assert_eq!(told(&mut layer), [reset(1), reset(2), cleared, Indication::Restarted(cause)]);
+    assert_eq!(indications(&mut layer), [reset(1), reset(2), cleared, Indication::Restarted(cause)]);
     assert_eq!(sent(&mut layer), [[0x10, 0, 0xff]]);
     // Ours discards what comes until it is confirmed.
     layer.request(Request::Restart(ours(0)), T0).expect("always");
@@ -337,7 +348,7 @@ fn a_restart_ends_every_circuit() {
     layer.settle(T0 + 180 * SECOND);
     assert_eq!(sent(&mut layer), [[0x10, 0, 0xfb, 0, 52]]);
     say(&mut layer, &[0x10, 0, 0xfb, 0, 0]);
-    assert_eq!(told(&mut layer).last(), Some(&Indication::Ready));
+    assert_eq!(indications(&mut layer).last(), Some(&Indication::Ready));
     // A confirmation of nothing.
     say(&mut layer, &[0x10, 0, 0xff]);
     assert_eq!(sent(&mut layer), [[0x10, 0, 0xfb, 0, 17]]);
@@ -361,7 +372,7 @@ fn a_dce_sends_a_diagnostic_for_unassignable_packets() {
         say(&mut layer, packet);
         assert_eq!(sent(&mut layer).len(), 0);
         say(&mut layer, &[&[0x10, 0, 0xf1][..], explained].concat());
-        assert_eq!(told(&mut layer), [Indication::Diagnostic(explained[0], explained[1..].into())]);
+        assert_eq!(indications(&mut layer), [Indication::Diagnostic(explained[0], explained[1..].into())]);
     }
 }
 
@@ -375,7 +386,7 @@ fn timers_end_unanswered_procedures() {
         while sent_is_empty_until(&mut layer, &mut at) {}
         assert_eq!(sent(&mut layer), [[0x10, 9, 0x13, 0, expected]], "{at:?}");
     }
-    assert_eq!(told(&mut layer).len(), 1);
+    assert_eq!(indications(&mut layer).len(), 1);
     while told_nothing_until(&mut layer, &mut at) {}
     assert_eq!(layer.free_channel(), Some(10));
     assert!(at >= T0 + 560 * SECOND);
@@ -399,7 +410,7 @@ fn sent_is_empty_until(layer: &mut Layer, at: &mut Instant) -> bool {
 
 fn told_nothing_until(layer: &mut Layer, at: &mut Instant) -> bool {
     sent_is_empty_until(layer, at);
-    told(layer).is_empty()
+    indications(layer).is_empty()
 }
 
 #[test]
@@ -423,7 +434,7 @@ fn limits_are_enforced() {
     });
     layer.arrive(Below::Up, T0);
     say(&mut layer, &[0x10, 0, 0xff]);
-    assert_eq!((told(&mut layer).len(), sent(&mut layer).len()), (1, 1));
+    assert_eq!((indications(&mut layer).len(), sent(&mut layer).len()), (1, 1));
     for channel in 5..8 {
         say(&mut layer, &[0x10, channel, 0x0b, 0, 0]);
     }
@@ -450,13 +461,13 @@ fn limits_are_enforced() {
         }
     }
     assert!(layer.counters().control_lost > 0);
-    assert!(told(&mut layer).len() <= CONTROL_PACKETS_MAX + 10);
+    assert!(indications(&mut layer).len() <= CONTROL_PACKETS_MAX + 10);
     for _ in 0..10_000 {
         for packet in [&[0x10, 0, 0xfb, 0, 0][..], &[0x10, 0, 0xff], &[0x10, 0, 0xff]] {
             say(&mut layer, packet);
         }
     }
-    assert!(told(&mut layer).len() <= 10);
+    assert!(indications(&mut layer).len() <= 10);
 }
 
 /// Streams of two ends of XOT, cut anywhere.

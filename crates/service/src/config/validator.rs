@@ -532,7 +532,7 @@ impl Validator<'_> {
             None | Some("llc") => true,
             Some("vc-mux") => false,
             Some(other) => {
-                let word = said.encapsulation.as_ref().expect("it was said");
+                let word = said.encapsulation.as_ref().expect("the key is present");
                 return Err(self.at(
                     word,
                     format!("unknown value `{other}`"),

@@ -21,7 +21,7 @@ pub(super) struct Admission {
 #[derive(Default)]
 struct Taken {
     number: u64,
-    admission: Vec<Slot>,
+    slots: Vec<Slot>,
 }
 
 struct Slot {
@@ -30,7 +30,7 @@ struct Slot {
     /// Since when the client has been idle; `None` while it is being answered.
     waits_since: Option<Instant>,
     /// Dropped with the slot, which notifies the client's task.
-    _told: oneshot::Sender<()>,
+    _notify: oneshot::Sender<()>,
 }
 
 /// The slot of one client; dropping it frees the slot.
@@ -49,17 +49,17 @@ impl Admission {
     /// answered.
     pub(super) fn take(self: &Arc<Admission>) -> Option<Admitted> {
         let mut taken = lock(&self.taken);
-        if taken.admission.len() >= self.most {
-            let silent = taken.admission.iter().enumerate();
+        if taken.slots.len() >= self.most {
+            let silent = taken.slots.iter().enumerate();
             let silent = silent.filter_map(|(at, slot)| Some((slot.has_asked, slot.waits_since?, at)));
             let (_, _, at) = silent.min()?;
-            taken.admission.swap_remove(at);
+            taken.slots.swap_remove(at);
         }
         taken.number += 1;
         let number = taken.number;
-        let (told, gone) = oneshot::channel();
+        let (notify, gone) = oneshot::channel();
         let waits_since = Some(Instant::now());
-        taken.admission.push(Slot { number, has_asked: false, waits_since, _told: told });
+        taken.slots.push(Slot { number, has_asked: false, waits_since, _notify: notify });
         Some(Admitted { admission: self.clone(), number, gone })
     }
 }
@@ -89,7 +89,7 @@ impl Admitted {
 
     fn set(&self, waits_since: Option<Instant>) {
         let mut taken = lock(&self.admission.taken);
-        if let Some(slot) = taken.admission.iter_mut().find(|slot| slot.number == self.number) {
+        if let Some(slot) = taken.slots.iter_mut().find(|slot| slot.number == self.number) {
             slot.has_asked |= waits_since.is_none();
             slot.waits_since = waits_since;
         }
@@ -99,7 +99,7 @@ impl Admitted {
 impl Drop for Admitted {
     fn drop(&mut self) {
         let mut taken = lock(&self.admission.taken);
-        taken.admission.retain(|slot| slot.number != self.number);
+        taken.slots.retain(|slot| slot.number != self.number);
     }
 }
 
@@ -110,7 +110,7 @@ mod tests {
     /// Returns whether a client has lost its slot.
     fn has_gone(admitted: &Admitted) -> bool {
         let taken = lock(&admitted.admission.taken);
-        !taken.admission.iter().any(|slot| slot.number == admitted.number)
+        !taken.slots.iter().any(|slot| slot.number == admitted.number)
     }
 
     #[tokio::test(flavor = "current_thread")]
@@ -118,22 +118,22 @@ mod tests {
         let long = Duration::from_secs(60);
         let admission = Admission::new(3);
         let mut answered = admission.take().expect("a slot");
-        answered.wait_for(long, async { Ok(()) }).await.expect("it has asked");
+        answered.wait_for(long, async { Ok(()) }).await.expect("a request was sent");
         let mut between = admission.take().expect("a slot");
-        between.wait_for(long, async { Ok(()) }).await.expect("it has asked");
+        between.wait_for(long, async { Ok(()) }).await.expect("a request was sent");
         between.set(Some(Instant::now()));
         let mut silent = admission.take().expect("a slot");
         // The client that has never sent a request goes, not the first or the one that has been idle longest.
-        let mut other = admission.take().expect("somebody makes way");
+        let mut other = admission.take().expect("an idle client is evicted");
         assert!(has_gone(&silent) && !has_gone(&between) && !has_gone(&answered));
-        let told = silent.wait_for(long, std::future::pending::<io::Result<()>>()).await;
-        assert!(told.is_err());
-        other.wait_for(long, async { Ok(()) }).await.expect("it has asked");
+        let evicted = silent.wait_for(long, std::future::pending::<io::Result<()>>()).await;
+        assert!(evicted.is_err());
+        other.wait_for(long, async { Ok(()) }).await.expect("a request was sent");
         // Now only the client between two requests can go.
-        let last = admission.take().expect("somebody makes way");
+        let last = admission.take().expect("an idle client is evicted");
         assert!(has_gone(&between) && !has_gone(&other));
         last.set(None);
-        assert!(admission.take().is_none(), "all are being answered");
+        assert!(admission.take().is_none(), "all clients are being answered");
         drop(last);
         assert!(admission.take().is_some(), "a slot is free");
     }

@@ -131,9 +131,9 @@ async fn attend(mut stream: TcpStream, mut admitted: Admitted, requests: &Reques
     if words.first() != Some(&&b"HEAD"[..]) {
         answer += &text;
     }
-    let told = async {
+    let reply = async {
         stream.write_all(answer.as_bytes()).await?;
         stream.shutdown().await
     };
-    admitted.wait_for(TIME, told).await
+    admitted.wait_for(TIME, reply).await
 }

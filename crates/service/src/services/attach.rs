@@ -301,7 +301,7 @@ fn attached(
     free: usize,
 ) -> Result<Option<(ClientStreams, Arc<Channel>)>, NotTaken> {
     let (mut asked, mut layout) = (0, None);
-    let judged = half.complete_if(0..=MEMORY_BYTES_MAX, |hello, bytes| {
+    let accepted = half.complete_if(0..=MEMORY_BYTES_MAX, |hello, bytes| {
         let its = parse_greeting(hello).map_err(|error| error.to_string())?;
         if bytes < its.bytes() {
             return Err("the requested memory is too small for the requested streams".into());
@@ -313,7 +313,7 @@ fn attached(
         layout = Some(its);
         Ok(())
     });
-    match (judged, layout) {
+    match (accepted, layout) {
         (Ok(Some(channel)), Some(layout)) => {
             Ok(Some((ClientStreams::new(channel.region(), layout), Arc::new(channel))))
         }
@@ -351,8 +351,8 @@ impl Service for Attach {
             Some(Client::Attached(streams, channel)) => streams
                 .on_completion(completion, host)
                 .and_then(|_| streams.flush_indications())
-                .map(|told| {
-                    if told {
+                .map(|notified| {
+                    if notified {
                         channel.ring(machine_nanos);
                     }
                 }),

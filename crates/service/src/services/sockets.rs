@@ -149,7 +149,7 @@ impl Sockets {
             Ok(ENTRY_BYTES) => Request::read(&entry),
             _ => None,
         };
-        let (told, file) = match ask {
+        let (indication, file) = match ask {
             Some(Request::Connect { local, remote, .. }) => {
                 match self.connect(owner, local, remote, host, now) {
                     Ok((local, file)) => (Indication::Opened { slot: 0, local }, Some(file)),
@@ -175,7 +175,7 @@ impl Sockets {
             }
         };
         // If the client has gone, the socket for it is closed.
-        let _ = tell(socket.as_fd(), told, file.as_ref());
+        let _ = tell(socket.as_fd(), indication, file.as_ref());
     }
 
     fn connect(
@@ -244,9 +244,9 @@ impl Sockets {
         let mut give = || {
             let local = host.info(stream).ok()?.local;
             let (ours, theirs) = pair().ok()?;
-            let told = Indication::Accepted { listener: 0, slot: 0, local, remote };
+            let indication = Indication::Accepted { listener: 0, slot: 0, local, remote };
             // If the program does not accept, its queue is as long as the system's socket buffer.
-            tell(self.listeners.get(&listener)?.socket.as_fd(), told, Some(&theirs)).ok()?;
+            tell(self.listeners.get(&listener)?.socket.as_fd(), indication, Some(&theirs)).ok()?;
             Some((ours, local))
         };
         let Some((socket, local)) = give() else {
@@ -292,14 +292,14 @@ fn fill(socket: BorrowedFd<'_>) -> io::Result<usize> {
     }
 }
 
-fn tell(socket: BorrowedFd<'_>, told: Indication, file: Option<&OwnedFd>) -> io::Result<()> {
+fn tell(socket: BorrowedFd<'_>, indication: Indication, file: Option<&OwnedFd>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let files = file.map(|file| [file.as_fd()]);
     if let Some(files) = &files {
         control.push(SendAncillaryMessage::ScmRights(files));
     }
-    let bytes = told.bytes();
+    let bytes = indication.bytes();
     let parts = [io::IoSlice::new(&bytes)];
     rustix::net::sendmsg(socket, &parts, &mut control, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?;
     Ok(())

@@ -31,7 +31,7 @@ pub(super) struct State {
     stack: Stack,
     stream: Stream,
     indications: VecDeque<Indication>,
-    told_bytes: usize,
+    indicated_bytes: usize,
     /// Bytes that the pump has taken and not yet sent.
     sending_bytes: usize,
     /// How the association ended, once its user has received that.
@@ -47,7 +47,7 @@ impl State {
             stack: Stack::new(stack),
             stream: Stream::new(tpkt::TPDU_BYTES_MAX),
             indications: VecDeque::new(),
-            told_bytes: 0,
+            indicated_bytes: 0,
             sending_bytes: 0,
             end: None,
             error: None,
@@ -67,9 +67,9 @@ impl State {
                 self.stack.settle(now, &mut ());
             }
         }
-        while let Some(told) = self.stack.poll() {
-            self.told_bytes += bytes_of(&told);
-            self.indications.push_back(told);
+        while let Some(indication) = self.stack.poll() {
+            self.indicated_bytes += bytes_of(&indication);
+            self.indications.push_back(indication);
         }
     }
 
@@ -86,13 +86,13 @@ impl State {
     }
 
     fn wants_bytes(&self) -> bool {
-        self.told_bytes < INCOMING_BYTES_MAX && self.indications.len() < INCOMING_COUNT_MAX
+        self.indicated_bytes < INCOMING_BYTES_MAX && self.indications.len() < INCOMING_COUNT_MAX
     }
 }
 
 /// Returns the bytes of data in an indication.
-fn bytes_of(told: &Indication) -> usize {
-    match told {
+fn bytes_of(indication: &Indication) -> usize {
+    match indication {
         Indication::Presentation(
             presentation::Indication::Data(values) | presentation::Indication::TypedData(values),
         ) => values.iter().map(|pdv| pdv.octets().len()).sum(),
@@ -146,16 +146,16 @@ impl Shared {
     /// Waits for the next indication for the user.
     pub(super) async fn next_indication(&self) -> Result<Indication, Failure> {
         loop {
-            let news = self.user_wake.notified();
+            let notified = self.user_wake.notified();
             {
                 let mut state = self.lock();
                 let read_before = state.wants_bytes();
-                if let Some(told) = state.indications.pop_front() {
-                    state.told_bytes -= bytes_of(&told);
+                if let Some(indication) = state.indications.pop_front() {
+                    state.indicated_bytes -= bytes_of(&indication);
                     if !read_before && state.wants_bytes() {
                         self.pump_wake.notify_one();
                     }
-                    return Ok(told);
+                    return Ok(indication);
                 }
                 if let Some(end) = &state.end {
                     return Err(end.clone());
@@ -164,14 +164,14 @@ impl Shared {
                     return Err(Failure::Over);
                 }
             }
-            news.await;
+            notified.await;
         }
     }
 
     /// Waits until more may be sent. Does not see an end that the user has not received yet.
     pub(super) async fn room(&self) -> Result<(), Failure> {
         loop {
-            let news = self.user_wake.notified();
+            let notified = self.user_wake.notified();
             {
                 let state = self.lock();
                 if let Some(end) = &state.end {
@@ -181,17 +181,17 @@ impl Shared {
                     return Ok(());
                 }
             }
-            news.await;
+            notified.await;
         }
     }
 
     pub(super) async fn closed(&self) {
         loop {
-            let news = self.user_wake.notified();
+            let notified = self.user_wake.notified();
             if self.lock().closed {
                 return;
             }
-            news.await;
+            notified.await;
         }
     }
 
@@ -202,9 +202,9 @@ impl Shared {
     }
 
     /// Converts an ACSE indication that ends the association to a failure.
-    pub(super) fn failure_of(&self, told: Option<acse::Indication>) -> Failure {
+    pub(super) fn failure_of(&self, indication: Option<acse::Indication>) -> Failure {
         let mut state = self.lock();
-        let failure = match told {
+        let failure = match indication {
             Some(acse::Indication::Abort(abort)) => Failure::Aborted(Box::new(abort)),
             Some(acse::Indication::PAbort(abort)) => state.failure_of(abort),
             _ => Failure::Over,
@@ -281,9 +281,9 @@ impl pump::End for Driven {
         self.wants_bytes = state.wants_bytes();
         self.deadline = state.stack.deadline();
         self.over = state.stream.connection_action() == ConnectionAction::Close;
-        let news = !state.indications.is_empty() || state.sending_bytes < OUTGOING_BYTES_MAX;
+        let may_wake = !state.indications.is_empty() || state.sending_bytes < OUTGOING_BYTES_MAX;
         drop(guard);
-        if news {
+        if may_wake {
             self.shared.user_wake.notify_waiters();
         }
     }

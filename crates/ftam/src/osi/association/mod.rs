@@ -49,7 +49,7 @@ pub enum Event {
     /// P-DATA: values, each with its context.
     Data(Vec<Pdv>),
     /// The peer requests a release; answer with [`Association::answer_release`].
-    ReleaseAsked {
+    ReleaseRequested {
         /// The peer's reason.
         reason: Option<ReleaseRequestReason>,
         /// The peer's user information.
@@ -189,7 +189,7 @@ impl Association {
             Err(presentation::Indication::Data(values)) => Ok(Event::Data(values)),
             Err(beside) => Ok(Event::Beside(Box::new(beside))),
             Ok(acse::Indication::Release { reason, user_information }) => {
-                Ok(Event::ReleaseAsked { reason, user_information })
+                Ok(Event::ReleaseRequested { reason, user_information })
             }
             Ok(acse::Indication::ReleaseConfirm { reason, user_information, .. }) => {
                 Ok(Event::Released { reason, user_information })
@@ -215,18 +215,18 @@ impl Association {
     /// How the association ended otherwise.
     pub async fn release(&self, user_information: Vec<Pdv>) -> Result<Vec<Pdv>, Failure> {
         self.begin_release(user_information)?;
-        let mut asked = false;
+        let mut must_answer = false;
         loop {
             match self.receive().await? {
                 Event::Released { user_information, .. } => {
-                    if asked {
+                    if must_answer {
                         // X.227 §7.2.3.5: on a release collision, the responder answers after it has been
                         // answered.
                         let _ = self.answer_release(Vec::new());
                     }
                     return Ok(user_information);
                 }
-                Event::ReleaseAsked { .. } => asked = self.answer_release(Vec::new()).is_err(),
+                Event::ReleaseRequested { .. } => must_answer = self.answer_release(Vec::new()).is_err(),
                 Event::Data(_) | Event::Beside(_) => {}
             }
         }

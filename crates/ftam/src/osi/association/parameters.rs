@@ -159,9 +159,9 @@ impl Default for Acceptance {
 
 impl Acceptance {
     /// Builds the answer to a request.
-    pub(super) fn answer(self, asked: &Associate) -> AssociateAnswer {
-        let units = asked.presentation.session.units.and(self.units).or(Units::DUPLEX);
-        let granted = asked.accept(units, |context| self.contexts.has(context.abstract_syntax));
+    pub(super) fn answer(self, proposal: &Associate) -> AssociateAnswer {
+        let units = proposal.presentation.session.units.and(self.units).or(Units::DUPLEX);
+        let granted = proposal.accept(units, |context| self.contexts.has(context.abstract_syntax));
         AssociateAnswer {
             application_context: self.application_context.or(granted.application_context),
             responding: self.name,

@@ -20,7 +20,7 @@ fn listener() -> (Listener, u16) {
     (listener, port)
 }
 
-async fn asked(listener: &Listener) -> AssociateRequest {
+async fn requested(listener: &Listener) -> AssociateRequest {
     listener.accept().await.expect("it comes").request().await.expect("it asks")
 }
 
@@ -30,7 +30,7 @@ async fn pair() -> (Association, Association) {
     let parameters = Parameters::new(APPLICATION, &[SYNTAX, OTHER]);
     let there = async {
         let wanted = Acceptance { contexts: AcceptedContexts::Only(vec![SYNTAX]), ..Acceptance::default() };
-        asked(&listener).await.accept(wanted).expect("granted")
+        requested(&listener).await.accept(wanted).expect("granted")
     };
     let (here, there) = tokio::join!(Association::connect("127.0.0.1", port, parameters), there);
     (here.expect("granted"), there)
@@ -60,7 +60,7 @@ async fn values_go_both_ways_and_the_release_is_orderly() {
 
     let answers = async {
         let event = there.receive().await.expect("received");
-        assert!(matches!(event, Event::ReleaseAsked { .. }), "{event:?}");
+        assert!(matches!(event, Event::ReleaseRequested { .. }), "{event:?}");
         there.answer_release(vec![value(context, 2)]).expect("answered");
     };
     let (released, ()) = tokio::join!(here.release(Vec::new()), answers);
@@ -98,10 +98,10 @@ async fn an_abort_and_a_drop_are_both_reported() {
 async fn a_refusal_carries_its_reason() {
     let (listener, port) = listener();
     let refuses = async {
-        let asked = asked(&listener).await;
-        assert_eq!(asked.associate().presentation.called.bytes(), b"psel");
+        let request = requested(&listener).await;
+        assert_eq!(request.associate().presentation.called.bytes(), b"psel");
         let why = UserDiagnostic::CALLED_AP_TITLE_NOT_RECOGNIZED;
-        asked.refuse(AssociateResult::REJECTED_PERMANENT, why).await;
+        request.refuse(AssociateResult::REJECTED_PERMANENT, why).await;
     };
     let called = Selectors { presentation: "psel".into(), session: "ssel".into(), transport: "tsel".into() };
     let parameters = Parameters { called, ..Parameters::new(APPLICATION, &[SYNTAX]) };

@@ -56,7 +56,7 @@ impl Line {
         let Some(tls) = &target.tls else { return Ok("not requested".into()) };
         let socket = std::mem::replace(&mut self.socket, Box::new(tokio::io::empty()));
         let handshake = tls.connector.connect(tls.name.clone(), socket);
-        let socket = by(&mut self.deadline, handshake).await.map_err(|unheard| unheard.words)?;
+        let socket = by(&mut self.deadline, handshake).await.map_err(|no_answer| no_answer.words)?;
         let socket = socket.map_err(|error| error.to_string())?;
         let (_, session) = socket.get_ref();
         let version = session.protocol_version().and_then(|version| version.as_str());

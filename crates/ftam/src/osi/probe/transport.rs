@@ -25,7 +25,7 @@ impl Answer {
         match self {
             Answer::Confirmed(_) => "it is confirmed",
             Answer::Refused(words) => words,
-            Answer::NoAnswer(unheard) => &unheard.words,
+            Answer::NoAnswer(no_answer) => &no_answer.words,
         }
     }
 
@@ -42,12 +42,12 @@ pub(super) fn request(target: &Target) -> Connect {
 
 /// Sends a CR and waits for its answer.
 pub(super) async fn connect(line: &mut Line, request: Connect) -> Answer {
-    if let Err(unheard) = line.send_tpdu(&Tpdu::ConnectRequest(request)).await {
-        return Answer::NoAnswer(unheard);
+    if let Err(no_answer) = line.send_tpdu(&Tpdu::ConnectRequest(request)).await {
+        return Answer::NoAnswer(no_answer);
     }
     let unit = match line.receive().await {
         Ok(unit) => unit,
-        Err(unheard) => return Answer::NoAnswer(unheard),
+        Err(no_answer) => return Answer::NoAnswer(no_answer),
     };
     match Tpdu::read(&unit) {
         Ok((Tpdu::ConnectConfirm(confirm), _)) => Answer::Confirmed(Box::new(confirm)),
@@ -64,7 +64,7 @@ pub(super) async fn connect(line: &mut Line, request: Connect) -> Answer {
 async fn again(target: &Target, request: Connect) -> Answer {
     match Line::ready(target).await {
         Ok(mut line) => connect(&mut line, request).await,
-        Err(unheard) => Answer::NoAnswer(unheard),
+        Err(no_answer) => Answer::NoAnswer(no_answer),
     }
 }
 
@@ -73,8 +73,8 @@ pub(super) async fn ask(target: &Target, mut line: Line, report: &mut Report) ->
     let first = connect(&mut line, request(target)).await;
     drop(line);
     report.tpkt = !matches!(first, Answer::NoAnswer(_));
-    if let Answer::NoAnswer(unheard) = &first {
-        report.say("TPKT", "RFC 1006", Verdict::No, &unheard.words);
+    if let Answer::NoAnswer(no_answer) = &first {
+        report.say("TPKT", "RFC 1006", Verdict::No, &no_answer.words);
         return false;
     }
     report.say("TPKT", "RFC 1006", Verdict::Yes, "received a TPDU in a TPKT");
@@ -116,20 +116,20 @@ async fn sizes(target: &Target, report: &mut Report) {
     let mut largest = None;
     let mut words = Vec::new();
     for code in cotp::SIZE_CODE_MIN..=cotp::SIZE_CODE_MAX {
-        let asked = 1u32 << code;
+        let proposed = 1u32 << code;
         let answer = again(target, Connect { tpdu_size: Some(code), ..request(target) }).await;
         words.push(match &answer {
             Answer::Confirmed(confirm) => match confirm.tpdu_size.and_then(cotp::size_bytes) {
                 Some(bytes) => {
-                    largest = largest.max(Some(bytes.min(asked)));
-                    if bytes == asked { asked.to_string() } else { format!("{asked} -> {bytes}") }
+                    largest = largest.max(Some(bytes.min(proposed)));
+                    if bytes == proposed { proposed.to_string() } else { format!("{proposed} -> {bytes}") }
                 }
-                None => format!("{asked} -> not stated"),
+                None => format!("{proposed} -> not stated"),
             },
-            Answer::Refused(_) => format!("{asked} refused"),
-            Answer::NoAnswer(unheard) => format!("{asked}: {}", unheard.words),
+            Answer::Refused(_) => format!("{proposed} refused"),
+            Answer::NoAnswer(no_answer) => format!("{proposed}: {}", no_answer.words),
         });
-        if matches!(&answer, Answer::NoAnswer(unheard) if unheard.silent) {
+        if matches!(&answer, Answer::NoAnswer(no_answer) if no_answer.silent) {
             break;
         }
     }

@@ -351,7 +351,7 @@ async fn conversation(target: &Target, proposal: Proposal<'_>) -> Result<Reply, 
     let confirm = match transport::connect(&mut line, transport::request(target)).await {
         Answer::Confirmed(confirm) => confirm,
         Answer::Refused(words) => return Ok(Reply { fault: Some(words), ..Reply::default() }),
-        Answer::NoAnswer(unheard) => return Err(unheard),
+        Answer::NoAnswer(no_answer) => return Err(no_answer),
     };
     let tpdu_bytes_max =
         confirm.tpdu_size.and_then(cotp::size_bytes).map_or(tpkt::TPDU_BYTES_MAX, |bytes| bytes as usize);

@@ -66,7 +66,7 @@ fn a_transfer_cut_anywhere_is_recovered() {
                 let finished = pair.events.contains(&Event::Ended(Ok(Outcome::Done)));
                 let keys = crate::ftam::filestore::Disk::kept(&mut ground.here);
                 let told = lose(pair, &mut ground);
-                // Both programs end, whatever they had still to do.
+                // Both programs end, without completing pending work.
                 ground.here.crash();
                 ground.there.crash();
                 ground.locks = Locks::new(100);
@@ -209,7 +209,7 @@ fn an_unreadable_docket_is_kept() {
         ground.there.fail_after(Call::Fetch, fetches, DiskError::Failed);
         let mut pair = Pair::connected(&mut ground);
         let kept = crate::ftam::filestore::Disk::kept(&mut ground.there);
-        assert_eq!(kept.len(), 1, "{fetches}: connecting forgets nothing that it cannot read");
+        assert_eq!(kept.len(), 1, "{fetches}: connecting deletes no docket that it cannot read");
         pair.initiator.recover(&key, &mut pair.caller, &mut ground.here).unwrap();
         pair.run(&mut ground);
         let ended = pair.events.drain(..).next();

@@ -1,4 +1,4 @@
-//! Jobs, and what may go wrong with them.
+//! Jobs, and how they fail.
 
 use super::*;
 
@@ -162,7 +162,7 @@ fn failures_yield_the_standards_diagnostics() {
             E::FILE_EXISTS,
         ),
         (
-            "a name that is none",
+            "an invalid name",
             |_| {},
             Job::Rename { remote: "f".into(), to: "..".into() },
             E::FILENAME_NOT_FOUND,
@@ -182,7 +182,7 @@ fn failures_yield_the_standards_diagnostics() {
             E::BAD_ATTRIBUTE_VALUE,
         ),
         (
-            "a group that is not there",
+            "a group that was not negotiated",
             |_| {},
             Job::Change {
                 remote: "f".into(),
@@ -212,7 +212,7 @@ fn failures_yield_the_standards_diagnostics() {
             E::PERMITTED_ACTIONS_VIOLATED,
         ),
         (
-            "somebody has it",
+            "locked by another user",
             |g| {
                 use crate::ftam::filestore::{Concurrency, Control};
                 g.locks.take(&path("f"), Control::usual(Actions::ALL)).unwrap();
@@ -251,7 +251,7 @@ fn failures_yield_the_standards_diagnostics() {
         assert_eq!(after, before, "{about}: nothing has changed");
         assert_eq!(ground.here.contents(&path("x")), None, "{about}");
         // The association lives on.
-        if about != "somebody has it" && about != "no more locks" {
+        if about != "locked by another user" && about != "no more locks" {
             pair.close(&mut ground);
             ground.is_tidy();
         }

@@ -1,4 +1,4 @@
-//! Initiator and responder, two machines, and nothing but a queue between them: every job, every error.
+//! Initiator and responder, each on its machine, joined by queues: every job, every error.
 
 mod cuts;
 mod hostile;
@@ -42,7 +42,7 @@ fn path(name: &str) -> Path {
     Path::read(name).unwrap()
 }
 
-/// Lets everybody in whose password is his name; a name with a `!` may only read.
+/// Admits every user whose password equals the name; a name with a `!` may only read.
 struct TestAuthenticator {
     waits: u32,
     rights: Actions,

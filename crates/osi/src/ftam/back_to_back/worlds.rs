@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A filestore as plainly as can be.
+/// The model: a map from paths to contents.
 type Plain = alloc::collections::BTreeMap<String, Option<Vec<u8>>>;
 
 #[test]

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Limits    [`Locks`] limits the number of lock holders; one table serves all associations of a filestore.
-//! Missing   waiting: a lock that is not available is refused at once, as the service has it.
+//! Not implemented  waiting: a lock that is not available is refused at once, as the service defines.
 
 use super::{Action, Actions, Path};
 use alloc::collections::BTreeMap;

@@ -2,13 +2,13 @@
 //!
 //! Purpose    whatever filename a peer sends, the disk gets a plain path below its root.
 //! Format     ISO 8571-2 has filenames of several strings. Some peers send a whole path in one string, others
-//!            one string a level. Both are equivalent here: strings are joined by `/` and split at `/`.
+//!            one string per level. Both are equivalent here: strings are joined by `/` and split at `/`.
 //! Rules      no component is empty, `.` or `..`, contains a control character, is longer than a host's
 //!            limit, or is the name that the disk reserves for itself. A leading `/` is the root that the
 //!            user sees, as in a chroot jail; a trailing one, common for directories, is ignored. `.` alone
 //!            is the root, and a trailing `/.` is ignored: ISODE's `ls` sends these.
 //! Limits     [`COMPONENTS_MAX`], [`COMPONENT_BYTES_MAX`], [`PATH_BYTES_MAX`].
-//! Missing    names of a host that are not UTF-8.
+//! Not implemented  names of a host that are not UTF-8.
 
 use alloc::string::String;
 use core::fmt;

@@ -9,7 +9,7 @@
 //!            a string ends a line. A last line without LF has one when it comes back.
 //! Limits     a string has at most `string_bytes_max`. If strings are lines, a longer line cannot be sent,
 //!            and a line is buffered until its end.
-//! Missing    conversion between character sets.
+//! Not implemented  conversion between character sets.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

@@ -446,7 +446,7 @@ impl Initiator {
         let record =
             disk.fetch(key).ok().and_then(|bytes| Record::read(&bytes)).ok_or(RequestError::Value)?;
         let (job, document, activity) = job_of(&record).ok_or(RequestError::Value)?;
-        let asked = points_of(&record).map(|point| point.checkpoint).max().unwrap_or(0);
+        let checkpoint = points_of(&record).map(|point| point.checkpoint).max().unwrap_or(0);
         let access = writing_of(&job).map_or(AccessRequest::READ, |(access, _)| access);
         self.activity = self.activity.max(activity);
         self.running = Some(Running {
@@ -459,7 +459,7 @@ impl Initiator {
             transfer: None,
             resume: None,
         });
-        let request = RecoverRequest::new(activity, 1, access, asked);
+        let request = RecoverRequest::new(activity, 1, access, checkpoint);
         self.say(machine, Pdu::RecoverRequest(Box::new(request)));
         Ok(())
     }

@@ -19,7 +19,7 @@
 //! Logging          refusals and failures are reported for a log ([`Responder::next_failure`]).
 //! Limits           [`Config`] names them.
 //! Not implemented  access control lists are stored and returned, but not enforced: rights come from the
-//!                  doorkeeper; passwords of single files; FADU locking; LOCATE and ERASE (no file access
+//!                  authenticator; passwords of single files; FADU locking; LOCATE and ERASE (no file access
 //!                  unit is offered).
 
 mod answer;
@@ -70,9 +70,9 @@ kiban_base::counters! {
     }
 }
 
-/// Maximum number of setbacks kept for the log.
-pub const SETBACKS_MAX: usize = 16;
-/// Maximum number of characters of a file name in a setback.
+/// Maximum number of failure reports kept for the log.
+pub const FAILURE_REPORTS_MAX: usize = 16;
+/// Maximum number of characters of a file name in a failure report.
 const FILE_CHARACTERS_MAX: usize = 256;
 
 /// Configuration of a responder: the services it offers, and its limits.
@@ -156,9 +156,9 @@ pub struct FailureReport {
 pub enum Progress {
     /// The peer.
     Peer,
-    /// Room below: there is more to send.
+    /// Room in the layers below: there is more to send.
     Room,
-    /// The doorkeeper.
+    /// The authentication.
     Authentication,
 }
 
@@ -174,7 +174,7 @@ pub struct Responder {
     transfer: Option<Transfer>,
     /// The name that the peer used for the last requested file.
     file: String,
-    setbacks: VecDeque<FailureReport>,
+    failure_reports: VecDeque<FailureReport>,
     counters: Counters,
 }
 
@@ -191,7 +191,7 @@ impl Responder {
             selected: None,
             transfer: None,
             file: String::new(),
-            setbacks: VecDeque::new(),
+            failure_reports: VecDeque::new(),
             counters: Counters::default(),
         }
     }
@@ -206,9 +206,9 @@ impl Responder {
         &self.file
     }
 
-    /// Returns the oldest refusal or failure not yet fetched. Only the last [`SETBACKS_MAX`] are kept.
+    /// Returns the oldest refusal or failure not yet fetched. Only the last [`FAILURE_REPORTS_MAX`] are kept.
     pub fn next_failure(&mut self) -> Option<FailureReport> {
-        self.setbacks.pop_front()
+        self.failure_reports.pop_front()
     }
 
     /// Returns the counters.
@@ -255,7 +255,7 @@ impl Responder {
         if machine.state() == State::Closed {
             return;
         }
-        self.note_setback(&pdu);
+        self.report_failure(&pdu);
         if machine.request(Request::Pdu(pdu)).is_err() {
             self.counters.internal_errors += 1;
             let item = DiagnosticItem::new(
@@ -270,7 +270,7 @@ impl Responder {
         }
     }
 
-    fn note_setback(&mut self, pdu: &Pdu) {
+    fn report_failure(&mut self, pdu: &Pdu) {
         let items = pdu.diagnostic().map_or(&[][..], |diagnostic| &diagnostic.0);
         // A mere consequence of another failure is not reported.
         let followed = [ErrorIdentifier::SUBSEQUENT_ERROR, ErrorIdentifier::GROUPING_THRESHOLD];
@@ -285,12 +285,12 @@ impl Responder {
             // Nothing was interrupted.
             return;
         }
-        if self.setbacks.len() == SETBACKS_MAX {
-            self.setbacks.pop_front();
+        if self.failure_reports.len() == FAILURE_REPORTS_MAX {
+            self.failure_reports.pop_front();
             self.counters.failure_reports_dropped += 1;
         }
         let (kind, file, item) = (pdu.kind(), self.file.clone(), item.clone());
-        self.setbacks.push_back(FailureReport { kind, file, item });
+        self.failure_reports.push_back(FailureReport { kind, file, item });
     }
 
     fn on_initialize(&mut self, initialize: Box<Initialize>, machine: &mut Machine, store: &mut Store<'_>) {
@@ -392,7 +392,7 @@ impl Responder {
             }
             Pdu::UserAbort(_) | Pdu::ProviderAbort(_) => {
                 // The peer violated the protocol, or gave up; its diagnostic says why.
-                self.note_setback(&pdu);
+                self.report_failure(&pdu);
                 self.end(store);
             }
             Pdu::ReadRequest(request) => self.on_read(&request, machine, store),

@@ -292,29 +292,29 @@ impl Responder {
 /// Returns the document type of this open regime, and a diagnostic if there is one.
 fn contents(
     selected: &Selected,
-    asked: &OpenContentsType,
+    requested: &OpenContentsType,
     usual: &Document,
 ) -> Result<(Document, Option<ErrorIdentifier>), DiagnosticItem> {
     let inconsistent = || permanent(ErrorIdentifier::CONTENTS_TYPE_INCONSISTENT);
-    let asked = match asked {
+    let requested = match requested {
         OpenContentsType::Unknown(_) => {
             return Ok((selected.document.clone().unwrap_or_else(|| usual.clone()), None));
         }
         OpenContentsType::Proposed(contents_type) => Document::of(contents_type).ok_or_else(inconsistent)?,
     };
-    let directory = matches!(asked, Document::Directory(_) | Document::DirectoryOld(_));
-    match (&selected.document, &asked) {
+    let directory = matches!(requested, Document::Directory(_) | Document::DirectoryOld(_));
+    match (&selected.document, &requested) {
         _ if directory != (selected.kind == Kind::Directory) => Err(inconsistent()),
-        _ if directory => Ok((asked, None)),
+        _ if directory => Ok((requested, None)),
         // A file without a mark has whatever document type is requested.
-        (None, _) => Ok((asked, None)),
-        (Some(stored), asked) if stored.name() == asked.name() => {
-            let plain = asked.contents_type() == ContentsType::document(asked.name(), None);
-            Ok((if plain { stored.clone() } else { asked.clone() }, None))
+        (None, _) => Ok((requested, None)),
+        (Some(stored), requested) if stored.name() == requested.name() => {
+            let plain = requested.contents_type() == ContentsType::document(requested.name(), None);
+            Ok((if plain { stored.clone() } else { requested.clone() }, None))
         }
         // ISO 8571-2, FTAM-2: it can be simplified to FTAM-1.
         (Some(Document::SequentialText(_)), Document::UnstructuredText(_)) => {
-            Ok((asked, Some(ErrorIdentifier::CONTENTS_TYPE_SIMPLIFIED)))
+            Ok((requested, Some(ErrorIdentifier::CONTENTS_TYPE_SIMPLIFIED)))
         }
         _ => Err(inconsistent()),
     }

@@ -19,11 +19,11 @@ use alloc::vec::Vec;
 
 /// Returns the requested locks, or the default ones if none are requested.
 pub(super) fn control_of(
-    asked: Option<&ConcurrencyControl>,
+    requested: Option<&ConcurrencyControl>,
     actions: Actions,
 ) -> Result<Control, DiagnosticItem> {
-    let Some(asked) = asked else { return Ok(Control::usual(actions)) };
-    let locks = Action::ALL.into_iter().zip(asked.locks());
+    let Some(requested) = requested else { return Ok(Control::usual(actions)) };
+    let locks = Action::ALL.into_iter().zip(requested.locks());
     let control = locks.fold(Control::default(), |control, (action, lock)| {
         let lock = match lock.0 {
             1 => Lock::Shared,
