@@ -4,7 +4,7 @@ use crate::wire::lapb::{self, Control, HEADER_BYTES_MAX, Header, Modulo, Reasons
 use kiban_base::{Instant, Rope};
 
 use super::link::PendingFrame;
-use super::{Event, Link, OWED_FRAMES_MAX, Role, State};
+use super::{Event, Link, PENDING_FRAMES_MAX, Role, State};
 
 impl Link {
     pub(super) fn address(&self) -> u8 {
@@ -155,7 +155,7 @@ impl Link {
     }
 
     pub(super) fn queue_unnumbered(&mut self, pending: PendingFrame) {
-        if self.pending_frames.len() == OWED_FRAMES_MAX {
+        if self.pending_frames.len() == PENDING_FRAMES_MAX {
             self.pending_frames.pop_front();
             self.counters.answers_lost += 1;
         }

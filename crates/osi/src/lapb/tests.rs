@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// The table of the standard, written a second time: rows are events, columns states.
+/// The table of the standard, written independently: rows are events, columns states.
 #[test]
 fn every_cell_matches_the_standard() {
     let table = "
@@ -174,7 +174,7 @@ fn a_gap_causes_one_reject_and_is_filled() {
     assert_eq!(frames(&mut link, Instant::ZERO), [[3, 0x09]]);
     link.arrive(Rope::copied(&[3, 0, 9]), Instant::ZERO);
     assert_eq!(indications(&mut link).len(), 1);
-    // The next gap is rejected anew.
+    // The next gap is rejected, too.
     link.arrive(Rope::copied(&[3, 0x06, 9]), Instant::ZERO);
     assert_eq!(frames(&mut link, Instant::ZERO), [[3, 0x29]]);
 }
@@ -272,7 +272,7 @@ fn a_frame_reject_states_the_error() {
         (&[3, 0x01, 5], &[3, 0x87, 0x01, 0x00, 3]),
         (&long, &[3, 0x87, 0x00, 0x00, 4]),
         (&[3, 0x61], &[3, 0x87, 0x61, 0x00, 8]),
-        // A response that is none, with the bit C/R.
+        // A command sent as a response, reported with the C/R bit.
         (&[1, 0x00, 1], &[3, 0x87, 0x00, 0x10, 1]),
         (&[3, 0x71], &[3, 0x97, 0x71, 0x00, 8]),
     ];
@@ -280,7 +280,7 @@ fn a_frame_reject_states_the_error() {
         let mut link = connected(|config| config.information_bytes_max = 10);
         link.arrive(Rope::copied(frame), Instant::ZERO);
         assert_eq!(frames(&mut link, Instant::ZERO), [answer]);
-        // The peer sets the link up anew.
+        // The peer sets the link up again.
         link.arrive(Rope::copied(&[3, 0x3f]), Instant::ZERO);
         assert_eq!(indications(&mut link), [Indication::Reset]);
         assert_eq!((link.state(), frames(&mut link, Instant::ZERO)), (State::Connected, vec![vec![3, 0x73]]));
@@ -322,7 +322,7 @@ fn an_invalid_request_changes_nothing() {
     assert_eq!(down.request(Request::Disconnect), Err(Misuse::State));
 }
 
-/// A line: frames of one direction, each with the moment when it is there; some are lost, some come twice.
+/// One direction of a line: frames with their arrival times; some are lost, some duplicated.
 struct Line {
     flying: VecDeque<(Instant, Rope)>,
     free_at: Instant,
@@ -362,7 +362,7 @@ impl Line {
     }
 }
 
-/// Two links on a line with impairment; the model is a list: packets arrive once and in order.
+/// Runs two links on a lossy line and checks that packets arrive once and in order.
 fn converse(seed: u64, modulo: Modulo, window: u8, harm: u32, count: usize) {
     let config = |role| Config {
         modulo,
@@ -393,7 +393,7 @@ fn converse(seed: u64, modulo: Modulo, window: u8, harm: u32, count: usize) {
                 links[way].request(Request::Data(message(way, sent[way]).into())).expect("room");
                 sent[way] += 1;
             }
-            // The host is sometimes away.
+            // The host sometimes takes nothing.
             while hosts.below(4) > 0
                 && let Some(indication) = links[way].poll_up()
             {
@@ -415,8 +415,8 @@ fn converse(seed: u64, modulo: Modulo, window: u8, harm: u32, count: usize) {
         if got == [count; 2] {
             return;
         }
-        // A UA that is lost when its sender has begun already is a reset, and rightly: harm begins when both
-        // are up.
+        // If a UA is lost after its sender has begun to send, the link is reset, as it must be: frames are
+        // lost only once both ends are up.
         let is_up = links.iter().all(|link| link.state() == State::Connected);
         for way in 0..2 {
             lines[way].harm = if is_up { harm } else { 0 };
@@ -448,8 +448,8 @@ fn a_lossy_line_carries_every_packet_once_and_in_order() {
     }
 }
 
-/// A DCE as plain as can be, of bytes alone: one frame under way, sent again every 200 ms, an RR for every I
-/// frame.
+/// A minimal DCE, written independently: one outstanding frame, retransmitted every 200 ms, and an RR for
+/// every I frame.
 #[derive(Default)]
 struct Plain {
     v_s: u8,
@@ -543,7 +543,7 @@ proptest! {
         converse(u64::from(seed), modulo, window, harm, 100);
     }
 
-    /// No sequence of frames breaks anything, and few responses are pending.
+    /// No sequence of frames causes a panic, and few responses are pending.
     #[test]
     fn any_frame_is_accepted_or_rejected(
         inputs in proptest::collection::vec((proptest::collection::vec(any::<u8>(), 0..6), 0..3u8), 0..200),
@@ -560,7 +560,7 @@ proptest! {
                 _ => link.arrive(frame.into(), now),
             }
             link.settle(now);
-            prop_assert!(frames(&mut link, now).len() <= OWED_FRAMES_MAX + 10);
+            prop_assert!(frames(&mut link, now).len() <= PENDING_FRAMES_MAX + 10);
             prop_assert!(link.deadline() > now);
             indications(&mut link);
         }

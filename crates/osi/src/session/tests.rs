@@ -295,7 +295,7 @@ fn the_token_holder_sets_points_and_the_peer_confirms_them() {
     assert_eq!(other.request(confirm(11), NOW), Err(RequestError::Serial), "it has been");
     settle(&mut one, &mut other);
     assert_eq!(indications(&mut one), [Indication::SyncMinorConfirm { serial: 12, user_data: Rope::new() }]);
-    // The token goes over, asked for.
+    // The token is requested and given.
     let tokens = Tokens::MINOR;
     other.request(Request::PleaseTokens { tokens, user_data: bytes(3) }, NOW).expect("please");
     settle(&mut one, &mut other);
@@ -338,13 +338,13 @@ fn a_resynchronisation_discards_data_in_flight() {
         [Indication::ResynchroniseConfirm { serial, tokens, user_data: Rope::new() }]
     );
     assert_eq!((one.serial_next(), other.serial_next()), (11, 11));
-    assert!(other.holds_minor() && !one.holds_minor(), "the token is with whom asked");
+    assert!(other.holds_minor() && !one.holds_minor(), "the requester holds the token");
 }
 
 #[test]
 fn collisions_are_resolved_alike_at_both_ends() {
     use Resynchronisation::{Abandon, Restart, Set};
-    // What each end requests at the same time, and whether the initiator prevails (X.225 §A.5.4.6.1).
+    // The simultaneous requests of both ends, and whether the initiator prevails (X.225 §A.5.4.6.1).
     for (own, others, initiator_wins) in [
         ((Abandon, 0), (Restart, 10), true),
         ((Restart, 10), (Abandon, 0), false),
@@ -585,7 +585,7 @@ proptest! {
         }
         if !harmed {
             for end in &ends {
-                prop_assert_eq!(end.counters().spdus_unexpected, 0, "nobody broke the protocol");
+                prop_assert_eq!(end.counters().spdus_unexpected, 0, "no protocol error");
                 prop_assert_eq!(end.counters().tsdus_malformed, 0);
             }
             let states = (ends[0].state, ends[1].state);

@@ -4,9 +4,8 @@
 //! Purpose    the driver deals with bytes or frames, time, and closing; the user of the file service deals
 //!            with the machine. This type connects them, whatever the network is ([`NetworkService`]).
 //! Operation  input arrives ([`End::arrive`]); the user works with [`End::machine`], within [`End::room`];
-//!            then
-//!            [`End::settle`] carries the user's requests down, where the driver fetches them. It contains
-//!            the one loop that runs until nothing moves; the layers below it have steps.
+//!            then [`End::settle`] carries the user's requests down, where the driver fetches them. It
+//!            contains the one loop that runs until nothing moves; the layers below it have steps.
 //! Steps      [`End::step_up`] takes one unit only, for a driver whose processor is shared or modelled.
 //! Limits     the user is given room for [`OUTGOING_BYTES_MAX`]; a data element may exceed it by its own
 //!            length.

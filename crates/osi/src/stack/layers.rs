@@ -196,7 +196,7 @@ impl Stack {
             moved = true;
         }
         while let Some(request) = self.transport.poll_down() {
-            // Turned to again for each TPDU: segmenting is transport's work.
+            // The meter is called for each TPDU: segmenting is transport's work.
             let bytes = if let network::Request::Data(unit) = &request { unit.len() } else { 0 };
             meter.turn_to(Task::Transport, bytes);
             self.down.push_back(request);

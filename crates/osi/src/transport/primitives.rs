@@ -80,7 +80,7 @@ pub enum DisconnectReason {
     NotAttached,
     /// The address is unknown (3).
     AddressUnknown,
-    /// A normal disconnect that the user asked for (128).
+    /// A normal disconnect requested by the user (128).
     Normal,
     /// The remote transport machine is congested at connect time (129).
     RemoteCongestion,

@@ -133,7 +133,7 @@ fn connects_are_refused_as_the_standard_says() {
         assert_eq!(indications(&mut machine), [], "{who}");
         assert_eq!(sent(&mut machine), [tpdu(answer)], "{who}");
         assert_eq!(machine.counters().connects_refused, 1);
-        // The peer may try again, or never come back.
+        // The peer may retry, or never return.
         machine.arrive(data("0f e0 0000 0007 40 c7 01 00 c2 04 6674616d"), NOW);
         assert_eq!(indications(&mut machine).len(), 1, "class 0 is an alternative");
     }

@@ -67,7 +67,7 @@ impl Authenticator for TestAuthenticator {
     }
 }
 
-/// What outlives an association.
+/// The state that outlives an association.
 struct Ground {
     here: MemoryDisk,
     there: MemoryDisk,
@@ -97,7 +97,7 @@ struct Pair {
     caller: Machine,
     called: Machine,
     serial: u32,
-    /// How much may still be carried before the line is cut.
+    /// Units that are still carried before the line is cut.
     left: Option<u32>,
     events: Vec<Event>,
 }

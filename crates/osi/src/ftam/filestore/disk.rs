@@ -128,8 +128,8 @@ pub trait Disk {
     /// Begins new contents.
     fn begin(&mut self, path: &Path, way: WriteMode) -> Result<OpenedContents, DiskError>;
 
-    /// Reopens contents that were left, truncated to `bytes`. What the last [`Disk::sync`] covered is
-    /// there.
+    /// Reopens contents that were left, truncated to `bytes`. Data covered by the last [`Disk::sync`] is
+    /// present.
     fn resume(
         &mut self,
         path: &Path,

@@ -232,7 +232,7 @@ impl Responder {
         if let Some(new) = &new
             && *new != selected.path
         {
-            // The new name is locked for a moment, so that nobody creates it meanwhile.
+            // The new name is locked for a moment, so that no other association creates it in the meantime.
             let all = Control::usual(Actions::ALL);
             let hold = store.locks.take(new, all).map_err(refused)?;
             let renamed = store.disk.rename(&selected.path, new);

@@ -411,7 +411,7 @@ impl Responder {
             None => {}
         }
         if lost {
-            // A recovered transfer that was not begun again stays available.
+            // A recovered transfer that was not restarted stays available.
             let resume = self.selected.as_mut().and_then(|selected| selected.open.as_mut()?.resume.take());
             if let Some(unfinished) = resume.and_then(|resume| resume.begun) {
                 store.disk.leave(unfinished.begun.handle);

@@ -127,7 +127,7 @@ fn predicate(name: &str, event: Event, v: &Variables, given: &Given) -> bool {
             Resynchronisation::Set => 1,
             Resynchronisation::Restart => 2,
         };
-        // Of two, the lower pair prevails.
+        // If two resynchronisations collide, the lower pair prevails.
         let number = |kind, number: u32| if kind == Resynchronisation::Restart { number } else { 0 };
         let new = (order(given.kind), number(given.kind, sn));
         let current = v.vrsp.map(|kind| (order(kind), number(kind, v.vrspnb)));
@@ -261,7 +261,7 @@ fn variables() -> impl Strategy<Value = Variables> {
                 vr,
                 vsc,
                 vcoll,
-                // Vdnr is only set after a collision, at the end that did not ask for the transport
+                // Vdnr is only set after a collision, at the end that did not request the transport
                 // connection.
                 vdnr: vdnr && vcoll && !initiator,
                 vrsp,

@@ -402,8 +402,7 @@ fn form() -> impl Strategy<Value = Form> {
         .prop_map(|(indefinite, zeros, segments, stranger)| Form { indefinite, zeros, segments, stranger })
 }
 
-/// The elements of `bytes` written anew, in the forms that come next; the string at `[31]` and the title in
-/// segments.
+/// Re-encodes the elements of `bytes` in the given forms; the string at `[31]` and the title in segments.
 fn in_other_forms(bytes: &[u8], forms: &mut dyn Iterator<Item = Form>) -> Vec<u8> {
     let mut out = Vec::new();
     for element in Cursor::new(bytes) {

@@ -133,7 +133,7 @@ impl TextParameters {
         string_significance: None,
     };
 
-    /// Returns the tag of the strings: GraphicString if none is given, or one that is no character string.
+    /// Returns the tag of the strings: GraphicString if none is given, or one that is not a character string.
     pub fn string_tag(&self) -> Tag {
         match self.universal_class_number {
             Some(number @ (19..=22 | 25..=27)) => Tag::universal(number as u32),

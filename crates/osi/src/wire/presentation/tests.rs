@@ -47,7 +47,7 @@ fn hex(text: &str) -> Vec<u8> {
         .collect()
 }
 
-/// Reads all of the bytes; what is written of it reads the same.
+/// Decodes all of the bytes, and checks that the value survives a round trip.
 #[track_caller]
 fn read<T: Asn1 + PartialEq + core::fmt::Debug>(text: &str) -> T {
     let bytes = hex(text);
@@ -242,7 +242,7 @@ fn user_data() -> impl Strategy<Value = UserData> {
     ]
 }
 
-/// Elements of presentation written anew: indefinite or long lengths, octet-aligned values in segments.
+/// Re-encodes elements of presentation: indefinite or long lengths, octet-aligned values in segments.
 fn in_other_forms(bytes: &[u8], forms: &mut dyn Iterator<Item = (bool, u8)>) -> Vec<u8> {
     let mut out = Vec::new();
     for element in Cursor::new(bytes) {

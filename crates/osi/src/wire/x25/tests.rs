@@ -9,7 +9,7 @@ use proptest::prelude::*;
 const MOD_8: &[u8] = include_bytes!("../../../tests/data/xot-mod8.pcap");
 const MOD_128: &[u8] = include_bytes!("../../../tests/data/xot-mod128.pcap");
 
-/// The packets of a capture of XOT: each with its way (0 is who connected), in order.
+/// Returns the packets of an XOT capture in order, each with its direction (0: from the end that connected).
 fn packets(pcap: &[u8]) -> Vec<(usize, Vec<u8>)> {
     let (file, _) = capture::FileHeader::read(pcap).expect("a capture");
     let mut streams = [Vec::new(), Vec::new()];
@@ -30,7 +30,7 @@ fn packets(pcap: &[u8]) -> Vec<(usize, Vec<u8>)> {
             all.push((way, packet));
         }
     }
-    assert!(streams.iter().all(Vec::is_empty), "what is left is no packet");
+    assert!(streams.iter().all(Vec::is_empty), "the rest is not a packet");
     all
 }
 

@@ -199,7 +199,7 @@ impl MemoryDisk {
             Some(node) => Ok(*node),
             None if path.is_root() => Err(DiskError::NotAFile),
             None => {
-                // As a host's file system does: an ancestor that is not a directory is reported.
+                // Like the file system of a host, reports an ancestor that is not a directory.
                 let mut above = path.parent();
                 while let Some(path) = above {
                     if self.names.get(&path).is_some_and(|node| self.nodes[node].kind == Kind::File) {
