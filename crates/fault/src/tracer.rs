@@ -652,7 +652,8 @@ impl Ticks {
         extern "C" fn nothing(_: i32) {}
         HANDLER.call_once(|| {
             let action = SigAction::new(SigHandler::Handler(nothing), SaFlags::empty(), SigSet::empty());
-            // SAFETY: the handler is empty, so it is async-signal-safe; nothing else in a test's process uses this signal.
+            // SAFETY: the handler is empty, and so async-signal-safe; nothing else in a test's process uses
+            // this signal.
             unsafe { sigaction(Signal::SIGUSR2, &action) }.expect("the signal can be caught");
         });
         let tracer: Pthread = pthread_self();

@@ -8,8 +8,8 @@
 //! acse connect HOST:PORT [WORD ...]
 //! ```
 //!
-//! The example shows what a protocol has to define: an application context, the abstract syntax of its values,
-//! and which value answers which. MMS, X.400 and X.500 define the same, with more values.
+//! The example shows what a protocol has to define: an application context, the abstract syntax of its
+//! values, and which value answers which. MMS, X.400 and X.500 define the same, with more values.
 
 use kiban_ftam::osi::association::{Acceptance, Association, Event, Listener, Parameters};
 use kiban_osi::stack::layers::StackConfig;

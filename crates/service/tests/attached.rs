@@ -22,7 +22,7 @@ fn at(side: u8, port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::from([10, 0, 0, side]), port)
 }
 
-/// The services of a board: what comes from programs is looked at every ten milliseconds.
+/// The services of a board; requests of programs are polled every ten milliseconds.
 struct Driven {
     services: Rc<RefCell<Services>>,
     look_at: Instant,
@@ -54,7 +54,7 @@ impl Program for Driven {
     }
 }
 
-/// Peers on the wire: each has a connection, and takes so many bytes a second.
+/// Peers on the wire: each has a connection, and a read rate in bytes per second.
 struct Peers {
     to: SocketAddr,
     count: usize,
@@ -99,7 +99,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// Two boards; the second lends its TCP to programs, so many streams in all.
+    /// Creates two boards; the second offers its TCP to programs, with `sessions_max` streams in all.
     fn new(name: &str, sessions_max: usize) -> Rig {
         let folder = std::env::temp_dir().join(format!("kiban-attached-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a directory");
@@ -162,7 +162,7 @@ impl Rig {
         caller.join().expect("it does not panic")
     }
 
-    /// The same, and it listens.
+    /// As [`Rig::attach`], with a listener on `port`.
     fn listening(&mut self, streams: usize, port: u16) -> (Board, Listener) {
         let board = self.attach(streams).expect("streams are free");
         let mut listener = board.start_listen(at(2, port)).expect("a listener");
@@ -196,7 +196,7 @@ fn connections_to_one_programs_listener_take_no_streams_from_another() {
     rig.call(80, 100, 1000);
     let taken: Vec<_> = (0..100).map_while(|_| listener.accept().expect("it listens")).collect();
     assert!((1..=3).contains(&taken.len()), "{} streams", taken.len());
-    // As many are free for another program as it would find without them.
+    // Another program finds as many free streams as without them.
     let (other, its) = rig.listening(3, 81);
     rig.call(81, 1, 1000);
     assert!(its.accept().expect("it listens").is_some());

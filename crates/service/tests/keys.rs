@@ -48,7 +48,7 @@ fn syn(port: u16) -> Vec<u8> {
     packet
 }
 
-/// The initial sequence numbers with which a new board answers.
+/// Returns the initial sequence numbers with which a new board answers.
 fn answers() -> Vec<u32> {
     let peer = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("the loopback");
     peer.set_read_timeout(Some(Duration::from_millis(200))).expect("a socket can wait");

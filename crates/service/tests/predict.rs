@@ -25,7 +25,7 @@ fn socket(host: u8) -> UdpSocket {
     socket
 }
 
-/// Keys of a VI NIC's requests, as they arrive at a peer that does not answer.
+/// Returns the keys of a VI NIC's requests, as they arrive at a peer that does not answer.
 fn vi_keys(count: usize) -> Vec<u64> {
     let peer = socket(1);
     let nic = Nic::open(&"udp:127.0.0.1:0".parse().expect("a device")).expect("it opens");
@@ -85,7 +85,7 @@ fn ping_tags(count: usize) -> Vec<u64> {
         .collect()
 }
 
-/// The key that an RDMA NIC over EFE gives its peer first.
+/// Returns the key that an RDMA NIC over EFE gives its peer first.
 fn efe_key() -> u32 {
     let peer = socket(2);
     let port = peer.local_addr().expect("bound").port();

@@ -17,14 +17,14 @@ use std::time::Duration;
 
 const BOUNDS: SessionLimits = SessionLimits { sessions_max: 3, idle: Some(Duration::from_secs(30)) };
 
-/// A client that sends, then finishes or not, and keeps what comes.
+/// A client that sends, optionally finishes, and stores what it receives.
 struct Client {
     local: SocketAddr,
     remote: SocketAddr,
     sends: Vec<u8>,
     sent: usize,
     finishes: bool,
-    /// Whether it takes what comes.
+    /// Whether it reads.
     reads: bool,
     stream: Option<StreamId>,
     heard: Vec<u8>,
@@ -218,8 +218,8 @@ fn a_full_service_takes_a_slot_from_the_address_with_the_most() {
                 };
                 world.run_program(boards[0], Box::new(client));
             };
-            // A sole address has all places; of another the first caller finds one, the second none: it would
-            // have more than the other.
+            // A single address holds all slots; the first caller from another address gets one, the second
+            // does not: its address would have more.
             [(1, 1), (2, 1), (3, 1), (4, 1), (5, 3), (6, 3)]
                 .into_iter()
                 .for_each(|(second, last)| call(second, last));
@@ -237,18 +237,18 @@ fn a_full_service_takes_a_slot_from_the_address_with_the_most() {
     }
 }
 
-/// A connection of a caller's: when it was opened, and when it ended.
+/// A connection of a caller: when it was opened, and when it ended.
 type Visit = (Instant, Option<Instant>);
 
-/// A client that connects again whenever it is cut or refused.
+/// A client that reconnects whenever it is disconnected or refused.
 #[derive(Clone)]
 struct Caller {
     local: SocketAddr,
-    /// What it sends, and how often; it reads as often, at most this many bytes.
+    /// The data that it sends, and the interval; it reads at the same interval, at most this many bytes.
     sends: Vec<u8>,
     every: Duration,
     reads: usize,
-    /// What it sends from the second time on.
+    /// The data that it sends from the second time on.
     then: Vec<u8>,
     /// After how long it resets its connection and opens another at once.
     renews: Option<Duration>,
@@ -289,7 +289,7 @@ impl Caller {
     }
 }
 
-/// Visits that lasted more than half a second, up to `now`: those that were not refused.
+/// Returns the visits that lasted more than half a second, up to `now`: those that were not refused.
 fn visits(of: &Caller, now: Instant) -> Vec<Visit> {
     let lasted = |visit: &&Visit| visit.1.unwrap_or(now).since(visit.0) > Duration::from_millis(500);
     of.visits.borrow().iter().filter(lasted).copied().collect()
@@ -346,7 +346,8 @@ impl Program for Caller {
     }
 }
 
-/// Runs these callers against an echo or an `http` with so many sessions: how many were displaced.
+/// Runs these callers against an echo or an `http` service with this limit of sessions; returns how many were
+/// displaced.
 fn call(is_http: bool, sessions_max: usize, callers: &[&Caller], seconds: u64) -> u64 {
     let bounds = SessionLimits { sessions_max, idle: None };
     let head_time = Duration::from_secs(30);
@@ -391,7 +392,7 @@ fn a_newcomer_displaces_one_of_many_single_session_addresses_after_their_tenure(
                 let name = format!("http: {is_http}, renews: {renews:?}, sessions: {sessions}");
                 assert!(!its.is_empty(), "{name}: it never gets in");
                 assert!(its[0].0 <= Instant::ZERO + Duration::from_secs(25), "{name}: {:?}", its[0]);
-                // Since it moves bytes, its place is not taken again.
+                // Since it moves bytes, it is not displaced again.
                 assert_eq!((its.len(), its[0].1), (1, None), "{name}: {its:?}");
             }
         }
@@ -573,7 +574,8 @@ fn a_client_that_does_not_read_holds_one_buffer_and_is_disconnected() {
     assert_eq!((view.sessions, view.counters.idle_timeouts), (0, 1));
 }
 
-/// Runs this caller, with a small receive buffer, against an `http` with this `idle`: its first visit.
+/// Runs this caller, with a small receive buffer, against an `http` service with this `idle`; returns its
+/// first visit.
 fn slow_reader(idle: u64, reader: Caller, seconds: u64) -> Visit {
     let bounds = SessionLimits { sessions_max: 3, idle: Some(Duration::from_secs(idle)) };
     let config = HttpConfig { list: true, head_time: Duration::from_secs(10), bounds };

@@ -16,8 +16,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
-/// The application context. Numbers below 2.999 are reserved for examples (X.660), so it conflicts with no real
-/// protocol.
+/// The application context. Numbers below 2.999 are reserved for examples (X.660), so it conflicts with no
+/// real protocol.
 pub const APPLICATION: Oid = Oid::of("2.999.7.1");
 /// Abstract syntax of the client's values: octet strings (ISO 8571's unstructured binary).
 pub const OCTET_STRINGS: Oid = Oid::of("1.0.8571.2.4");

@@ -129,8 +129,8 @@ impl Users {
 pub struct Memory(Vec<Block>);
 
 impl Memory {
-    /// Reserves memory for verifying this hash; returns false if there is none. An unauthenticated attempt must not
-    /// end the process for lack of memory.
+    /// Reserves memory for verifying this hash; returns false if there is none. An unauthenticated attempt
+    /// must not end the process for lack of memory.
     fn is_enough(&mut self, hash: &PasswordHash) -> bool {
         let blocks = Params::try_from(hash).map_or(0, |params| params.block_count());
         let more = blocks.saturating_sub(self.0.len());

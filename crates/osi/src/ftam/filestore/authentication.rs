@@ -1,7 +1,7 @@
 //! Authentication of initiators: admission, user name and rights.
 //!
-//! Purpose    the owner of the user database verifies passwords ([`Authenticator`]); a responder only uses the
-//!            result.
+//! Purpose    the owner of the user database verifies passwords ([`Authenticator`]); a responder only uses
+//!            the result.
 //! Waiting    verifying a password is slow on purpose, and slower after failures: an authenticator may return
 //!            [`AuthResult::Wait`], and the responder calls it again later. No call blocks.
 
