@@ -6,8 +6,8 @@
 //! Files      are read and written where the association is driven; operations that may block are listed in
 //!            [`super::disk`].
 //! Admission  unauthenticated connections are limited in number; the oldest one of the origin that has most
-//!            of them makes room for the next. They also have the deadlines of their layers, and little memory
-//!            ([`UNAUTHENTICATED_BYTES_MAX`]).
+//!            of them makes room for the next. They also have the deadlines of their layers, and little
+//!            memory ([`UNAUTHENTICATED_BYTES_MAX`]).
 //! Idle       an association that has a file selected and transfers nothing for too long is disconnected, so
 //!            that others can use the file. This counts as a lost connection, so that the transfer can be
 //!            resumed.

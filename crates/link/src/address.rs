@@ -299,8 +299,8 @@ fn parse(text: &str) -> Result<Address, String> {
     }
     let address = Address { transport: carrier, options };
     if address.is_impaired() && address.options.offload == Some(true) {
-        return Err("offload=on cannot be combined with impairments, which apply to single packets, not to segments of \
-                    64 KB; leave offload=on out"
+        return Err("offload=on cannot be combined with impairments, which apply to single packets, \
+                    not to segments of 64 KB; leave offload=on out"
             .to_owned());
     }
     Ok(address)

@@ -317,7 +317,7 @@ fn bytes_go_from_a_pipeline_to_the_board_and_back() {
     assert!(absent.starts_with("kiban: 10.9.0.77:80: no route to that host"), "{absent}");
     let nobody = place.kiban(&["connect", "--board", "moon", "10.9.0.1:80"]);
     let told = text(&nobody);
-    assert!(told.contains("no board moon is running; running: lab"), "{told}");
+    assert!(told.contains("no board moon is running; running boards: lab"), "{told}");
 }
 
 #[test]

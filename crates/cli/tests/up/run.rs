@@ -541,7 +541,7 @@ fn python_sees_of_a_socket_what_it_sees_of_the_systems() {
     assert_eq!(text(&output), "all is well\n", "{}", place.log());
     board.until("all streams have gone", |status| status["services"][0]["sessions"] == 0);
     let refused = place.kiban(&["run", "--board", "moon", "--", "true"]);
-    assert_eq!(text(&refused), "kiban: no board moon is running; running: lab\n");
+    assert_eq!(text(&refused), "kiban: no board moon is running; running boards: lab\n");
 }
 
 #[test]
