@@ -27,12 +27,12 @@ pub const KINDS: [Kind; 5] = [Kind::Descriptors, Kind::Memory, Kind::Disk, Kind:
 pub enum Plan {
     /// Calls are only counted.
     Watch,
-    /// The first call at or after the n-th that has legal faults fails with the `way`-th of them.
+    /// The first call at or after the n-th that has legal faults fails with the `choice`-th of them.
     Nth {
         /// The number of the call.
         call: u64,
         /// The variant of the fault.
-        way: u64,
+        choice: u64,
     },
     /// The process ends at its n-th call.
     Kill {
@@ -73,7 +73,7 @@ impl Plan {
         let draw = |number| mix(seed, u64::MAX - number);
         let calls = calls.max(1);
         match draw(0) % 8 {
-            0..3 => Plan::Nth { call: draw(1) % calls, way: draw(2) },
+            0..3 => Plan::Nth { call: draw(1) % calls, choice: draw(2) },
             3..5 => Plan::Spell {
                 kind: KINDS[(draw(1) % KINDS.len() as u64) as usize],
                 from: draw(2) % calls,
@@ -104,14 +104,14 @@ impl Plan {
         let legal = call.legal();
         match *self {
             Plan::Watch => None,
-            Plan::Nth { way, .. } => pick(&legal, way),
+            Plan::Nth { choice, .. } => pick(&legal, choice),
             Plan::Kill { .. } => Some(Injection::Kill),
             Plan::Spell { kind, .. } => legal.into_iter().find(|injection| kind.is_of(call, *injection)),
             Plan::Sprinkle { seed, .. } => {
-                let way = mix(!seed, index);
-                match way % 8 {
-                    0 => Some(Injection::Stall((way >> 8) as u32 % 200)),
-                    _ => pick(&legal, way >> 8),
+                let choice = mix(!seed, index);
+                match choice % 8 {
+                    0 => Some(Injection::Stall((choice >> 8) as u32 % 200)),
+                    _ => pick(&legal, choice >> 8),
                 }
             }
         }
@@ -123,9 +123,9 @@ impl Plan {
     }
 }
 
-fn pick(legal: &[Injection], way: u64) -> Option<Injection> {
+fn pick(legal: &[Injection], choice: u64) -> Option<Injection> {
     let count = legal.len() as u64;
-    (count > 0).then(|| legal[(way % count) as usize])
+    (count > 0).then(|| legal[(choice % count) as usize])
 }
 
 impl Kind {
@@ -184,9 +184,10 @@ mod tests {
     #[test]
     fn the_nth_call_fails_in_every_legal_way() {
         let given = call(libc::SYS_fsync);
-        let ways: Vec<_> = (0..3).map(|way| Plan::Nth { call: 2, way }.decide(2, &given)).collect();
-        assert_eq!(ways, given.legal().into_iter().map(Some).collect::<Vec<_>>());
-        assert_eq!(Plan::Nth { call: 2, way: 0 }.decide(1, &given), None);
+        let injections: Vec<_> =
+            (0..3).map(|choice| Plan::Nth { call: 2, choice }.decide(2, &given)).collect();
+        assert_eq!(injections, given.legal().into_iter().map(Some).collect::<Vec<_>>());
+        assert_eq!(Plan::Nth { call: 2, choice: 0 }.decide(1, &given), None);
         assert_eq!(Plan::Kill { call: 7 }.decide(7, &given), Some(Injection::Kill));
     }
 }

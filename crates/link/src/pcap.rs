@@ -230,14 +230,14 @@ fn read_blocks(bytes: &[u8]) -> Result<(u32, Vec<Entry>), &'static str> {
                 if body.len() < 20 + kept {
                     return Err("a packet is longer than its block");
                 }
-                let way =
+                let direction =
                     order.option(options, FLAGS).and_then(|flags| order.word(flags, 0)).unwrap_or(0) & 3;
                 if Some(its) == link_type {
                     entries.push(Entry {
                         nanoseconds: (time * 1_000_000_000 / units) as u64,
                         range: at + 28..at + 28 + kept,
                         is_whole: kept >= wire,
-                        is_sent: [None, Some(false), Some(true), None][way as usize],
+                        is_sent: [None, Some(false), Some(true), None][direction as usize],
                     });
                 }
             }

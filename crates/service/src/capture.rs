@@ -196,15 +196,15 @@ impl CapturePoint {
         recording.as_ref().map_or(Instant::NEVER, |recording| recording.ends)
     }
 
-    /// Records units if a capture runs; `way` is 0 for received and 1 for sent.
-    fn record<'a, U: Unit>(&self, way: usize, units: impl Iterator<Item = &'a U>, now: Instant) {
+    /// Records units if a capture runs; `direction` is 0 for received and 1 for sent.
+    fn record<'a, U: Unit>(&self, direction: usize, units: impl Iterator<Item = &'a U>, now: Instant) {
         let mut place = lock(&self.recording);
         let Some(recording) = place.as_mut().filter(|recording| !recording.is_full()) else { return };
         let mut bytes = Vec::new();
         let nanoseconds = recording.wall + now.since(recording.begins).as_nanos() as u64;
         for unit in units {
             let before = bytes.len();
-            unit.record(&mut recording.recorders[way], nanoseconds, way as u8, &mut bytes);
+            unit.record(&mut recording.recorders[direction], nanoseconds, direction as u8, &mut bytes);
             // A cell adds a record only if it ends a frame.
             recording.packets += u64::from(bytes.len() > before);
             if recording.packets >= recording.packets_max {

@@ -117,7 +117,7 @@ impl Running {
             random::key().map_err(|error| format!("cannot get random numbers from the system: {error}"))?;
         has_memory(config.memory.transmit_bytes + config.memory.receive_bytes)?;
         let mut board = Board::new(&config, key);
-        plan.routes.iter().for_each(|route| board.add_route(way(&plan, route)));
+        plan.routes.iter().for_each(|route| board.add_route(route_of(&plan, route)));
         let say = |error: io::Error| format!("cannot set up event polling for the board: {error}");
         let mut driver = Driver::new(board, clock).map_err(say)?;
         let now = clock.now();
@@ -475,7 +475,7 @@ impl Running {
             board.remove_route(route.port, route.prefix, Some(route.gateway));
         }
         for route in new {
-            board.add_route(way(&plan, route));
+            board.add_route(route_of(&plan, route));
         }
         let mut links = 0;
         for (number, link) in self.links.iter_mut().enumerate() {
@@ -748,7 +748,7 @@ impl PortLink {
     }
 }
 
-fn way(plan: &Plan, route: &RoutePlan) -> Route {
+fn route_of(plan: &Plan, route: &RoutePlan) -> Route {
     Route {
         prefix: route.prefix,
         port: route.port,

@@ -88,7 +88,7 @@ impl Soak {
         // Every n where there is time, else some of them.
         let step = if is_soak { 1 } else { (self.calls / STEPS).max(1) };
         for n in (0..self.calls).step_by(step as usize) {
-            for plan in [Plan::Nth { call: n, way: n / step }, Plan::Kill { call: n }] {
+            for plan in [Plan::Nth { call: n, choice: n / step }, Plan::Kill { call: n }] {
                 if is_late() || self.failures.len() >= FAILURES_MAX {
                     break;
                 }

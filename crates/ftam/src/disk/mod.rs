@@ -110,7 +110,7 @@ struct Writer {
     entry: DirectoryEntry,
     new: OwnedFd,
     token: String,
-    way: WriteMode,
+    write_mode: WriteMode,
 }
 
 impl DirectoryDisk {
@@ -174,14 +174,14 @@ impl DirectoryDisk {
     /// Opens a file or directory and returns its status. Nothing else is opened: opening a device may have
     /// effects, and opening a pipe may block.
     fn reach(&self, path: &Path, flags: OFlags) -> Result<(OwnedFd, Stat), DiskError> {
-        let way = if path.is_root() { "." } else { path.as_str() };
-        let seen = real(enter(self.root.as_fd(), way, OFlags::PATH | OFlags::NOFOLLOW))?;
+        let relative = if path.is_root() { "." } else { path.as_str() };
+        let seen = real(enter(self.root.as_fd(), relative, OFlags::PATH | OFlags::NOFOLLOW))?;
         let stat = real(rustix::fs::fstat(&seen))?;
         self.kind(&stat)?;
         if flags == OFlags::PATH {
             return Ok((seen, stat));
         }
-        let file = real(enter(self.root.as_fd(), way, flags | OFlags::NONBLOCK | OFlags::NOCTTY))?;
+        let file = real(enter(self.root.as_fd(), relative, flags | OFlags::NONBLOCK | OFlags::NOCTTY))?;
         let stat = real(rustix::fs::fstat(&file))?;
         self.kind(&stat)?;
         Ok((file, stat))
@@ -240,7 +240,7 @@ impl DirectoryDisk {
         let contents = writer.contents.whole()?;
         let DirectoryEntry { directory, name } = &writer.entry;
         let last = self.settings.durability != Durability::Never;
-        if writer.way == WriteMode::Extend {
+        if writer.write_mode == WriteMode::Extend {
             let file =
                 real(enter(directory.as_fd(), name, OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOCTTY))?;
             let stat = real(rustix::fs::fstat(&file))?;
@@ -264,7 +264,7 @@ impl DirectoryDisk {
             Ok(old) => {
                 let stat = real(rustix::fs::fstat(old))?;
                 match self.kind(&stat)? {
-                    _ if writer.way == WriteMode::New => return Err(DiskError::Exists),
+                    _ if writer.write_mode == WriteMode::New => return Err(DiskError::Exists),
                     Kind::Directory => return Err(DiskError::NotAFile),
                     Kind::File => {}
                 }
@@ -281,7 +281,7 @@ impl DirectoryDisk {
         if last {
             real(rustix::fs::fsync(contents))?;
         }
-        if writer.way == WriteMode::New {
+        if writer.write_mode == WriteMode::New {
             rename_new(&writer.new, &writer.token, directory, name)?;
         } else {
             real(rustix::fs::renameat(&writer.new, writer.token.as_str(), directory, name.as_str()))?;
@@ -355,16 +355,16 @@ impl Disk for DirectoryDisk {
         Ok(bytes.hand_on().slice(..wanted))
     }
 
-    fn begin(&mut self, path: &Path, way: WriteMode) -> Result<OpenedContents, DiskError> {
+    fn begin(&mut self, path: &Path, write_mode: WriteMode) -> Result<OpenedContents, DiskError> {
         if self.is_full() {
             return Err(DiskError::TooMany);
         }
         let entry = above(self.root.as_fd(), path)?;
         match self.reach(path, OFlags::PATH).and_then(|(_, stat)| kind(&stat)) {
-            Ok(_) if way == WriteMode::New => return Err(DiskError::Exists),
+            Ok(_) if write_mode == WriteMode::New => return Err(DiskError::Exists),
             Ok(Kind::File) => {}
             Ok(Kind::Directory) => return Err(DiskError::NotAFile),
-            Err(DiskError::NotThere) if way != WriteMode::Extend => {}
+            Err(DiskError::NotThere) if write_mode != WriteMode::Extend => {}
             Err(error) => return Err(error),
         }
         let new = paths::state(entry.directory.as_fd(), "new")?;
@@ -382,7 +382,7 @@ impl Disk for DirectoryDisk {
         }
         let handle = self.handle();
         let contents = Contents::new(contents, 0);
-        let writer = Writer { contents, entry, new, token: token.clone(), way };
+        let writer = Writer { contents, entry, new, token: token.clone(), write_mode };
         self.writers.insert(handle, writer);
         Ok(OpenedContents { handle, token })
     }
@@ -390,7 +390,7 @@ impl Disk for DirectoryDisk {
     fn resume(
         &mut self,
         path: &Path,
-        way: WriteMode,
+        write_mode: WriteMode,
         token: &str,
         bytes: u64,
     ) -> Result<OpenedContents, DiskError> {
@@ -414,7 +414,7 @@ impl Disk for DirectoryDisk {
         let handle = self.handle();
         let token = String::from(token);
         let contents = Contents::new(contents, bytes);
-        let writer = Writer { contents, entry, new, token: token.clone(), way };
+        let writer = Writer { contents, entry, new, token: token.clone(), write_mode };
         self.writers.insert(handle, writer);
         Ok(OpenedContents { handle, token })
     }

@@ -52,8 +52,8 @@ fn each(case: impl Fn(&mut dyn Disk)) {
     assert_eq!(memory.loose_ends(), (0, 0));
 }
 
-fn put(disk: &mut dyn Disk, name: &str, way: WriteMode, contents: &[u8]) -> Result<(), DiskError> {
-    let begun = disk.begin(&path(name), way)?;
+fn put(disk: &mut dyn Disk, name: &str, write_mode: WriteMode, contents: &[u8]) -> Result<(), DiskError> {
+    let begun = disk.begin(&path(name), write_mode)?;
     disk.write(begun.handle, 0, Rope::copied(contents))?;
     disk.finish(begun.handle, &[])
 }
@@ -83,8 +83,8 @@ fn a_protected_file_is_refused_under_any_name() {
     for (disk, name) in [(&mut disk, "moved"), (&mut home, "hard")] {
         assert_eq!(get(disk, name), Err(DiskError::Denied));
         assert_eq!(disk.stat(&path(name)).map(|entry| entry.bytes), Err(DiskError::Denied));
-        for way in [WriteMode::Replace, WriteMode::Extend] {
-            assert_eq!(put(disk, name, way, b"x"), Err(DiskError::Denied), "{way:?}");
+        for write_mode in [WriteMode::Replace, WriteMode::Extend] {
+            assert_eq!(put(disk, name, write_mode, b"x"), Err(DiskError::Denied), "{write_mode:?}");
         }
         assert_eq!(disk.rename(&path(name), &path("other")), Err(DiskError::Denied));
         assert_eq!(disk.remove(&path(name)), Err(DiskError::Denied));
@@ -93,12 +93,12 @@ fn a_protected_file_is_refused_under_any_name() {
     let resumed = disk.resume(&path("new"), WriteMode::New, "token", 0).map(|begun| begun.token);
     assert_eq!(resumed, Err(DiskError::Denied));
     // A file put in place between the beginning and the end of a put.
-    for way in [WriteMode::Replace, WriteMode::Extend] {
-        let begun = disk.begin(&path("mine"), way).unwrap();
+    for write_mode in [WriteMode::Replace, WriteMode::Extend] {
+        let begun = disk.begin(&path("mine"), write_mode).unwrap();
         disk.write(begun.handle, 0, Rope::copied(b"x")).unwrap();
         fs::rename(root.join("mine"), root.join("aside")).unwrap();
         fs::hard_link(root.join("moved"), root.join("mine")).unwrap();
-        assert_eq!(disk.finish(begun.handle, &[]), Err(DiskError::Denied), "{way:?}");
+        assert_eq!(disk.finish(begun.handle, &[]), Err(DiskError::Denied), "{write_mode:?}");
         fs::rename(root.join("aside"), root.join("mine")).unwrap();
     }
     assert_eq!(fs::read(root.join("moved")).unwrap(), b"hashes");
@@ -431,8 +431,8 @@ fn a_change_during_a_read_is_reported() {
 fn a_failed_put_leaves_the_old_file() {
     each(|disk| {
         put(disk, "a", WriteMode::New, b"old").unwrap();
-        for way in [WriteMode::Replace, WriteMode::Extend] {
-            let begun = disk.begin(&path("a"), way).unwrap();
+        for write_mode in [WriteMode::Replace, WriteMode::Extend] {
+            let begun = disk.begin(&path("a"), write_mode).unwrap();
             disk.write(begun.handle, 0, Rope::copied(b"new")).unwrap();
             assert_eq!(disk.write(begun.handle, 4, Rope::copied(b"gap")), Err(DiskError::Unable));
             disk.abandon(begun.handle);
@@ -469,8 +469,8 @@ fn a_full_disk_is_reported_and_changes_nothing() {
     let tried = std::panic::catch_unwind(|| {
         let mut disk = DirectoryDisk::open(&small, Settings::default()).unwrap();
         put(&mut disk, "a", WriteMode::New, b"old").unwrap();
-        for way in [WriteMode::Replace, WriteMode::Extend] {
-            let begun = disk.begin(&path("a"), way).unwrap();
+        for write_mode in [WriteMode::Replace, WriteMode::Extend] {
+            let begun = disk.begin(&path("a"), write_mode).unwrap();
             assert_eq!(disk.write(begun.handle, 0, vec![7; 512 * 1024].into()), Err(DiskError::Full));
             disk.abandon(begun.handle);
             assert_eq!(get(&mut disk, "a").unwrap(), b"old");

@@ -383,29 +383,29 @@ fn converse(seed: u64, modulo: Modulo, window: u8, harm: u32, count: usize) {
         harm,
     });
     let mut hosts = SimRng::from_seed(seed + 99);
-    let message = |way: usize, number: usize| vec![(number * 7 + way) as u8; number * 31 % 300];
+    let message = |side: usize, number: usize| vec![(number * 7 + side) as u8; number * 31 % 300];
     let (mut sent, mut got) = ([0; 2], [0; 2]);
     links[0].request(Request::Connect).expect("it is down");
     let mut now = Instant::ZERO;
     for _ in 0..1_000_000 {
-        for way in 0..2 {
-            while sent[way] < count && links[way].room() > 0 {
-                links[way].request(Request::Data(message(way, sent[way]).into())).expect("room");
-                sent[way] += 1;
+        for side in 0..2 {
+            while sent[side] < count && links[side].room() > 0 {
+                links[side].request(Request::Data(message(side, sent[side]).into())).expect("room");
+                sent[side] += 1;
             }
             // The host sometimes takes nothing.
             while hosts.below(4) > 0
-                && let Some(indication) = links[way].poll_up()
+                && let Some(indication) = links[side].poll_up()
             {
                 match indication {
                     Indication::Data(packet) => {
                         assert_eq!(
                             packet.to_vec(),
-                            message(1 - way, got[way]),
-                            "number {} of {way}",
-                            got[way]
+                            message(1 - side, got[side]),
+                            "number {} of {side}",
+                            got[side]
                         );
-                        got[way] += 1;
+                        got[side] += 1;
                     }
                     Indication::Connected => {}
                     other => panic!("{other:?} at {now:?}"),
@@ -418,22 +418,22 @@ fn converse(seed: u64, modulo: Modulo, window: u8, harm: u32, count: usize) {
         // If a UA is lost after its sender has begun to send, the link is reset, as it must be: frames are
         // lost only once both ends are up.
         let is_up = links.iter().all(|link| link.state() == State::Connected);
-        for way in 0..2 {
-            lines[way].harm = if is_up { harm } else { 0 };
-            lines[way].carry(&mut links[way], now);
+        for side in 0..2 {
+            lines[side].harm = if is_up { harm } else { 0 };
+            lines[side].carry(&mut links[side], now);
         }
         let mut next = now + 10 * MS;
-        for way in 0..2 {
-            next = next.min(lines[way].next()).min(links[way].deadline());
-            if lines[way].free_at > now {
-                next = next.min(lines[way].free_at);
+        for side in 0..2 {
+            next = next.min(lines[side].next()).min(links[side].deadline());
+            if lines[side].free_at > now {
+                next = next.min(lines[side].free_at);
             }
         }
         now = now.max(next);
-        for way in 0..2 {
-            lines[way].deliver(&mut links[1 - way], now);
-            if links[way].deadline() <= now {
-                links[way].settle(now);
+        for side in 0..2 {
+            lines[side].deliver(&mut links[1 - side], now);
+            if links[side].deadline() <= now {
+                links[side].settle(now);
             }
         }
     }
@@ -500,7 +500,7 @@ fn an_independent_simple_peer_interoperates() {
     for seed in 0..30 {
         let mut link = connected(|config| config.reply_timeout = 100 * MS);
         let (mut plain, mut chance, mut now) = (Plain::default(), SimRng::from_seed(seed), Instant::ZERO);
-        let packet = |way: u8, number: u8| vec![way, number, 3];
+        let packet = |side: u8, number: u8| vec![side, number, 3];
         let (mut number, mut got) = (0, Vec::new());
         let mut todo: VecDeque<Vec<u8>> = (0..50).map(|number| packet(1, number)).collect();
         let mut pass = |frames: Vec<Vec<u8>>| -> Vec<Vec<u8>> {

@@ -99,7 +99,11 @@ impl ControlClient {
         Err(why.unwrap_or_else(|| match &boards()[..] {
             [] => format!("no board {name} is running, nor any other{}", names::left_out()),
             others => {
-                format!("no board {name} is running; running boards: {}{}", others.join(", "), names::left_out())
+                format!(
+                    "no board {name} is running; running boards: {}{}",
+                    others.join(", "),
+                    names::left_out()
+                )
             }
         }))
     }

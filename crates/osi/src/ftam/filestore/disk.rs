@@ -126,14 +126,14 @@ pub trait Disk {
     fn read(&mut self, handle: Handle, at: u64, bytes_max: usize) -> Result<Bytes, DiskError>;
 
     /// Begins new contents.
-    fn begin(&mut self, path: &Path, way: WriteMode) -> Result<OpenedContents, DiskError>;
+    fn begin(&mut self, path: &Path, write_mode: WriteMode) -> Result<OpenedContents, DiskError>;
 
     /// Reopens contents that were left, truncated to `bytes`. Data covered by the last [`Disk::sync`] is
     /// present.
     fn resume(
         &mut self,
         path: &Path,
-        way: WriteMode,
+        write_mode: WriteMode,
         token: &str,
         bytes: u64,
     ) -> Result<OpenedContents, DiskError>;

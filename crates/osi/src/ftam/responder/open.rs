@@ -47,8 +47,8 @@ impl Docket<'_> {
         record.put_number("mode", self.mode.bits() as i64);
         record.put("contents-type", &self.document.contents_type().to_vec());
         record.put_number("bulk", self.bulk);
-        if let Some(Unfinished { begun, way, marks }) = self.writes {
-            record.put("way", way_word(*way).as_bytes());
+        if let Some(Unfinished { begun, write_mode, marks }) = self.writes {
+            record.put("way", write_mode_word(*write_mode).as_bytes());
             record.put("token", begun.token.as_bytes());
             for (mark, value) in marks {
                 record.put("mark", &[mark.word().as_bytes(), b" ", value].concat());
@@ -64,16 +64,18 @@ impl Docket<'_> {
     }
 }
 
-pub(in super::super) fn way_word(way: WriteMode) -> &'static str {
-    match way {
+pub(in super::super) fn write_mode_word(write_mode: WriteMode) -> &'static str {
+    match write_mode {
         WriteMode::New => "new",
         WriteMode::Replace => "replace",
         WriteMode::Extend => "extend",
     }
 }
 
-pub(in super::super) fn way_of(word: &str) -> Option<WriteMode> {
-    [WriteMode::New, WriteMode::Replace, WriteMode::Extend].into_iter().find(|way| way_word(*way) == word)
+pub(in super::super) fn write_mode_of(word: &str) -> Option<WriteMode> {
+    [WriteMode::New, WriteMode::Replace, WriteMode::Extend]
+        .into_iter()
+        .find(|write_mode| write_mode_word(*write_mode) == word)
 }
 
 /// Decodes the marks of a record.
@@ -229,15 +231,15 @@ impl Responder {
         let point = point.max_by_key(|point| point.checkpoint).unwrap_or(start);
         let marks = marks_of(&record).ok_or_else(corrupt)?;
         let hold = store.locks.take(&path, Control::usual(access)).map_err(refused)?;
-        let resumed = match (record.text("way").and_then(way_of), record.text("token")) {
-            (Some(way), Some(token)) => {
-                let begun = store.disk.resume(&path, way, token, point.at);
+        let resumed = match (record.text("way").and_then(write_mode_of), record.text("token")) {
+            (Some(write_mode), Some(token)) => {
+                let begun = store.disk.resume(&path, write_mode, token, point.at);
                 let begun = begun.map_err(|failed| match failed {
                     // A failed transfer's contents were removed, its docket could not be.
                     DiskError::NotThere => permanent(E::ACTIVITY_NO_LONGER_EXISTS),
                     failed => disk_error(failed),
                 });
-                begun.map(|begun| (Some(Unfinished { begun, way, marks }), None))
+                begun.map(|begun| (Some(Unfinished { begun, write_mode, marks }), None))
             }
             _ => store
                 .disk

@@ -103,7 +103,7 @@ impl Responder {
         marks.push((Mark::Modifier, user));
         let mut said = None;
         let override_possible = there.as_ref().is_none_or(|entry| entry.kind == Kind::File) && !directory;
-        let way = match (&there, request.r#override) {
+        let write_mode = match (&there, request.r#override) {
             (None, _) => Some(WriteMode::New),
             (Some(entry), Override::SELECT_OLD_OBJECT) if (entry.kind == Kind::Directory) == directory => {
                 said = Some(ErrorIdentifier::OVERRIDE_SELECTED);
@@ -124,15 +124,15 @@ impl Responder {
             (Some(_), Override::CREATE_FAILURE) => return Err(permanent(ErrorIdentifier::FILE_EXISTS)),
             _ => return Err(permanent(ErrorIdentifier::OVERRIDE_NOT_POSSIBLE)),
         };
-        if way == Some(WriteMode::Replace)
+        if write_mode == Some(WriteMode::Replace)
             && !self.admission()?.rights.has_any(Actions::NONE.with(Action::Replace).with(Action::Delete))
         {
             return Err(permanent(ErrorIdentifier::PERMITTED_ACTIONS_VIOLATED));
         }
         let hold = store.locks.take(&path, control).map_err(refused)?;
-        let made = match way {
+        let made = match write_mode {
             Some(_) if directory => store.disk.make_directory(&path).map(|()| None),
-            Some(way) => store.disk.begin(&path, way).map(|begun| Some((begun, way))),
+            Some(write_mode) => store.disk.begin(&path, write_mode).map(|begun| Some((begun, write_mode))),
             None => Ok(None),
         };
         let fresh = match made {
@@ -150,7 +150,7 @@ impl Responder {
         let mut attributes = wanted.clone();
         let rights = self.admission()?.rights;
         attributes.permitted_actions = PermittedActions(rights.bits()) | PermittedActions::TRAVERSAL;
-        let stored = match way {
+        let stored = match write_mode {
             None => there.as_ref().and_then(attributes::document_of),
             Some(_) => Some(document),
         };
@@ -164,7 +164,7 @@ impl Responder {
             hold,
             document: stored,
             entry: if fresh.is_some() { Some(created(&marks, store.disk.date())) } else { there },
-            fresh: fresh.map(|(begun, way)| Unfinished { begun, way, marks }),
+            fresh: fresh.map(|(begun, write_mode)| Unfinished { begun, write_mode, marks }),
             open: None,
         });
         self.counters.selected += 1;

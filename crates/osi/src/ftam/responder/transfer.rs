@@ -221,7 +221,7 @@ impl Responder {
         let open = selected.open.as_mut().ok_or_else(|| permanent(ErrorIdentifier::SUBSEQUENT_ERROR))?;
         open.bulk += 1;
         let text = matches!(open.document, Document::SequentialText(_));
-        let (action, way) = match request.file_access_data_unit_operation {
+        let (action, write_mode) = match request.file_access_data_unit_operation {
             WriteOperation::REPLACE => (Action::Replace, WriteMode::Replace),
             WriteOperation::EXTEND if !text => (Action::Extend, WriteMode::Extend),
             WriteOperation::INSERT if text => (Action::Insert, WriteMode::Extend),
@@ -243,8 +243,8 @@ impl Responder {
                         crate::wire::ber::Asn1::to_vec(&open.document.contents_type()),
                     ));
                 }
-                let begun = store.disk.begin(&selected.path, way).map_err(disk_error)?;
-                (Unfinished { begun, way, marks }, start)
+                let begun = store.disk.begin(&selected.path, write_mode).map_err(disk_error)?;
+                (Unfinished { begun, write_mode, marks }, start)
             }
         };
         let inflow = Inflow::new(&open.document, point.held);
@@ -365,9 +365,9 @@ impl Responder {
             (Some(Transfer::Write(writing)), Some(selected)) => match writing.points.back_to(checkpoint) {
                 Some(point) => {
                     // Truncated at the restart point: the new data may be shorter than the old.
-                    let Unfinished { begun, way, .. } = &mut writing.contents;
+                    let Unfinished { begun, write_mode, .. } = &mut writing.contents;
                     store.disk.leave(begun.handle);
-                    let resumed = store.disk.resume(&selected.path, *way, &begun.token, point.at);
+                    let resumed = store.disk.resume(&selected.path, *write_mode, &begun.token, point.at);
                     writing.at = point.at;
                     writing.inflow.go_back(point.held);
                     resumed.map(|resumed| *begun = resumed).is_ok()

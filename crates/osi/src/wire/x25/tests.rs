@@ -19,15 +19,15 @@ fn packets(pcap: &[u8]) -> Vec<(usize, Vec<u8>)> {
         // Ethernet, IPv4 without options, TCP.
         let (ip_bytes, tcp) = (usize::from(u16::from_be_bytes([frame[16], frame[17]])), &frame[34..]);
         let payload = &frame[34 + usize::from(tcp[12] >> 4) * 4..14 + ip_bytes];
-        let way = usize::from(u16::from_be_bytes([tcp[0], tcp[1]]) == xot::PORT);
-        streams[way].extend_from_slice(payload);
-        while let Ok((header, used)) = xot::Header::read(&streams[way]) {
+        let direction = usize::from(u16::from_be_bytes([tcp[0], tcp[1]]) == xot::PORT);
+        streams[direction].extend_from_slice(payload);
+        while let Ok((header, used)) = xot::Header::read(&streams[direction]) {
             let end = used + usize::from(header.packet_bytes);
-            if streams[way].len() < end {
+            if streams[direction].len() < end {
                 break;
             }
-            let packet: Vec<u8> = streams[way].drain(..end).skip(used).collect();
-            all.push((way, packet));
+            let packet: Vec<u8> = streams[direction].drain(..end).skip(used).collect();
+            all.push((direction, packet));
         }
     }
     assert!(streams.iter().all(Vec::is_empty), "the rest is not a packet");

@@ -382,7 +382,7 @@ fn stay(mut sending: Sending, request: &Request) -> Sending {
 fn plain_for(bad: Bad) -> Sending {
     match bad {
         Bad::Malformed => plain("400 Bad Request", "malformed request\n", &[]),
-        Bad::NoWay => plain("404 Not Found", "not found\n", &[]),
+        Bad::NotServed => plain("404 Not Found", "not found\n", &[]),
         Bad::Method => plain("405 Method Not Allowed", "use GET or HEAD\n", &[("Allow", "GET, HEAD")]),
         Bad::Body => plain("413 Content Too Large", "request bodies are not supported\n", &[]),
         Bad::Version => plain("505 HTTP Version Not Supported", "use HTTP/1.1\n", &[]),

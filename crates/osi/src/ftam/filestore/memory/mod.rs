@@ -73,7 +73,7 @@ struct Node {
 #[derive(Debug)]
 struct Unfinished {
     path: Path,
-    way: WriteMode,
+    write_mode: WriteMode,
     contents: Vec<u8>,
     settled: usize,
     open: bool,
@@ -276,7 +276,7 @@ impl MemoryDisk {
         let path = &unfinished.path;
         self.directory_above(path)?;
         let (old, date) = (self.names.get(path).copied(), self.date);
-        match unfinished.way {
+        match unfinished.write_mode {
             WriteMode::New if old.is_some() => return Err(DiskError::Exists),
             WriteMode::Extend => {
                 let node = self.file(path)?;
@@ -357,13 +357,13 @@ impl Disk for MemoryDisk {
         Ok(Bytes::copy_from_slice(&node.contents[at..end]))
     }
 
-    fn begin(&mut self, path: &Path, way: WriteMode) -> Result<OpenedContents, DiskError> {
+    fn begin(&mut self, path: &Path, write_mode: WriteMode) -> Result<OpenedContents, DiskError> {
         self.call(Call::Begin, Some(path))?;
         if path.is_root() {
             return Err(DiskError::NotAFile);
         }
         self.directory_above(path)?;
-        match (way, self.names.contains_key(path)) {
+        match (write_mode, self.names.contains_key(path)) {
             (WriteMode::New, true) => return Err(DiskError::Exists),
             (WriteMode::Extend, _) | (WriteMode::Replace, true) => drop(self.file(path)?),
             (WriteMode::New | WriteMode::Replace, false) => {}
@@ -373,7 +373,7 @@ impl Disk for MemoryDisk {
         }
         let token = format!("begun-{}", self.number());
         let path = path.clone();
-        let unfinished = Unfinished { path, way, contents: Vec::new(), settled: 0, open: true };
+        let unfinished = Unfinished { path, write_mode, contents: Vec::new(), settled: 0, open: true };
         self.begun.insert(token.clone(), unfinished);
         Ok(OpenedContents { handle: self.opened(Open::Writer { token: token.clone() }), token })
     }
@@ -381,7 +381,7 @@ impl Disk for MemoryDisk {
     fn resume(
         &mut self,
         path: &Path,
-        way: WriteMode,
+        write_mode: WriteMode,
         token: &str,
         bytes: u64,
     ) -> Result<OpenedContents, DiskError> {
@@ -390,7 +390,10 @@ impl Disk for MemoryDisk {
         if unfinished.open {
             return Err(DiskError::Busy);
         }
-        if unfinished.path != *path || unfinished.way != way || bytes > unfinished.contents.len() as u64 {
+        if unfinished.path != *path
+            || unfinished.write_mode != write_mode
+            || bytes > unfinished.contents.len() as u64
+        {
             return Err(DiskError::Changed);
         }
         unfinished.contents.truncate(bytes as usize);

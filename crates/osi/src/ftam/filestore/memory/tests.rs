@@ -6,8 +6,8 @@ fn path(text: &str) -> Path {
     Path::read(text).unwrap()
 }
 
-fn put(disk: &mut MemoryDisk, name: &str, way: WriteMode, pieces: &[&str]) -> Result<(), DiskError> {
-    let begun = disk.begin(&path(name), way)?;
+fn put(disk: &mut MemoryDisk, name: &str, write_mode: WriteMode, pieces: &[&str]) -> Result<(), DiskError> {
+    let begun = disk.begin(&path(name), write_mode)?;
     let mut at = 0;
     for piece in pieces {
         if let Err(disk_error) = disk.write(begun.handle, at, Rope::copied(piece.as_bytes())) {
@@ -23,8 +23,8 @@ fn put(disk: &mut MemoryDisk, name: &str, way: WriteMode, pieces: &[&str]) -> Re
 fn a_failed_put_leaves_the_old_file() {
     let mut disk = MemoryDisk::with_capacity(10);
     put(&mut disk, "a", WriteMode::New, &["old"]).unwrap();
-    for way in [WriteMode::Replace, WriteMode::Extend] {
-        assert_eq!(put(&mut disk, "a", way, &["1234", "5678"]), Err(DiskError::Full));
+    for write_mode in [WriteMode::Replace, WriteMode::Extend] {
+        assert_eq!(put(&mut disk, "a", write_mode, &["1234", "5678"]), Err(DiskError::Full));
         assert_eq!(disk.contents(&path("a")), Some(&b"old"[..]));
     }
     disk.fail_after(Call::Finish, 0, DiskError::Failed);
