@@ -133,7 +133,7 @@ fn half_open_connections_end_at_their_deadline_even_if_bytes_trickle() {
         let waits = socket.read(&mut answer).map_err(|error| error.kind());
         sent.is_ok() && waits == Err(std::io::ErrorKind::WouldBlock)
     });
-    assert!(bytes.count() < 2999, "it trickles on for ever");
+    assert!(bytes.count() < 2999, "the connection was never closed");
 }
 
 /// Relays a connection to `port`, and cuts it after this many bytes towards the service.

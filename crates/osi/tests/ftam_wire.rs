@@ -251,7 +251,7 @@ fn other_codec(lines: &[String]) -> Vec<String> {
             .spawn()
             .expect("scripts/ftam/codec");
     let mut stdin = codec.stdin.take().expect("it is piped");
-    stdin.write_all((lines.join("\n") + "\n").as_bytes()).expect("it reads all");
+    stdin.write_all((lines.join("\n") + "\n").as_bytes()).expect("it reads its input");
     drop(stdin);
     let output = codec.wait_with_output().expect("it ends");
     assert!(output.status.success(), "the codec cannot be had: scripts/ftam/codec says why");

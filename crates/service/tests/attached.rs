@@ -209,7 +209,7 @@ fn a_slow_peer_does_not_keep_the_streams_of_an_ended_program() {
         let mut rig = Rig::new(&format!("gone-{reads}"), 2);
         let (board, listener) = rig.listening(2, 80);
         rig.call(80, 1, reads);
-        let stream = listener.accept().expect("it listens").expect("somebody has called");
+        let stream = listener.accept().expect("it listens").expect("a peer has connected");
         let bytes = vec![7; ROOM_BYTES];
         // Until both the stream and the pipe are full.
         loop {

@@ -71,7 +71,7 @@ fn every_setting_reaches_the_plan() {
     assert_eq!((plan.ports[0].mtu_bytes, plan.ports[1].mtu_bytes), (1500, 9180));
     let [fixed, asked] = &plan.ports[1].circuits[..] else { panic!("two circuits") };
     assert_eq!((fixed.peer.map(|peer| peer.to_string()), fixed.llc_snap), (Some("10.1.0.2".into()), false));
-    let contract = fixed.contract.expect("it has one");
+    let contract = fixed.contract.expect("a contract");
     assert_eq!(contract.tolerance, Duration::from_micros(250));
     assert_eq!(contract.sustained.map(|sustained| sustained.burst_cells), Some(32));
     assert_eq!((asked.peer, asked.llc_snap), (None, true));
@@ -272,7 +272,7 @@ fn an_error_names_the_line_the_key_and_the_remedy() {
 
 #[test]
 fn wrong_types_and_missing_keys_are_reported_with_an_example() {
-    let line = |part: &str| 1 + GOOD[..GOOD.find(part).expect("it is there")].matches('\n').count();
+    let line = |part: &str| 1 + GOOD[..GOOD.find(part).expect("part of GOOD")].matches('\n').count();
     let mut differences = Vec::new();
     for (from, to, expected) in [
         (
@@ -435,7 +435,7 @@ fn a_bridge_names_its_circuits_and_its_errors_are_reported() {
     assert_eq!(plan.needs_new_board(&read(&BRIDGE.replace("tap:tap0", "tap:tap1"))), None);
     let with_fcs = BRIDGE.replace("circuits", "fcs = true\ncircuits");
     assert_eq!(plan.needs_new_board(&read(&with_fcs)), Some("bridge".into()));
-    let none = BRIDGE.split("[[bridge]]").next().expect("it has one").replace("vc-mux\"", "llc\"");
+    let none = BRIDGE.split("[[bridge]]").next().expect("a prefix").replace("vc-mux\"", "llc\"");
     let none = none.replace("[[port.pvc]]", "address = \"10.0.0.1/24\"\n[[port.pvc]]");
     assert_eq!(read(&none).needs_new_board(&plan), Some("bridge".into()));
 }

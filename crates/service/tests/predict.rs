@@ -56,7 +56,7 @@ fn vi_keys(count: usize) -> Vec<u64> {
                 break;
             }
         }
-        nic.disconnect(vi).expect("it is there");
+        nic.disconnect(vi).expect("the VI exists");
     }
     keys
 }

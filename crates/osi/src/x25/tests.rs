@@ -45,7 +45,7 @@ fn connected() -> Layer {
     let mut layer = ready(Role::Dte);
     say(&mut layer, &[0x10, 5, 0x0b, 0, 6, 0x42, 4, 5, 0x43, 2, 2]);
     assert_eq!(indications(&mut layer).len(), 1);
-    layer.request(Request::Accept { channel: 5, call: Call::default() }, T0).expect("it is called");
+    layer.request(Request::Accept { channel: 5, call: Call::default() }, T0).expect("a call is pending");
     assert_eq!(sent(&mut layer), [[0x10, 5, 0x0f, 0, 6, 0x42, 4, 5, 0x43, 2, 2]]);
     layer
 }
@@ -103,7 +103,7 @@ fn two_ends_restart_call_send_and_clear() {
     let facilities =
         Facilities { packet_bytes: Some(Both { called: 512, calling: 256 }), ..Facilities::default() };
     let answer = Call { facilities, user_data: b"welcome".to_vec(), ..Call::default() };
-    dce.request(Request::Accept { channel: 10, call: answer }, T0).expect("it is called");
+    dce.request(Request::Accept { channel: 10, call: answer }, T0).expect("a call is pending");
     run(&mut dte, &mut dce);
     let Indication::Accepted { sizes, call, .. } = indications(&mut dte).remove(0) else {
         panic!("not accepted")
@@ -325,7 +325,7 @@ fn in_a_call_collision_the_dtes_call_wins() {
     else {
         panic!("the DCE's call has not lost")
     };
-    dce.request(Request::Accept { channel: 6, call: Call::default() }, T0).expect("it is called");
+    dce.request(Request::Accept { channel: 6, call: Call::default() }, T0).expect("a call is pending");
     run(&mut dte, &mut dce);
     assert!(matches!(indications(&mut dte)[..], [Indication::Accepted { channel: 6, .. }]));
 }
@@ -416,7 +416,7 @@ fn told_nothing_until(layer: &mut Layer, at: &mut Instant) -> bool {
 #[test]
 fn a_permanent_circuit_has_no_calls() {
     let mut layer = ready(Role::Dte);
-    layer.request(data(2, vec![7]), T0).expect("it is there");
+    layer.request(data(2, vec![7]), T0).expect("the channel is open");
     assert_eq!(sent(&mut layer), [[0x10, 2, 0x00, 7]]);
     say(&mut layer, &[0x10, 2, 0x0b, 0, 0]);
     assert_eq!(sent(&mut layer), [[0x10, 2, 0x1b, 0, 35]]);
@@ -439,7 +439,7 @@ fn limits_are_enforced() {
         say(&mut layer, &[0x10, channel, 0x0b, 0, 0]);
     }
     assert_eq!(sent(&mut layer), [[0x10, 7, 0x13, 0, 71]]);
-    layer.request(Request::Accept { channel: 5, call: Call::default() }, T0).expect("it is called");
+    layer.request(Request::Accept { channel: 5, call: Call::default() }, T0).expect("a call is pending");
     layer.request(data(5, vec![0; 60]), T0).expect("room");
     assert_eq!((layer.room(5), layer.request(data(5, vec![0; 60]), T0)), (40, Err(Misuse::Full)));
     assert_eq!(sent(&mut layer).len(), 2);
@@ -500,7 +500,7 @@ fn xot_carries_a_circuit_in_either_modulo() {
             let Some(Indication::Incoming { call, .. }) = two.poll_up() else { panic!("no call") };
             assert_eq!(call.facilities.packet_bytes, Some(Both::same(1024)));
             two.request(Request::Accept { channel: CHANNEL, call: Call::default() }, T0)
-                .expect("it is called");
+                .expect("a call is pending");
             run_xot(&mut one, &mut two, cut);
             assert!(matches!(one.poll_up(), Some(Indication::Accepted { .. })));
             let unit: Vec<u8> = (0..300_000).map(|at| (at % 251) as u8).collect();

@@ -133,14 +133,14 @@ impl Pair {
                 Up::AssociateConfirm(response)
             }
             Down::Release(value) => {
-                assert!(self.token[side], "who releases holds the tokens");
+                assert!(self.token[side], "a release requires the tokens");
                 Up::Release(vec![value])
             }
             Down::ReleaseResponse(value) => Up::ReleaseConfirm(vec![value]),
             Down::Abort(value) => Up::Abort(vec![value]),
             Down::Data(values) => Up::Data(values),
             Down::SyncMinor => {
-                assert!(self.token[side], "who makes a point holds the token");
+                assert!(self.token[side], "a synchronisation point requires the token");
                 let serial = self.serials[side];
                 self.serials[side] += 1;
                 return Message::Check(serial);
@@ -167,7 +167,7 @@ impl Pair {
                 });
             }
             Down::GiveToken => {
-                assert!(self.token[side], "who gives the token holds it");
+                assert!(self.token[side], "only the holder gives the token");
                 self.token[side] = false;
                 return Message::Token;
             }
@@ -197,7 +197,7 @@ impl Pair {
                 self.machines[peer].arrive(up);
             }
             Message::Response(up) => {
-                let Some(how) = self.asked[peer].take() else { panic!("nobody asked for {up:?}") };
+                let Some(how) = self.asked[peer].take() else { panic!("unrequested confirm: {up:?}") };
                 self.token[peer] = holder(how) == peer;
                 self.machines[peer].arrive(up);
             }

@@ -57,19 +57,23 @@ fn listen(machine: &mut Machine, owed: &mut VecDeque<Pdu>) {
                 owed.extend(answer(&request, true).is_some().then_some(request));
             }
             Indication::Check { .. } | Indication::CheckConfirm { .. } | Indication::Data(_) => {}
-            Indication::Initialize(_) => unreachable!("it has been"),
+            Indication::Initialize(_) => unreachable!("the association is already established"),
         }
     }
 }
 
 fn repay(machine: &mut Machine, owed: &mut VecDeque<Pdu>, succeeds: bool) {
     if let Some(request) = owed.front() {
-        let _ = match machine.request(Request::Pdu(answer(request, succeeds).expect("it has one"))) {
+        let _ = match machine
+            .request(Request::Pdu(answer(request, succeeds).expect("every request has a response")))
+        {
             Ok(()) => owed.pop_front(),
             // A checkpoint must be answered first, or this end has cancelled what the answer is for.
             Err(_) => {
                 secure(machine);
-                match machine.request(Request::Pdu(answer(request, succeeds).expect("it has one"))) {
+                match machine
+                    .request(Request::Pdu(answer(request, succeeds).expect("every request has a response")))
+                {
                     Ok(()) => owed.pop_front(),
                     Err(_)
                         if !matches!(

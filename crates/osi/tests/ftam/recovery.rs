@@ -139,7 +139,7 @@ impl Job {
             }
             pair.collect();
         }
-        panic!("they stand still: {:?}", pair.machines);
+        panic!("deadlock: {:?}", pair.machines);
     }
 }
 

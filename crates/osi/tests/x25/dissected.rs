@@ -120,7 +120,7 @@ fn wireshark_decodes_lapb_and_x25_of_a_line() {
     settle(&mut world);
     let answer =
         Request::Accept { channel: 16, call: Call { user_data: b"yes".to_vec(), ..Call::default() } };
-    world.stations[1].layer.request(answer, world.now).expect("it is called");
+    world.stations[1].layer.request(answer, world.now).expect("a call is pending");
     settle(&mut world);
     for (number, request) in requests(16) {
         world.stations[number].layer.request(request, world.now).expect("a circuit");
@@ -213,7 +213,7 @@ fn wireshark_decodes_xot() {
         tape.run(&mut ends);
         listen(&mut ends);
         let answer = Call { user_data: b"yes".to_vec(), ..Call::default() };
-        ends[1].request(Request::Accept { channel: CHANNEL, call: answer }, at).expect("it is called");
+        ends[1].request(Request::Accept { channel: CHANNEL, call: answer }, at).expect("a call is pending");
         for (number, request) in requests(CHANNEL) {
             tape.run(&mut ends);
             listen(&mut ends);

@@ -22,7 +22,7 @@ fn call(world: &mut World, channels: &[u16]) {
                     Indication::Incoming { channel, call } => {
                         assert_eq!(call.facilities.fast_select, FastSelect::No);
                         let accept = Request::Accept { channel, call: Call::default() };
-                        station.layer.request(accept, world.now).expect("it is called");
+                        station.layer.request(accept, world.now).expect("a call is pending");
                         up[number].push(channel);
                     }
                     Indication::Accepted { channel, .. } => up[number].push(channel),

@@ -308,7 +308,7 @@ mod tests {
             caller.ask_within(&Question::Status {}, Duration::from_millis(300)).expect_err("no answer");
         assert_eq!(error, "board lab does not answer: no complete answer within 0.3 s");
         drop(caller);
-        dribble.join().expect("it was hung up on");
+        dribble.join().expect("the client has closed");
     }
 
     #[test]
@@ -329,7 +329,7 @@ mod tests {
         theirs.write_all(b"sed\":\"no\"}\n").expect("room");
         assert_eq!(caller.ask(&Question::Reload {}), Ok(Reply::Refused("no".into())));
         drop(theirs);
-        let error = caller.ask(&Question::Reload {}).expect_err("nobody is there");
+        let error = caller.ask(&Question::Reload {}).expect_err("the board has closed");
         assert!(error.starts_with("board lab does not answer: "), "{error}");
     }
 }

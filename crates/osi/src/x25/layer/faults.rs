@@ -42,7 +42,7 @@ impl Layer {
             let channel = self.channel(number);
             self.channels.entry(number).or_insert(channel);
         }
-        self.channels.get_mut(&number).expect("it is there").tries = 0;
+        self.channels.get_mut(&number).expect("the channel exists").tries = 0;
         self.send_clear(number, cause, &[], now);
     }
 
