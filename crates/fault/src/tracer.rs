@@ -278,7 +278,7 @@ impl Tracer {
             let stops = self.shared.stops.load(Ordering::SeqCst);
             self.release(stops);
             let mut status = 0;
-            // SAFETY: the status is a local number. Only children and tracees of this thread are waited for.
+            // SAFETY: the status is a local variable that outlives the call.
             let thread = unsafe { libc::waitpid(-1, &mut status, libc::__WALL | libc::__WNOTHREAD) };
             if thread < 0 {
                 match io::Error::last_os_error().raw_os_error() {

@@ -305,7 +305,7 @@ fn broken_above(end: &End) -> Option<&'static str> {
     rows.into_iter().find(|(count, _)| *count > 0).map(|(_, words)| words)
 }
 
-/// The filestore as the user of one association.
+/// The user of the file service at one association.
 struct Served {
     responder: Responder,
     disk: DirectoryDisk,

@@ -379,7 +379,7 @@ fn a_newcomer_displaces_one_of_many_single_session_addresses_after_their_tenure(
                 let holders: Vec<Caller> = (0..sessions)
                     .map(|at| Caller { renews, ..Caller::new(3 + at, 0, sends, Duration::from_secs(5)) })
                     .collect();
-                // It moves 2 KiB a second, there and back, and comes when all sessions are taken.
+                // The newcomer transfers 2 KiB/s, there and back, and connects when all sessions are taken.
                 let request = [HEAD, b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n"].concat();
                 let newcomer = match is_http {
                     true => Caller { reads: 2048, ..Caller::new(9, 2, &request, Duration::from_secs(1)) },
@@ -403,7 +403,7 @@ fn a_newcomer_displaces_one_of_many_single_session_addresses_after_their_tenure(
 fn a_session_that_moves_data_is_not_displaced_by_newcomers() {
     for is_http in [false, true] {
         let request = b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n";
-        // A kilobyte a second, all the time, or what the same rate makes in eight seconds.
+        // 1 KiB every second, or at the same rate 8 KiB every eight seconds.
         for every in [1, 8] {
             let (time, count) = (Duration::from_secs(every), 1024 * every as usize);
             let holder = match is_http {

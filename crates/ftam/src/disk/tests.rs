@@ -7,7 +7,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// A place on this host: `root` is the filestore's, `secret` is beside it.
+/// A directory of this host: `root` is the filestore, `secret` is beside it.
 struct Ground(PathBuf);
 
 impl Ground {
@@ -102,8 +102,8 @@ fn a_protected_file_is_refused_under_any_name() {
         fs::rename(root.join("aside"), root.join("mine")).unwrap();
     }
     assert_eq!(fs::read(root.join("moved")).unwrap(), b"hashes");
-    // Others in its place are protected as well, and it stays so until it has no name; then its inode may be
-    // another's.
+    // Replacements are protected as well, and the old file stays protected until it has no name; then its
+    // inode may be reused.
     fs::write(&users, "new").unwrap();
     protected.add(&users);
     fs::hard_link(&users, root.join("new")).unwrap();
@@ -134,7 +134,8 @@ fn a_replacement_of_a_protected_file_is_protected() {
         fs::hard_link(ground.0.join("new"), root.join(name)).unwrap();
         fs::rename(ground.0.join("new"), path).unwrap();
     };
-    // Many times more than are remembered, and each seen in its place; and at a path where there was none.
+    // Many more replacements than are remembered, each seen at the path; and a file at a path that did not
+    // exist before.
     for number in 0..3 * protected::EARLIER_MAX {
         let name = format!("users-{number}");
         replace(&users, &name);
@@ -153,7 +154,7 @@ fn a_replacement_of_a_protected_file_is_protected() {
     fs::write(root.join("linked"), "key").unwrap();
     symlink(root.join("linked"), &key).unwrap();
     assert_eq!(get(&mut disk, "linked"), Err(DiskError::Denied));
-    // The file that is being read is pinned, although its path leads to another by now.
+    // The file that is being read is pinned, although its path leads to another one by now.
     fs::write(&users, "read").unwrap();
     let read = fs::File::open(&users).unwrap();
     fs::hard_link(&users, root.join("read")).unwrap();
@@ -357,7 +358,7 @@ fn an_interrupted_transfer_is_resumed_by_only_one_writer() {
         disk.discard(&path("b"), &begun.token);
         assert_eq!(disk.resume(&path("b"), WriteMode::New, &begun.token, 0).err(), Some(DiskError::NotThere));
     });
-    // As if by another process.
+    // As another process would do.
     let ground = Ground::new();
     let (mut disk, mut other) = (ground.disk(), ground.disk());
     let begun = disk.begin(&path("a"), WriteMode::New).unwrap();
@@ -464,7 +465,7 @@ fn a_full_disk_is_reported_and_changes_nothing() {
     let small = ground.root().join("small");
     fs::create_dir(&small).unwrap();
     let flags = rustix::mount::MountFlags::empty();
-    // Where root is not root, nothing can be mounted.
+    // Without real root privileges, nothing can be mounted.
     let Ok(()) = rustix::mount::mount("tmpfs", &small, "tmpfs", flags, Some(c"size=256k")) else { return };
     let tried = std::panic::catch_unwind(|| {
         let mut disk = DirectoryDisk::open(&small, Settings::default()).unwrap();
@@ -475,7 +476,7 @@ fn a_full_disk_is_reported_and_changes_nothing() {
             disk.abandon(begun.handle);
             assert_eq!(get(&mut disk, "a").unwrap(), b"old");
         }
-        // It fits once, but not a second time after the existing contents.
+        // The data fits once, but not a second time after the existing contents.
         let begun = disk.begin(&path("a"), WriteMode::Extend).unwrap();
         disk.write(begun.handle, 0, vec![7; 150 * 1024].into()).unwrap();
         assert_eq!(disk.finish(begun.handle, &[]), Err(DiskError::Full));

@@ -145,7 +145,7 @@ fn the_file_is_written_atomically_and_is_private() {
     assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1, "nothing is left beside it");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
     assert!(Users::read(&path).unwrap_err().remedy.contains("chmod"));
-    // A pipe is not waited for.
+    // Opening a pipe does not block.
     std::fs::remove_file(&path).unwrap();
     let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600));
     rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).unwrap();

@@ -66,7 +66,7 @@ pub(crate) struct Reassembler {
 }
 
 impl Reassembler {
-    /// Takes the next cell.
+    /// Processes the next cell.
     pub(crate) fn cell(&mut self, cell: &TimedCell) -> Reassembled<'_> {
         let word = match self.receiver.arrive(cell) {
             Received::Intact => cell.header,

@@ -42,7 +42,7 @@ pub struct Initialize {
 pub enum Request {
     /// F-INITIALIZE request.
     Initialize(Box<Initialize>),
-    /// Any other with an FPDU. F-P-ABORT is sent by the machine only.
+    /// Any other request or response with an FPDU. F-P-ABORT is sent by the machine only.
     Pdu(Pdu),
     /// F-DATA request: one data element.
     Data(DataElement),
@@ -60,8 +60,8 @@ pub enum Request {
 pub enum Indication {
     /// F-INITIALIZE indication.
     Initialize(Box<Initialize>),
-    /// Any other with an FPDU, and the F-P-ABORT indication: the peer's machine, this one or the services
-    /// below ended the association.
+    /// Any other indication or confirm with an FPDU, and the F-P-ABORT indication: the peer's machine, this
+    /// one or the services below ended the association.
     Pdu(Pdu),
     /// F-DATA indication: one data element, with its contents as received.
     Data(DataElement),

@@ -25,7 +25,7 @@ const CIRCUITS_MAX: usize = 4096;
 
 pub(super) struct Validator<'a> {
     pub(super) text: &'a str,
-    /// The directory that relative paths are relative to.
+    /// Base directory of relative paths.
     pub(super) folder: &'a Path,
 }
 

@@ -69,7 +69,7 @@ impl ControlServer {
         let work = move || {
             runtime.block_on(async move {
                 tokio::select! {
-                    // Stopped, or the sender is gone. Clients still get pending answers.
+                    // The board has stopped, or the sender is gone. Clients still get pending answers.
                     _ = stopped => {
                         let _ = timeout(LAST_WORDS, busy.acquire_many(BUSY_MAX as u32)).await;
                     }

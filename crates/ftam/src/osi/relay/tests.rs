@@ -46,7 +46,7 @@ fn echo() -> u16 {
     port
 }
 
-/// From TPKT through X.25 to TPKT: where to connect, and what both relays say.
+/// Starts two relays, from TPKT through X.25 to TPKT; returns the port to connect to, and the events of both.
 fn back_to_back(settings: Settings, to: u16) -> (u16, [mpsc::UnboundedReceiver<Event>; 2]) {
     let ((first, told_first), (second, told_second)) = (relay(settings.clone()), relay(settings));
     let ((xot, xot_port), (tpkt, port)) = (bound(), bound());
@@ -112,7 +112,7 @@ async fn a_slow_receiver_stops_the_sender() {
     tokio::join!(sends, takes);
 }
 
-/// Returns whether it is not finished after a while.
+/// Returns whether the future is still pending after a while.
 async fn timeout(what: impl Future<Output = ()>) -> bool {
     tokio::time::timeout(Duration::from_millis(300), what).await.is_err()
 }
@@ -122,7 +122,7 @@ fn packet(bytes: &[u8]) -> Vec<u8> {
     [&[0, 0, 0, bytes.len() as u8], bytes].concat()
 }
 
-/// A call to 45 with packets of 128 octets and windows of 2, and these user data.
+/// Returns a call to 45 with packets of 128 octets, windows of 2, and this user data.
 fn call_packet(user_data: &[u8]) -> Vec<u8> {
     let facilities = [6, 0x42, 7, 7, 0x43, 2, 2];
     packet(&[&[0x10, 1, 0x0b, 0x02, 0x45], &facilities[..], user_data].concat())
@@ -162,7 +162,7 @@ async fn hostile_callers_are_refused_and_the_next_is_served() {
         (packet(&[0x10, 1, 0x13, 0, 241]), "cause 0x00, diagnostic 241"),
         (packet(&[0x10, 1, 0x1b, 0, 0]), "reset"),
         (packet(&[0x10, 1, 0x00, 1]), "too short"),
-        // A packet out of turn: reset by us.
+        // An out-of-sequence packet: this end resets.
         (packet(&[0x10, 1, 0x0e, 1, 2, 3]), "reset"),
         (b"\x01\x01\x01\x01".to_vec(), "not XOT"),
         (Vec::new(), "XOT connection was closed"),
@@ -188,7 +188,7 @@ async fn says_to(port: u16, says: &[u8]) -> TcpStream {
     socket
 }
 
-/// The end of a connection comes, in order or not.
+/// Waits for the end of a connection, orderly or not.
 async fn ends(mut socket: TcpStream) {
     let _ = socket.read_to_end(&mut Vec::new()).await;
 }

@@ -336,7 +336,7 @@ impl Responder {
         self.say(machine, Pdu::InitializeResponse(Box::new(response)));
     }
 
-    /// Negotiates: the richest service class, and for the rest what both ends have.
+    /// Negotiates the richest common service class, and of the other features those that both ends support.
     fn accept(&mut self, initialize: &Initialize) -> Result<InitializeResponse, ErrorIdentifier> {
         use ServiceClass as C;
         let (request, config) = (&initialize.request, &self.config);

@@ -148,7 +148,7 @@ impl Responder {
         // Without room for a docket the transfer proceeds, but cannot be recovered.
         let docket = docket.filter(|key| has_room(key, most, store.disk));
         if let Some(key) = &docket {
-            // An older activity of that number that was not recovered is given up.
+            // An older, unrecovered activity with that number is abandoned.
             drop_docket(key, store.disk);
         }
         let mut response = OpenResponse::new(document.contents_type());
