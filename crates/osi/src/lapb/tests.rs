@@ -327,7 +327,7 @@ struct Line {
     flying: VecDeque<(Instant, Rope)>,
     free_at: Instant,
     chance: SimRng,
-    harm: u32,
+    impairment: u32,
 }
 
 impl Line {
@@ -340,11 +340,11 @@ impl Line {
             self.free_at = now.max(self.free_at) + time;
             let there = self.free_at + 5 * MS;
             let dice = self.chance.below(1000);
-            if dice < u64::from(self.harm) {
+            if dice < u64::from(self.impairment) {
                 continue;
             }
             self.flying.push_back((there, frame.clone()));
-            if dice < u64::from(self.harm) * 2 {
+            if dice < u64::from(self.impairment) * 2 {
                 self.flying.push_back((there, frame));
             }
         }
@@ -363,7 +363,7 @@ impl Line {
 }
 
 /// Runs two links on a lossy line and checks that packets arrive once and in order.
-fn converse(seed: u64, modulo: Modulo, window: u8, harm: u32, count: usize) {
+fn converse(seed: u64, modulo: Modulo, window: u8, impairment: u32, count: usize) {
     let config = |role| Config {
         modulo,
         window,
@@ -380,7 +380,7 @@ fn converse(seed: u64, modulo: Modulo, window: u8, harm: u32, count: usize) {
         flying: VecDeque::new(),
         free_at: Instant::ZERO,
         chance: chance(number),
-        harm,
+        impairment,
     });
     let mut hosts = SimRng::from_seed(seed + 99);
     let message = |side: usize, number: usize| vec![(number * 7 + side) as u8; number * 31 % 300];
@@ -419,7 +419,7 @@ fn converse(seed: u64, modulo: Modulo, window: u8, harm: u32, count: usize) {
         // lost only once both ends are up.
         let is_up = links.iter().all(|link| link.state() == State::Connected);
         for side in 0..2 {
-            lines[side].harm = if is_up { harm } else { 0 };
+            lines[side].impairment = if is_up { impairment } else { 0 };
             lines[side].carry(&mut links[side], now);
         }
         let mut next = now + 10 * MS;
@@ -537,10 +537,10 @@ proptest! {
 
     #[test]
     fn any_window_and_any_loss_rate_carry_every_packet_once(
-        seed in any::<u32>(), extended in any::<bool>(), window in 1..8u8, harm in 0..200u32,
+        seed in any::<u32>(), extended in any::<bool>(), window in 1..8u8, impairment in 0..200u32,
     ) {
         let modulo = if extended { Modulo::OneTwentyEight } else { Modulo::Eight };
-        converse(u64::from(seed), modulo, window, harm, 100);
+        converse(u64::from(seed), modulo, window, impairment, 100);
     }
 
     /// No sequence of frames causes a panic, and few responses are pending.

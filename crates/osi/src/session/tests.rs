@@ -469,18 +469,18 @@ fn half_open_connections_time_out() {
 enum Act {
     Request(bool, u8, u32, usize, u8),
     Carry(bool),
-    Harm(bool, Vec<u8>),
+    Corrupt(bool, Vec<u8>),
     Time(bool),
 }
 
-fn act(harm: bool) -> impl Strategy<Value = Act> {
+fn act(impaired: bool) -> impl Strategy<Value = Act> {
     prop_oneof![
         8 => (any::<bool>(), 0..30u8, 0..20u32, 0..3000usize, any::<u8>())
             .prop_map(|(side, kind, serial, length, tokens)| Act::Request(side, kind, serial, length, tokens)),
         8 => any::<bool>().prop_map(Act::Carry),
-        u32::from(harm) => (any::<bool>(), proptest::collection::vec(any::<u8>(), 0..12))
-            .prop_map(|(side, bytes)| Act::Harm(side, bytes)),
-        u32::from(harm) => any::<bool>().prop_map(Act::Time),
+        u32::from(impaired) => (any::<bool>(), proptest::collection::vec(any::<u8>(), 0..12))
+            .prop_map(|(side, bytes)| Act::Corrupt(side, bytes)),
+        u32::from(impaired) => any::<bool>().prop_map(Act::Time),
     ]
 }
 
@@ -514,7 +514,7 @@ proptest! {
         acts in proptest::collection::vec(any::<bool>().prop_flat_map(act), 0..120),
         limited in any::<[bool; 2]>(),
         units in 0..4u16,
-        harmless in any::<bool>(),
+        is_clean in any::<bool>(),
     ) {
         let configs = limited.map(|limited| Config {
             tsdu_in_bytes_max: if limited { 1024 } else { 0 },
@@ -525,7 +525,7 @@ proptest! {
         let mut queues: [VecDeque<transport::Request>; 2] = Default::default();
         // Data sent and received, until an end resynchronises, which loses some.
         let (mut requested, mut received) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
-        let (mut harmed, mut whole) = (false, true);
+        let (mut is_impaired, mut whole) = (false, true);
         let told_of = |ends: &mut [Session; 2], received: &mut [Vec<Vec<u8>>; 2]| {
             for side in 0..2 {
                 for indication in indications(&mut ends[side]) {
@@ -556,13 +556,13 @@ proptest! {
                         carry(request, &mut ends[1 - usize::from(side)]);
                     }
                 }
-                Act::Harm(..) | Act::Time(_) if harmless => {}
-                Act::Harm(side, bytes) => {
-                    harmed = true;
+                Act::Corrupt(..) | Act::Time(_) if is_clean => {}
+                Act::Corrupt(side, bytes) => {
+                    is_impaired = true;
                     ends[usize::from(side)].arrive(transport::Indication::Data(bytes.into()), NOW);
                 }
                 Act::Time(side) => {
-                    harmed = true;
+                    is_impaired = true;
                     ends[usize::from(side)].settle(LATER);
                 }
             }
@@ -583,7 +583,7 @@ proptest! {
             }
             told_of(&mut ends, &mut received);
         }
-        if !harmed {
+        if !is_impaired {
             for end in &ends {
                 prop_assert_eq!(end.counters().spdus_unexpected, 0, "no protocol error");
                 prop_assert_eq!(end.counters().tsdus_malformed, 0);

@@ -258,16 +258,16 @@ fn single_bytes_are_reassembled() {
 enum Act {
     Request(bool, u8, usize),
     Carry(bool),
-    Harm(bool, Vec<u8>),
+    Corrupt(bool, Vec<u8>),
     Time(bool),
 }
 
-fn act(harm: bool) -> impl Strategy<Value = Act> {
+fn act(impaired: bool) -> impl Strategy<Value = Act> {
     prop_oneof![
         6 => (any::<bool>(), 0..5u8, 1..2000usize).prop_map(|(side, kind, length)| Act::Request(side, kind, length)),
         8 => any::<bool>().prop_map(Act::Carry),
-        u32::from(harm) => (any::<bool>(), proptest::collection::vec(any::<u8>(), 0..12)).prop_map(|(side, bytes)| Act::Harm(side, bytes)),
-        u32::from(harm) => any::<bool>().prop_map(Act::Time),
+        u32::from(impaired) => (any::<bool>(), proptest::collection::vec(any::<u8>(), 0..12)).prop_map(|(side, bytes)| Act::Corrupt(side, bytes)),
+        u32::from(impaired) => any::<bool>().prop_map(Act::Time),
     ]
 }
 
@@ -282,7 +282,7 @@ proptest! {
         let mut ends = [Transport::new(config(sizes.0)), Transport::new(config(sizes.1))];
         let mut queues: [VecDeque<network::Request>; 2] = Default::default();
         let (mut requested, mut received) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
-        let mut harmed = false;
+        let mut is_impaired = false;
         for act in acts {
             match act {
                 Act::Request(side, kind, length) => {
@@ -306,12 +306,12 @@ proptest! {
                         carry(request, &mut ends[1 - side]);
                     }
                 }
-                Act::Harm(side, bytes) => {
-                    harmed = true;
+                Act::Corrupt(side, bytes) => {
+                    is_impaired = true;
                     ends[usize::from(side)].arrive(network::Indication::Data(bytes.into()), NOW);
                 }
                 Act::Time(side) => {
-                    harmed = true;
+                    is_impaired = true;
                     ends[usize::from(side)].settle(LATER);
                 }
             }
@@ -341,7 +341,7 @@ proptest! {
             }
         }
         prop_assert!(queues.iter().all(VecDeque::is_empty));
-        if !harmed {
+        if !is_impaired {
             prop_assert_eq!(ends[0].is_open(), ends[1].is_open());
             for side in 0..2 {
                 // In order and without duplicates; data in transit at the end may be lost.

@@ -96,7 +96,7 @@ fn requests(channel: u16) -> [(usize, Request); 7] {
 
 #[test]
 fn wireshark_decodes_lapb_and_x25_of_a_line() {
-    let quality = Quality { bits_per_second: 64_000, delay: Duration::from_millis(1), harm: 0 };
+    let quality = Quality { bits_per_second: 64_000, delay: Duration::from_millis(1), impairment: 0 };
     let mut world = World::new(Modulo::Eight, Sizes::same(128, 2), quality, 1);
     world.tape = Some(Vec::new());
     let settle = |world: &mut World| {
