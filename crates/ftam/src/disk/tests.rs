@@ -8,17 +8,17 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// A directory of this host: `root` is the filestore, `secret` is beside it.
-struct Ground(PathBuf);
+struct Fixture(PathBuf);
 
-impl Ground {
-    fn new() -> Ground {
+impl Fixture {
+    fn new() -> Fixture {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let name = format!("kiban-disk-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
-        let ground = Ground(std::env::temp_dir().join(name));
-        fs::create_dir_all(ground.root()).unwrap();
-        fs::create_dir(ground.0.join("outside")).unwrap();
-        fs::write(ground.0.join("outside/secret"), "secret").unwrap();
-        ground
+        let fixture = Fixture(std::env::temp_dir().join(name));
+        fs::create_dir_all(fixture.root()).unwrap();
+        fs::create_dir(fixture.0.join("outside")).unwrap();
+        fs::write(fixture.0.join("outside/secret"), "secret").unwrap();
+        fixture
     }
 
     fn root(&self) -> PathBuf {
@@ -34,7 +34,7 @@ impl Ground {
     }
 }
 
-impl Drop for Ground {
+impl Drop for Fixture {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -46,7 +46,7 @@ fn path(text: &str) -> Path {
 
 /// Runs a test on every kind of disk: a directory, and memory, where nothing may be left open.
 fn each(case: impl Fn(&mut dyn Disk)) {
-    case(&mut Ground::new().disk());
+    case(&mut Fixture::new().disk());
     let mut memory = MemoryDisk::new();
     case(&mut memory);
     assert_eq!(memory.loose_ends(), (0, 0));
@@ -67,12 +67,12 @@ fn get(disk: &mut dyn Disk, name: &str) -> Result<Vec<u8>, DiskError> {
 
 #[test]
 fn a_protected_file_is_refused_under_any_name() {
-    let ground = Ground::new();
-    let (users, root) = (ground.0.join("users"), ground.root());
+    let fixture = Fixture::new();
+    let (users, root) = (fixture.0.join("users"), fixture.root());
     fs::write(&users, "hashes").unwrap();
     let protected = Protected::default();
     protected.add(&users);
-    let mut disk = ground.disk().protecting(protected.clone());
+    let mut disk = fixture.disk().protecting(protected.clone());
     put(&mut disk, "mine", WriteMode::New, b"mine").unwrap();
     fs::create_dir(root.join("home")).unwrap();
     fs::hard_link(&users, root.join("home/hard")).unwrap();
@@ -120,19 +120,19 @@ fn a_protected_file_is_refused_under_any_name() {
 
 #[test]
 fn a_replacement_of_a_protected_file_is_protected() {
-    let ground = Ground::new();
-    let (keys, root) = (ground.0.join("keys"), ground.root());
+    let fixture = Fixture::new();
+    let (keys, root) = (fixture.0.join("keys"), fixture.root());
     let (users, key) = (keys.join("users"), keys.join("key"));
     fs::create_dir(&keys).unwrap();
     fs::write(&users, "hashes").unwrap();
     let protected = Protected::default();
     protected.add(&key);
     protected.add_opened(&users, &fs::File::open(&users).unwrap()).unwrap();
-    let mut disk = ground.disk().protecting(protected.clone());
+    let mut disk = fixture.disk().protecting(protected.clone());
     let replace = |path: &PathBuf, name: &str| {
-        fs::write(ground.0.join("new"), name).unwrap();
-        fs::hard_link(ground.0.join("new"), root.join(name)).unwrap();
-        fs::rename(ground.0.join("new"), path).unwrap();
+        fs::write(fixture.0.join("new"), name).unwrap();
+        fs::hard_link(fixture.0.join("new"), root.join(name)).unwrap();
+        fs::rename(fixture.0.join("new"), path).unwrap();
     };
     // Many more replacements than are remembered, each seen at the path; and a file at a path that did not
     // exist before.
@@ -192,19 +192,21 @@ fn a_put_is_seen_when_it_is_whole(disk: &mut dyn Disk) {
 fn a_put_is_visible_only_when_complete_under_any_policy() {
     each(a_put_is_seen_when_it_is_whole);
     for durability in [Durability::Never, Durability::AtEnd, Durability::AtCheckpoints] {
-        let ground = Ground::new();
-        a_put_is_seen_when_it_is_whole(&mut ground.disk_with(Settings { durability, ..Settings::default() }));
-        assert_eq!(fs::read_dir(ground.root().join(".kiban-ftam/new")).unwrap().count(), 0);
+        let fixture = Fixture::new();
+        a_put_is_seen_when_it_is_whole(
+            &mut fixture.disk_with(Settings { durability, ..Settings::default() }),
+        );
+        assert_eq!(fs::read_dir(fixture.root().join(".kiban-ftam/new")).unwrap().count(), 0);
     }
 }
 
 #[test]
 fn no_name_and_no_link_leads_out_of_the_root() {
-    let ground = Ground::new();
-    let root = ground.root();
+    let fixture = Fixture::new();
+    let root = fixture.root();
     fs::create_dir(root.join("d")).unwrap();
     fs::write(root.join("d/f"), "x").unwrap();
-    let outside = ground.0.join("outside");
+    let outside = fixture.0.join("outside");
     symlink(&outside, root.join("link")).unwrap();
     symlink(&outside, root.join("d/link")).unwrap();
     symlink(outside.join("secret"), root.join("file-link")).unwrap();
@@ -212,7 +214,7 @@ fn no_name_and_no_link_leads_out_of_the_root() {
     symlink("../..", root.join("d/up")).unwrap();
     symlink("loop", root.join("loop")).unwrap();
     symlink("/proc/self/root", root.join("magic")).unwrap();
-    let mut disk = ground.disk();
+    let mut disk = fixture.disk();
     let refused = [
         ("link", DiskError::Outside),
         ("link/secret", DiskError::Outside),
@@ -251,22 +253,22 @@ fn no_name_and_no_link_leads_out_of_the_root() {
 
 #[test]
 fn a_link_in_place_of_an_internal_directory_is_not_followed() {
-    let ground = Ground::new();
-    symlink(ground.0.join("outside"), ground.root().join(".kiban-ftam")).unwrap();
-    let mut disk = ground.disk();
+    let fixture = Fixture::new();
+    symlink(fixture.0.join("outside"), fixture.root().join(".kiban-ftam")).unwrap();
+    let mut disk = fixture.disk();
     assert_eq!(put(&mut disk, "a", WriteMode::New, b"x"), Err(DiskError::Outside));
     assert_eq!(disk.keep("docket", b"x"), Err(DiskError::Outside));
-    assert_eq!(fs::read_dir(ground.0.join("outside")).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(fixture.0.join("outside")).unwrap().count(), 1);
 }
 
 #[test]
 fn links_swapped_in_a_race_lead_nowhere_else() {
-    let ground = Ground::new();
-    let root = ground.root();
+    let fixture = Fixture::new();
+    let root = fixture.root();
     fs::create_dir(root.join("d")).unwrap();
     fs::write(root.join("d/secret"), "public").unwrap();
-    symlink(ground.0.join("outside"), root.join("link")).unwrap();
-    let mut disk = ground.disk_with(Settings { durability: Durability::Never, ..Settings::default() });
+    symlink(fixture.0.join("outside"), root.join("link")).unwrap();
+    let mut disk = fixture.disk_with(Settings { durability: Durability::Never, ..Settings::default() });
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -300,16 +302,16 @@ fn links_swapped_in_a_race_lead_nowhere_else() {
         assert!(seen + refused == 3000);
     });
     let mut outside: Vec<_> =
-        fs::read_dir(ground.0.join("outside")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        fs::read_dir(fixture.0.join("outside")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     outside.sort();
     assert_eq!(outside, ["secret"]);
-    assert_eq!(fs::read(ground.0.join("outside/secret")).unwrap(), b"secret");
+    assert_eq!(fs::read(fixture.0.join("outside/secret")).unwrap(), b"secret");
 }
 
 #[test]
 fn long_and_unusual_names_work_up_to_the_limit() {
-    let ground = Ground::new();
-    let mut disk = ground.disk();
+    let fixture = Fixture::new();
+    let mut disk = fixture.disk();
     let long = "x".repeat(255);
     for name in
         [long.as_str(), " ", "-rf", "*", "a b", "%2e%2e", "..\\..", "~", "CON", "Grüße", "...", "'\"$(x)"]
@@ -323,8 +325,8 @@ fn long_and_unusual_names_work_up_to_the_limit() {
         disk.remove(&path(name)).unwrap();
     }
     // Names that a peer cannot express, and special files, are not listed.
-    fs::write(ground.root().join("a\nb"), "").unwrap();
-    let pipe = ground.root().join("pipe");
+    fs::write(fixture.root().join("a\nb"), "").unwrap();
+    let pipe = fixture.root().join("pipe");
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
     assert_eq!(disk.list(&Path::root(), 10).unwrap(), Vec::<String>::new());
     assert_eq!(disk.open(&path("pipe")).err(), Some(DiskError::NotAFile));
@@ -359,8 +361,8 @@ fn an_interrupted_transfer_is_resumed_by_only_one_writer() {
         assert_eq!(disk.resume(&path("b"), WriteMode::New, &begun.token, 0).err(), Some(DiskError::NotThere));
     });
     // As another process would do.
-    let ground = Ground::new();
-    let (mut disk, mut other) = (ground.disk(), ground.disk());
+    let fixture = Fixture::new();
+    let (mut disk, mut other) = (fixture.disk(), fixture.disk());
     let begun = disk.begin(&path("a"), WriteMode::New).unwrap();
     assert_eq!(other.resume(&path("a"), WriteMode::New, &begun.token, 0).err(), Some(DiskError::Busy));
     drop(disk);
@@ -378,13 +380,13 @@ fn after_a_reboot_only_synced_transfers_are_resumed() {
         (Durability::AtEnd, Some(DiskError::Changed)),
         (Durability::AtCheckpoints, None),
     ] {
-        let ground = Ground::new();
-        let mut disk = ground.disk_with(Settings { durability, ..Settings::default() });
+        let fixture = Fixture::new();
+        let mut disk = fixture.disk_with(Settings { durability, ..Settings::default() });
         let begun = disk.begin(&path("a"), WriteMode::New).unwrap();
         disk.write(begun.handle, 0, Rope::copied(b"contents")).unwrap();
         disk.sync(begun.handle).unwrap();
         disk.leave(begun.handle);
-        let left = ground.root().join(".kiban-ftam/new").join(&begun.token);
+        let left = fixture.root().join(".kiban-ftam/new").join(&begun.token);
         fs::File::options().write(true).open(left).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
         assert_eq!(
             disk.resume(&path("a"), WriteMode::New, &begun.token, 8).err(),
@@ -396,9 +398,9 @@ fn after_a_reboot_only_synced_transfers_are_resumed() {
 
 #[test]
 fn unresumed_transfers_expire_and_their_number_is_limited() {
-    let ground = Ground::new();
+    let fixture = Fixture::new();
     let settings = Settings { left_max: 20, ..Settings::default() };
-    let mut disk = ground.disk_with(settings);
+    let mut disk = fixture.disk_with(settings);
     let first = disk.begin(&path("a"), WriteMode::New).unwrap();
     disk.leave(first.handle);
     for _ in 1..settings.left_max {
@@ -406,7 +408,7 @@ fn unresumed_transfers_expire_and_their_number_is_limited() {
         disk.leave(begun.handle);
     }
     assert_eq!(disk.begin(&path("a"), WriteMode::New).err(), Some(DiskError::TooMany));
-    let new = ground.root().join(".kiban-ftam/new");
+    let new = fixture.root().join(".kiban-ftam/new");
     let old = fs::File::options().write(true).open(new.join(&first.token)).unwrap();
     old.set_modified(std::time::UNIX_EPOCH).unwrap();
     let begun = disk.begin(&path("a"), WriteMode::New).unwrap();
@@ -416,13 +418,13 @@ fn unresumed_transfers_expire_and_their_number_is_limited() {
 
 #[test]
 fn a_change_during_a_read_is_reported() {
-    let ground = Ground::new();
-    let mut disk = ground.disk();
-    fs::write(ground.root().join("a"), "contents").unwrap();
+    let fixture = Fixture::new();
+    let mut disk = fixture.disk();
+    fs::write(fixture.root().join("a"), "contents").unwrap();
     for change in ["contents and more", "con", ""] {
         let (reader, _) = disk.open(&path("a")).unwrap();
         assert!(disk.read(reader, 0, 100).is_ok());
-        fs::write(ground.root().join("a"), change).unwrap();
+        fs::write(fixture.root().join("a"), change).unwrap();
         assert_eq!(disk.read(reader, 0, 100), Err(DiskError::Changed), "{change}");
         disk.leave(reader);
     }
@@ -441,19 +443,19 @@ fn a_failed_put_leaves_the_old_file() {
         }
     });
     // Another writer was faster.
-    let ground = Ground::new();
-    let mut disk = ground.disk();
+    let fixture = Fixture::new();
+    let mut disk = fixture.disk();
     let begun = disk.begin(&path("b"), WriteMode::New).unwrap();
-    fs::write(ground.root().join("b"), "faster").unwrap();
+    fs::write(fixture.root().join("b"), "faster").unwrap();
     assert_eq!(disk.finish(begun.handle, &[]), Err(DiskError::Exists));
     let begun = disk.begin(&path("c"), WriteMode::Replace).unwrap();
-    fs::create_dir(ground.root().join("c")).unwrap();
+    fs::create_dir(fixture.root().join("c")).unwrap();
     assert_eq!(disk.finish(begun.handle, &[]), Err(DiskError::NotAFile));
     let begun = disk.begin(&path("b"), WriteMode::Extend).unwrap();
-    fs::remove_file(ground.root().join("b")).unwrap();
-    symlink(ground.0.join("outside/secret"), ground.root().join("b")).unwrap();
+    fs::remove_file(fixture.root().join("b")).unwrap();
+    symlink(fixture.0.join("outside/secret"), fixture.root().join("b")).unwrap();
     assert_eq!(disk.finish(begun.handle, &[]), Err(DiskError::Outside));
-    assert_eq!(fs::read_dir(ground.root().join(".kiban-ftam/new")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(fixture.root().join(".kiban-ftam/new")).unwrap().count(), 0);
 }
 
 #[test]
@@ -461,8 +463,8 @@ fn a_full_disk_is_reported_and_changes_nothing() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
-    let ground = Ground::new();
-    let small = ground.root().join("small");
+    let fixture = Fixture::new();
+    let small = fixture.root().join("small");
     fs::create_dir(&small).unwrap();
     let flags = rustix::mount::MountFlags::empty();
     // Without real root privileges, nothing can be mounted.
@@ -557,9 +559,9 @@ fn records_are_kept_by_their_keys_and_outlive_the_process() {
         }
         assert_eq!(disk.keep("x", &[0; RECORD_BYTES_MAX + 1]), Err(DiskError::Long));
     });
-    let ground = Ground::new();
-    ground.disk().keep("docket-1", b"one").unwrap();
-    assert_eq!(ground.disk().fetch("docket-1").unwrap(), b"one");
+    let fixture = Fixture::new();
+    fixture.disk().keep("docket-1", b"one").unwrap();
+    assert_eq!(fixture.disk().fetch("docket-1").unwrap(), b"one");
 }
 
 #[test]
@@ -599,8 +601,8 @@ fn directory_operations_and_their_errors() {
         disk.remove(&path("d/f")).unwrap();
         disk.remove(&path("d")).unwrap();
     });
-    let ground = Ground::new();
-    let mut disk = ground.disk();
+    let fixture = Fixture::new();
+    let mut disk = fixture.disk();
     disk.make_directory(&path("d")).unwrap();
     put(&mut disk, "d/f", WriteMode::New, b"x").unwrap();
     let mut below = disk.below(&path("d")).unwrap();
