@@ -160,7 +160,7 @@ impl Capture {
                     }
                 }
             };
-            signals::hear(told).map_err(|error| error.to_string())?;
+            signals::handle(told).map_err(|error| error.to_string())?;
             eprintln!("capturing port {} into {}; press ctrl-c to stop", self.port, self.file.display());
             Ok(())
         };

@@ -349,7 +349,7 @@ impl Driver {
     fn drain(&mut self, now: Instant) {
         loop {
             match self.board.poll() {
-                Output::Completions => self.tell(now),
+                Output::Completions => self.notify_programs(now),
                 Output::Transmit { port, pdu } => match self.ports.get_mut(port) {
                     Some(PortLink::Packets(attachment)) => {
                         attachment.tx_bytes += pdu.len();
@@ -376,7 +376,7 @@ impl Driver {
         }
     }
 
-    fn tell(&mut self, now: Instant) {
+    fn notify_programs(&mut self, now: Instant) {
         while let Some((consumer, completion)) = self.board.completion() {
             if let Some(program) = self.programs.get_mut(consumer.program as usize) {
                 program.program_mut().on_completion(completion, &mut self.board.host_for(consumer), now);

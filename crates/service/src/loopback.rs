@@ -47,7 +47,7 @@ impl Loopbacks {
         }
     }
 
-    fn tell(&mut self, index: usize, time: Option<Duration>) {
+    fn answer(&mut self, index: usize, time: Option<Duration>) {
         let _ = self.pings.swap_remove(index).sender.send(Answer::Loopback(time));
     }
 }
@@ -59,7 +59,7 @@ impl Program for Loopbacks {
         let Completion::CellLoopback { port, circuit, tag, round_trip } = completion else { return };
         let is_it = |ping: &Ping| (ping.port, ping.circuit, ping.tag) == (port, circuit, tag);
         if let Some(index) = self.pings.iter().position(is_it) {
-            self.tell(index, Some(round_trip));
+            self.answer(index, Some(round_trip));
         }
     }
 
@@ -69,7 +69,7 @@ impl Program for Loopbacks {
 
     fn on_timeout(&mut self, _: &mut Host<'_>, now: Instant) {
         while let Some(index) = self.pings.iter().position(|ping| ping.until <= now) {
-            self.tell(index, None);
+            self.answer(index, None);
         }
     }
 

@@ -16,7 +16,7 @@ pub enum SignalRequest {
 ///
 /// # Errors
 /// The system has no thread or descriptor left.
-pub fn hear(on_signal: impl Fn(SignalRequest) + Send + 'static) -> io::Result<()> {
+pub fn handle(on_signal: impl Fn(SignalRequest) + Send + 'static) -> io::Result<()> {
     let runtime = kiban_tokio::runtime::build(tokio::runtime::Builder::new_current_thread().enable_all())?;
     let entered = runtime.enter();
     let mut interrupt = signal(SignalKind::interrupt())?;

@@ -156,7 +156,7 @@ impl RunningSwitch {
             flag.store(true, Ordering::Release);
             waker.wake();
         };
-        signals::hear(on_signal).map_err(say)?;
+        signals::handle(on_signal).map_err(say)?;
         let waiting = driver.waiting();
         Ok(RunningSwitch { plan, driver, waiting, clock, began: now, link_states, requests })
     }

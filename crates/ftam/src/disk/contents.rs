@@ -41,13 +41,13 @@ impl Contents {
 
     /// Writes at offset `at`, which must not be beyond the end.
     pub(super) fn write(&mut self, at: u64, bytes: Rope) -> Result<(), DiskError> {
-        self.heard()?;
+        self.check_deferred()?;
         if at > self.bytes() {
             return Err(DiskError::Unable);
         }
         if at < self.bytes() {
             self.write_out();
-            self.heard()?;
+            self.check_deferred()?;
             // Overwriting does not shorten the file.
             return self.write_at(at, &bytes).map(|end| self.written = self.written.max(end));
         }
@@ -56,7 +56,7 @@ impl Contents {
         if self.waiting.len() >= WAITING_BYTES_MAX || self.pieces >= PIECES_MAX {
             self.write_out();
         }
-        self.heard()
+        self.check_deferred()
     }
 
     /// Writes the buffered bytes out.
@@ -75,11 +75,11 @@ impl Contents {
     /// Writes the buffered bytes out and returns the complete file.
     pub(super) fn whole(&mut self) -> Result<&OwnedFd, DiskError> {
         self.write_out();
-        self.heard()?;
+        self.check_deferred()?;
         Ok(&self.file)
     }
 
-    fn heard(&self) -> Result<(), DiskError> {
+    fn check_deferred(&self) -> Result<(), DiskError> {
         self.error.map_or(Ok(()), Err)
     }
 

@@ -363,7 +363,7 @@ impl Line {
 }
 
 /// Runs two links on a lossy line and checks that packets arrive once and in order.
-fn converse(seed: u64, modulo: Modulo, window: u8, impairment: u32, count: usize) {
+fn run_lossy(seed: u64, modulo: Modulo, window: u8, impairment: u32, count: usize) {
     let config = |role| Config {
         modulo,
         window,
@@ -443,8 +443,8 @@ fn converse(seed: u64, modulo: Modulo, window: u8, impairment: u32, count: usize
 #[test]
 fn a_lossy_line_carries_every_packet_once_and_in_order() {
     for seed in 0..20 {
-        converse(seed, Modulo::Eight, 7, 50, 500);
-        converse(seed, Modulo::OneTwentyEight, 100, 50, 500);
+        run_lossy(seed, Modulo::Eight, 7, 50, 500);
+        run_lossy(seed, Modulo::OneTwentyEight, 100, 50, 500);
     }
 }
 
@@ -460,7 +460,7 @@ struct Plain {
 }
 
 impl Plain {
-    fn hear(&mut self, frame: &[u8]) {
+    fn on_frame(&mut self, frame: &[u8]) {
         let (is_command, control) = (frame[0] == 1, frame[1]);
         let poll = control & 0x10;
         if control & 3 == 3 {
@@ -511,7 +511,7 @@ fn an_independent_simple_peer_interoperates() {
             while number < 50 && link.request(Request::Data(packet(0, number).into())).is_ok() {
                 number += 1;
             }
-            pass(frames(&mut link, now)).iter().for_each(|frame| plain.hear(frame));
+            pass(frames(&mut link, now)).iter().for_each(|frame| plain.on_frame(frame));
             plain.tick(&mut todo);
             for frame in pass(core::mem::take(&mut plain.out)) {
                 link.arrive(frame.into(), now);
@@ -540,7 +540,7 @@ proptest! {
         seed in any::<u32>(), extended in any::<bool>(), window in 1..8u8, impairment in 0..200u32,
     ) {
         let modulo = if extended { Modulo::OneTwentyEight } else { Modulo::Eight };
-        converse(u64::from(seed), modulo, window, impairment, 100);
+        run_lossy(u64::from(seed), modulo, window, impairment, 100);
     }
 
     /// No sequence of frames causes a panic, and few responses are pending.

@@ -23,12 +23,12 @@ fn ready(role: Role) -> Layer {
     let mut layer = Layer::new(config(role));
     layer.arrive(Below::Up, T0);
     assert_eq!(sent(&mut layer).len(), 1);
-    say(&mut layer, &[0x10, 0, 0xff]);
+    receive(&mut layer, &[0x10, 0, 0xff]);
     assert_eq!(indications(&mut layer), [Indication::Ready]);
     layer
 }
 
-fn say(layer: &mut Layer, packet: &[u8]) {
+fn receive(layer: &mut Layer, packet: &[u8]) {
     layer.arrive(Below::Data(Rope::copied(packet)), T0);
 }
 
@@ -43,7 +43,7 @@ fn indications(layer: &mut Layer) -> Vec<Indication> {
 /// A DTE with a call on channel 5: window 2, packets of 16 octets from us and 32 to us.
 fn connected() -> Layer {
     let mut layer = ready(Role::Dte);
-    say(&mut layer, &[0x10, 5, 0x0b, 0, 6, 0x42, 4, 5, 0x43, 2, 2]);
+    receive(&mut layer, &[0x10, 5, 0x0b, 0, 6, 0x42, 4, 5, 0x43, 2, 2]);
     assert_eq!(indications(&mut layer).len(), 1);
     layer.request(Request::Accept { channel: 5, call: Call::default() }, T0).expect("a call is pending");
     assert_eq!(sent(&mut layer), [[0x10, 5, 0x0f, 0, 6, 0x42, 4, 5, 0x43, 2, 2]]);
@@ -149,17 +149,17 @@ fn a_unit_is_segmented_without_copying_and_waits_for_the_window() {
     assert_eq!(heads, [[0x10, 5, 0x10, 0], [0x10, 5, 0x12, 16]]);
     packets[1].skip(3);
     assert_eq!(packets.remove(1).into_bytes().as_ptr(), page[16..].as_ptr());
-    say(&mut layer, &[0x10, 5, 0x41]);
+    receive(&mut layer, &[0x10, 5, 0x41]);
     assert_eq!(sent(&mut layer).len(), 2);
     // RNR stops them, RR lets them come.
-    say(&mut layer, &[0x10, 5, 0x85]);
+    receive(&mut layer, &[0x10, 5, 0x85]);
     assert_eq!(sent(&mut layer).len(), 0);
-    say(&mut layer, &[0x10, 5, 0x81]);
+    receive(&mut layer, &[0x10, 5, 0x81]);
     assert_eq!(sent(&mut layer).len(), 2);
-    say(&mut layer, &[0x10, 5, 0xc1]);
+    receive(&mut layer, &[0x10, 5, 0xc1]);
     assert_eq!(sent(&mut layer), [[&[0x10, 5, 0x0c][..], &page[96..]].concat()]);
     assert!(!layer.is_quiet(5));
-    say(&mut layer, &[0x10, 5, 0xe1]);
+    receive(&mut layer, &[0x10, 5, 0xe1]);
     assert!(layer.is_quiet(5));
 }
 
@@ -167,11 +167,11 @@ fn a_unit_is_segmented_without_copying_and_waits_for_the_window() {
 fn a_unit_is_reassembled_and_acknowledged_when_it_is_read() {
     let mut layer = connected();
     for (control, byte) in [(0x10, 1), (0x12, 2)] {
-        say(&mut layer, &[&[0x90, 5, control][..], &[byte; 32]].concat());
+        receive(&mut layer, &[&[0x90, 5, control][..], &[byte; 32]].concat());
         assert_eq!(indications(&mut layer), []);
         assert_eq!(sent(&mut layer), [[0x10, 5, 0x21 + (control - 0x10) * 16]]);
     }
-    say(&mut layer, &[0x90, 5, 0x04, 3]);
+    receive(&mut layer, &[0x90, 5, 0x04, 3]);
     assert_eq!(sent(&mut layer), [[0; 0]; 0]);
     let Indication::Data { data, qualifier, delivery, .. } = indications(&mut layer).remove(0) else {
         panic!("no data")
@@ -181,7 +181,7 @@ fn a_unit_is_reassembled_and_acknowledged_when_it_is_read() {
     // A host that does not want more.
     layer.request(Request::Receive { channel: 5, ready: false }, T0).expect("a circuit");
     assert_eq!(sent(&mut layer), [[0x10, 5, 0x65]]);
-    say(&mut layer, &[0x10, 5, 0x06, 4]);
+    receive(&mut layer, &[0x10, 5, 0x06, 4]);
     assert_eq!((indications(&mut layer).len(), sent(&mut layer).len()), (1, 0));
     layer.request(Request::Receive { channel: 5, ready: true }, T0).expect("a circuit");
     assert_eq!(sent(&mut layer), [[0x10, 5, 0x81]]);
@@ -206,23 +206,23 @@ fn an_invalid_data_packet_resets_the_circuit() {
     ];
     for (packet, code) in rows {
         let mut layer = connected();
-        say(&mut layer, packet);
+        receive(&mut layer, packet);
         assert_eq!(sent(&mut layer), [[0x10, 5, 0x1b, 0, code]], "{packet:02x?}");
         assert_eq!(
             indications(&mut layer),
             [Indication::Reset { channel: 5, by_peer: false, cause: ours(code) }]
         );
         // Until it is confirmed, data are discarded, and none are taken.
-        say(&mut layer, &[0x10, 5, 0x00, 1]);
+        receive(&mut layer, &[0x10, 5, 0x00, 1]);
         assert_eq!(layer.request(data(5, vec![1]), T0), Err(Misuse::State));
-        say(&mut layer, &[0x10, 5, 0x1f]);
+        receive(&mut layer, &[0x10, 5, 0x1f]);
         assert_eq!(indications(&mut layer), [Indication::ResetConfirmed { channel: 5 }]);
         layer.request(data(5, vec![1]), T0).expect("room");
         assert_eq!(sent(&mut layer), [[0x10, 5, 0x00, 1]]);
     }
     let mut layer = connected();
-    say(&mut layer, &[0x90, 5, 0x10, 1]);
-    say(&mut layer, &[0x10, 5, 0x12, 1]);
+    receive(&mut layer, &[0x90, 5, 0x10, 1]);
+    receive(&mut layer, &[0x10, 5, 0x12, 1]);
     assert_eq!(sent(&mut layer), [[0x10, 5, 0x1b, 0, 83]]);
 }
 
@@ -231,14 +231,14 @@ fn a_reset_empties_both_directions_and_colliding_resets_are_confirmed() {
     let mut layer = connected();
     layer.request(data(5, vec![1; 100]), T0).expect("room");
     assert_eq!(sent(&mut layer).len(), 2);
-    say(&mut layer, &[0x10, 5, 0x1b, 5, 1]);
+    receive(&mut layer, &[0x10, 5, 0x1b, 5, 1]);
     let cause = Cause { cause: 5, diagnostic: Some(1) };
     assert_eq!(indications(&mut layer), [Indication::Reset { channel: 5, by_peer: true, cause }]);
     assert_eq!(sent(&mut layer), [[0x10, 5, 0x1f]]);
     assert!(layer.is_quiet(5));
     layer.request(Request::Reset { channel: 5, cause: ours(250) }, T0).expect("a circuit");
     assert_eq!(sent(&mut layer), [[0x10, 5, 0x1b, 0, 250]]);
-    say(&mut layer, &[0x10, 5, 0x1b, 0, 0]);
+    receive(&mut layer, &[0x10, 5, 0x1b, 0, 0]);
     assert_eq!(
         (indications(&mut layer), sent(&mut layer).len()),
         (vec![Indication::ResetConfirmed { channel: 5 }], 0)
@@ -251,8 +251,8 @@ fn an_interrupt_is_confirmed_when_it_is_read() {
     layer.request(Request::Interrupt { channel: 5, data: vec![9; 32] }, T0).expect("a circuit");
     assert_eq!(layer.request(Request::Interrupt { channel: 5, data: vec![9] }, T0), Err(Misuse::State));
     assert_eq!(sent(&mut layer), [[&[0x10, 5, 0x23][..], &[9; 32]].concat()]);
-    say(&mut layer, &[0x10, 5, 0x27]);
-    say(&mut layer, &[0x10, 5, 0x23, 1, 2]);
+    receive(&mut layer, &[0x10, 5, 0x27]);
+    receive(&mut layer, &[0x10, 5, 0x23, 1, 2]);
     assert_eq!(sent(&mut layer).len(), 0);
     let expected = [
         Indication::InterruptConfirmed { channel: 5 },
@@ -260,8 +260,8 @@ fn an_interrupt_is_confirmed_when_it_is_read() {
     ];
     assert_eq!(indications(&mut layer), expected);
     assert_eq!(sent(&mut layer), [[0x10, 5, 0x27]]);
-    say(&mut layer, &[0x10, 5, 0x23, 1]);
-    say(&mut layer, &[0x10, 5, 0x23, 1]);
+    receive(&mut layer, &[0x10, 5, 0x23, 1]);
+    receive(&mut layer, &[0x10, 5, 0x23, 1]);
     assert_eq!(sent(&mut layer), [[0x10, 5, 0x1b, 0, 44]]);
 }
 
@@ -281,11 +281,11 @@ fn an_invalid_call_packet_clears_the_call() {
     ];
     for (packet, code) in rows {
         let mut layer = ready(Role::Dte);
-        say(&mut layer, packet);
+        receive(&mut layer, packet);
         assert_eq!(sent(&mut layer), [[0x10, packet[1], 0x13, 0, code]], "{packet:02x?}");
         assert_eq!(indications(&mut layer), []);
         // The host did not know of the call and does not learn of its end.
-        say(&mut layer, &[0x10, packet[1], 0x17]);
+        receive(&mut layer, &[0x10, packet[1], 0x17]);
         assert_eq!((indications(&mut layer), layer.free_channel()), (vec![], Some(10)));
     }
     // Answers that do not match the request; a DCE has a cause of its own.
@@ -303,7 +303,7 @@ fn an_invalid_call_packet_clears_the_call() {
             .request(Request::Call { channel: 3, call: Call { facilities, ..Call::default() } }, T0)
             .expect("free");
         assert_eq!(sent(&mut layer).len(), 1);
-        say(&mut layer, &[&[0x10, 3, 0x0f][..], answer].concat());
+        receive(&mut layer, &[&[0x10, 3, 0x0f][..], answer].concat());
         assert_eq!(sent(&mut layer), [[0x10, 3, 0x13, 0x13, code]]);
         assert!(matches!(
             indications(&mut layer)[..],
@@ -333,7 +333,7 @@ fn in_a_call_collision_the_dtes_call_wins() {
 #[test]
 fn a_restart_ends_every_circuit() {
     let mut layer = connected();
-    say(&mut layer, &[0x10, 0, 0xfb, 7, 0]);
+    receive(&mut layer, &[0x10, 0, 0xfb, 7, 0]);
     let cause = Cause { cause: 7, diagnostic: Some(0) };
     let reset = |channel| Indication::Reset { channel, by_peer: true, cause };
     let cleared = Indication::Cleared { channel: 5, by_peer: true, cause, user_data: Vec::new() };
@@ -342,15 +342,15 @@ fn a_restart_ends_every_circuit() {
     // Ours discards what comes until it is confirmed.
     layer.request(Request::Restart(ours(0)), T0).expect("always");
     assert_eq!(sent(&mut layer), [[0x10, 0, 0xfb, 0, 0]]);
-    say(&mut layer, &[0x10, 5, 0x0b, 0, 0]);
+    receive(&mut layer, &[0x10, 5, 0x0b, 0, 0]);
     assert_eq!(layer.request(data(1, vec![1]), T0), Err(Misuse::State));
     assert_eq!(layer.deadline(), T0 + 180 * SECOND);
     layer.settle(T0 + 180 * SECOND);
     assert_eq!(sent(&mut layer), [[0x10, 0, 0xfb, 0, 52]]);
-    say(&mut layer, &[0x10, 0, 0xfb, 0, 0]);
+    receive(&mut layer, &[0x10, 0, 0xfb, 0, 0]);
     assert_eq!(indications(&mut layer).last(), Some(&Indication::Ready));
     // A confirmation of nothing.
-    say(&mut layer, &[0x10, 0, 0xff]);
+    receive(&mut layer, &[0x10, 0, 0xff]);
     assert_eq!(sent(&mut layer), [[0x10, 0, 0xfb, 0, 17]]);
 }
 
@@ -365,13 +365,13 @@ fn a_dce_sends_a_diagnostic_for_unassignable_packets() {
     ];
     for (packet, explained) in rows {
         let mut layer = ready(Role::Dce);
-        say(&mut layer, packet);
+        receive(&mut layer, packet);
         assert_eq!(sent(&mut layer), [[&[0x10, 0, 0xf1][..], explained].concat()]);
         // A DTE accepts the DCE's cause, but never sends it.
         let mut layer = ready(Role::Dte);
-        say(&mut layer, packet);
+        receive(&mut layer, packet);
         assert_eq!(sent(&mut layer).len(), 0);
-        say(&mut layer, &[&[0x10, 0, 0xf1][..], explained].concat());
+        receive(&mut layer, &[&[0x10, 0, 0xf1][..], explained].concat());
         assert_eq!(indications(&mut layer), [Indication::Diagnostic(explained[0], explained[1..].into())]);
     }
 }
@@ -418,7 +418,7 @@ fn a_permanent_circuit_has_no_calls() {
     let mut layer = ready(Role::Dte);
     layer.request(data(2, vec![7]), T0).expect("the channel is open");
     assert_eq!(sent(&mut layer), [[0x10, 2, 0x00, 7]]);
-    say(&mut layer, &[0x10, 2, 0x0b, 0, 0]);
+    receive(&mut layer, &[0x10, 2, 0x0b, 0, 0]);
     assert_eq!(sent(&mut layer), [[0x10, 2, 0x1b, 0, 35]]);
     let clear = Request::Clear { channel: 2, cause: ours(0), user_data: Vec::new() };
     assert_eq!(layer.request(clear, T0), Err(Misuse::Channel));
@@ -433,18 +433,18 @@ fn limits_are_enforced() {
         ..config(Role::Dte)
     });
     layer.arrive(Below::Up, T0);
-    say(&mut layer, &[0x10, 0, 0xff]);
+    receive(&mut layer, &[0x10, 0, 0xff]);
     assert_eq!((indications(&mut layer).len(), sent(&mut layer).len()), (1, 1));
     for channel in 5..8 {
-        say(&mut layer, &[0x10, channel, 0x0b, 0, 0]);
+        receive(&mut layer, &[0x10, channel, 0x0b, 0, 0]);
     }
     assert_eq!(sent(&mut layer), [[0x10, 7, 0x13, 0, 71]]);
     layer.request(Request::Accept { channel: 5, call: Call::default() }, T0).expect("a call is pending");
     layer.request(data(5, vec![0; 60]), T0).expect("room");
     assert_eq!((layer.room(5), layer.request(data(5, vec![0; 60]), T0)), (40, Err(Misuse::Full)));
     assert_eq!(sent(&mut layer).len(), 2);
-    say(&mut layer, &[&[0x10, 5, 0x10][..], &[0; 60]].concat());
-    say(&mut layer, &[&[0x10, 5, 0x12][..], &[0; 60]].concat());
+    receive(&mut layer, &[&[0x10, 5, 0x10][..], &[0; 60]].concat());
+    receive(&mut layer, &[&[0x10, 5, 0x12][..], &[0; 60]].concat());
     assert_eq!(sent(&mut layer).last(), Some(&vec![0x10, 5, 0x1b, 0, 163]));
     // With a host that takes no indications, and a link that takes no packets.
     for _ in 0..10_000 {
@@ -457,14 +457,14 @@ fn limits_are_enforced() {
             &[0x10, 8, 0x0b, 0, 0],
             &[0x10, 8, 0x13, 0, 0],
         ] {
-            say(&mut layer, packet);
+            receive(&mut layer, packet);
         }
     }
     assert!(layer.counters().control_lost > 0);
     assert!(indications(&mut layer).len() <= CONTROL_PACKETS_MAX + 10);
     for _ in 0..10_000 {
         for packet in [&[0x10, 0, 0xfb, 0, 0][..], &[0x10, 0, 0xff], &[0x10, 0, 0xff]] {
-            say(&mut layer, packet);
+            receive(&mut layer, packet);
         }
     }
     assert!(indications(&mut layer).len() <= 10);

@@ -72,10 +72,10 @@ impl Pair {
             ..InitializeResponse::new(request.service_class, request.functional_units)
         };
         pair.initialize(request).expect("it can be asked for");
-        let heard = pair.hear(1);
-        assert!(matches!(&heard[..], [Indication::Initialize(_)]), "{heard:?}");
-        pair.say(1, Pdu::InitializeResponse(response.into()));
-        assert!(matches!(&pair.hear(0)[..], [Indication::Pdu(Pdu::InitializeResponse(_))]));
+        let indications = pair.indications(1);
+        assert!(matches!(&indications[..], [Indication::Initialize(_)]), "{indications:?}");
+        pair.send_pdu(1, Pdu::InitializeResponse(response.into()));
+        assert!(matches!(&pair.indications(0)[..], [Indication::Pdu(Pdu::InitializeResponse(_))]));
         pair
     }
 
@@ -90,7 +90,7 @@ impl Pair {
     }
 
     /// Makes a request, which must be allowed.
-    pub(crate) fn say(&mut self, side: usize, pdu: Pdu) {
+    pub(crate) fn send_pdu(&mut self, side: usize, pdu: Pdu) {
         let kind = pdu.kind();
         let state = self.machines[side].state();
         self.machines[side]
@@ -99,7 +99,7 @@ impl Pair {
     }
 
     /// Delivers all messages, and returns the indications at one side.
-    pub(crate) fn hear(&mut self, side: usize) -> Vec<Indication> {
+    pub(crate) fn indications(&mut self, side: usize) -> Vec<Indication> {
         self.carry_all();
         std::iter::from_fn(|| self.machines[side].poll_up()).collect()
     }

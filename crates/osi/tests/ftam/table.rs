@@ -218,8 +218,8 @@ fn every_pdu_that_one_end_may_send_the_other_accepts() {
                     if to == state || matches!(state, State::CancelCollision | State::CancelRequested) {
                         continue;
                     }
-                    let heard = verdict(peer, false, resynchronise, mirror(state), sends);
-                    assert_eq!(heard, Verdict::To(mirror(to)), "{kind} of {role:?} in {state:?}");
+                    let indications = verdict(peer, false, resynchronise, mirror(state), sends);
+                    assert_eq!(indications, Verdict::To(mirror(to)), "{kind} of {role:?} in {state:?}");
                 }
             }
         }

@@ -107,12 +107,12 @@ fn wireshark_decodes_lapb_and_x25_of_a_line() {
             }
         };
         run(world);
-        let heard = world
+        let received = world
             .stations
             .each_mut()
             .map(|station| core::iter::from_fn(|| station.layer.poll_up()).collect::<Vec<Indication>>());
         run(world);
-        heard
+        received
     };
     settle(&mut world);
     let request = Request::Call { channel: 16, call: call() };

@@ -75,7 +75,7 @@ impl ControlServer {
                     }
                     () = callers(listener, requests.clone(), busy.clone()) => {}
                     () = scrape::serve(scraped, wanted, requests.clone()) => {}
-                    () = signals.hear(requests.clone()) => {}
+                    () = signals.run(requests.clone()) => {}
                     () = watch_over(requests) => {}
                 }
             });
@@ -87,7 +87,7 @@ impl ControlServer {
 
     /// Notifies the service manager that the board is ready.
     pub fn ready(&self) {
-        notify::tell("READY=1");
+        notify::send("READY=1");
     }
 
     /// Returns a handle that changes the address of the metrics.
@@ -176,7 +176,7 @@ async fn attend(
         let capturing = match answer {
             Answer::Capturing(capturing) => capturing,
             answer => {
-                admitted.wait_for(SILENCE, say(stream, &Reply::from(answer))).await?;
+                admitted.wait_for(SILENCE, send_reply(stream, &Reply::from(answer))).await?;
                 if line.ends_with(b"\n") {
                     continue;
                 }
@@ -189,13 +189,13 @@ async fn attend(
         };
         drop(admitted);
         let begun = Reply::Done("capture started".into());
-        timeout(SILENCE, say(stream, &begun)).await.map_err(io::Error::other)??;
+        timeout(SILENCE, send_reply(stream, &begun)).await.map_err(io::Error::other)??;
         let reply = record(stream, capturing, requests).await;
-        return timeout(SILENCE, say(stream, &reply)).await.map_err(io::Error::other)?;
+        return timeout(SILENCE, send_reply(stream, &reply)).await.map_err(io::Error::other)?;
     }
 }
 
-async fn say(stream: &mut BufReader<AsyncPeer>, reply: &Reply) -> io::Result<()> {
+async fn send_reply(stream: &mut BufReader<AsyncPeer>, reply: &Reply) -> io::Result<()> {
     let mut text = serde_json::to_string(reply).map_err(io::Error::other)?;
     text.push('\n');
     stream.get_mut().write_all(text.as_bytes()).await
@@ -244,7 +244,7 @@ impl Signals {
         })
     }
 
-    async fn hear(mut self, requests: Arc<RequestQueue>) {
+    async fn run(mut self, requests: Arc<RequestQueue>) {
         loop {
             let request = tokio::select! {
                 _ = self.interrupt.recv() => Request::Down,
@@ -252,11 +252,11 @@ impl Signals {
                 _ = self.hangup.recv() => Request::Reload,
             };
             let reloads = request == Request::Reload;
-            notify::tell(if reloads { "RELOADING=1" } else { "STOPPING=1" });
+            notify::send(if reloads { "RELOADING=1" } else { "STOPPING=1" });
             // The outcome is logged.
             let _ = requests.answer(request).await;
             if reloads {
-                notify::tell("READY=1");
+                notify::send("READY=1");
             }
         }
     }
@@ -269,7 +269,7 @@ async fn watch_over(requests: Arc<RequestQueue>) {
     loop {
         beat.tick().await;
         if matches!(requests.answer(Request::Status).await, Answer::Status(_)) {
-            notify::tell("WATCHDOG=1");
+            notify::send("WATCHDOG=1");
         }
     }
 }

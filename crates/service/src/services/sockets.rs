@@ -175,7 +175,7 @@ impl Sockets {
             }
         };
         // If the client has gone, the socket for it is closed.
-        let _ = tell(socket.as_fd(), indication, file.as_ref());
+        let _ = send_indication(socket.as_fd(), indication, file.as_ref());
     }
 
     fn connect(
@@ -246,7 +246,7 @@ impl Sockets {
             let (ours, theirs) = pair().ok()?;
             let indication = Indication::Accepted { listener: 0, slot: 0, local, remote };
             // If the program does not accept, its queue is as long as the system's socket buffer.
-            tell(self.listeners.get(&listener)?.socket.as_fd(), indication, Some(&theirs)).ok()?;
+            send_indication(self.listeners.get(&listener)?.socket.as_fd(), indication, Some(&theirs)).ok()?;
             Some((ours, local))
         };
         let Some((socket, local)) = give() else {
@@ -292,7 +292,7 @@ fn fill(socket: BorrowedFd<'_>) -> io::Result<usize> {
     }
 }
 
-fn tell(socket: BorrowedFd<'_>, indication: Indication, file: Option<&OwnedFd>) -> io::Result<()> {
+fn send_indication(socket: BorrowedFd<'_>, indication: Indication, file: Option<&OwnedFd>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let files = file.map(|file| [file.as_fd()]);

@@ -74,13 +74,13 @@ pub(super) async fn ask(target: &Target, mut line: Line, report: &mut Report) ->
     drop(line);
     report.tpkt = !matches!(first, Answer::NoAnswer(_));
     if let Answer::NoAnswer(no_answer) = &first {
-        report.say("TPKT", "RFC 1006", Verdict::No, &no_answer.words);
+        report.add("TPKT", "RFC 1006", Verdict::No, &no_answer.words);
         return false;
     }
-    report.say("TPKT", "RFC 1006", Verdict::Yes, "received a TPDU in a TPKT");
+    report.add("TPKT", "RFC 1006", Verdict::Yes, "received a TPDU in a TPKT");
     let verdict = if first.is_confirmed() { Verdict::Yes } else { Verdict::No };
     let Answer::Confirmed(confirm) = &first else {
-        report.say(LAYER, "class 0", verdict, first.words());
+        report.add(LAYER, "class 0", verdict, first.words());
         selectors(target, report).await;
         return false;
     };
@@ -89,7 +89,7 @@ pub(super) async fn ask(target: &Target, mut line: Line, report: &mut Report) ->
     } else {
         format!("class {} selected instead", confirm.class)
     };
-    report.say(LAYER, "class 0", if confirm.class == 0 { verdict } else { Verdict::Unclear }, words);
+    report.add(LAYER, "class 0", if confirm.class == 0 { verdict } else { Verdict::Unclear }, words);
     classes(target, report).await;
     sizes(target, report).await;
     selectors(target, report).await;
@@ -107,7 +107,7 @@ async fn classes(target: &Target, report: &mut Report) {
             Answer::Confirmed(confirm) => (Verdict::No, format!("class {} selected instead", confirm.class)),
             other => (Verdict::No, other.words().to_owned()),
         };
-        report.say(LAYER, question, verdict, words);
+        report.add(LAYER, question, verdict, words);
     }
 }
 
@@ -134,7 +134,7 @@ async fn sizes(target: &Target, report: &mut Report) {
         }
     }
     let verdict = if largest.is_some() { Verdict::Yes } else { Verdict::Unclear };
-    report.say(LAYER, "TPDU sizes", verdict, words.join(", "));
+    report.add(LAYER, "TPDU sizes", verdict, words.join(", "));
     let preferred = Connect { preferred: Some(PREFERRED_UNITS), tpdu_size: Some(12), ..request(target) };
     let (verdict, words) = match again(target, preferred).await {
         Answer::Confirmed(confirm) => match confirm.preferred {
@@ -146,7 +146,7 @@ async fn sizes(target: &Target, report: &mut Report) {
         },
         other => (Verdict::No, other.words().to_owned()),
     };
-    report.say(LAYER, "preferred maximum TPDU size", verdict, words);
+    report.add(LAYER, "preferred maximum TPDU size", verdict, words);
 }
 
 /// Asks whether a called selector is needed, and whether any value is accepted.
@@ -174,5 +174,5 @@ async fn selectors(target: &Target, report: &mut Report) {
         true => (Verdict::No, "an absent selector is accepted"),
         false => (Verdict::Yes, "an absent selector is refused"),
     };
-    report.say(LAYER, "called selector (TSEL) needed", verdict, format!("{none}; {others}"));
+    report.add(LAYER, "called selector (TSEL) needed", verdict, format!("{none}; {others}"));
 }

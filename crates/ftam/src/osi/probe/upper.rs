@@ -185,9 +185,9 @@ pub(super) async fn ask(target: &Target, report: &mut Report) {
         .map(|(application, _)| *application);
     if !replies.iter().any(|(_, reply)| reply.is_of_session()) {
         let words = replies.first().map(|(_, reply)| reply.words()).unwrap_or_default();
-        return report.say("session", "CONNECT", Verdict::No, words);
+        return report.add("session", "CONNECT", Verdict::No, words);
     }
-    report.say("session", "CONNECT", Verdict::Yes, "answered");
+    report.add("session", "CONNECT", Verdict::Yes, "answered");
     if let Some(application) = best {
         session(target, application, report).await;
     }
@@ -216,7 +216,7 @@ async fn session(target: &Target, application: &Application, report: &mut Report
             }
             _ => (Verdict::No, reply.words()),
         };
-        report.say("session", question, verdict, words);
+        report.add("session", question, verdict, words);
     }
     for (units, question) in [
         (OFFERED, "duplex, synchronise, resynchronise, typed data"),
@@ -232,7 +232,7 @@ async fn session(target: &Target, application: &Application, report: &mut Report
             }
             _ => (Verdict::Unclear, reply.words()),
         };
-        report.say("session", format!("units: {question}"), verdict, words);
+        report.add("session", format!("units: {question}"), verdict, words);
     }
 }
 
@@ -247,7 +247,7 @@ fn contexts(application: &Application, reply: &Reply, report: &mut Report) {
             Some(reason) => format!("presentation refuses: {reason:?}"),
             None => format!("no result for contexts ({})", reply.words()),
         };
-        return report.say("presentation", question, Verdict::Unclear, words);
+        return report.add("presentation", question, Verdict::Unclear, words);
     }
     let names = std::iter::once("ACSE").chain(application.syntaxes.iter().map(|(_, name)| *name));
     let words = names.zip(&reply.results).map(|(name, result)| {
@@ -256,13 +256,13 @@ fn contexts(application: &Application, reply: &Reply, report: &mut Report) {
     });
     let words: Vec<String> = words.collect();
     let taken = reply.results.iter().skip(1).any(ContextResult::is_acceptance);
-    report.say("presentation", question, if taken { Verdict::Yes } else { Verdict::No }, words.join(", "));
+    report.add("presentation", question, if taken { Verdict::Yes } else { Verdict::No }, words.join(", "));
 }
 
 /// Reports the answers of ACSE and its user.
 fn association(application: &Application, reply: &Reply, report: &mut Report) {
     let Some(aare) = &reply.aare else {
-        return report.say(
+        return report.add(
             "ACSE",
             application.name,
             Verdict::Unclear,
@@ -283,7 +283,7 @@ fn association(application: &Application, reply: &Reply, report: &mut Report) {
         words += &format!("; implementation \"{about}\"");
     }
     let verdict = if aare.result == AssociateResult::ACCEPTED { Verdict::Yes } else { Verdict::No };
-    report.say("ACSE", application.name, verdict, words);
+    report.add("ACSE", application.name, verdict, words);
 }
 
 /// Reports FTAM's answer.
@@ -299,7 +299,7 @@ fn files(caller: &Caller, reply: &Reply, report: &mut Report) {
         ftam::Pdu::InitializeResponse(response) => Some(response),
         _ => None,
     }) else {
-        return report.say("FTAM", question, Verdict::No, "no answer from FTAM");
+        return report.add("FTAM", question, Verdict::No, "no answer from FTAM");
     };
     let accepted = response.state_result == ftam::StateResult::SUCCESS;
     let mut words = vec![if accepted { "accepted".to_owned() } else { "FTAM answers and refuses".into() }];
@@ -311,20 +311,20 @@ fn files(caller: &Caller, reply: &Reply, report: &mut Report) {
     if let Some(about) = &response.implementation_information {
         words.push(format!("implementation \"{}\"", about.0));
     }
-    report.say("FTAM", question, Verdict::Yes, words.join("; "));
+    report.add("FTAM", question, Verdict::Yes, words.join("; "));
     if accepted {
         let words = format!(
             "classes {:?}, units {:?}, attributes {:?}",
             response.service_class, response.functional_units, response.attribute_groups
         );
-        report.say("FTAM", "offered service", Verdict::Yes, words);
+        report.add("FTAM", "offered service", Verdict::Yes, words);
         let documents = response.contents_type_list.iter().flat_map(|list| &list.0).map(|item| match item {
             ContentsTypeName::Document(name) => document_words(name.0),
             ContentsTypeName::AbstractSyntax(name) => name.0.to_string(),
         });
         let documents: Vec<String> = documents.collect();
         let verdict = if documents.is_empty() { Verdict::Unclear } else { Verdict::Yes };
-        report.say("FTAM", "document types", verdict, documents.join(", "));
+        report.add("FTAM", "document types", verdict, documents.join(", "));
     }
 }
 

@@ -81,7 +81,7 @@ impl Initiator {
         {
             running.docket = None;
         }
-        self.say(machine, pdu);
+        self.send(machine, pdu);
     }
 
     pub(super) fn send_contents(
@@ -141,8 +141,8 @@ impl Initiator {
                         running.phase = Phase::Ending;
                     }
                     let end = DataEndRequest { action_result: ActionResult::SUCCESS, diagnostic: None };
-                    self.say(machine, Pdu::DataEndRequest(Box::new(end)));
-                    self.say(machine, Pdu::TransferEndRequest(Box::new(TransferEndRequest::PLAIN)));
+                    self.send(machine, Pdu::DataEndRequest(Box::new(end)));
+                    self.send(machine, Pdu::TransferEndRequest(Box::new(TransferEndRequest::PLAIN)));
                 }
                 Err(Stopped::Disk(disk_error)) => self.give_up(Some(disk_error), machine, disk),
                 Err(Stopped::Text) => {
@@ -220,7 +220,7 @@ impl Initiator {
             // A cancel has arrived since.
             return;
         }
-        self.say(machine, Pdu::TransferEndRequest(Box::new(TransferEndRequest::PLAIN)));
+        self.send(machine, Pdu::TransferEndRequest(Box::new(TransferEndRequest::PLAIN)));
     }
 
     pub(super) fn on_transfer_end(
@@ -291,7 +291,7 @@ impl Initiator {
         }
         let checkpoint = restart.checkpoint_identifier;
         let back = self.go_back(checkpoint, disk);
-        self.say(machine, Pdu::RestartResponse(Box::new(Restart::new(checkpoint))));
+        self.send(machine, Pdu::RestartResponse(Box::new(Restart::new(checkpoint))));
         if let Err(disk_error) = back {
             self.give_up(Some(disk_error), machine, disk);
         }
@@ -330,7 +330,7 @@ impl Initiator {
             running.fail(cancel.diagnostic.clone());
         }
         self.drop_transfer(disk);
-        self.say(machine, Pdu::CancelResponse(Box::new(Cancel::new(ActionResult::SUCCESS, None))));
+        self.send(machine, Pdu::CancelResponse(Box::new(Cancel::new(ActionResult::SUCCESS, None))));
         if machine.state() == State::DataTransferIdle {
             self.close(machine);
         }
@@ -362,7 +362,7 @@ impl Initiator {
         {
             return;
         }
-        self.say(
+        self.send(
             machine,
             Pdu::CancelRequest(Box::new(Cancel::new(ActionResult::PERMANENT_ERROR, diagnostic))),
         );
@@ -460,7 +460,7 @@ impl Initiator {
             resume: None,
         });
         let request = RecoverRequest::new(activity, 1, access, checkpoint);
-        self.say(machine, Pdu::RecoverRequest(Box::new(request)));
+        self.send(machine, Pdu::RecoverRequest(Box::new(request)));
         Ok(())
     }
 

@@ -342,7 +342,7 @@ impl Initiator {
         self.on_lost(None, disk);
     }
 
-    fn say(&mut self, machine: &mut Machine, pdu: Pdu) {
+    fn send(&mut self, machine: &mut Machine, pdu: Pdu) {
         if machine.request(Request::Pdu(pdu)).is_err() {
             self.abort(machine);
         }

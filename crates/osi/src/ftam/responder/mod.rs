@@ -250,7 +250,7 @@ impl Responder {
         self.admission = None;
     }
 
-    fn say(&mut self, machine: &mut Machine, pdu: Pdu) {
+    fn send(&mut self, machine: &mut Machine, pdu: Pdu) {
         // The indication that ended the association after the request is still to be polled.
         if machine.state() == State::Closed {
             return;
@@ -333,7 +333,7 @@ impl Responder {
         if self.admission.is_some() {
             self.sweep(store);
         }
-        self.say(machine, Pdu::InitializeResponse(Box::new(response)));
+        self.send(machine, Pdu::InitializeResponse(Box::new(response)));
     }
 
     /// Negotiates the richest common service class, and of the other features those that both ends support.
@@ -388,7 +388,7 @@ impl Responder {
             Pdu::TerminateRequest(_) => {
                 self.end(store);
                 let response = TerminateResponse { shared_ase_information: None, charging: None };
-                self.say(machine, Pdu::TerminateResponse(Box::new(response)));
+                self.send(machine, Pdu::TerminateResponse(Box::new(response)));
             }
             Pdu::UserAbort(_) | Pdu::ProviderAbort(_) => {
                 // The peer violated the protocol, or gave up; its diagnostic says why.
@@ -403,14 +403,14 @@ impl Responder {
             Pdu::RestartRequest(restart) => self.on_restart(&restart, machine, store),
             Pdu::RecoverRequest(request) => {
                 let answer = self.recover(&request, machine, store);
-                self.say(machine, answer);
+                self.send(machine, answer);
             }
             Pdu::CancelResponse(_) => self.stop_transfer(store, false),
             other => match &mut self.group {
                 Some((_, requests)) => requests.push(other),
                 None => {
                     let answer = self.perform(&other, machine, store);
-                    self.say(machine, answer);
+                    self.send(machine, answer);
                 }
             },
         }
@@ -441,11 +441,11 @@ impl Responder {
                 }
             }
         }
-        self.say(machine, Pdu::BeginGroupResponse(Box::new(BeginGroupResponse {})));
+        self.send(machine, Pdu::BeginGroupResponse(Box::new(BeginGroupResponse {})));
         for answer in answers {
-            self.say(machine, answer);
+            self.send(machine, answer);
         }
-        self.say(machine, Pdu::EndGroupResponse(Box::new(EndGroupResponse {})));
+        self.send(machine, Pdu::EndGroupResponse(Box::new(EndGroupResponse {})));
     }
 
     /// Undoes the selection of a failed group.

@@ -131,7 +131,7 @@ impl Responder {
                         reading.ended = true;
                     }
                     let end = DataEndRequest { action_result: ActionResult::SUCCESS, diagnostic: None };
-                    self.say(machine, Pdu::DataEndRequest(Box::new(end)));
+                    self.send(machine, Pdu::DataEndRequest(Box::new(end)));
                 }
                 Err(item) => self.end_data(item, machine, store),
             }
@@ -196,7 +196,7 @@ impl Responder {
             return;
         }
         let end = DataEndRequest { action_result: result_of(&item), diagnostic: Some(item.into()) };
-        self.say(machine, Pdu::DataEndRequest(Box::new(end)));
+        self.send(machine, Pdu::DataEndRequest(Box::new(end)));
     }
 
     pub(super) fn on_write(&mut self, request: &WriteRequest, machine: &mut Machine, store: &mut Store<'_>) {
@@ -335,13 +335,13 @@ impl Responder {
         }
         let result = item.as_ref().map_or(ActionResult::SUCCESS, result_of);
         let response = TransferEndResponse::new(result, item.map(Into::into));
-        self.say(machine, Pdu::TransferEndResponse(Box::new(response)));
+        self.send(machine, Pdu::TransferEndResponse(Box::new(response)));
     }
 
     pub(super) fn on_cancel(&mut self, machine: &mut Machine, store: &mut Store<'_>) {
         self.stop_transfer(store, false);
         self.counters.transfers_failed += 1;
-        self.say(machine, Pdu::CancelResponse(Box::new(Cancel::new(ActionResult::SUCCESS, None))));
+        self.send(machine, Pdu::CancelResponse(Box::new(Cancel::new(ActionResult::SUCCESS, None))));
     }
 
     pub(super) fn on_restart(&mut self, restart: &Restart, machine: &mut Machine, store: &mut Store<'_>) {
@@ -376,7 +376,7 @@ impl Responder {
             },
             _ => false,
         };
-        self.say(machine, Pdu::RestartResponse(Box::new(Restart::new(checkpoint))));
+        self.send(machine, Pdu::RestartResponse(Box::new(Restart::new(checkpoint))));
         if !back {
             let item = permanent(ErrorIdentifier::BAD_CHECKPOINT);
             match machine.state() {
@@ -395,7 +395,7 @@ impl Responder {
             return;
         }
         let cancel = Cancel::new(result_of(&item), Some(item.into()));
-        self.say(machine, Pdu::CancelRequest(Box::new(cancel)));
+        self.send(machine, Pdu::CancelRequest(Box::new(cancel)));
     }
 
     /// Stops a transfer before its end. `lost`: keeps what can be recovered.
