@@ -87,7 +87,7 @@ impl ControlServer {
 
     /// Notifies the service manager that the board is ready.
     pub fn ready(&self) {
-        notify::send("READY=1");
+        notify::notify("READY=1");
     }
 
     /// Returns a handle that changes the address of the metrics.
@@ -252,11 +252,11 @@ impl Signals {
                 _ = self.hangup.recv() => Request::Reload,
             };
             let reloads = request == Request::Reload;
-            notify::send(if reloads { "RELOADING=1" } else { "STOPPING=1" });
+            notify::notify(if reloads { "RELOADING=1" } else { "STOPPING=1" });
             // The outcome is logged.
             let _ = requests.answer(request).await;
             if reloads {
-                notify::send("READY=1");
+                notify::notify("READY=1");
             }
         }
     }
@@ -269,7 +269,7 @@ async fn watch_over(requests: Arc<RequestQueue>) {
     loop {
         beat.tick().await;
         if matches!(requests.answer(Request::Status).await, Answer::Status(_)) {
-            notify::send("WATCHDOG=1");
+            notify::notify("WATCHDOG=1");
         }
     }
 }
