@@ -14,16 +14,16 @@
 //! Target    a fixed rate, or 0.6 of the bare stream, whichever is lower on the day; the stream is measured
 //!           first.
 
+use kiban_ftam::authentication::AuthService;
 use kiban_ftam::client::{Client, ClientConfig};
 use kiban_ftam::disk::Settings;
-use kiban_ftam::door::AuthService;
 use kiban_ftam::osi::association::{Acceptance, Association, Event, Listener, Parameters};
 use kiban_ftam::serve::{Service, ServiceConfig};
 use kiban_ftam::users::{Attempts, BackoffConfig, Users, write_password};
 use kiban_lab::{Bench, Options, Target, Trial, Unit};
 use kiban_osi::ftam::filestore::Path;
 use kiban_osi::ftam::initiator::{self, Job};
-use kiban_osi::stack::tower::StackConfig;
+use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::wire::ber::Oid;
 use kiban_osi::wire::ftam::{BinaryParameters, Document};
 use std::io::{Read, Write};
@@ -98,7 +98,7 @@ impl TestDir {
     fn serve(&self, runtime: &Runtime, row: &Row) -> SocketAddr {
         let mut config = ServiceConfig::new(self.0.join("root"));
         config.responder.fdata_bytes = row.fdata_bytes;
-        config.tower.transport.tpdu_bytes_max = row.tpdu_bytes;
+        config.stack.transport.tpdu_bytes_max = row.tpdu_bytes;
         let users = Users::read(&self.0.join("users")).expect("it was written");
         let gate = AuthService::new(users, Attempts::new(BackoffConfig::default()));
         let service = Service::new(config, Arc::new(gate)).expect("the directory is there");
@@ -112,8 +112,8 @@ impl TestDir {
     }
 
     fn connect(&self, runtime: &Runtime, address: SocketAddr, row: &Row) -> Client {
-        let mut tower = StackConfig::default();
-        tower.transport.tpdu_bytes_max = row.tpdu_bytes;
+        let mut stack = StackConfig::default();
+        stack.transport.tpdu_bytes_max = row.tpdu_bytes;
         let config = ClientConfig {
             host: address.ip().to_string(),
             port: address.port(),
@@ -125,7 +125,7 @@ impl TestDir {
                 fdata_bytes: row.fdata_bytes,
                 ..initiator::Config::default()
             },
-            tower,
+            stack,
             board: None,
             tls: None,
             timeout: PATIENCE,
@@ -292,7 +292,7 @@ fn answer_associations() -> SocketAddr {
                 let asked = arrival.request().await.expect("the benchmark asks");
                 let association = asked.accept(Acceptance::default()).expect("it can be had");
                 while let Ok(event) = association.receive().await {
-                    if let Event::ReleaseAsked { .. } = event {
+                    if let Event::ReleaseRequested { .. } = event {
                         association.answer_release(Vec::new()).expect("it was asked for");
                         return association.closed().await;
                     }

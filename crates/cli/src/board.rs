@@ -4,7 +4,7 @@ use clap::Args;
 use kiban_lab::table::Table;
 use kiban_service::config::DurationValue;
 use kiban_service::control::{CAPTURE_MAX, CaptureEnd, ControlClient, Question, Reply};
-use kiban_service::orders::Captured;
+use kiban_service::requests::Captured;
 use kiban_service::signals::{self, SignalRequest};
 use kiban_service::status::{Sandbox, Status, Use};
 use std::path::PathBuf;
@@ -164,7 +164,7 @@ impl Capture {
                     }
                 }
             };
-            signals::hear(on_signal).map_err(|error| error.to_string())?;
+            signals::handle(on_signal).map_err(|error| error.to_string())?;
             eprintln!("capturing port {} into {}; press ctrl-c to stop", self.port, self.file.display());
             Ok(())
         };

@@ -62,7 +62,7 @@ impl Up {
         // If the port is in use, fail before anything is changed.
         let figures = MetricsListener::bind(plan.metrics)?;
         let mut running = Running::start(plan, Some(&self.file))?;
-        let desk = ControlServer::open(&running.plan().name, figures, running.orders())?;
+        let desk = ControlServer::open(&running.plan().name, figures, running.requests())?;
         running.confine()?;
         desk.ready();
         let plan = running.plan();

@@ -62,7 +62,8 @@ fn a_probe_lists_what_a_peer_supports_and_exits_with_0() {
     let server = Server::start();
     let output = kiban(&["osi", "probe", &server.1]);
     let text = String::from_utf8_lossy(&output.stdout);
-    for words in ["transport", "session", "presentation", "ACSE", "F-INITIALIZE", "any is taken"] {
+    for words in ["transport", "session", "presentation", "ACSE", "F-INITIALIZE", "any selector is accepted"]
+    {
         assert!(output.status.success() && text.contains(words), "{words}: {output:?}");
     }
     let value: Value = serde_json::from_slice(&kiban(&["osi", "probe", &server.1, "--json"]).stdout).unwrap();
@@ -115,10 +116,10 @@ fn usage_errors_name_a_remedy() {
         (&["osi", "probe", "host", "--tls-ca", "x"], 2, "--tls"),
         (&["osi", "probe", "host", "--password-file", "x"], 2, "--user"),
         (&["osi", "probe", "host", "--user", "x", "--password-file", "/nowhere"], 1, "cannot read /nowhere"),
-        (&["osi", "probe", "host", "--tls", "--tls-ca", "/nowhere"], 1, "cannot be read as PEM"),
+        (&["osi", "probe", "host", "--tls", "--tls-ca", "/nowhere"], 1, "cannot read /nowhere as PEM"),
         (&["osi", "echo", "--listen", "127.0.0.1:0", "--tls"], 1, "--tls-cert and --tls-key"),
         (&["osi", "echo", "--listen", "192.0.2.1:1102"], 1, "this host does not have the address"),
-        (&["osi", "echo", "host", "--syntax", "octets"], 2, "numbers with dots"),
+        (&["osi", "echo", "host", "--syntax", "octets"], 2, "numbers separated by dots"),
     ] {
         let output = kiban(arguments);
         let text = String::from_utf8_lossy(&output.stderr);

@@ -6,7 +6,7 @@ use libc::{
     ENOLCK, ENOMEM, ENOSPC, c_long,
 };
 
-/// The kind of a call, as far as its faults are concerned.
+/// A family of calls with the same possible faults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Family {
     /// Reads from a file.
@@ -19,19 +19,19 @@ pub enum Family {
     Send,
     /// Waits for files.
     Wait,
-    /// Takes a connection.
+    /// Accepts a connection.
     Accept,
     /// Opens a file by name.
     Open,
-    /// Makes a descriptor.
+    /// Creates a descriptor.
     Descriptor,
-    /// Makes a copy of a descriptor.
+    /// Duplicates a descriptor.
     Duplicate,
-    /// Makes or changes a mapping.
+    /// Creates or changes a mapping.
     Memory,
-    /// Makes a thread or a process.
+    /// Creates a thread or a process.
     Thread,
-    /// Makes data durable.
+    /// Syncs data to disk.
     Sync,
     /// Changes a directory.
     Folder,
@@ -45,7 +45,7 @@ pub enum Family {
     Bind,
     /// Connects a socket.
     Connect,
-    /// Puts a file on an epoll list.
+    /// Adds a file to an epoll set.
     Watch,
     /// Sets an option of a socket.
     Option,
@@ -140,7 +140,7 @@ pub enum File {
     Other,
 }
 
-/// One call, as far as it decides which faults are legal.
+/// The properties of a call that decide which faults are legal.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     /// Its number.
@@ -153,22 +153,22 @@ pub struct Call {
     pub file: File,
     /// Whether the call never waits: O_NONBLOCK or MSG_DONTWAIT.
     pub never_waits: bool,
-    /// Whether epoll watches the file by edges.
+    /// Whether epoll watches the file edge-triggered.
     pub by_edges: bool,
-    /// Bytes that the call may move at most.
+    /// Maximum number of bytes that the call may transfer.
     pub bytes: u64,
 }
 
 /// The fault injected into a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Harm {
-    /// It is not made, and returns this error.
+pub enum Injection {
+    /// The call is skipped and returns this error.
     Errno(i32),
-    /// It moves fewer bytes than it was asked to.
+    /// The call transfers fewer bytes than requested.
     Short,
     /// The call is delayed until this many other calls have stopped, or until nothing else moves.
     Stall(u32),
-    /// It is the last of its process (SIGKILL), and not made.
+    /// The process is killed (SIGKILL) before the call.
     Kill,
 }
 
@@ -178,9 +178,9 @@ pub fn find(number: c_long) -> Option<(&'static str, Family)> {
 }
 
 impl Call {
-    /// Lists the errors and short counts that a kernel may return here. [`Harm::Stall`] and [`Harm::Kill`]
-    /// are always possible.
-    pub fn legal(&self) -> Vec<Harm> {
+    /// Lists the errors and short counts that a kernel may return here. [`Injection::Stall`] and
+    /// [`Injection::Kill`] are always possible.
+    pub fn legal(&self) -> Vec<Injection> {
         if self.family == Family::Write && self.arguments[0] == 2 {
             // Standard error: tests judge a program by what it prints.
             return Vec::new();
@@ -230,12 +230,12 @@ impl Call {
                 true => errors.push(EAGAIN),
             }
         }
-        let mut legal: Vec<Harm> = errors.into_iter().map(Harm::Errno).collect();
+        let mut legal: Vec<Injection> = errors.into_iter().map(Injection::Errno).collect();
         let is_atomic = self.file == File::Pipe && self.family == Family::Write && self.bytes <= 4096;
         let has_parts = matches!(self.file, File::Regular | File::Stream | File::Pipe) && !is_atomic;
         let is_many = matches!(self.number, libc::SYS_recvmmsg | libc::SYS_sendmmsg);
         if moves && has_parts && !is_many && !self.by_edges && self.bytes > 1 {
-            legal.push(Harm::Short);
+            legal.push(Injection::Short);
         }
         legal
     }
@@ -244,7 +244,7 @@ impl Call {
         let flags = match self.number {
             libc::SYS_open => self.arguments[1],
             libc::SYS_openat => self.arguments[2],
-            // Flags are in memory: let it be one that only opens.
+            // Flags are in memory: treat it as an open without creation.
             _ => 0,
         };
         flags & libc::O_CREAT as u64 != 0
@@ -266,8 +266,8 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_those_that_a_kernel_returns() {
-        use Harm::{Errno, Short};
+    fn only_faults_that_a_kernel_can_return_are_injected() {
+        use Injection::{Errno, Short};
         for (given, wanted) in [
             (
                 call(libc::SYS_write, File::Regular, false, false),

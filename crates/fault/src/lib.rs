@@ -1,9 +1,9 @@
-//! Runs a program and lets chosen system calls of it fail, fall short, stall or be its last.
+//! Runs a program and makes chosen system calls fail, return short counts, stall, or kill the process.
 //!
 //! Purpose          show what the runtimes do when the operating system refuses: descriptors or memory
-//!                  exhausted, a full disk, EINTR, short counts, a thread that stands still, a process that
+//!                  exhausted, a full disk, EINTR, short counts, a stalled thread, a process that
 //!                  is killed between two steps.
-//! How              ptrace(2), since kiban calls the kernel through rustix, without libc: a library that is
+//! Operation        ptrace(2), since kiban calls the kernel through rustix, without libc: a library that is
 //!                  preloaded would not see those calls. A seccomp filter (SECCOMP_RET_TRACE) stops the
 //!                  program at the calls of [`calls`] only; all others run at full speed. strace(1) has
 //!                  `--inject`, but neither short counts nor a choice that is a function of a seed.
@@ -21,6 +21,6 @@ pub mod calls;
 pub mod plan;
 mod tracer;
 
-pub use calls::{Call, Harm};
+pub use calls::{Call, Injection};
 pub use plan::{Kind, Plan};
 pub use tracer::{End, Traced, available};

@@ -1,20 +1,20 @@
-//! What happens to which call: a value, and a pure function of it.
+//! Plans: which fault is injected into which call, as a pure function.
 
-use crate::calls::{Call, Family, File, Harm};
+use crate::calls::{Call, Family, File, Injection};
 use libc::{EINTR, EMFILE, ENOMEM, ENOSPC, c_long};
 
-/// What runs out, or keeps failing, for a while.
+/// A resource that runs out, or a kind of failure that persists, for a while.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// No descriptor is free (EMFILE).
     Descriptors,
-    /// No memory is mapped, no thread started (ENOMEM, EAGAIN).
+    /// No memory can be mapped and no thread started (ENOMEM, EAGAIN).
     Memory,
     /// The disk is full (ENOSPC).
     Disk,
-    /// Every call that waits is interrupted (EINTR).
+    /// Every blocking call is interrupted (EINTR).
     Interrupts,
-    /// Every call moves fewer bytes than it was asked to.
+    /// Every call transfers fewer bytes than requested.
     Short,
 }
 
@@ -27,23 +27,23 @@ pub const KINDS: [Kind; 5] = [Kind::Descriptors, Kind::Memory, Kind::Disk, Kind:
 pub enum Plan {
     /// Calls are only counted.
     Watch,
-    /// The first call at or after the n-th that can fail does, by the `way`-th of its legal faults, in turn.
+    /// The first call at or after the n-th that has legal faults fails with the `choice`-th of them.
     Nth {
-        /// Which.
+        /// The number of the call.
         call: u64,
         /// The variant of the fault.
-        way: u64,
+        choice: u64,
     },
     /// The process ends at its n-th call.
     Kill {
-        /// Which.
+        /// The number of the call.
         call: u64,
     },
     /// A resource runs out for this many calls.
     Spell {
         /// The resource.
         kind: Kind,
-        /// From the n-th call on.
+        /// The number of the first call.
         from: u64,
         /// The number of calls.
         calls: u64,
@@ -52,9 +52,9 @@ pub enum Plan {
     Sprinkle {
         /// The seed of the random numbers.
         seed: u64,
-        /// Of how many.
+        /// One call in this many is chosen.
         one_in: u64,
-        /// Among how many.
+        /// The number of calls to choose from.
         calls: u64,
     },
 }
@@ -73,7 +73,7 @@ impl Plan {
         let draw = |number| mix(seed, u64::MAX - number);
         let calls = calls.max(1);
         match draw(0) % 8 {
-            0..3 => Plan::Nth { call: draw(1) % calls, way: draw(2) },
+            0..3 => Plan::Nth { call: draw(1) % calls, choice: draw(2) },
             3..5 => Plan::Spell {
                 kind: KINDS[(draw(1) % KINDS.len() as u64) as usize],
                 from: draw(2) % calls,
@@ -83,7 +83,7 @@ impl Plan {
         }
     }
 
-    /// Returns whether the n-th call may be changed, before anything is found out about it.
+    /// Returns whether the plan may change the n-th call; needs no information about the call.
     pub fn concerns(&self, index: u64) -> bool {
         match *self {
             Plan::Watch => false,
@@ -97,21 +97,21 @@ impl Plan {
     }
 
     /// Decides what happens to the n-th call.
-    pub fn decide(&self, index: u64, call: &Call) -> Option<Harm> {
+    pub fn decide(&self, index: u64, call: &Call) -> Option<Injection> {
         if !self.concerns(index) {
             return None;
         }
         let legal = call.legal();
         match *self {
             Plan::Watch => None,
-            Plan::Nth { way, .. } => pick(&legal, way),
-            Plan::Kill { .. } => Some(Harm::Kill),
-            Plan::Spell { kind, .. } => legal.into_iter().find(|harm| kind.is_of(call, *harm)),
+            Plan::Nth { choice, .. } => pick(&legal, choice),
+            Plan::Kill { .. } => Some(Injection::Kill),
+            Plan::Spell { kind, .. } => legal.into_iter().find(|injection| kind.is_of(call, *injection)),
             Plan::Sprinkle { seed, .. } => {
-                let way = mix(!seed, index);
-                match way % 8 {
-                    0 => Some(Harm::Stall((way >> 8) as u32 % 200)),
-                    _ => pick(&legal, way >> 8),
+                let choice = mix(!seed, index);
+                match choice % 8 {
+                    0 => Some(Injection::Stall((choice >> 8) as u32 % 200)),
+                    _ => pick(&legal, choice >> 8),
                 }
             }
         }
@@ -123,26 +123,27 @@ impl Plan {
     }
 }
 
-fn pick(legal: &[Harm], way: u64) -> Option<Harm> {
+fn pick(legal: &[Injection], choice: u64) -> Option<Injection> {
     let count = legal.len() as u64;
-    (count > 0).then(|| legal[(way % count) as usize])
+    (count > 0).then(|| legal[(choice % count) as usize])
 }
 
 impl Kind {
-    fn is_of(self, call: &Call, harm: Harm) -> bool {
+    fn is_of(self, call: &Call, injection: Injection) -> bool {
         match self {
-            Kind::Descriptors => harm == Harm::Errno(EMFILE),
+            Kind::Descriptors => injection == Injection::Errno(EMFILE),
             Kind::Memory => {
-                matches!(call.family, Family::Memory | Family::Thread) || harm == Harm::Errno(ENOMEM)
+                matches!(call.family, Family::Memory | Family::Thread)
+                    || injection == Injection::Errno(ENOMEM)
             }
-            Kind::Disk => harm == Harm::Errno(ENOSPC) && call.file == File::Regular,
-            Kind::Interrupts => harm == Harm::Errno(EINTR) && !is_endless(call.number),
-            Kind::Short => harm == Harm::Short,
+            Kind::Disk => injection == Injection::Errno(ENOSPC) && call.file == File::Regular,
+            Kind::Interrupts => injection == Injection::Errno(EINTR) && !is_endless(call.number),
+            Kind::Short => injection == Injection::Short,
         }
     }
 }
 
-/// A wait that is interrupted at each attempt never ends, which does not show a defect of the program.
+/// Returns whether a program repeats the call after EINTR: injected every time, EINTR would never let it end.
 fn is_endless(number: c_long) -> bool {
     number == libc::SYS_flock
 }
@@ -164,28 +165,29 @@ mod tests {
             let plan = Plan::from_seed(seed, 300);
             assert_eq!(plan, Plan::from_seed(seed, 300));
             for index in 0..300 {
-                let harm = plan.decide(index, &call(libc::SYS_write));
-                assert_eq!(harm, plan.decide(index, &call(libc::SYS_write)));
-                assert!(harm != Some(Harm::Kill) && (harm.is_none() || plan.concerns(index)));
+                let injection = plan.decide(index, &call(libc::SYS_write));
+                assert_eq!(injection, plan.decide(index, &call(libc::SYS_write)));
+                assert!(injection != Some(Injection::Kill) && (injection.is_none() || plan.concerns(index)));
             }
         }
     }
 
     #[test]
-    fn a_spell_is_of_its_kind_and_ends() {
+    fn a_spell_has_one_kind_and_ends() {
         let plan = Plan::Spell { kind: Kind::Disk, from: 3, calls: 2 };
-        let harms: Vec<_> = (0..6).map(|index| plan.decide(index, &call(libc::SYS_write))).collect();
-        let full = Some(Harm::Errno(ENOSPC));
-        assert_eq!(harms, [None, None, None, full, full, None]);
+        let injections: Vec<_> = (0..6).map(|index| plan.decide(index, &call(libc::SYS_write))).collect();
+        let full = Some(Injection::Errno(ENOSPC));
+        assert_eq!(injections, [None, None, None, full, full, None]);
         assert_eq!(plan.decide(3, &call(libc::SYS_mmap)), None);
     }
 
     #[test]
-    fn the_nth_call_fails_in_each_of_its_ways() {
+    fn the_nth_call_fails_in_every_legal_way() {
         let given = call(libc::SYS_fsync);
-        let ways: Vec<_> = (0..3).map(|way| Plan::Nth { call: 2, way }.decide(2, &given)).collect();
-        assert_eq!(ways, given.legal().into_iter().map(Some).collect::<Vec<_>>());
-        assert_eq!(Plan::Nth { call: 2, way: 0 }.decide(1, &given), None);
-        assert_eq!(Plan::Kill { call: 7 }.decide(7, &given), Some(Harm::Kill));
+        let injections: Vec<_> =
+            (0..3).map(|choice| Plan::Nth { call: 2, choice }.decide(2, &given)).collect();
+        assert_eq!(injections, given.legal().into_iter().map(Some).collect::<Vec<_>>());
+        assert_eq!(Plan::Nth { call: 2, choice: 0 }.decide(1, &given), None);
+        assert_eq!(Plan::Kill { call: 7 }.decide(7, &given), Some(Injection::Kill));
     }
 }

@@ -1,4 +1,4 @@
-//! The tracer: a thread that starts a program, sees its calls and does to them what the plan says.
+//! The tracer: a thread that starts a program, stops its system calls, and injects faults as planned.
 //!
 //! State            a number for each call that stopped, a mark for each process whether its loader is done
 //!                  (the dynamic linker's own calls are not kiban's), the threads that are stalled.
@@ -7,7 +7,7 @@
 //! Limits           ptrace(2) belongs to the thread that traces, so each program has a thread of this
 //!                  process.
 
-use crate::calls::{CALLS, Call, Family, File, Harm, find};
+use crate::calls::{CALLS, Call, Family, File, Injection, find};
 use crate::plan::{Plan, mix};
 use nix::sys::pthread::{Pthread, pthread_kill, pthread_self};
 use nix::sys::ptrace::{self, Options};
@@ -26,9 +26,9 @@ use std::time::Duration;
 
 /// How long no thread may stop before delayed threads continue.
 const IDLE: Duration = Duration::from_millis(20);
-/// Notes of faults that are kept.
+/// Limit of recorded faults.
 const NOTES_MAX: usize = 200;
-/// Parts of a vector that are looked at.
+/// Limit of the inspected parts of an I/O vector.
 const PARTS_MAX: u64 = 64;
 
 /// How a program ended.
@@ -40,7 +40,7 @@ pub enum End {
     Signal(i32),
 }
 
-/// A program that runs under a plan. It ends when this goes.
+/// A program that runs under a plan; it is killed when this value is dropped.
 #[derive(Debug)]
 pub struct Traced {
     /// Its process.
@@ -62,7 +62,7 @@ struct Shared {
     is_armed: AtomicBool,
     calls: AtomicU64,
     stops: AtomicU64,
-    harms: AtomicU64,
+    injections: AtomicU64,
     memory_refused: AtomicBool,
     stalled: AtomicUsize,
     notes: Mutex<Vec<String>>,
@@ -76,15 +76,15 @@ struct Started {
     stderr: Option<ChildStderr>,
 }
 
-/// Returns why programs cannot be traced here, if so.
+/// Checks that programs can be traced on this system; an error says why not.
 pub fn available() -> Result<(), String> {
     let mut traced = Traced::spawn(Command::new("true"), Plan::Watch).map_err(|error| {
-        format!("no program can be traced: {error} (ptrace and seccomp filters are needed, in a container CAP_SYS_PTRACE)")
+        format!("cannot trace programs: {error} (needs ptrace and seccomp filters; in a container, CAP_SYS_PTRACE)")
     })?;
     traced.arm();
     match traced.wait(Duration::from_secs(60)) {
         Some(End::Code(0)) if traced.stops() > 0 => Ok(()),
-        end => Err(format!("no system call of a traced program stops ({end:?})")),
+        end => Err(format!("traced programs do not stop at system calls ({end:?})")),
     }
 }
 
@@ -120,18 +120,18 @@ impl Traced {
     /// # Errors
     /// As [`Traced::spawn`].
     pub fn spawn_armed(command: Command, plan: Plan) -> io::Result<Traced> {
-        // The linker makes its calls while this thread comes here, or later: they do not count.
+        // The dynamic linker's calls are not counted, whether they happen before or after this line.
         let traced = Traced::spawn(command, plan)?;
         traced.arm();
         Ok(traced)
     }
 
-    /// Lets the plan begin: the next call is number 0.
+    /// Starts the plan: the next call is number 0.
     pub fn arm(&self) {
         self.shared.is_armed.store(true, Ordering::SeqCst);
     }
 
-    /// Lets no further call fail.
+    /// Stops injecting faults.
     pub fn disarm(&self) {
         self.shared.is_armed.store(false, Ordering::SeqCst);
     }
@@ -141,14 +141,14 @@ impl Traced {
         self.shared.calls.load(Ordering::SeqCst)
     }
 
-    /// Returns how many calls have stopped at all.
+    /// Returns how many calls have stopped, armed or not.
     pub fn stops(&self) -> u64 {
         self.shared.stops.load(Ordering::SeqCst)
     }
 
     /// Returns how many faults were injected.
-    pub fn harms(&self) -> u64 {
-        self.shared.harms.load(Ordering::SeqCst)
+    pub fn injections(&self) -> u64 {
+        self.shared.injections.load(Ordering::SeqCst)
     }
 
     /// Returns whether a call that maps or changes memory has failed.
@@ -161,7 +161,7 @@ impl Traced {
         self.shared.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits for its end, so long at most.
+    /// Waits until the program ends, for at most `patience`.
     pub fn wait(&mut self, patience: Duration) -> Option<End> {
         if self.end.is_none() {
             self.end = self.ended.recv_timeout(patience).ok();
@@ -200,11 +200,11 @@ fn start(mut command: Command) -> io::Result<Started> {
     }
     let mut child = command.spawn()?;
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    // The tracer waits for it, not the handle.
+    // The tracer waits for the process, not this handle.
     Ok(Started { process: child.id(), stdin, stdout, stderr })
 }
 
-/// A filter that stops at the calls of the table, and at the one by which the loader's end is known.
+/// Returns a filter that stops at the calls of the table, and at the call that marks the end of the loader.
 fn filter() -> Vec<libc::sock_filter> {
     // AUDIT_ARCH_X86_64; offsets are those of seccomp_data.
     const ARCHITECTURE: u32 = 0xC000_003E;
@@ -216,7 +216,7 @@ fn filter() -> Vec<libc::sock_filter> {
         CALLS.iter().map(|call| call.0 as u32).chain([libc::SYS_prlimit64 as u32]).collect();
     let mut filter = vec![load(4), equals(ARCHITECTURE, 0, numbers.len() + 1), load(0)];
     for (at, number) in numbers.iter().enumerate() {
-        // Past the rest and the line that allows.
+        // Jumps over the remaining checks and the allow instruction.
         filter.push(equals(*number, numbers.len() - at, 0));
     }
     filter.extend([give(libc::SECCOMP_RET_ALLOW), give(libc::SECCOMP_RET_TRACE)]);
@@ -229,14 +229,14 @@ fn code(code: u32, k: u32, jt: u8, jf: u8) -> libc::sock_filter {
 
 fn install(filter: &[libc::sock_filter]) -> io::Result<()> {
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
-    // SAFETY: numbers only.
+    // SAFETY: this prctl option takes only integers.
     let refused = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0
         // SAFETY: the program and its filter live until the call returns; the kernel copies them.
         || unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program) } != 0;
     if refused { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// A word of the program's memory that was changed for the length of a call.
+/// A word of the program's memory that is changed during a call: its address, and its original value.
 type Restore = (u64, u64);
 
 struct Tracer {
@@ -278,7 +278,7 @@ impl Tracer {
             let stops = self.shared.stops.load(Ordering::SeqCst);
             self.release(stops);
             let mut status = 0;
-            // SAFETY: the status is a local number. Only children and tracees of this thread are waited for.
+            // SAFETY: the status is a local variable that outlives the call.
             let thread = unsafe { libc::waitpid(-1, &mut status, libc::__WALL | libc::__WNOTHREAD) };
             if thread < 0 {
                 match io::Error::last_os_error().raw_os_error() {
@@ -402,29 +402,29 @@ impl Tracer {
             [registers.rdi, registers.rsi, registers.rdx, registers.r10, registers.r8, registers.r9];
         let seen = Seen { process, thread, number, family, arguments };
         let call = seen.call();
-        let Some(harm) = self.plan.decide(index, &call) else { return go_on };
+        let Some(injection) = self.plan.decide(index, &call) else { return go_on };
         self.is_done = self.plan.is_single();
         self.note(format!(
-            "call {index}: {name}({}) of thread {thread}, {:?}: {harm:?}",
+            "call {index}: {name}({}) of thread {thread}, {:?}: {injection:?}",
             arguments[0] as i32, call.file
         ));
-        if family == Family::Memory && matches!(harm, Harm::Errno(_)) {
+        if family == Family::Memory && matches!(injection, Injection::Errno(_)) {
             self.shared.memory_refused.store(true, Ordering::SeqCst);
         }
-        match harm {
-            Harm::Errno(_) if number == libc::SYS_brk => {
+        match injection {
+            Injection::Errno(_) if number == libc::SYS_brk => {
                 // It has no error: it returns where the heap ends, as it does for 0.
                 registers.rdi = 0;
                 let _ = ptrace::setregs(pid, registers);
                 self.restores.insert(thread, (Vec::new(), arguments));
                 return Some(libc::PTRACE_SYSCALL);
             }
-            Harm::Errno(error) => {
+            Injection::Errno(error) => {
                 registers.orig_rax = u64::MAX;
                 registers.rax = i64::from(-error) as u64;
                 let _ = ptrace::setregs(pid, registers);
             }
-            Harm::Short => {
+            Injection::Short => {
                 let bytes = 1 + mix(index, call.bytes) % (call.bytes - 1);
                 let (words, third) = match seen.has_length() {
                     true => (Vec::new(), Some(bytes)),
@@ -437,13 +437,13 @@ impl Tracer {
                 self.restores.insert(thread, (words, arguments));
                 return Some(libc::PTRACE_SYSCALL);
             }
-            Harm::Stall(stops) => {
+            Injection::Stall(stops) => {
                 let until = self.shared.stops.load(Ordering::SeqCst) + u64::from(stops);
                 self.stalled.push((thread, until));
                 self.shared.stalled.store(self.stalled.len(), Ordering::SeqCst);
                 return None;
             }
-            Harm::Kill => {
+            Injection::Kill => {
                 let _ = nix::sys::signal::kill(Pid::from_raw(process), Signal::SIGKILL);
                 return None;
             }
@@ -452,7 +452,7 @@ impl Tracer {
     }
 
     fn note(&self, note: String) {
-        self.shared.harms.fetch_add(1, Ordering::SeqCst);
+        self.shared.injections.fetch_add(1, Ordering::SeqCst);
         let mut notes = self.shared.notes.lock().unwrap_or_else(PoisonError::into_inner);
         if notes.len() < NOTES_MAX {
             notes.push(note);
@@ -460,7 +460,7 @@ impl Tracer {
     }
 }
 
-/// Goes on with a thread that has stopped. It may have been killed meanwhile.
+/// Resumes a stopped thread, which may have been killed in the meantime.
 fn resume(thread: i32, request: u32, signal: i32) {
     let none: *mut libc::c_void = std::ptr::null_mut();
     // SAFETY: the request reads no memory; the fourth argument is a signal's number.
@@ -475,14 +475,14 @@ fn poke(thread: i32, at: u64, word: u64) {
     let _ = ptrace::write(Pid::from_raw(thread), at as *mut libc::c_void, word as i64);
 }
 
-/// The process of a thread.
+/// Returns the process of a thread.
 fn process_of(thread: i32) -> i32 {
     let status = std::fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
     line.and_then(|number| number.trim().parse().ok()).unwrap_or(thread)
 }
 
-/// A call as it was found in registers.
+/// A call as read from registers.
 struct Seen {
     process: i32,
     thread: i32,
@@ -551,7 +551,7 @@ impl Seen {
         flags.and_then(|octal| u64::from_str_radix(octal.trim(), 8).ok()).unwrap_or(0)
     }
 
-    /// Whether an epoll list of the process has the descriptor with EPOLLET (proc(5), fdinfo).
+    /// Returns whether an epoll set of the process watches the descriptor with EPOLLET (proc(5), fdinfo).
     fn is_watched_by_edges(&self) -> bool {
         const EPOLLET: u64 = 1 << 31;
         let folder = format!("/proc/{}/fd", self.process);
@@ -652,7 +652,8 @@ impl Ticks {
         extern "C" fn nothing(_: i32) {}
         HANDLER.call_once(|| {
             let action = SigAction::new(SigHandler::Handler(nothing), SaFlags::empty(), SigSet::empty());
-            // SAFETY: the handler does nothing; nobody else in a test's process uses this signal.
+            // SAFETY: the handler is empty, and so async-signal-safe; nothing else in a test's process uses
+            // this signal.
             unsafe { sigaction(Signal::SIGUSR2, &action) }.expect("the signal can be caught");
         });
         let tracer: Pthread = pthread_self();

@@ -1,30 +1,29 @@
-//! A protocol of one's own on ACSE: one end asks for an association, sends values and gets them back, and
+//! A custom protocol on ACSE: one end requests an association, sends values and gets them back, and
 //! releases.
 //!
 //! `cargo run --release -p kiban-ftam --example acse` runs both ends in one process. As two:
 //!
 //! ```text
-//! acse serve ADDRESS:PORT         answers one association; port 0: one is chosen, and printed
+//! acse serve ADDRESS:PORT         answers one association; port 0: a free port is chosen and printed
 //! acse connect HOST:PORT [WORD ...]
 //! ```
 //!
-//! What a protocol decides is here: an application context, the abstract syntax of its values, and which
-//! values answer which. MMS, X.400 or X.500 decide the same things, with more values.
+//! The example shows what a protocol has to define: an application context, the abstract syntax of its
+//! values, and which value answers which. MMS, X.400 and X.500 define the same, with more values.
 
 use kiban_ftam::osi::association::{Acceptance, Association, Event, Listener, Parameters};
-use kiban_osi::stack::tower::StackConfig;
+use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::wire::ber::{Asn1, OctetString, Oid};
 use kiban_osi::wire::presentation::Pdv;
 use std::error::Error;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// What the two want to do with each other. Below 2.999 are numbers for examples (X.660); a protocol that is
-/// used has its own.
+/// The application context. Numbers below 2.999 are for examples (X.660); a real protocol has its own.
 const APPLICATION: Oid = Oid::of("2.999.7.1");
-/// Of what the values are: octet strings, which ISO 8571 has a name for.
+/// The abstract syntax of the values: octet strings, as named by ISO 8571.
 const OCTET_STRINGS: Oid = Oid::of("1.0.8571.2.4");
-/// How long the other end may take.
+/// Timeout for each answer of the other end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
@@ -58,13 +57,13 @@ fn listen(address: SocketAddr) -> std::io::Result<Listener> {
 
 /// Answers one association.
 async fn serve(listener: &Listener) -> Outcome {
-    let asked = listener.accept().await?.request().await?;
-    println!("server: asked for {}", asked.associate().application_context);
-    let association = asked.accept(Acceptance::default())?;
+    let request = listener.accept().await?.request().await?;
+    println!("server: request for {}", request.associate().application_context);
+    let association = request.accept(Acceptance::default())?;
     loop {
         match association.receive().await? {
             Event::Data(values) => association.send(values).await?,
-            Event::ReleaseAsked { .. } => {
+            Event::ReleaseRequested { .. } => {
                 association.answer_release(Vec::new())?;
                 association.closed().await;
                 return Ok(());
@@ -74,7 +73,7 @@ async fn serve(listener: &Listener) -> Outcome {
     }
 }
 
-/// Asks for an association, and has each word echoed.
+/// Requests an association, and has each word echoed.
 async fn connect(address: SocketAddr, words: &[&str]) -> Outcome {
     let parameters = Parameters::new(APPLICATION, &[OCTET_STRINGS]);
     let association = Association::connect(&address.ip().to_string(), address.port(), parameters).await?;
@@ -83,9 +82,9 @@ async fn connect(address: SocketAddr, words: &[&str]) -> Outcome {
         let value = OctetString::from(word.as_bytes().to_vec());
         association.send(vec![Pdv::single(context, value.to_rope())]).await?;
         let Event::Data(values) = association.receive().await? else {
-            return Err("something else than data came back".into());
+            return Err("received something other than data".into());
         };
-        let bytes = values.first().ok_or("no value came back")?.octets().to_vec();
+        let bytes = values.first().ok_or("received no value")?.octets().to_vec();
         let (echo, _) = OctetString::read(&bytes).map_err(|rule| format!("no octet string: {rule:?}"))?;
         assert_eq!(echo, value, "an echo is the same");
         println!("client: {}", String::from_utf8_lossy(word.as_bytes()));

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! ```text
-//!   Client::connect     F-INITIALIZE   who we are, what we want to do
+//!   Client::connect     F-INITIALIZE   identity and requested services
 //!   Job::Put            F-CREATE, F-OPEN, F-WRITE, data, F-CLOSE, F-DESELECT
 //!   Job::List           F-OPEN and F-READ of a directory (NBS-9)
 //!   Job::Get            F-SELECT, F-OPEN, F-READ, data
@@ -18,16 +18,16 @@
 //!   Client::close       F-TERMINATE
 //! ```
 //!
-//! Local files are in a directory of the client's own, out of which no name leads, as is the server's.
+//! The client's local files are in a directory of its own, which no name can leave; so are the server's.
 
+use kiban_ftam::authentication::AuthService;
 use kiban_ftam::client::{Client, ClientConfig, FailureLine};
 use kiban_ftam::disk::Settings;
-use kiban_ftam::door::AuthService;
 use kiban_ftam::serve::{Service, ServiceConfig};
 use kiban_ftam::users::{Attempts, BackoffConfig, Users, hash};
 use kiban_osi::ftam::filestore::Path;
 use kiban_osi::ftam::initiator::{self, Job, Outcome};
-use kiban_osi::stack::tower::StackConfig;
+use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::wire::ftam::{Document, PathnameAttribute, ReadAttributes, TextParameters};
 use std::error::Error;
 use std::fs;
@@ -39,7 +39,7 @@ use tokio::net::TcpListener;
 
 /// Text, whose lines end there as they do on that host.
 const TEXT: Document = Document::UnstructuredText(TextParameters::NONE);
-/// How long an association may take to be made.
+/// Timeout for establishing an association.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 type Failed = Box<dyn Error + Send + Sync>;
@@ -55,7 +55,7 @@ async fn main() -> Result<(), Failed> {
             let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
             let service = service(&folder.0)?;
             let serve = async {
-                // It goes on until it is told, or whoever would tell is gone.
+                // Runs until the sender sends or is dropped.
                 service.serve(listener, async { _ = stopped.await }).await;
                 Ok(())
             };
@@ -81,12 +81,12 @@ async fn main() -> Result<(), Failed> {
     }
 }
 
-/// A filestore in this directory, for one user.
+/// Creates a filestore in this directory, for one user.
 fn service(directory: &Directory) -> Result<Service, Failed> {
     // As `kiban ftam passwd` writes it; a service reads its users from a file.
     let users = format!("[users.ann]\npassword = \"{}\"\nrights = \"all\"\n", hash(b"secret")?);
-    let gate = AuthService::new(Users::parse(&users, "users.toml")?, Attempts::new(BackoffConfig::default()));
-    Ok(Service::new(ServiceConfig::new(directory.into()), Arc::new(gate))?)
+    let auth = AuthService::new(Users::parse(&users, "users.toml")?, Attempts::new(BackoffConfig::default()));
+    Ok(Service::new(ServiceConfig::new(directory.into()), Arc::new(auth))?)
 }
 
 /// Puts a file, finds it in the list, fetches it, and removes it.
@@ -103,7 +103,7 @@ async fn connect(address: SocketAddr, user: &str, password: &str) -> Result<(), 
             password: Some(password.into()),
             ..initiator::Config::default()
         },
-        tower: StackConfig::default(),
+        stack: StackConfig::default(),
         board: None,
         tls: None,
         timeout: PATIENCE,
@@ -119,7 +119,7 @@ async fn connect(address: SocketAddr, user: &str, password: &str) -> Result<(), 
         return Err("a list has entries".into());
     };
     println!("client: there is {}", entries.iter().map(name).collect::<Vec<_>>().join(", "));
-    // No document is said: it comes as what it is stored as.
+    // Without a document type, the file arrives as it is stored.
     run(&mut client, Job::Get { remote: remote(), local: local("back.txt")?, document: None }).await?;
     print!("{}", fs::read_to_string(here.0.join("back.txt"))?);
     run(&mut client, Job::Remove { remote: remote() }).await?;
@@ -128,8 +128,7 @@ async fn connect(address: SocketAddr, user: &str, password: &str) -> Result<(), 
     Ok(())
 }
 
-/// Does a job. One that may have to be gone on with, over another association, has the number of an activity;
-/// ours have none.
+/// Runs a job. A job that may be resumed over another association needs an activity number; these have none.
 async fn run(client: &mut Client, job: Job) -> Result<Outcome, Failed> {
     client.run(job, None).await.map_err(|failure| FailureLine(&failure).to_string().into())
 }
@@ -138,7 +137,7 @@ fn local(name: &str) -> Result<Path, Failed> {
     Path::read(name).map_err(|bad| bad.to_string().into())
 }
 
-/// The name of a directory's entry: one string or several.
+/// Returns the name of a directory entry, which may have several components.
 fn name(entry: &ReadAttributes) -> String {
     match &entry.pathname {
         Some(PathnameAttribute::Incomplete(name) | PathnameAttribute::Complete(name)) => {
@@ -148,7 +147,7 @@ fn name(entry: &ReadAttributes) -> String {
     }
 }
 
-/// A directory of this process, gone when it is dropped.
+/// A temporary directory, removed when it is dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -161,7 +160,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Nothing else can be done about one that stays.
+        // A directory that cannot be removed stays.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -16,7 +16,7 @@ use kiban_osi::ftam::filestore::Disk;
 use kiban_osi::ftam::initiator::{self, Event, Failure, Initiator, Job, Outcome};
 use kiban_osi::ftam::{self, Machine, Role};
 use kiban_osi::stack::end::End;
-use kiban_osi::stack::tower::StackConfig;
+use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::transport::Disconnected;
 use kiban_tokio::{Attachment, Stream};
 use std::fmt;
@@ -43,7 +43,7 @@ pub struct ClientConfig {
     /// The proposed FTAM parameters and the initiator's identity.
     pub initiator: initiator::Config,
     /// Settings of the layers below FTAM.
-    pub tower: StackConfig,
+    pub stack: StackConfig,
     /// The running board whose TCP is used ([`kiban_tokio::Attachment`]); `None` uses the system's TCP.
     pub board: Option<String>,
     /// The TLS connector; `None` connects without TLS.
@@ -93,8 +93,8 @@ pub enum ConnectError {
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ConnectError::Local(path, error) => write!(f, "{} cannot be opened: {error}", path.display()),
-            ConnectError::Socket(error) => write!(f, "it cannot be connected to: {error}"),
+            ConnectError::Local(path, error) => write!(f, "cannot open {}: {error}", path.display()),
+            ConnectError::Socket(error) => write!(f, "cannot connect: {error}"),
             ConnectError::Tls(error) => error.fmt(f),
             ConnectError::Refused(failure) => write!(f, "it refused: {}", FailureLine(failure)),
             ConnectError::Disconnected(why) => write!(f, "its transport refused: {why}"),
@@ -113,13 +113,13 @@ impl fmt::Display for FailureLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Failure { diagnostics, local, cancelled, misuse, .. } = self.0;
         let mut words: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
-        words.extend(local.map(|trouble| format!("here: {trouble}")));
+        words.extend(local.map(|error| format!("here: {error}")));
         words.extend(misuse.map(|misuse| misuse.to_string()));
         if *cancelled {
             words.push("cancelled".into());
         }
         if words.is_empty() {
-            words.push("no reason was given".into());
+            words.push("no reason given".into());
         }
         f.write_str(&words.join("; "))
     }
@@ -214,13 +214,13 @@ impl Client {
             advance,
             disconnected: Arc::clone(&disconnected),
         };
-        let mut tower = config.tower.clone();
-        tower.session.transport_called = config.initiator.called.transport.clone();
-        tower.session.transport_calling = config.initiator.calling.transport.clone();
+        let mut stack = config.stack.clone();
+        stack.session.transport_called = config.initiator.called.transport.clone();
+        stack.session.transport_calling = config.initiator.calling.transport.clone();
         let stopwatch = if config.timing { Stopwatch::on() } else { Stopwatch::off() };
         let ring = bell.clone();
         let task = tokio::spawn(async move {
-            let mut end = FileEnd::new(End::new(machine, &tower), user, stopwatch);
+            let mut end = FileEnd::new(End::new(machine, &stack), user, stopwatch);
             // Errors have already reached the user through its callbacks.
             let _ = pump(&mut end, &mut socket, &ring, &Clock::new()).await;
             end.finish()

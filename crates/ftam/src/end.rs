@@ -131,7 +131,7 @@ impl<U: User> pump::End for FileEnd<U> {
         if self.end.deadline() <= now {
             self.end.settle(now, &mut self.stopwatch);
         }
-        if let Some(why) = self.end.files().tower().disconnected() {
+        if let Some(why) = self.end.files().stack().disconnected() {
             self.user.disconnected(why);
         }
         loop {

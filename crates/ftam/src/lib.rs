@@ -1,24 +1,24 @@
 //! FTAM on a host: a directory as filestore, its users, and associations over TCP with and without TLS.
 //!
 //! ```text
-//! disk      a directory, which no name and no link can escape
-//! users     users, their rights and hashed passwords
-//! door      verifies passwords without blocking transfers
-//! serve     the responder's side: thousands of associations
-//! client    the initiator's side: one association, and jobs on it
-//! strangers connections that have not authenticated yet
-//! osi       sockets, TLS and the pump below the layers; associations for other users of ACSE; X.25 relay
-//! timing    the time spent in each layer
+//! disk             a directory, which no name and no link can escape
+//! users            users, their rights and hashed passwords
+//! authentication   verifies passwords without blocking transfers
+//! serve            the responder's side: thousands of associations
+//! client           the initiator's side: one association, and jobs on it
+//! unauthenticated  connections that have not authenticated yet
+//! osi              sockets, TLS and the pump below the layers; associations for other users of ACSE; X.25 relay
+//! timing           the time spent in each layer
 //! ```
 
 #![forbid(unsafe_code)]
 
+pub mod authentication;
 pub mod client;
 pub mod disk;
-pub mod door;
 mod end;
 pub mod osi;
 pub mod serve;
-mod strangers;
 pub mod timing;
+mod unauthenticated;
 pub mod users;

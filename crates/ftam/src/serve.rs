@@ -1,28 +1,28 @@
 //! A filestore served over TCP: thousands of associations on a few threads.
 //!
 //! Purpose    every association sees the same files under the same locks; neither an association nor an
-//!            unauthenticated connection ("stranger") keeps others out.
-//! Lanes      each association is driven in one of the [`RuntimePool`], chosen by its number.
+//!            unauthenticated connection keeps others out.
+//! Threads    each association is driven in one of the [`RuntimePool`], chosen by its number.
 //! Files      are read and written where the association is driven; operations that may block are listed in
 //!            [`super::disk`].
-//! Strangers  connections that have not yet initialized are limited in number; the oldest one of the origin
-//!            that has most of them makes room for the next. They also have the deadlines of their layers,
-//!            and little memory ([`UNAUTHENTICATED_BYTES_MAX`]).
-//! Idle       an association that has a file selected and lets nothing move for too long is cut, so that
-//!            others may have the file. This counts as a lost connection, so that the transfer can be
+//! Admission  unauthenticated connections are limited in number; the oldest one of the origin that has most
+//!            of them makes room for the next. They also have the deadlines of their layers, and little
+//!            memory ([`UNAUTHENTICATED_BYTES_MAX`]).
+//! Idle       an association that has a file selected and transfers nothing for too long is disconnected, so
+//!            that others can use the file. This counts as a lost connection, so that the transfer can be
 //!            resumed.
 //! Log        each refusal and each failure has a line, unless there are too many (`Lines`).
 //! End        an association that ends in the middle leaves what can be recovered, and undoes the rest,
 //!            however it ends.
 //! Limits     [`ServiceConfig`] names them.
 
+use super::authentication::{AuthService, PasswordAuthenticator};
 use super::disk::{DirectoryDisk, Protected, Settings};
-use super::door::{AuthService, PasswordAuthenticator};
 use super::end::{FileEnd, User};
-use super::strangers::Unauthenticated;
 use super::timing::Stopwatch;
-use crate::osi::lanes::{RuntimePool, into_runtime};
+use super::unauthenticated::Unauthenticated;
 use crate::osi::pump::pump;
+use crate::osi::runtimes::{RuntimePool, into_runtime};
 use crate::osi::socket;
 use kiban_os::Clock;
 use kiban_os::lines::LogLimiter;
@@ -31,7 +31,7 @@ use kiban_osi::ftam::filestore::{Concurrency, Control, Hold, LockError, Locks, P
 use kiban_osi::ftam::responder::{self, FailureReport, Responder, Store};
 use kiban_osi::ftam::{self, Machine, Role, State};
 use kiban_osi::stack::end::End;
-use kiban_osi::stack::tower::StackConfig;
+use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::wire::ftam::{ErrorIdentifier, Kind as FpduKind};
 use std::future::Future;
 use std::io;
@@ -45,8 +45,8 @@ use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
-/// Maximum TSDU length of a stranger: a CONNECT with all parameters, and one segment of data that did not fit
-/// into it.
+/// Maximum TSDU length before authentication: a CONNECT with all parameters, and one segment of data that did
+/// not fit into it.
 pub const UNAUTHENTICATED_BYTES_MAX: usize = 128 << 10;
 
 /// Settings of a served filestore.
@@ -61,7 +61,7 @@ pub struct ServiceConfig {
     /// The services to offer.
     pub responder: responder::Config,
     /// Settings of the layers below.
-    pub tower: StackConfig,
+    pub stack: StackConfig,
     /// The TLS acceptor; `None` for no TLS.
     pub tls: Option<TlsAcceptor>,
     /// Maximum number of connections.
@@ -72,22 +72,22 @@ pub struct ServiceConfig {
     pub idle_timeout: Duration,
     /// The time limit for the TLS handshake.
     pub tls_timeout: Duration,
-    /// How long associations may continue after the service is asked to stop.
+    /// How long associations may continue after the service has begun to stop.
     pub grace: Duration,
 }
 
 impl ServiceConfig {
     /// Returns the default settings for this directory.
     pub fn new(root: PathBuf) -> ServiceConfig {
-        let mut tower = StackConfig::default();
-        // No FTAM PDU except data is longer, and strangers can ask for it.
-        tower.session.user_data_bytes_max = UNAUTHENTICATED_BYTES_MAX;
+        let mut stack = StackConfig::default();
+        // No FTAM PDU except data is longer, and a peer can send it before it is authenticated.
+        stack.session.user_data_bytes_max = UNAUTHENTICATED_BYTES_MAX;
         ServiceConfig {
             root,
             disk: Settings::default(),
             protected: Protected::default(),
             responder: responder::Config::default(),
-            tower,
+            stack,
             tls: None,
             associations_max: 4096,
             unauthenticated_max: 1024,
@@ -101,26 +101,26 @@ impl ServiceConfig {
 /// A filestore that is being served.
 pub struct Service {
     config: ServiceConfig,
-    gate: Arc<AuthService>,
+    auth: Arc<AuthService>,
     locks: Arc<Mutex<Locks>>,
     unauthenticated: Arc<Mutex<Unauthenticated<AbortHandle>>>,
     /// Rate limit for log lines about unauthenticated connections.
     lines: Arc<Mutex<LogLimiter>>,
-    lanes: RuntimePool,
+    runtimes: RuntimePool,
     clock: Clock,
 }
 
 impl Service {
-    /// Creates a service with this gate.
+    /// Creates a service that authenticates users with `auth`.
     ///
     /// # Errors
     /// The directory cannot be opened, or the system gives no threads.
-    pub fn new(config: ServiceConfig, gate: Arc<AuthService>) -> io::Result<Service> {
+    pub fn new(config: ServiceConfig, auth: Arc<AuthService>) -> io::Result<Service> {
         DirectoryDisk::open(&config.root, config.disk)?;
         let locks = Arc::new(Mutex::new(Locks::new(config.associations_max)));
-        let (lanes, clock) = (RuntimePool::new()?, Clock::new());
+        let (runtimes, clock) = (RuntimePool::new()?, Clock::new());
         let lines = Arc::new(Mutex::new(LogLimiter::new(clock.now())));
-        Ok(Service { config, gate, locks, unauthenticated: Arc::default(), lines, lanes, clock })
+        Ok(Service { config, auth, locks, unauthenticated: Arc::default(), lines, runtimes, clock })
     }
 
     /// Serves connections until `stop` is ready; then lets associations end.
@@ -136,10 +136,10 @@ impl Service {
                         self.admit(next, socket, peer, &mut tasks);
                     }
                     Err(error) => {
-                        // Usually no descriptors are left: the oldest stranger has held one for the longest
-                        // time.
+                        // Usually no descriptors are left: the oldest unauthenticated connection has
+                        // held one for the longest time.
                         if let Some(untold) = lock(&self.lines).try_take(self.clock.now()) {
-                            tracing::warn!(%error, untold, "a connection cannot be accepted");
+                            tracing::warn!(%error, untold, "cannot accept a connection");
                         }
                         self.evict();
                         tokio::time::sleep(socket::ACCEPT_PAUSE).await;
@@ -152,7 +152,7 @@ impl Service {
         drop(listener);
         let all = async { while tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(self.config.grace, all).await.is_err() {
-            tracing::warn!(associations = tasks.len(), "associations are cut, since the service stops");
+            tracing::warn!(associations = tasks.len(), "aborting associations: the service is stopping");
             tasks.shutdown().await;
         }
     }
@@ -166,15 +166,15 @@ impl Service {
             }
             return;
         }
-        let lane = self.lanes.of(number);
-        let socket = match into_runtime(socket, lane) {
+        let runtime = self.runtimes.of(number);
+        let socket = match into_runtime(socket, runtime) {
             Ok(socket) => socket,
-            Err(error) => return tracing::error!(%peer, %error, "the connection cannot be driven"),
+            Err(error) => return tracing::error!(%peer, %error, "cannot register the connection"),
         };
         let served = match self.served(number, peer) {
             Ok(served) => served,
             Err(error) => {
-                tracing::error!(%error, root = %self.config.root.display(), "the filestore cannot be opened");
+                tracing::error!(%error, root = %self.config.root.display(), "cannot open the filestore");
                 return;
             }
         };
@@ -186,22 +186,22 @@ impl Service {
                 Some(tls) => match tokio::time::timeout(tls_timeout, tls.accept(socket)).await {
                     Ok(Ok(socket)) => drive(served, socket, peer, clock).await,
                     failed => {
-                        let error = failed.map_or("not in time".into(), |failed| {
+                        let error = failed.map_or("timed out".into(), |failed| {
                             failed.err().map_or_else(String::new, |error| error.to_string())
                         });
                         if let Some(untold) = lock(&lines).try_take(clock.now()) {
-                            tracing::warn!(%peer, error, untold, "no TLS session");
+                            tracing::warn!(%peer, error, untold, "TLS handshake failed");
                         }
                     }
                 },
             }
         };
         // Held until it is inserted: a connection that ends before that removes itself afterwards.
-        let mut strangers = lock(&self.unauthenticated);
-        let task = tasks.spawn_on(driven, lane);
-        strangers.add(number, peer.ip(), task);
-        let too_many = strangers.len() > self.config.unauthenticated_max;
-        drop(strangers);
+        let mut unauthenticated = lock(&self.unauthenticated);
+        let task = tasks.spawn_on(driven, runtime);
+        unauthenticated.add(number, peer.ip(), task);
+        let too_many = unauthenticated.len() > self.config.unauthenticated_max;
+        drop(unauthenticated);
         if too_many {
             self.evict();
         }
@@ -220,18 +220,18 @@ impl Service {
 
     fn served(&self, number: u64, peer: SocketAddr) -> io::Result<Served> {
         let bell = Arc::new(Notify::new());
-        let mut tower = self.config.tower.clone();
-        tower.transport.tsdu_bytes_max = tower.transport.tsdu_bytes_max.min(UNAUTHENTICATED_BYTES_MAX);
+        let mut stack = self.config.stack.clone();
+        stack.transport.tsdu_bytes_max = stack.transport.tsdu_bytes_max.min(UNAUTHENTICATED_BYTES_MAX);
         Ok(Served {
             responder: Responder::new(self.config.responder.clone(), &peer.ip().to_string()),
             disk: DirectoryDisk::open(&self.config.root, self.config.disk)?
                 .protecting(self.config.protected.clone()),
             locks: SharedLocks(self.locks.clone()),
-            authenticator: PasswordAuthenticator::new(self.gate.clone(), bell.clone()),
-            tower,
-            tsdu_bytes_max: self.config.tower.transport.tsdu_bytes_max,
+            authenticator: PasswordAuthenticator::new(self.auth.clone(), bell.clone()),
+            stack,
+            tsdu_bytes_max: self.config.stack.transport.tsdu_bytes_max,
             silence_max: self.config.idle_timeout,
-            strangers: self.unauthenticated.clone(),
+            unauthenticated: self.unauthenticated.clone(),
             unauthenticated_lines: self.lines.clone(),
             lines: LogLimiter::new(self.clock.now()),
             clock: self.clock,
@@ -254,14 +254,14 @@ async fn drive(
     let abstract_syntaxes = ftam::ABSTRACT_SYNTAXES.to_vec();
     let machine = Machine::new(ftam::Config { role: Role::Responder, abstract_syntaxes });
     let silence_max = served.silence_max;
-    let mut end = FileEnd::new(End::new(machine, &served.tower), served, Stopwatch::off())
+    let mut end = FileEnd::new(End::new(machine, &served.stack), served, Stopwatch::off())
         .with_idle_timeout(silence_max);
     end.end.connected(clock.now(), &mut ());
     tracing::debug!(%peer, "connected");
     let outcome = pump(&mut end, &mut socket, &bell, &clock).await;
     let counters = *end.user.responder.counters();
     let broken = end.end.broken();
-    // The end of a stranger is not worth a line when there are thousands.
+    // No line for the end of an unauthenticated connection: there may be thousands.
     let untold = match end.user.is_authenticated {
         true => Some(0),
         false => lock(&end.user.unauthenticated_lines).try_take(clock.now()),
@@ -283,40 +283,40 @@ async fn drive(
 
 /// Describes the first counted protocol error above TPKT, from transport up, if there is one.
 fn broken_above(end: &End) -> Option<&'static str> {
-    let (transport, session, presentation, acse) = end.files().tower().layers();
+    let (transport, session, presentation, acse) = end.files().stack().layers();
     let (transport, session) = (transport.counters(), session.counters());
     let rows = [
-        (transport.tpdus_malformed, "a TPDU is malformed"),
-        (transport.tpdus_unexpected, "a TPDU is out of place"),
-        (transport.tsdus_oversized, "a TSDU is too long"),
+        (transport.tpdus_malformed, "malformed TPDU"),
+        (transport.tpdus_unexpected, "unexpected TPDU"),
+        (transport.tsdus_oversized, "TSDU too long"),
         (transport.connects_refused, "the transport connection was refused"),
         (transport.connects_timed_out, "no transport connection in time"),
-        (session.tsdus_malformed, "an SPDU is malformed"),
-        (session.spdus_unexpected, "an SPDU is out of place"),
-        (session.ssdus_oversized, "an SSDU is too long"),
+        (session.tsdus_malformed, "malformed SPDU"),
+        (session.spdus_unexpected, "unexpected SPDU"),
+        (session.ssdus_oversized, "SSDU too long"),
         (session.connects_refused, "the session was refused"),
-        (presentation.counters.malformed_in, "a PPDU is malformed"),
-        (presentation.counters.contexts_in, "a value's context is not there"),
-        (presentation.counters.unexpected_in, "a PPDU is out of place"),
-        (acse.counters.malformed_in, "an APDU is malformed"),
-        (acse.counters.unexpected_in, "an APDU is out of place"),
+        (presentation.counters.malformed_in, "malformed PPDU"),
+        (presentation.counters.contexts_in, "unknown presentation context"),
+        (presentation.counters.unexpected_in, "unexpected PPDU"),
+        (acse.counters.malformed_in, "malformed APDU"),
+        (acse.counters.unexpected_in, "unexpected APDU"),
         (session.timeouts, "no session in time"),
     ];
     rows.into_iter().find(|(count, _)| *count > 0).map(|(_, words)| words)
 }
 
-/// The filestore as the user of one association.
+/// The user of the file service at one association.
 struct Served {
     responder: Responder,
     disk: DirectoryDisk,
     locks: SharedLocks,
     authenticator: PasswordAuthenticator,
     /// Settings of the layers before authentication.
-    tower: StackConfig,
+    stack: StackConfig,
     /// Maximum TSDU length once authenticated.
     tsdu_bytes_max: usize,
     silence_max: Duration,
-    strangers: Arc<Mutex<Unauthenticated<AbortHandle>>>,
+    unauthenticated: Arc<Mutex<Unauthenticated<AbortHandle>>>,
     unauthenticated_lines: Arc<Mutex<LogLimiter>>,
     /// Rate limit for log lines about this association.
     lines: LogLimiter,
@@ -335,9 +335,9 @@ impl User for Served {
         self.disk.write_out();
         if !self.is_authenticated && machine.state() == State::Initialized {
             self.is_authenticated = true;
-            lock(&self.strangers).remove(self.number);
+            lock(&self.unauthenticated).remove(self.number);
         }
-        self.tell_setbacks();
+        self.log_failures();
     }
 
     fn tsdu_bytes_max(&self) -> Option<usize> {
@@ -346,7 +346,7 @@ impl User for Served {
 
     fn on_idle_timeout(&mut self) {
         let (user, file) = (self.responder.user(), self.responder.file());
-        tracing::warn!(peer = %self.peer, user, file, "no data moved for too long: disconnected");
+        tracing::warn!(peer = %self.peer, user, file, "idle for too long: disconnected");
     }
 
     fn ended(&mut self) {
@@ -357,9 +357,9 @@ impl User for Served {
 }
 
 impl Served {
-    fn tell_setbacks(&mut self) {
+    fn log_failures(&mut self) {
         while let Some(FailureReport { kind, file, item }) = self.responder.next_failure() {
-            // The gate has already logged visitors that it refused.
+            // The authentication service has already logged the logins that it refused.
             let at_door = [
                 ErrorIdentifier::USER_NOT_ALLOWED,
                 ErrorIdentifier::FILESTORE_PASSWORD,
@@ -387,7 +387,7 @@ impl Served {
 /// However it ends, it is removed from the unauthenticated connections.
 impl Drop for Served {
     fn drop(&mut self) {
-        lock(&self.strangers).remove(self.number);
+        lock(&self.unauthenticated).remove(self.number);
     }
 }
 

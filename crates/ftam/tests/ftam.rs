@@ -1,13 +1,13 @@
 //! A served filestore and hostile peers: incomplete connections, dockets of other users, symbolic links that
 //! are exchanged.
 
+use kiban_ftam::authentication::AuthService;
 use kiban_ftam::client::{Client, ClientConfig};
 use kiban_ftam::disk::{Durability, Settings};
-use kiban_ftam::door::AuthService;
 use kiban_ftam::serve::{Service, ServiceConfig};
 use kiban_ftam::users::{Attempts, BackoffConfig, Users, write_password};
 use kiban_osi::ftam::initiator::{self, Job, docket_of};
-use kiban_osi::stack::tower::StackConfig;
+use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::wire::ftam::{BinaryParameters, Document};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::fs;
@@ -52,8 +52,8 @@ impl Place {
         config.disk.durability = Durability::Never;
         change(&mut config);
         let users = Users::read(&self.0.join("users")).unwrap();
-        let gate = AuthService::new(users, Attempts::new(BackoffConfig::default()));
-        let service = Service::new(config, Arc::new(gate)).unwrap();
+        let auth = AuthService::new(users, Attempts::new(BackoffConfig::default()));
+        let service = Service::new(config, Arc::new(auth)).unwrap();
         runtime.block_on(async {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
             let port = listener.local_addr().unwrap().port();
@@ -74,7 +74,7 @@ impl Place {
                 checkpoint_bytes: 100_000,
                 ..initiator::Config::default()
             },
-            tower: StackConfig::default(),
+            stack: StackConfig::default(),
             board: None,
             tls: None,
             timeout: PATIENCE,
@@ -96,12 +96,12 @@ fn put(remote: &str) -> Job {
 }
 
 #[test]
-fn connections_that_are_half_made_end_at_their_bound_however_they_trickle() {
+fn half_open_connections_end_at_their_deadline_even_if_bytes_trickle() {
     let place = Place::new();
     let runtime = Runtime::new().unwrap();
     let port = place.serve(&runtime, |config| {
-        config.tower.transport.connect_timeout = Some(Duration::from_millis(300));
-        config.tower.session.connect_timeout = Some(Duration::from_millis(300));
+        config.stack.transport.connect_timeout = Some(Duration::from_millis(300));
+        config.stack.session.connect_timeout = Some(Duration::from_millis(300));
     });
     let request = [3, 0, 0, 11, 6, 0xe0, 0, 0, 0, 1, 0];
     let half = [&request[..], &[3, 0, 3, 0xe8, 2, 0xf0, 0x80, 13, 0xff]].concat();
@@ -133,7 +133,7 @@ fn connections_that_are_half_made_end_at_their_bound_however_they_trickle() {
         let waits = socket.read(&mut answer).map_err(|error| error.kind());
         sent.is_ok() && waits == Err(std::io::ErrorKind::WouldBlock)
     });
-    assert!(bytes.count() < 2999, "it trickles on for ever");
+    assert!(bytes.count() < 2999, "the connection was never closed");
 }
 
 /// Relays a connection to `port`, and cuts it after this many bytes towards the service.
@@ -162,7 +162,7 @@ async fn cutter(port: u16, bytes_max: usize) -> u16 {
 }
 
 #[test]
-fn a_note_of_another_user_is_no_use_to_whoever_stole_it() {
+fn a_stolen_docket_does_not_work_for_another_user() {
     let place = Place::new();
     let runtime = Runtime::new().unwrap();
     let port = place.serve(&runtime, |_| {});
@@ -200,7 +200,7 @@ fn a_note_of_another_user_is_no_use_to_whoever_stole_it() {
 }
 
 #[test]
-fn without_room_for_a_note_a_transfer_is_made_and_cannot_be_gone_on_with() {
+fn without_space_for_a_docket_a_transfer_works_but_cannot_be_resumed() {
     let place = Place::new();
     let runtime = Runtime::new().unwrap();
     let port = place.serve(&runtime, |config| config.responder.user_dockets_max = 1);
@@ -227,7 +227,7 @@ fn without_room_for_a_note_a_transfer_is_made_and_cannot_be_gone_on_with() {
 }
 
 #[test]
-fn a_directory_that_changes_places_with_a_link_leads_no_put_out() {
+fn a_directory_swapped_with_a_link_leads_no_put_out() {
     let place = Place::new();
     let root = place.0.join("root");
     let outside = place.0.join("outside");

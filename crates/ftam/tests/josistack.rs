@@ -9,7 +9,7 @@
 use kiban_ftam::osi::association::{Acceptance, Association, Event, Failure, Listener, Parameters};
 use kiban_osi::presentation::PAbort;
 use kiban_osi::session::{AbortReason, Versions};
-use kiban_osi::stack::tower::StackConfig;
+use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::wire::ber::Oid;
 use kiban_osi::wire::presentation::Pdv;
 use kiban_osi::{Selector, Selectors, transport};
@@ -78,7 +78,7 @@ fn is_disconnected(failure: &Failure) -> bool {
 }
 
 #[tokio::test]
-async fn josistack_asks_us_and_has_its_values_back() {
+async fn josistack_associates_and_receives_its_values_back() {
     let address = (Ipv4Addr::LOCALHOST, 0).into();
     let listener = Listener::bind(address, StackConfig::default(), None, PATIENCE).expect("a free port");
     let port = listener.address().expect("it is bound").port().to_string();
@@ -87,13 +87,13 @@ async fn josistack_asks_us_and_has_its_values_back() {
     let mut peer = Peer::start(&[&["client", &port], associations.as_flattened()].concat());
     for _ in associations {
         let arrival = tokio::time::timeout(PATIENCE, listener.accept()).await.expect("it connects");
-        let asked = arrival.expect("a connection").request().await.expect("it asks");
-        let associate = asked.associate();
+        let request = arrival.expect("a connection").request().await.expect("it asks");
+        let associate = request.associate();
         assert_eq!(associate.application_context, MMS);
         let user_information = associate.user_information.clone();
         assert_eq!(user_information[0].octets().to_vec(), value(5));
         let wanted = Acceptance { user_information, ..Acceptance::default() };
-        let association = asked.accept(wanted).expect("granted");
+        let association = request.accept(wanted).expect("granted");
         assert_eq!(association.context(MMS_SYNTAX), Some(3));
         for count in SIZES {
             let Ok(Event::Data(values)) = association.receive().await else { panic!("no value of {count}") };
@@ -113,7 +113,7 @@ async fn josistack_asks_us_and_has_its_values_back() {
 }
 
 #[tokio::test]
-async fn we_ask_josistack_and_have_our_values_back() {
+async fn our_association_with_josistack_returns_our_values() {
     let mut peer = Peer::start(&["server"]);
     let line = peer.says();
     let port = line.strip_prefix("listening at ").and_then(|port| port.parse().ok());
@@ -123,8 +123,8 @@ async fn we_ask_josistack_and_have_our_values_back() {
     {
         let mut parameters = Parameters::new(MMS, &[MMS_SYNTAX]);
         let context = parameters.context(MMS_SYNTAX).expect("it is asked for");
-        parameters.tower.session.versions = Versions::V2;
-        parameters.tower.transport =
+        parameters.stack.session.versions = Versions::V2;
+        parameters.stack.transport =
             transport::Config { tpdu_bytes_max: tpdu_bytes, ..transport::Config::default() };
         let selectors = |transport: &[u8]| Selectors {
             presentation: Selector::from(&b"\0\0\0\x01"[..]),

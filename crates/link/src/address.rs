@@ -1,4 +1,4 @@
-//! Addresses of links, as operators write them: `KIND:WHERE`, then options.
+//! Addresses of links, as operators write them: `KIND:TARGET`, then options.
 //!
 //! ```text
 //! tun:kiban0    tap:kiban0    packet:eth1    xdp:eth1
@@ -240,38 +240,38 @@ fn parse(text: &str) -> Result<Address, String> {
     let Some((kind, form, own)) = kinds().find(|its| its.0 == kind) else {
         let forms: Vec<&str> = kinds().map(|its| its.1).collect();
         let hint = match kind {
-            "tcp" | "udp" => " (say what it carries: -packets, -frames or -cells)",
+            "tcp" | "udp" => " (add what it carries: -packets, -frames or -cells)",
             _ => "",
         };
-        return Err(format!("there is no kind '{kind}'{hint}; write one of {}", forms.join(", ")));
+        return Err(format!("unknown kind '{kind}'{hint}; write one of {}", forms.join(", ")));
     };
-    let (place, list) = match rest.find([',', '?']) {
+    let (target, list) = match rest.find([',', '?']) {
         Some(at) => (&rest[..at], &rest[at + 1..]),
         None => (rest, ""),
     };
-    if place.is_empty() {
-        return Err(format!("it does not say where; write {form}"));
+    if target.is_empty() {
+        return Err(format!("missing target; write {form}"));
     }
     let carrier = match *kind {
-        "tun" => Transport::Tun(interface_name(place)?),
-        "tap" => Transport::Tap(interface_name(place)?),
-        "packet" => Transport::Packet(interface_name(place)?),
-        "xdp" => Transport::Xdp(interface_name(place)?),
-        "udp-packets" => Transport::Udp(UnitKind::Packets, ends(place, None)?),
-        "udp-frames" => Transport::Udp(UnitKind::Frames, ends(place, None)?),
-        "udp-cells" => Transport::Udp(UnitKind::Cells, ends(place, None)?),
-        "pseudowire" => Transport::Pseudowire(ends(place, Some(pseudowire::PORT))?),
-        "pcap" => Transport::Pcap(file_name(place)?),
+        "tun" => Transport::Tun(interface_name(target)?),
+        "tap" => Transport::Tap(interface_name(target)?),
+        "packet" => Transport::Packet(interface_name(target)?),
+        "xdp" => Transport::Xdp(interface_name(target)?),
+        "udp-packets" => Transport::Udp(UnitKind::Packets, ends(target, None)?),
+        "udp-frames" => Transport::Udp(UnitKind::Frames, ends(target, None)?),
+        "udp-cells" => Transport::Udp(UnitKind::Cells, ends(target, None)?),
+        "pseudowire" => Transport::Pseudowire(ends(target, Some(pseudowire::PORT))?),
+        "pcap" => Transport::Pcap(file_name(target)?),
         _ => {
-            let (role, place) = match place.strip_prefix("listen:") {
-                Some(place) => (Role::Listen, place),
-                None => (Role::Call, place),
+            let (role, target) = match target.strip_prefix("listen:") {
+                Some(target) => (Role::Listen, target),
+                None => (Role::Call, target),
             };
             match *kind {
-                "atmtcp" => Transport::AtmTcp(role, host(place, Some(atmtcp::PORT))?),
-                "tcp-packets" => Transport::Tcp(UnitKind::Packets, role, host(place, None)?),
-                "tcp-frames" => Transport::Tcp(UnitKind::Frames, role, host(place, None)?),
-                _ => Transport::Tcp(UnitKind::Cells, role, host(place, None)?),
+                "atmtcp" => Transport::AtmTcp(role, host(target, Some(atmtcp::PORT))?),
+                "tcp-packets" => Transport::Tcp(UnitKind::Packets, role, host(target, None)?),
+                "tcp-frames" => Transport::Tcp(UnitKind::Frames, role, host(target, None)?),
+                _ => Transport::Tcp(UnitKind::Cells, role, host(target, None)?),
             }
         }
     };
@@ -287,7 +287,7 @@ fn parse(text: &str) -> Result<Address, String> {
             return Err(format!("{kind} has no option '{key}'; it has {}", known.join(", ")));
         }
         if seen.contains(&key) {
-            return Err(format!("option '{key}' is there twice"));
+            return Err(format!("duplicate option '{key}'"));
         }
         seen.push(key);
         // For xdp it is the interface's queue, not that of the impairment.
@@ -295,11 +295,12 @@ fn parse(text: &str) -> Result<Address, String> {
         set(&mut options, key, value)?;
     }
     if matches!(carrier, Transport::Pseudowire(_)) && options.label.is_none() {
-        return Err("it has no label; both ends agree on one, such as label=1000".to_owned());
+        return Err("missing label; give both ends the same one, such as label=1000".to_owned());
     }
     let address = Address { transport: carrier, options };
     if address.is_impaired() && address.options.offload == Some(true) {
-        return Err("offload=on and impairments: units are harmed one by one, and segments of 64 KB would be; leave offload=on out"
+        return Err("offload=on cannot be combined with impairments, which apply to single packets, \
+                    not to segments of 64 KB; leave offload=on out"
             .to_owned());
     }
     Ok(address)
@@ -325,7 +326,7 @@ fn set(options: &mut Options, key: &str, value: Option<&str>) -> Result<(), Stri
     let wrong = || format!("{key}={value}: write {key}={}", example(key));
     let number = |least: u64, most: u64| {
         let number = value.parse::<u64>().ok().filter(|number| (least..=most).contains(number));
-        number.ok_or_else(|| format!("{name}={value}: a number from {least} to {most} is wanted"))
+        number.ok_or_else(|| format!("{name}={value}: write a number from {least} to {most}"))
     };
     match key {
         "offload" => options.offload = Some(switch(key, Some(value))?),
@@ -368,7 +369,7 @@ fn set(options: &mut Options, key: &str, value: Option<&str>) -> Result<(), Stri
         "rate" => options.rate = Some(scaled(value, &RATES).filter(|rate| *rate > 0).ok_or_else(wrong)?),
         "queue" => options.queue = Some(number(1, 1_000_000)? as usize),
         "seed" => options.seed = Some(number(0, u64::MAX)?),
-        _ => unreachable!("every option of the tables has its place here"),
+        _ => unreachable!("every option of the tables is handled"),
     }
     Ok(())
 }
@@ -427,12 +428,12 @@ fn file_name(text: &str) -> Result<PathBuf, String> {
 }
 
 fn port(text: &str) -> Result<u16, String> {
-    text.parse().map_err(|_| format!("'{text}' is no port: 0 to 65535"))
+    text.parse().map_err(|_| format!("'{text}' is not a port; write 0 to 65535"))
 }
 
 fn host(text: &str, default: Option<u16>) -> Result<Host, String> {
     let form =
-        || format!("'{text}' is no host and port; write 192.0.2.1:7000, [2001:db8::1]:7000 or name:7000");
+        || format!("'{text}' is not a host and port; write 192.0.2.1:7000, [2001:db8::1]:7000 or name:7000");
     let (name, its_port) = match text.strip_prefix('[') {
         Some(rest) => {
             let (name, behind) = rest.split_once(']').ok_or_else(form)?;
@@ -458,10 +459,12 @@ fn host(text: &str, default: Option<u16>) -> Result<Host, String> {
 fn ends(text: &str, default: Option<u16>) -> Result<Ends, String> {
     let form =
         "write both ends, this host's first: 0.0.0.0:7000-192.0.2.1:7000, or [::]:7000-[2001:db8::1]:7000";
-    let (local, peer) = text.split_once('-').ok_or_else(|| format!("'{text}' has one end; {form}"))?;
+    let (local, peer) = text.split_once('-').ok_or_else(|| format!("'{text}' has only one end; {form}"))?;
     let local = host(local, default).map_err(|error| format!("{error}; {form}"))?;
-    let address: IpAddr =
-        local.name.parse().map_err(|_| format!("this host's end '{}' is a name; {form}", local.name))?;
+    let address: IpAddr = local
+        .name
+        .parse()
+        .map_err(|_| format!("this host's end '{}' is a name, not an address; {form}", local.name))?;
     let peer = host(peer, default).map_err(|error| format!("{error}; {form}"))?;
     Ok(Ends { local: SocketAddr::new(address, local.port), peer })
 }
@@ -519,7 +522,7 @@ impl Host {
         let addresses: Vec<SocketAddr> =
             (self.name.as_str(), self.port).to_socket_addrs().map_err(say)?.collect();
         if addresses.is_empty() {
-            return Err(say(io::Error::new(io::ErrorKind::NotFound, "it has no address")));
+            return Err(say(io::Error::new(io::ErrorKind::NotFound, "the name has no address")));
         }
         Ok(addresses)
     }
@@ -736,7 +739,7 @@ impl Address {
         let Options { loss, corrupt, duplicate, reorder, hold, delay, jitter, rate, queue, seed, .. } =
             self.options;
         let usual = ImpairConfig::default();
-        let harm = ImpairmentConfig {
+        let impairment = ImpairmentConfig {
             loss,
             bit_error: corrupt,
             duplicate,
@@ -746,7 +749,7 @@ impl Address {
         };
         let units_max = queue.unwrap_or(usual.units_max);
         let seed = seed.unwrap_or(usual.seed);
-        self.is_impaired().then_some(ImpairConfig { rate, delay, jitter, impairment: harm, units_max, seed })
+        self.is_impaired().then_some(ImpairConfig { rate, delay, jitter, impairment, units_max, seed })
     }
 }
 
@@ -755,7 +758,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_written_as_they_are_read() {
+    fn addresses_are_formatted_as_they_are_parsed() {
         for (text, back) in [
             ("tun:kiban0", None),
             ("tap:kiban0,offload=off", None),
@@ -801,28 +804,28 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_would_be_right() {
+    fn errors_show_a_correct_address() {
         for (text, says) in [
-            ("", "there is no kind ''"),
+            ("", "unknown kind ''"),
             ("kiban0", "write one of tun:NAME, tap:NAME"),
-            ("xdp:eth0,queue=-1", "a number from 0 to 4095 is wanted"),
+            ("xdp:eth0,queue=-1", "write a number from 0 to 4095"),
             ("xdp:eth0,offload=off", "xdp has no option 'offload'; it has queue, promiscuous, record"),
-            ("udp:0.0.0.0:1-192.0.2.1:2", "say what it carries: -packets, -frames or -cells"),
+            ("udp:0.0.0.0:1-192.0.2.1:2", "add what it carries: -packets, -frames or -cells"),
             ("tun:", "write tun:NAME"),
             ("tun:a-name-that-is-too-long", "1 to 15 bytes"),
             (
                 "udp-cells:192.0.2.1:7000",
-                "has one end; write both ends, this host's first: 0.0.0.0:7000-192.0.2.1:7000",
+                "has only one end; write both ends, this host's first: 0.0.0.0:7000-192.0.2.1:7000",
             ),
             ("udp-cells:my-host:7000-192.0.2.1:7000", "write both ends"),
             ("udp-cells:0.0.0.0:7000-192.0.2.1", "write 192.0.2.1:7000"),
-            ("udp-cells:0.0.0.0:70000-192.0.2.1:7000", "'70000' is no port: 0 to 65535"),
+            ("udp-cells:0.0.0.0:70000-192.0.2.1:7000", "'70000' is not a port; write 0 to 65535"),
             ("udp-cells:::1:7000-::2:7000", "[2001:db8::1]:7000"),
             ("pseudowire:0.0.0.0-192.0.2.1", "label=1000"),
             ("pseudowire:0.0.0.0-192.0.2.1,label=3", "16 to 1048575"),
             ("tun:k,los=1%", "tun has no option 'los'; it has offload, record, loss"),
             ("tun:k,packed", "tun has no option 'packed'"),
-            ("tun:k,loss=1%,loss=2%", "option 'loss' is there twice"),
+            ("tun:k,loss=1%,loss=2%", "duplicate option 'loss'"),
             ("tun:k,loss=101%", "write loss=0.5%"),
             ("tun:k,loss", "option 'loss' has no value; write loss=0.5%"),
             ("tun:k,delay=5", "write delay=5ms (or s, us, ns)"),

@@ -21,7 +21,7 @@
 //! Errors           a link that is gone is detached from its port and reported ([`Driver::take_lost_links`]);
 //!                  the board continues.
 
-use crate::outward::FdProgram;
+use crate::fd_program::FdProgram;
 use crate::{AnyLink, Link, LinkContext, LinkCounters};
 use kiban_atm::TimedCell;
 use kiban_base::{Instant, Pdu, Wait};
@@ -164,17 +164,17 @@ impl Driver {
         self.put(port, PortLink::Cells(Attachment::new(link)));
     }
 
-    fn put(&mut self, port: usize, place: PortLink) {
+    fn put(&mut self, port: usize, link: PortLink) {
         if self.ports.len() <= port {
             self.ports.resize_with(port + 1, || PortLink::Empty);
         }
-        let file = match &place {
+        let file = match &link {
             PortLink::Empty => None,
-            PortLink::Packets(joint) => joint.link.file(),
-            PortLink::Cells(joint) => joint.link.file(),
+            PortLink::Packets(attachment) => attachment.link.file(),
+            PortLink::Cells(attachment) => attachment.link.file(),
         };
         self.wait_set.watch_link(port, file);
-        self.ports[port] = place;
+        self.ports[port] = link;
         self.board.hold(port, false);
         // The link is up: the port looks for its addresses and announces itself.
         self.deadline = Instant::ZERO;
@@ -182,9 +182,9 @@ impl Driver {
 
     /// Detaches the link from a port.
     pub fn detach(&mut self, port: usize) {
-        if let Some(place) = self.ports.get_mut(port) {
+        if let Some(link) = self.ports.get_mut(port) {
             self.wait_set.forget(port);
-            *place = PortLink::Empty;
+            *link = PortLink::Empty;
         }
     }
 
@@ -242,10 +242,10 @@ impl Driver {
     pub fn link_counters(&self, port: usize) -> Option<LinkCounters> {
         match self.ports.get(port)? {
             PortLink::Empty => None,
-            PortLink::Packets(joint) => Some(joint.link.counters()),
-            PortLink::Cells(joint) => {
-                let counters = joint.link.counters();
-                Some(LinkCounters { send_errors: counters.send_errors + joint.lost, ..counters })
+            PortLink::Packets(attachment) => Some(attachment.link.counters()),
+            PortLink::Cells(attachment) => {
+                let counters = attachment.link.counters();
+                Some(LinkCounters { send_errors: counters.send_errors + attachment.lost, ..counters })
             }
         }
     }
@@ -278,16 +278,16 @@ impl Driver {
 
     /// Passes what has arrived at a port to the board, and sends what results.
     fn receive(&mut self, port: usize, now: Instant) -> bool {
-        let Driver { board, ports: places, .. } = self;
+        let Driver { board, ports, .. } = self;
         let lent = &mut LinkContext { now, memory: board.memory_mut() };
-        let failed = match &mut places[port] {
+        let failed = match &mut ports[port] {
             PortLink::Empty => return false,
-            PortLink::Packets(Attachment { link, rx_queue: inward, tx_queue: outward, held, .. }) => {
-                let mut result = link.receive(lent, inward);
+            PortLink::Packets(Attachment { link, rx_queue, tx_queue, held, .. }) => {
+                let mut result = link.receive(lent, rx_queue);
                 let mut freed = false;
                 if *held && result.is_ok() {
-                    result = link.send(outward, lent);
-                    freed = outward.is_empty();
+                    result = link.send(tx_queue, lent);
+                    freed = tx_queue.is_empty();
                     *held = !freed;
                 }
                 if freed {
@@ -295,19 +295,19 @@ impl Driver {
                     board.hold(port, false);
                     board.handle(Input::Room, now);
                 }
-                if result.is_ok() && !freed && inward.is_empty() {
+                if result.is_ok() && !freed && rx_queue.is_empty() {
                     return false;
                 }
-                board.handle(Input::Packets { port, packets: inward }, now);
+                board.handle(Input::Packets { port, packets: rx_queue }, now);
                 result
             }
-            PortLink::Cells(Attachment { link, rx_queue: inward, .. }) => {
-                let result = link.receive(lent, inward);
-                if result.is_ok() && inward.is_empty() {
+            PortLink::Cells(Attachment { link, rx_queue, .. }) => {
+                let result = link.receive(lent, rx_queue);
+                if result.is_ok() && rx_queue.is_empty() {
                     return false;
                 }
-                board.handle(Input::Cells { port, cells: inward.make_contiguous() }, now);
-                inward.clear();
+                board.handle(Input::Cells { port, cells: rx_queue.make_contiguous() }, now);
+                rx_queue.clear();
                 result
             }
         };
@@ -349,12 +349,12 @@ impl Driver {
     fn drain(&mut self, now: Instant) {
         loop {
             match self.board.poll() {
-                Output::Completions => self.tell(now),
+                Output::Completions => self.notify_programs(now),
                 Output::Transmit { port, pdu } => match self.ports.get_mut(port) {
-                    Some(PortLink::Packets(joint)) => {
-                        joint.tx_bytes += pdu.len();
-                        joint.tx_queue.push_back(pdu);
-                        if joint.tx_bytes >= TX_QUEUE_BYTES {
+                    Some(PortLink::Packets(attachment)) => {
+                        attachment.tx_bytes += pdu.len();
+                        attachment.tx_queue.push_back(pdu);
+                        if attachment.tx_bytes >= TX_QUEUE_BYTES {
                             self.send(now);
                         }
                     }
@@ -376,7 +376,7 @@ impl Driver {
         }
     }
 
-    fn tell(&mut self, now: Instant) {
+    fn notify_programs(&mut self, now: Instant) {
         while let Some((consumer, completion)) = self.board.completion() {
             if let Some(program) = self.programs.get_mut(consumer.program as usize) {
                 program.program_mut().on_completion(completion, &mut self.board.host_for(consumer), now);
@@ -387,16 +387,16 @@ impl Driver {
     /// Sends what waits for packet links.
     fn send(&mut self, now: Instant) {
         for port in 0..self.ports.len() {
-            let Driver { board, ports: places, wait_set, .. } = self;
-            let PortLink::Packets(joint) = &mut places[port] else { continue };
-            let Attachment { link, tx_queue: outward, tx_bytes: outward_bytes, held, .. } = joint;
-            *outward_bytes = 0;
-            if outward.is_empty() || *held {
+            let Driver { board, ports, wait_set, .. } = self;
+            let PortLink::Packets(attachment) = &mut ports[port] else { continue };
+            let Attachment { link, tx_queue, tx_bytes, held, .. } = attachment;
+            *tx_bytes = 0;
+            if tx_queue.is_empty() || *held {
                 continue;
             }
             let lent = &mut LinkContext { now, memory: board.memory_mut() };
-            match link.send(outward, lent) {
-                Ok(()) if outward.is_empty() => {}
+            match link.send(tx_queue, lent) {
+                Ok(()) if tx_queue.is_empty() => {}
                 Ok(()) => {
                     *held = true;
                     board.hold(port, true);
@@ -409,20 +409,20 @@ impl Driver {
 
     /// Sends the cells whose slots have passed.
     fn send_cells(&mut self, port: usize, now: Instant) -> bool {
-        let Driver { board, ports: places, train, .. } = self;
-        let PortLink::Cells(Attachment { link, tx_queue: outward, lost, .. }) = &mut places[port] else {
+        let Driver { board, ports, train, .. } = self;
+        let PortLink::Cells(Attachment { link, tx_queue, lost, .. }) = &mut ports[port] else {
             return false;
         };
         board.cells(port, now, train);
-        if train.is_empty() && outward.is_empty() {
+        if train.is_empty() && tx_queue.is_empty() {
             return false;
         }
-        outward.extend(train.drain(..));
+        tx_queue.extend(train.drain(..));
         let lent = &mut LinkContext { now, memory: board.memory_mut() };
-        let sent = link.send(outward, lent);
+        let sent = link.send(tx_queue, lent);
         // A line does not wait: cells that the link cannot take are lost.
-        *lost += outward.len() as u64;
-        outward.clear();
+        *lost += tx_queue.len() as u64;
+        tx_queue.clear();
         if let Err(error) = sent {
             self.lose(port, error);
         }
@@ -436,17 +436,17 @@ impl Driver {
     /// Returns when the driver must look again, even if nothing happens.
     pub fn deadline(&self) -> Instant {
         let mut deadline = self.deadline.min(self.programs_deadline());
-        for (port, place) in self.ports.iter().enumerate() {
-            deadline = deadline.min(match place {
+        for (port, link) in self.ports.iter().enumerate() {
+            deadline = deadline.min(match link {
                 PortLink::Empty => Instant::NEVER,
-                PortLink::Packets(joint) => joint.link.deadline(),
-                PortLink::Cells(joint) => {
+                PortLink::Packets(attachment) => attachment.link.deadline(),
+                PortLink::Cells(attachment) => {
                     let line = self.board.next_cell_end(port).min(self.board.next_room(port));
                     let late = match line {
                         Instant::NEVER => Instant::NEVER,
                         _ => self.clock.now() + CELLS_LATE_MAX,
                     };
-                    joint.link.deadline().min(line.min(late))
+                    attachment.link.deadline().min(line.min(late))
                 }
             });
         }

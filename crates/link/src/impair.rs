@@ -44,12 +44,12 @@ pub struct ImpairConfig {
 
 impl Default for ImpairConfig {
     fn default() -> ImpairConfig {
-        let harm = ImpairmentConfig { hold_back: Duration::from_millis(1), ..ImpairmentConfig::NONE };
+        let impairment = ImpairmentConfig { hold_back: Duration::from_millis(1), ..ImpairmentConfig::NONE };
         ImpairConfig {
             rate: None,
             delay: Duration::ZERO,
             jitter: Duration::ZERO,
-            impairment: harm,
+            impairment,
             units_max: 4096,
             seed: 1,
         }
@@ -67,7 +67,7 @@ kiban_base::counters! {
 /// One direction.
 struct Direction<C> {
     pace: Pacer,
-    harm: Impairment,
+    impairment: Impairment,
     rng: SimRng,
     /// Arrival time of the last unit: no later unit arrives before it, unless it is reordered.
     last: Instant,
@@ -79,7 +79,7 @@ impl<C> Direction<C> {
         let rng = SimRng::from_seed(config.seed).fork(number);
         Direction {
             pace: Pacer::default(),
-            harm: Impairment::new(config.impairment, rng.fork(1)),
+            impairment: Impairment::new(config.impairment, rng.fork(1)),
             rng,
             last: Instant::ZERO,
             in_transit: VecDeque::new(),
@@ -99,13 +99,13 @@ impl<C> Direction<C> {
         });
         self.last = self.last.max(left + config.delay + jitter);
         let under_way = &mut self.in_transit;
-        U::impair(unit.copy(), self.last, &mut self.harm, &mut |at, copy| {
+        U::impair(unit.copy(), self.last, &mut self.impairment, &mut |at, copy| {
             // A delayed unit goes behind those that overtook it.
-            let place = match under_way.back() {
+            let position = match under_way.back() {
                 Some(last) if last.0 > at => under_way.partition_point(|other| other.0 <= at),
                 _ => under_way.len(),
             };
-            under_way.insert(place, (at, copy));
+            under_way.insert(position, (at, copy));
         });
         true
     }
@@ -169,7 +169,7 @@ impl<U: Unit, L: Link<U> + ?Sized> Impaired<U, L> {
 
     /// Returns the impairment counters of the receive and of the transmit direction.
     pub fn impairment_counters(&self) -> [&ImpairmentCounters; 2] {
-        [self.inward.harm.counters(), self.outward.harm.counters()]
+        [self.inward.impairment.counters(), self.outward.impairment.counters()]
     }
 
     /// Returns the counters of other drops.
@@ -241,18 +241,18 @@ impl<U: Unit, L: Link<U> + ?Sized> Link<U> for Impaired<U, L> {
 
     fn counters(&self) -> LinkCounters {
         let below = self.link.counters();
-        let harm = |of: fn(&ImpairmentCounters) -> u64| self.impairment_counters().into_iter().map(of).sum();
+        let total = |of: fn(&ImpairmentCounters) -> u64| self.impairment_counters().into_iter().map(of).sum();
         LinkCounters {
             no_memory: self.counters.no_memory + below.no_memory,
             malformed: below.malformed,
             wrong_sender: below.wrong_sender,
             overrun: below.overrun,
             send_errors: below.send_errors,
-            impair_lost: harm(|counters| counters.lost),
+            impair_lost: total(|counters| counters.lost),
             impair_queue_full: self.impaired.queue_full,
-            impair_corrupted: harm(|counters| counters.corrupted),
-            impair_duplicated: harm(|counters| counters.duplicated),
-            impair_reordered: harm(|counters| counters.reordered),
+            impair_corrupted: total(|counters| counters.corrupted),
+            impair_duplicated: total(|counters| counters.duplicated),
+            impair_reordered: total(|counters| counters.reordered),
             ..self.counters
         }
     }

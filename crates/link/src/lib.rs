@@ -1,4 +1,4 @@
-//! Real links: where packets, frames and cells leave the process. One file each.
+//! Real links, through which packets, frames and cells enter and leave the process; one file each.
 //!
 //! ```
 //! use kiban_link::Address;
@@ -38,9 +38,9 @@ pub mod address;
 pub mod atm;
 pub mod cells;
 pub mod driver;
+pub mod fd_program;
 pub mod frames;
 pub mod impair;
-pub mod outward;
 pub mod pcap;
 pub mod record;
 pub mod unit;
@@ -48,7 +48,7 @@ pub mod unit;
 pub use address::{Address, AnyLink};
 pub use cells::connection::Role;
 pub use driver::Driver;
-pub use outward::{EpollSet, FdProgram, Interest};
+pub use fd_program::{EpollSet, FdProgram, Interest};
 
 use kiban_base::{Instant, Memory};
 use std::collections::VecDeque;

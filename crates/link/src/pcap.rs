@@ -94,8 +94,8 @@ impl Capture {
         let mut capture = Capture { bytes, link_type, entries, name };
         if capture.unit_kind().is_none() {
             let what = format!(
-                "unknown link type {link_type}; supported are {LINK_TYPE_RAW} (IP), {LINK_TYPE_ETHERNET} (Ethernet), {LINK_TYPE_ERF} (ERF) and \
-                 {LINK_TYPE_SUNATM} (SUNATM)"
+                "unknown link type {link_type}; supported are {LINK_TYPE_RAW} (IP), {LINK_TYPE_ETHERNET} (Ethernet), \
+                 {LINK_TYPE_ERF} (ERF) and {LINK_TYPE_SUNATM} (SUNATM)"
             );
             return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}", capture.name)));
         }
@@ -129,7 +129,7 @@ impl Capture {
 
 /// Reads the records of a classic pcap file. If the file ends inside a record, returns those before it.
 fn read_records(bytes: &[u8]) -> Result<(u32, Vec<Entry>), &'static str> {
-    let (file, _) = FileHeader::read(bytes).map_err(|_| "it is neither pcap nor pcapng")?;
+    let (file, _) = FileHeader::read(bytes).map_err(|_| "neither pcap nor pcapng")?;
     let mut entries = Vec::new();
     for (record, data) in file.records(bytes).map_while(Result::ok) {
         let start = data.as_ptr() as usize - bytes.as_ptr() as usize;
@@ -198,19 +198,19 @@ fn read_blocks(bytes: &[u8]) -> Result<(u32, Vec<Entry>), &'static str> {
             let little = Order { highest_first: false };
             order = Order { highest_first: little.word(block, 8) != Some(BYTE_ORDER) };
             if order.word(block, 8) != Some(BYTE_ORDER) {
-                return Err("its section has no byte order");
+                return Err("a section has no valid byte-order magic");
             }
             interfaces.clear();
         }
         let (Some(kind), Some(length)) = (order.word(block, 0), order.word(block, 4)) else { break };
         let length = length as usize;
         if length < 12 || !length.is_multiple_of(4) {
-            return Err("it has a block of an impossible length");
+            return Err("a block has an invalid length");
         }
         let Some(body) = block.get(..length).map(|block| &block[8..length - 4]) else { break };
         match kind {
             INTERFACE => {
-                let its = u32::from(order.half(body, 0).ok_or("it has a short interface")?);
+                let its = u32::from(order.half(body, 0).ok_or("an interface block is too short")?);
                 let unit = order.option(body.get(8..).unwrap_or(&[]), RESOLUTION).and_then(<[u8]>::first);
                 let units = match unit {
                     None => 1_000_000,
@@ -221,23 +221,23 @@ fn read_blocks(bytes: &[u8]) -> Result<(u32, Vec<Entry>), &'static str> {
                 link_type.get_or_insert(its);
             }
             ENHANCED => {
-                let number = |place| order.word(body, place).ok_or("it has a short packet");
+                let number = |offset| order.word(body, offset).ok_or("a packet block is too short");
                 let (its, units) =
-                    *interfaces.get(number(0)? as usize).ok_or("a packet's interface is not there")?;
+                    *interfaces.get(number(0)? as usize).ok_or("a packet refers to an unknown interface")?;
                 let time = u128::from(number(4)?) << 32 | u128::from(number(8)?);
                 let (kept, wire) = (number(12)? as usize, number(16)? as usize);
                 let options = body.get(20 + kept.next_multiple_of(4)..).unwrap_or(&[]);
                 if body.len() < 20 + kept {
                     return Err("a packet is longer than its block");
                 }
-                let way =
+                let direction =
                     order.option(options, FLAGS).and_then(|flags| order.word(flags, 0)).unwrap_or(0) & 3;
                 if Some(its) == link_type {
                     entries.push(Entry {
                         nanoseconds: (time * 1_000_000_000 / units) as u64,
                         range: at + 28..at + 28 + kept,
                         is_whole: kept >= wire,
-                        is_sent: [None, Some(false), Some(true), None][way as usize],
+                        is_sent: [None, Some(false), Some(true), None][direction as usize],
                     });
                 }
             }
@@ -245,7 +245,7 @@ fn read_blocks(bytes: &[u8]) -> Result<(u32, Vec<Entry>), &'static str> {
         }
         at += length;
     }
-    Ok((link_type.ok_or("it has no interface")?, entries))
+    Ok((link_type.ok_or("the file describes no interface")?, entries))
 }
 
 /// Replays a capture as a link.
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_read_with_their_units_of_time_and_directions() {
+    fn blocks_are_decoded_with_time_resolution_and_direction() {
         let section = block(SECTION, &words(&[BYTE_ORDER, 0x0001_0000, !0, !0]));
         // Raw IP, nanoseconds; Ethernet, whose packets are not of the first kind.
         let raw = block(INTERFACE, &words(&[101 << 16, 0, 9 << 16 | 1, 9 << 24, 0]));

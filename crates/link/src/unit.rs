@@ -84,7 +84,12 @@ pub trait Unit: Sized + Send + 'static {
     fn from_copy(copy: &Self::Copy, page: &mut ReceivePage, lent: &mut LinkContext<'_>) -> Option<Self>;
 
     /// Applies impairments to a copy that would arrive at `at`; passes what arrives instead to `put`.
-    fn impair(copy: Self::Copy, at: Instant, harm: &mut Impairment, put: &mut dyn FnMut(Instant, Self::Copy));
+    fn impair(
+        copy: Self::Copy,
+        at: Instant,
+        impairment: &mut Impairment,
+        put: &mut dyn FnMut(Instant, Self::Copy),
+    );
 
     /// Returns the link type of captures; `frames` distinguishes frames from packets.
     fn link_type(frames: bool) -> u32;
@@ -150,9 +155,14 @@ impl Unit for Pdu {
         Some(pdu)
     }
 
-    fn impair(copy: PduCopy, at: Instant, harm: &mut Impairment, put: &mut dyn FnMut(Instant, PduCopy)) {
+    fn impair(
+        copy: PduCopy,
+        at: Instant,
+        impairment: &mut Impairment,
+        put: &mut dyn FnMut(Instant, PduCopy),
+    ) {
         let PduCopy { bytes, cut, verified } = copy;
-        harm.apply_to_packet(at, bytes, &mut |at, bytes| put(at, PduCopy { bytes, cut, verified }));
+        impairment.apply_to_packet(at, bytes, &mut |at, bytes| put(at, PduCopy { bytes, cut, verified }));
     }
 
     fn link_type(frames: bool) -> u32 {
@@ -204,9 +214,14 @@ impl Unit for TimedCell {
         Some(TimedCell { at: lent.now, ..*copy })
     }
 
-    fn impair(copy: TimedCell, at: Instant, harm: &mut Impairment, put: &mut dyn FnMut(Instant, TimedCell)) {
+    fn impair(
+        copy: TimedCell,
+        at: Instant,
+        impairment: &mut Impairment,
+        put: &mut dyn FnMut(Instant, TimedCell),
+    ) {
         let mut cells = vec![TimedCell { at, ..copy }];
-        harm.apply(&mut cells, 0);
+        impairment.apply(&mut cells, 0);
         cells.into_iter().for_each(|cell| put(cell.at, cell));
     }
 

@@ -106,7 +106,7 @@ impl Exchange {
 impl Program for Exchange {
     fn start(&mut self, host: &mut Host<'_>, _: Instant) {
         match self.remote {
-            Some(remote) => drop(host.open(remote).expect("there is a way")),
+            Some(remote) => drop(host.open(remote).expect("a route exists")),
             None => drop(host.listen(SocketAddr::new(self.own, PORT)).expect("the port is free")),
         }
     }
@@ -242,7 +242,7 @@ fn two_boards_move_a_megabyte_each_way() {
     ] {
         let macs = [&one, &other].map(|text| {
             let address: Address = text.parse().expect("it was opened");
-            address.mac().expect("it is there").unwrap_or(Mac([2, 0, 0, 0, 0, 1]))
+            address.mac().expect("the interface exists").unwrap_or(Mac([2, 0, 0, 0, 0, 1]))
         });
         let links = [open(&one), open(&other)];
         let done = AtomicUsize::new(0);
@@ -263,7 +263,7 @@ fn two_boards_move_a_megabyte_each_way() {
                     while done.load(Ordering::Relaxed) < 2 {
                         let soon = clock.now() + Duration::from_millis(5);
                         driver.run(&mut waiting, soon, |driver| {
-                            let exchange = driver.program::<Exchange>(0).expect("it is there");
+                            let exchange = driver.program::<Exchange>(0).expect("the program was added");
                             if exchange.is_done() && counted.is_none() {
                                 counted = driver.link_counters(0);
                                 done.fetch_add(1, Ordering::Relaxed);
@@ -271,7 +271,7 @@ fn two_boards_move_a_megabyte_each_way() {
                             done.load(Ordering::Relaxed) == 2
                         });
                         let gone = driver.take_lost_links();
-                        let exchange = driver.program::<Exchange>(0).expect("it is there");
+                        let exchange = driver.program::<Exchange>(0).expect("the program was added");
                         assert!(
                             clock.now() < until,
                             "{name}, {side}: {} sent, {} received; {:?}; gone {gone:?}",
@@ -335,7 +335,7 @@ fn folder(name: &str) -> PathBuf {
 }
 
 #[test]
-fn a_board_on_an_interface_speaks_with_the_kernel_in_whole_segments() {
+fn a_board_on_an_interface_exchanges_whole_segments_with_the_kernel() {
     if !net::enter() {
         return;
     }
@@ -375,7 +375,8 @@ fn a_board_on_an_interface_speaks_with_the_kernel_in_whole_segments() {
                     assert!(data.iter().enumerate().all(|(place, came)| *came == byte(place as u64, 0xaa)));
                 });
             });
-            let is_done = |driver: &Driver| driver.program::<Exchange>(0).expect("it is there").is_done();
+            let is_done =
+                |driver: &Driver| driver.program::<Exchange>(0).expect("the program was added").is_done();
             driver.run(&mut waiting, Instant::NEVER, |driver| peer.is_finished() && is_done(driver));
             peer.join().expect("the peer is content");
         });
@@ -414,7 +415,7 @@ fn messages(bytes: &[u8], sent: bool) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_board_answers_a_capture_of_linux_as_its_peer_did() {
+fn a_board_answers_a_recorded_linux_as_the_recorded_peer_did() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/linux-clip-ping.pcap");
     let capture = std::fs::read(&path).expect("it is in the repository");
     let folder = folder("replay");

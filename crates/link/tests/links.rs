@@ -339,7 +339,7 @@ fn open(one: &str, other: &str) -> (End, End) {
         interface::set_up("bridge0").expect("up");
     }
     // A listener accepts its peer.
-    first.pull().expect("it is there");
+    first.pull().expect("the link is up");
     (first, second)
 }
 
@@ -360,15 +360,15 @@ fn is_through(first: &mut End, second: &mut End) {
     probe[12..14].copy_from_slice(&[0x88, 0xb6]);
     let until = first.clock.now() + Duration::from_secs(10);
     while !second.came.contains(&probe) {
-        first.send(&probe).expect("it is there");
+        first.send(&probe).expect("the link is up");
         second.wait();
-        second.pull().expect("it is there");
+        second.pull().expect("the link is up");
         assert!(first.clock.now() < until, "nothing goes through");
     }
 }
 
 #[test]
-fn items_go_through_whole_and_in_order_both_ways() {
+fn units_arrive_complete_and_in_order_both_ways() {
     if !net::enter() {
         return;
     }
@@ -388,7 +388,7 @@ fn items_go_through_whole_and_in_order_both_ways() {
             let (from, to) = if reversed { (&mut second, &mut first) } else { (&mut first, &mut second) };
             let mut torn = 0;
             // When nothing has arrived, the call returns at once, with nothing.
-            to.pull().expect("it is there");
+            to.pull().expect("the link is up");
             assert_eq!(to.items(), Vec::<Vec<u8>>::new(), "{name}");
             // One by one, then in a burst that fits every queue on the path.
             for lengths in single.chunks(1).chain([&[100; 200][..], &[1400; 100]]) {
@@ -400,12 +400,12 @@ fn items_go_through_whole_and_in_order_both_ways() {
                 let mut came = Vec::new();
                 for run in 1.. {
                     let thrown = thrown_away();
-                    sent.iter().for_each(|item| from.send(item).expect("it is there"));
+                    sent.iter().for_each(|item| from.send(item).expect("the link is up"));
                     let until = to.clock.now() + Duration::from_secs(10);
                     while came.len() < sent.len() && to.clock.now() < until {
-                        from.push().expect("it is there");
-                        from.pull().expect("it is there");
-                        to.pull().expect("it is there");
+                        from.push().expect("the link is up");
+                        from.pull().expect("the link is up");
+                        to.pull().expect("the link is up");
                         came.append(&mut to.items());
                         if came.len() < sent.len() {
                             if from.deadline() < to.deadline() { from.wait() } else { to.wait() }
@@ -459,7 +459,7 @@ fn datagram(payload: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn packets_go_through_a_tun_device_to_the_kernel_and_back() {
+fn packets_travel_through_a_tun_device_to_the_kernel_and_back() {
     if !net::enter() {
         return;
     }
@@ -473,9 +473,9 @@ fn packets_go_through_a_tun_device_to_the_kernel_and_back() {
         socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
         for length in [1, 2, 12, 13, 500, 1472, 8972] {
             let payload: Vec<u8> = (0..length).map(|place| (place * 3 + length) as u8).collect();
-            end.send(&datagram(&payload)).expect("it is there");
+            end.send(&datagram(&payload)).expect("the link is up");
             let sent = end.counters().units_out;
-            end.take_until(|end| end.deadline() == Instant::NEVER).expect("it is there");
+            end.take_until(|end| end.deadline() == Instant::NEVER).expect("the link is up");
             let mut room = vec![0; 10_000];
             let (count, from) = socket.recv_from(&mut room).expect("it comes");
             assert_eq!(
@@ -485,15 +485,15 @@ fn packets_go_through_a_tun_device_to_the_kernel_and_back() {
             );
             assert!(sent > 0);
             socket.send_to(&payload, "10.9.0.2:7").expect("there is a route");
-            end.take_until(|end| !end.came.is_empty()).expect("it is there");
+            end.take_until(|end| !end.came.is_empty()).expect("the link is up");
             let packet = end.came.remove(0);
             assert_eq!((&packet[28..], packet.len()), (&payload[..], 28 + length), "{address}");
         }
         // Invalid packets are refused and counted; those that follow are sent.
         let before = end.counters();
-        end.send(&[0xff; 60]).expect("it is there");
-        end.send(&datagram(b"after")).expect("it is there");
-        end.take_until(|end| end.deadline() == Instant::NEVER).expect("it is there");
+        end.send(&[0xff; 60]).expect("the link is up");
+        end.send(&datagram(b"after")).expect("the link is up");
+        end.take_until(|end| end.deadline() == Instant::NEVER).expect("the link is up");
         let mut room = [0; 16];
         assert_eq!(socket.recv(&mut room).expect("it comes"), 5, "{address}");
         assert_eq!(end.counters().send_errors - before.send_errors, 1, "{address}");
@@ -501,7 +501,7 @@ fn packets_go_through_a_tun_device_to_the_kernel_and_back() {
 }
 
 #[test]
-fn sums_that_the_kernel_left_to_a_card_are_written_where_packets_come_one_by_one() {
+fn checksums_left_to_the_card_are_computed_for_single_packets() {
     if !net::enter() {
         return;
     }
@@ -510,16 +510,16 @@ fn sums_that_the_kernel_left_to_a_card_are_written_where_packets_come_one_by_one
     interface::set_up("lab0").expect("up");
     interface::set_up("lab1").expect("up");
     interface::set_address("lab1", [10, 9, 0, 1].into(), 24).expect("an address");
-    let mac = interface::mac("lab0").expect("it is there");
+    let mac = interface::mac("lab0").expect("the interface exists");
     ip(&format!("neigh add 10.9.0.2 lladdr {mac} dev lab1"));
     for address in ["packet:lab0,offload=off", "xdp:lab0"] {
         let mut end = End::with(address);
         let socket = UdpSocket::bind("10.9.0.1:9").expect("the kernel has the address");
         for length in [0, 1, 2, 3, 18, 19, 500, 1471, 1472] {
             let payload: Vec<u8> = (0..length).map(|place| (place * 3 + length) as u8).collect();
-            socket.send_to(&payload, "10.9.0.2:7").expect("there is a way");
+            socket.send_to(&payload, "10.9.0.2:7").expect("a route exists");
             let is_it = |frame: &Vec<u8>| frame.get(12..14) == Some(&[8, 0]) && frame[23] == 17;
-            end.take_until(|end| end.came.iter().any(is_it)).expect("it is there");
+            end.take_until(|end| end.came.iter().any(is_it)).expect("the link is up");
             let frame = end.came.iter().find(|frame| is_it(frame)).expect("it has come").clone();
             end.came.clear();
             let datagram = &frame[34..42 + length];
@@ -533,7 +533,7 @@ fn sums_that_the_kernel_left_to_a_card_are_written_where_packets_come_one_by_one
 }
 
 #[test]
-fn an_af_xdp_link_takes_a_queue_from_the_kernel_and_gives_it_back_when_it_goes() {
+fn an_af_xdp_link_takes_a_queue_from_the_kernel_and_returns_it() {
     if !net::enter() {
         return;
     }
@@ -542,15 +542,15 @@ fn an_af_xdp_link_takes_a_queue_from_the_kernel_and_gives_it_back_when_it_goes()
     // A packet socket on the same interface.
     let mut kernel = End::with("packet:lab0");
     let frame = item(&second, 200, 1);
-    second.send(&frame).expect("it is there");
-    first.take_until(|end| !end.came.is_empty()).expect("it is there");
-    kernel.pull().expect("it is there");
+    second.send(&frame).expect("the link is up");
+    first.take_until(|end| !end.came.is_empty()).expect("the link is up");
+    kernel.pull().expect("the link is up");
     assert_eq!((first.items(), kernel.items()), (vec![frame.clone()], vec![]));
     let error = End::open("xdp:lab0").err().expect("the queue is taken").to_string();
     assert!(error.contains("one AF_XDP socket has a queue"), "{error}");
     drop(first);
-    second.send(&frame).expect("it is there");
-    kernel.take_until(|end| !end.came.is_empty()).expect("it is there");
+    second.send(&frame).expect("the link is up");
+    kernel.take_until(|end| !end.came.is_empty()).expect("the link is up");
     assert_eq!(kernel.items(), vec![frame]);
     // Another link can be opened once the kernel has released the queue.
     let until = second.clock.now() + Duration::from_secs(10);
@@ -569,7 +569,7 @@ fn an_af_xdp_link_takes_a_queue_from_the_kernel_and_gives_it_back_when_it_goes()
 }
 
 #[test]
-fn an_interface_goes_down_and_up_and_away() {
+fn an_interface_goes_down_up_and_is_removed() {
     if !net::enter() {
         return;
     }
@@ -585,7 +585,7 @@ fn an_interface_goes_down_and_up_and_away() {
             end
         };
         let bytes = if one.starts_with("tun:") { datagram(b"here") } else { item(&end, 64, 1) };
-        end.send(&bytes).expect("it is there");
+        end.send(&bytes).expect("the link is up");
         let up = end.counters();
         assert_eq!((up.units_out, up.send_errors), (1, 0), "{one}");
         for _ in 0..2 {
@@ -611,7 +611,7 @@ fn an_interface_goes_down_and_up_and_away() {
 }
 
 #[test]
-fn what_strangers_send_and_what_is_malformed_is_counted() {
+fn datagrams_of_other_senders_and_malformed_ones_are_counted() {
     if !net::enter() {
         return;
     }
@@ -641,9 +641,9 @@ fn what_strangers_send_and_what_is_malformed_is_counted() {
         let into = &mut VecDeque::new();
         let mut lent = LinkContext { now: Instant::ZERO, memory: &mut end.memory };
         match &mut end.link {
-            AnyLink::Cells(link) => link.receive(&mut lent, into).expect("it is there"),
+            AnyLink::Cells(link) => link.receive(&mut lent, into).expect("the link is up"),
             AnyLink::Packets(link) | AnyLink::Frames(link) => {
-                link.receive(&mut lent, &mut VecDeque::new()).expect("it is there");
+                link.receive(&mut lent, &mut VecDeque::new()).expect("the link is up");
             }
         }
         let counters = end.counters();
@@ -653,7 +653,7 @@ fn what_strangers_send_and_what_is_malformed_is_counted() {
 }
 
 #[test]
-fn a_peer_that_speaks_something_else_or_goes_ends_the_link() {
+fn another_protocol_or_a_close_ends_the_link() {
     if !net::enter() {
         return;
     }
@@ -662,15 +662,15 @@ fn a_peer_that_speaks_something_else_or_goes_ends_the_link() {
     };
     let unit = |length: u32| [&length.to_be_bytes()[..], &[9; 40]].concat();
     for (address, says, expected, came) in [
-        ("atmtcp", frame(0, 40), "the peer has closed the connection", 1),
-        ("atmtcp", frame(0, 41), "the peer has closed the connection within a message", 0),
-        ("atmtcp", frame(0, 65_536), "this is not atmtcp", 0),
-        ("atmtcp", frame(256, 40), "this is not atmtcp", 0),
-        ("atmtcp", b"GET / HTTP/1.1\r\n\r\n".to_vec(), "this is not atmtcp", 0),
-        ("tcp-packets", unit(40), "the peer has closed the connection", 1),
+        ("atmtcp", frame(0, 40), "the peer closed the connection", 1),
+        ("atmtcp", frame(0, 41), "the peer closed the connection within a message", 0),
+        ("atmtcp", frame(0, 65_536), "the peer does not speak atmtcp", 0),
+        ("atmtcp", frame(256, 40), "the peer does not speak atmtcp", 0),
+        ("atmtcp", b"GET / HTTP/1.1\r\n\r\n".to_vec(), "the peer does not speak atmtcp", 0),
+        ("tcp-packets", unit(40), "the peer closed the connection", 1),
         ("tcp-packets", unit(41), "within a message", 0),
-        ("tcp-frames", unit(0), "this is no stream of units", 0),
-        ("tcp-frames", unit(70_000), "this is no stream of units", 0),
+        ("tcp-frames", unit(0), "not a stream of packets, frames or cells", 0),
+        ("tcp-frames", unit(70_000), "not a stream of packets, frames or cells", 0),
     ] {
         // Bytes arrive one by one: a message is processed when it is complete.
         let mut end = End::with(&format!("{address}:listen:127.0.0.1:7030"));
@@ -699,18 +699,18 @@ fn a_peer_that_speaks_something_else_or_goes_ends_the_link() {
 }
 
 #[test]
-fn a_peer_that_reads_nothing_holds_nobody_up() {
+fn a_peer_that_reads_nothing_blocks_no_other() {
     if !net::enter() {
         return;
     }
     for address in ["atmtcp", "tcp-frames"] {
         let mut end = End::with(&format!("{address}:listen:127.0.0.1:7040"));
         let mut peer = TcpStream::connect("127.0.0.1:7040").expect("it listens");
-        end.pull().expect("it is there");
+        end.pull().expect("the link is up");
         let frame = item(&end, 9000, 3);
         let count = 2000;
         for _ in 0..count {
-            end.send(&frame).expect("it is there");
+            end.send(&frame).expect("the link is up");
             // Packets that the link does not accept stay with the caller.
             if !end.packets.is_empty() {
                 break;
@@ -730,8 +730,8 @@ fn a_peer_that_reads_nothing_holds_nobody_up() {
             (room, peer)
         });
         while !reader.is_finished() {
-            end.push().expect("it is there");
-            end.pull().expect("it is there");
+            end.push().expect("the link is up");
+            end.pull().expect("the link is up");
             end.wait();
         }
         let (room, _peer) = reader.join().expect("it has read");
@@ -742,7 +742,7 @@ fn a_peer_that_reads_nothing_holds_nobody_up() {
 }
 
 #[test]
-fn who_may_not_is_told_what_is_missing_and_what_needs_nothing() {
+fn a_missing_privilege_is_named_with_an_alternative() {
     if !net::enter() {
         return;
     }
@@ -766,7 +766,7 @@ fn who_may_not_is_told_what_is_missing_and_what_needs_nothing() {
 }
 
 #[test]
-fn harm_is_done_as_it_was_asked_for_and_repeats_itself() {
+fn impairments_are_applied_as_configured_and_repeatable() {
     if !net::enter() {
         return;
     }
@@ -774,14 +774,14 @@ fn harm_is_done_as_it_was_asked_for_and_repeats_itself() {
         let mut from = End::with(&format!("udp-packets:127.0.0.1:7000-127.0.0.1:7001{options}"));
         let mut to = End::with("udp-packets:127.0.0.1:7001-127.0.0.1:7000");
         for number in 0..1000u32 {
-            from.send(&[&number.to_be_bytes()[..], &[7; 100]].concat()).expect("it is there");
-            to.pull().expect("it is there");
+            from.send(&[&number.to_be_bytes()[..], &[7; 100]].concat()).expect("the link is up");
+            to.pull().expect("the link is up");
         }
-        from.take_until(|from| from.deadline() == Instant::NEVER).expect("it is there");
+        from.take_until(|from| from.deadline() == Instant::NEVER).expect("the link is up");
         // The loopback delivers at once.
         while {
             let before = to.counters().units_in;
-            to.pull().expect("it is there");
+            to.pull().expect("the link is up");
             to.counters().units_in > before
         } {}
         to.items()
@@ -828,7 +828,7 @@ fn a_second_of_an_oc3c_both_ways_costs_less_than_a_second_of_one_core() {
         for _ in 0..1000 {
             for end in [&mut first, &mut second] {
                 end.cells.extend([cell; 353]);
-                end.push().expect("it is there");
+                end.push().expect("the link is up");
             }
             for end in [&mut first, &mut second] {
                 let goal = end.counters().units_out;
@@ -836,7 +836,7 @@ fn a_second_of_an_oc3c_both_ways_costs_less_than_a_second_of_one_core() {
                 while end.counters().units_in < goal {
                     let lent = &mut LinkContext { now: Instant::ZERO, memory: &mut end.memory };
                     let AnyLink::Cells(link) = &mut end.link else { panic!("it carries cells") };
-                    link.receive(lent, &mut came).expect("it is there");
+                    link.receive(lent, &mut came).expect("the link is up");
                 }
                 assert!(came.len() == 353 && came.iter().all(|came| *came == cell));
             }
@@ -849,7 +849,7 @@ fn a_second_of_an_oc3c_both_ways_costs_less_than_a_second_of_one_core() {
 }
 
 #[test]
-fn atmtcp_carries_cells_of_circuits_that_have_no_frames() {
+fn atmtcp_carries_cells_of_circuits_without_frames() {
     if !net::enter() {
         return;
     }
@@ -869,7 +869,7 @@ fn atmtcp_carries_cells_of_circuits_that_have_no_frames() {
         while into.len() < count {
             let lent = &mut LinkContext { now: Instant::ZERO, memory: &mut end.memory };
             let AnyLink::Cells(link) = &mut end.link else { panic!("it carries cells") };
-            link.receive(lent, &mut into).expect("it is there");
+            link.receive(lent, &mut into).expect("the link is up");
             assert!(end.clock.now() < until, "{into:?}");
         }
         into
@@ -893,7 +893,7 @@ fn atmtcp_carries_cells_of_circuits_that_have_no_frames() {
     // circuit sends a frame. A management cell cannot be carried.
     end.cells.push_back(TimedCell::new(Instant::ZERO, 0x2a6, [6; 48]));
     end.cells.push_back(TimedCell::new(Instant::ZERO, 0x64a, [7; 48]));
-    end.send(&[9; 33]).expect("it is there");
+    end.send(&[9; 33]).expect("the link is up");
     let wanted =
         [message(0, 42, &[&0x2a6u32.to_ne_bytes()[..], &[6; 48]].concat()), message(0, 100, &[9; 33])]
             .concat();
@@ -931,11 +931,11 @@ fn wireshark_reads_a_pseudowire() {
         let mut second = End::with(&format!("pseudowire:127.0.0.2-127.0.0.1,label=1000,cells=9{options}"));
         // One cell; then nine and one.
         for frame in [&[7; 40][..], &[8; 472]] {
-            first.send(frame).expect("it is there");
-            second.take_until(|end| !end.came.is_empty()).expect("it is there");
+            first.send(frame).expect("the link is up");
+            second.take_until(|end| !end.came.is_empty()).expect("the link is up");
             assert_eq!(second.came.remove(0), frame);
         }
-        tap.take_until(|end| end.came.len() == 3).expect("it is there");
+        tap.take_until(|end| end.came.len() == 3).expect("the link is up");
         let lengths: Vec<usize> = tap.came.iter().map(Vec::len).collect();
         assert_eq!(lengths, [1, 9, 1].map(|cells| 14 + 20 + 8 + 4 + words + cells * 52));
         drop(tap);
@@ -1003,8 +1003,8 @@ fn qemu_relays_frames_between_tcp_and_udp() {
         for reversed in [false, true] {
             let (from, to) = if reversed { (&mut second, &mut first) } else { (&mut first, &mut second) };
             let sent = item(from, length, number);
-            from.send(&sent).expect("it is there");
-            to.take_until(|to| to.came.iter().any(|came| to.is_item(came))).expect("it is there");
+            from.send(&sent).expect("the link is up");
+            to.take_until(|to| to.came.iter().any(|came| to.is_item(came))).expect("the link is up");
             assert!(to.items() == [sent], "{length} bytes");
         }
     }
@@ -1024,7 +1024,7 @@ fn bucket(name: &str, rate: &str, bytes: &str) -> bool {
 }
 
 #[test]
-fn what_an_interface_has_no_room_for_is_refused_and_counted() {
+fn packets_beyond_the_interfaces_queue_are_refused_and_counted() {
     if !net::enter() {
         return;
     }
@@ -1043,11 +1043,11 @@ fn what_an_interface_has_no_room_for_is_refused_and_counted() {
     assert!(counters.send_errors > 150 && counters.units_out > 0, "{counters:?}");
     let wanted = counters.units_out as usize;
     let is_it = |came: &&Vec<u8>| **came == frame;
-    second.take_until(|end| end.came.iter().filter(is_it).count() == wanted).expect("it is there");
+    second.take_until(|end| end.came.iter().filter(is_it).count() == wanted).expect("the link is up");
 }
 
 #[test]
-fn who_is_slow_holds_back_and_loses_nothing() {
+fn a_slow_reader_stops_the_sender_and_loses_nothing() {
     if !net::enter() {
         return;
     }
@@ -1060,13 +1060,13 @@ fn who_is_slow_holds_back_and_loses_nothing() {
     let frames: Vec<Vec<u8>> = (0..256).map(|seed| item(&first, 1400, seed)).collect();
     let mut sent = 0;
     while first.packets.is_empty() {
-        first.send(&frames[sent % 256]).expect("it is there");
+        first.send(&frames[sent % 256]).expect("the link is up");
         sent += 1;
         assert!(sent < 50_000, "nothing has to wait");
     }
     // Frames that are not accepted stay with the caller, and are sent when there is room.
     assert_eq!(first.counters().units_out + 1, sent as u64);
-    first.push().expect("it is there");
+    first.push().expect("the link is up");
     assert_eq!(first.packets.len(), 1);
     let faster = [
         "qdisc", "change", "dev", "lab0", "root", "tbf", "rate", "100mbit", "burst", "100kb", "limit",
@@ -1076,8 +1076,8 @@ fn who_is_slow_holds_back_and_loses_nothing() {
     let mut came = 0;
     let until = first.clock.now() + Duration::from_secs(30);
     while came < sent {
-        first.push().expect("it is there");
-        second.pull().expect("it is there");
+        first.push().expect("the link is up");
+        second.pull().expect("the link is up");
         for item in second.items() {
             assert!(item == frames[came % 256], "{came} is another");
             came += 1;
@@ -1097,7 +1097,7 @@ fn who_is_slow_holds_back_and_loses_nothing() {
 }
 
 #[test]
-fn what_the_system_throws_away_since_nobody_looks_is_counted() {
+fn receive_queue_overruns_are_counted() {
     if !net::enter() {
         return;
     }
@@ -1113,22 +1113,22 @@ fn what_the_system_throws_away_since_nobody_looks_is_counted() {
         let thrown = thrown_away();
         let mut pages = 0;
         while first.counters().units_out + first.counters().send_errors < count {
-            first.send(&frame).expect("it is there");
+            first.send(&frame).expect("the link is up");
             pages += 1;
         }
         assert!(pages >= count);
         let whole = |end: &mut End| end.items().iter().filter(|came| **came == frame).count() as u64;
         let mut came = 0;
         while {
-            second.pull().expect("it is there");
+            second.pull().expect("the link is up");
             let more = whole(&mut second);
             came += more;
             more > 0
         } {}
         assert!((1..count).contains(&came), "{one}: {came} of {count}");
         // The next datagram reports the losses.
-        first.send(&frame).expect("it is there");
-        second.take_until(|end| end.came.contains(&frame)).expect("it is there");
+        first.send(&frame).expect("the link is up");
+        second.take_until(|end| end.came.contains(&frame)).expect("the link is up");
         let (sent, counters) = (first.counters(), second.counters());
         let lost = sent.units_out - 1 - came - counters.overrun;
         assert!(lost <= thrown_away() - thrown, "{one}: {lost} of {sent:?} {counters:?}");

@@ -156,7 +156,7 @@ fn bulk_both_ways() {
             peer.join().expect("the peer is content");
         });
         assert_eq!(
-            driver.program::<Ends>(0).expect("it is there").received,
+            driver.program::<Ends>(0).expect("the program was added").received,
             bytes,
             "offload {offload}, MTU {mtu}"
         );

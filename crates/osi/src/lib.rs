@@ -13,7 +13,7 @@
 //! Purpose   associations that other implementations interoperate with: files over FTAM, and any other
 //!           application of ACSE, over RFC 1006 (TCP) or over X.25.
 //! Shape     one sans-I/O machine for each layer of one connection (docs/machines.md). A layer never calls
-//!           its neighbour; the owner of the tower moves the output of one layer into the next.
+//!           its neighbour; the owner of the stack moves the output of one layer into the next.
 //!
 //! ```text
 //!   request    from above: the standard's request and response primitives.
@@ -26,13 +26,13 @@
 //!
 //! ```text
 //!   paper [5]'s tasks      the standard             here
-//!   HIF   host interface   X.200's application      the program that owns the tower
+//!   HIF   host interface   X.200's application      the program that owns the stack
 //!   FTAM                   ISO 8571                 osi::ftam
 //!   ACSE + PL              X.227, X.226             osi::acse, osi::presentation
 //!   SL                     X.225                    osi::session
 //!   TL                     X.224 class 0            osi::transport
 //!   LIF   lower modules    X.25, LAPB; RFC 1006     x25, lapb; a stream of TPKTs (wire::tpkt)
-//!   internal loopback      -                        two towers whose transport machines are joined
+//!   internal loopback      -                        two stacks whose transport machines are joined
 //! ```
 //!
 //! Payload   is a [`Rope`](kiban_base::Rope) from the user to the line: headers are prepended, pieces are
@@ -166,12 +166,14 @@ pub enum RequestError {
 impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            RequestError::State => "the connection is in no state for this: look at the indications first",
-            RequestError::Length => "a parameter is longer than the protocol carries",
-            RequestError::Unit => "this needs a functional unit that is not selected",
-            RequestError::Token => "this needs a token that the other end holds: ask for it",
-            RequestError::Serial => "the synchronisation point is outside of what may be named now",
-            RequestError::Value => "a parameter has a value that is not possible here",
+            RequestError::State => {
+                "the request is not valid in this state: handle the pending indications first"
+            }
+            RequestError::Length => "a parameter is longer than the protocol allows",
+            RequestError::Unit => "the request needs a functional unit that was not negotiated",
+            RequestError::Token => "the other end holds the token that the request needs: request it first",
+            RequestError::Serial => "the synchronisation point's serial number is out of range",
+            RequestError::Value => "a parameter has an invalid value",
         })
     }
 }

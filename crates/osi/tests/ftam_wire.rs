@@ -35,7 +35,7 @@ fn is_indefinite(element: &Element<'_>) -> bool {
 }
 
 #[test]
-fn every_fpdu_of_a_session_of_isode_is_read_and_said_in_the_same_bytes() {
+fn every_fpdu_of_an_isode_session_survives_a_round_trip() {
     let (mut definite, mut indefinite) = (0, 0);
     for (_, bytes) in values().filter(|(context, _)| *context == 1) {
         let mut rest = &bytes[..];
@@ -59,7 +59,7 @@ fn every_fpdu_of_a_session_of_isode_is_read_and_said_in_the_same_bytes() {
 }
 
 #[test]
-fn every_data_element_of_a_session_of_isode_is_read_and_said_in_the_same_bytes() {
+fn every_data_element_of_an_isode_session_survives_a_round_trip() {
     let (mut strings, mut entries) = (0, 0);
     for (context, bytes) in values().filter(|(context, _)| *context != 1) {
         let mut rope = Rope::from(bytes.clone());
@@ -89,7 +89,7 @@ fn every_data_element_of_a_session_of_isode_is_read_and_said_in_the_same_bytes()
 }
 
 #[test]
-fn every_kind_of_fpdu_comes_back_as_it_was() {
+fn every_kind_of_fpdu_survives_a_round_trip() {
     let samples = samples::samples();
     for kind in Kind::ALL {
         assert!(samples.iter().any(|pdu| pdu.kind() == *kind), "there is no sample of {kind}");
@@ -104,7 +104,7 @@ fn every_kind_of_fpdu_comes_back_as_it_was() {
 }
 
 #[test]
-fn kinds_are_their_tags_and_responses_follow_requests() {
+fn kinds_match_their_tags_and_responses_follow_requests() {
     for (tag, kind) in Kind::ALL.iter().enumerate() {
         assert_eq!(*kind as usize, tag);
         assert_eq!(Kind::of(Tag::context(tag as u32)), Some(*kind));
@@ -118,7 +118,7 @@ fn kinds_are_their_tags_and_responses_follow_requests() {
 }
 
 #[test]
-fn fpdus_stand_one_behind_the_other_up_to_a_bound() {
+fn concatenated_fpdus_are_decoded_up_to_a_limit() {
     let group: Vec<u8> = [&[0xb6, 3, 0x80, 1, 2][..], &[0xb4, 0], &[0xa8, 0], &[0xb8, 0]].concat();
     let read = |most| {
         let mut kinds = Vec::new();
@@ -155,7 +155,7 @@ mod data {
 
     proptest! {
         #[test]
-        fn a_string_is_read_in_every_form_and_however_it_is_cut(
+        fn a_string_is_decoded_in_every_form_and_segmentation(
             contents in proptest::collection::vec(any::<u8>(), 0..400),
             cuts in proptest::collection::vec(1..40usize, 1..8),
         ) {
@@ -176,14 +176,14 @@ mod data {
         }
 
         #[test]
-        fn whatever_comes_is_judged(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+        fn any_input_is_decoded_or_rejected(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
             let mut rope = Rope::from(bytes);
             while !rope.is_empty() && DataElement::read(&mut rope).is_ok() {}
         }
     }
 
     #[test]
-    fn contents_are_referred_to() {
+    fn contents_are_not_copied() {
         let page = vec![7; 4096];
         let at = page.as_ptr();
         let mut rope = DataElement::octets(Rope::from(page)).into_rope();
@@ -193,7 +193,7 @@ mod data {
     }
 
     #[test]
-    fn a_file_of_records_has_structure_around_them() {
+    fn records_are_encoded_with_their_structure() {
         let record = |text: &str| DataElement::Value {
             tag: Tag::VISIBLE_STRING,
             contents: Rope::copied(text.as_bytes()),
@@ -220,7 +220,7 @@ mod data {
     }
 
     #[test]
-    fn what_is_no_data_element_is_refused() {
+    fn invalid_data_elements_are_rejected() {
         for (bytes, rule) in [
             (&b""[..], Malformed::Truncated),
             (b"\x04\x05abcd", Malformed::Truncated),
@@ -251,7 +251,7 @@ fn other_codec(lines: &[String]) -> Vec<String> {
             .spawn()
             .expect("scripts/ftam/codec");
     let mut stdin = codec.stdin.take().expect("it is piped");
-    stdin.write_all((lines.join("\n") + "\n").as_bytes()).expect("it reads all");
+    stdin.write_all((lines.join("\n") + "\n").as_bytes()).expect("it reads its input");
     drop(stdin);
     let output = codec.wait_with_output().expect("it ends");
     assert!(output.status.success(), "the codec cannot be had: scripts/ftam/codec says why");
@@ -261,7 +261,7 @@ fn other_codec(lines: &[String]) -> Vec<String> {
 }
 
 #[test]
-fn a_codec_that_is_not_ours_reads_every_kind_and_says_it_in_the_same_bytes() {
+fn an_independent_codec_encodes_every_kind_to_the_same_bytes() {
     use kiban_osi::wire::ftam::{CheckRequest, CheckResponse};
     let hex = |bytes: Vec<u8>| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let pdus = samples::common_samples();

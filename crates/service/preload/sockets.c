@@ -1,25 +1,29 @@
-/* libkiban_sockets.so: programs that know nothing of kiban use the TCP of a board that runs (kiban run, docs/attach.md).
+/* libkiban_sockets.so: lets unmodified programs use the TCP of a running board (kiban run, docs/attach.md).
  *
- * Goal      LD_PRELOAD=libkiban_sockets.so KIBAN_SOCKETS=PATH PROGRAM: what it connects, or listens for, goes over the board.
- * How       a socket stays the system's until it connects or listens. Then the board is asked (one packet each way, the words of
- *           kiban_board::streams), and the socket that it hands over takes the number of the program's: a Unix socket, whose
- *           bytes the board carries. So poll, epoll, select, sendfile, dup, fork, exec and threads work as ever; only names,
- *           options and ends are ours.
- * Whose     the board's: all addresses to which it has a route, and its own. Others, 127.0.0.0/8 and ::1 stay the system's. Who
- *           listens on an unspecified address listens on the board alone.
- * Waits     connect() of a non-blocking socket returns EINPROGRESS; the socket is writable when the stream is open.
- *           If the board has not answered after PROMPT_MS, a process of its own waits for the answer, not the
- *           program (connect_in_its_place()). The same happens when a handler or SO_SNDTIMEO ends a blocking one.
- * Handlers  what POSIX calls async-signal-safe (POSIX.1-2017 2.4.3) stays so: nothing here locks or allocates. What
- *           is known of a number is an immutable record behind one atomic word; readers copy it and check the word
- *           again. For the same reason a fork may happen at any moment. errno is kept by calls that succeed.
- * Ends      a stream that is reset reads as ECONNRESET: the board has hung up, though this side had not finished. If it had, the board
- *           is asked.
- * Ports     bind() to port 0 is for listen() or connect() to fill in; who asks before that (getsockname) makes the board listen, so
- *           that the port is the socket's from then on.
- * Left out  a number that epoll knew, or that was copied (dup), before it connected: those go on with the system's socket; UDP; urgent data; SO_LINGER; names after exec;
- *           what bind() has to say is said by listen();
- *           the local name of a stream for which the board has not answered yet. */
+ * Purpose          LD_PRELOAD=libkiban_sockets.so KIBAN_SOCKETS=PATH PROGRAM: connections that the program
+ *                  opens or accepts go through the board.
+ * Operation        a socket remains the kernel's until connect() or listen(). Then the library sends one
+ *                  request to the board (entries of kiban_board::streams), and the Unix socket in the reply
+ *                  replaces the program's descriptor; the board carries its bytes. So poll, epoll, select,
+ *                  sendfile, dup, fork, exec and threads work unchanged; only names, options and shutdown are
+ *                  handled here.
+ * Addresses        the board's own, and all to which it has a route. 127.0.0.0/8, ::1 and all others stay
+ *                  with the kernel. A listener on an unspecified address listens on the board only.
+ * Connecting       connect() on a non-blocking socket returns EINPROGRESS; the socket is writable when the
+ *                  stream is open. If the board has not replied after PROMPT_MS, a helper process waits for
+ *                  the reply instead of the program (connect_by_helper()). The same happens if a signal or
+ *                  SO_SNDTIMEO ends a blocking connect().
+ * Signal handlers  functions that POSIX calls async-signal-safe (POSIX.1-2017 2.4.3) remain so: nothing here
+ *                  locks or allocates. The state of a descriptor is an immutable record behind one atomic
+ *                  word; readers copy the record and check the word again. A fork may therefore happen at any
+ *                  moment. Successful calls preserve errno.
+ * End              a stream that was reset reads as ECONNRESET: the board has hung up before this side has
+ *                  finished. If this side has finished, the library queries the board.
+ * Ports            after bind() to port 0, listen() or connect() chooses the port. A getsockname() before
+ *                  that makes the board listen, so that the port stays reserved for the socket.
+ * Not implemented  descriptors that were added to epoll or duplicated (dup) before they connected: these
+ *                  copies keep the kernel's socket; UDP; urgent data; SO_LINGER; names after exec; errors at
+ *                  bind(): listen() returns them; the local name of a stream before the board has replied. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -44,7 +48,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* An entry of kiban_board::streams: ends are the local one and the remote one. */
+/* An entry of kiban_board::streams; the two endpoints are the local and the remote one. */
 struct entry {
     uint8_t what, code;
     uint16_t listener;
@@ -55,12 +59,12 @@ struct entry {
 };
 _Static_assert(sizeof(struct entry) == 48, "as the board has it");
 enum { ASK_CONNECT = 1, ASK_LISTEN = 2, ASK_FATE = 9 };
-enum { TOLD_LISTENING = 1, TOLD_OPENED = 2, TOLD_ACCEPTED = 3, TOLD_ENDED = 5 };
+enum { REPLY_LISTENING = 1, REPLY_OPENED = 2, REPLY_ACCEPTED = 3, REPLY_ENDED = 5 };
 enum { LOCAL, REMOTE };
 enum { CLOSED = 1, NO_ROUTE = 6, BAD_ADDRESS = 7 };
 
-/* What is known of a number, while the file that it names is the one of that time. One that is RESERVED is bound to a port that the board
- * has chosen: it listens there, though the program does not yet. One that has FAILED may connect again. */
+/* State of a descriptor, valid while it refers to the same file. RESERVED: bound to a port that the board
+ * has chosen; the board listens there, but the program does not yet. FAILED: may connect again. */
 enum state { NOTHING, BOUND, RESERVED, CONNECTING, FAILED, CONNECTED, LISTENING };
 union name {
     struct sockaddr any;
@@ -69,42 +73,42 @@ union name {
 };
 struct known {
     uint64_t device, inode;
-    /* The promise of a board that has not answered (connect_in_its_place()), or 0. */
+    /* The ticket of a pending reply (connect_by_helper()), or 0. */
     uint64_t ticket;
     union name name[2];
     int domain, was_bound;
 };
 
-/* Numbers above stay the system's. */
+/* Descriptors from this number on stay with the kernel. */
 #define FILES 65536
-/* Records: one a number, and some for calls that are under way. */
+/* Records: one per descriptor, and some for calls in progress. */
 #define RECORDS (FILES + 1024)
 #define WORDS (sizeof(struct known) / sizeof(uint64_t))
 _Static_assert(sizeof(struct known) % sizeof(uint64_t) == 0, "copied word by word");
 static _Atomic uint64_t records[RECORDS][WORDS];
 static _Atomic uint32_t generations[RECORDS], next_free[RECORDS];
-/* The first free record plus one, below a count of what was taken; and the first that was never taken. */
+/* The first free record plus one, below a counter; and the first record that was never used. */
 static _Atomic uint64_t free_list;
 static _Atomic uint32_t fresh;
-/* By number: a record plus one, flags, and the generation of the record. Readers copy the record and check that the
- * word is still the same: no thread waits for another. */
+/* By descriptor: record plus one, flags, and generation of the record. Readers copy the record and check
+ * that the word is unchanged: no thread waits for another. */
 static _Atomic uint64_t slots[FILES];
 #define INDEX 0xffffffull
 #define STATE (7ull << 24)
 #define HAS_FINISHED (8ull << 24)
-#define IS_JUDGED (16ull << 24)
+#define END_IS_KNOWN (16ull << 24)
 #define FLAGS (0xffull << 24)
 #define STATE_OF(word) ((enum state)(((word) & STATE) >> 24))
-/* From this on none has one. */
+/* Descriptors from this number on have no record. */
 static _Atomic int beyond;
-/* Whether there is any: until then a read costs one look. */
+/* Whether any descriptor has a record: if not, a read costs only this check. */
 static _Atomic bool any;
-/* Whether any connects, or did: until then nothing is looked up before a read. */
+/* Whether any descriptor connects or has connected: if not, reads skip the lookup. */
 static _Atomic bool connects;
-/* The same of listeners. */
+/* Whether any descriptor listens or has listened. */
 static _Atomic bool listens;
 
-/* What was found: where, by which word, and a copy. */
+/* The result of a lookup: index, word, and a copy of the record. */
 struct found {
     int at;
     uint64_t word;
@@ -112,12 +116,13 @@ struct found {
     struct known known;
 };
 
-/* How long a non-blocking connect() waits for the board's answer, which usually takes less than a tenth of that. */
+/* How long a non-blocking connect() waits for the board's reply, which usually takes less than a tenth of
+ * this. */
 #define PROMPT_MS 10
-/* What a board that did not answer at once has said later: written once, by the process that waits for it. */
+/* A reply that the board sent late: written once, by the helper process that waits for it. */
 struct promise {
     _Atomic uint64_t state;
-    _Atomic uint64_t told[sizeof(struct entry) / sizeof(uint64_t)];
+    _Atomic uint64_t reply[sizeof(struct entry) / sizeof(uint64_t)];
 };
 enum { PENDING = 1, KEPT = 2, BROKEN = 3 };
 #define PROMISES 1024
@@ -143,9 +148,9 @@ SYSTEM(ssize_t, recvfrom, int, void *, size_t, int, struct sockaddr *, socklen_t
 SYSTEM(ssize_t, recvmsg, int, struct msghdr *, int)
 
 static _Atomic bool is_prepared;
-/* Where the board is asked: its path; of one that is longer than an address the folder, and the name in it. */
-static char door_path[PATH_MAX];
-static const char *door, *name_in_folder;
+/* The path of the board's socket. A path too long for a socket address is split into directory and name. */
+static char path_buffer[PATH_MAX];
+static const char *board_path, *name_in_folder;
 
 static void find_all(void) {
     find_connect(), find_bind(), find_listen(), find_accept4(), find_getsockname(), find_getpeername();
@@ -153,37 +158,37 @@ static void find_all(void) {
     find_recvfrom(), find_recvmsg();
     const char *said = getenv("KIBAN_SOCKETS");
     if (said && *said) {
-        /* A path that is too long for the system leads to no board, and never to the host's own network. */
-        if (strlen(said) < sizeof door_path)
-            strcpy(door_path, said);
-        char *last = strlen(door_path) < sizeof((struct sockaddr_un *)0)->sun_path ? NULL : strrchr(door_path, '/');
+        /* A path too long for the system leads to no board, and never to the host's own network. */
+        if (strlen(said) < sizeof path_buffer)
+            strcpy(path_buffer, said);
+        char *last = strlen(path_buffer) < sizeof((struct sockaddr_un *)0)->sun_path ? NULL : strrchr(path_buffer, '/');
         if (last) {
             *last = 0;
             name_in_folder = last + 1;
         }
-        door = door_path;
+        board_path = path_buffer;
     }
-    if (door && !promises) {
+    if (board_path && !promises) {
         void *shared = mmap(NULL, PROMISES * sizeof *promises, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         promises = shared == MAP_FAILED ? NULL : shared;
     }
     atomic_store(&is_prepared, true);
 }
 
-/* Before main(), but for what constructors of others call: once more does no harm. */
+/* Runs before main(), or earlier if another library's constructor makes a call; running twice is harmless. */
 __attribute__((constructor)) static void begin(void) {
     if (!atomic_load_explicit(&is_prepared, memory_order_acquire))
         find_all();
 }
 
-/* ---- What is known ---- */
+/* ---- Records ---- */
 
-/* A record that nobody else has, or RECORDS. */
+/* Returns an unused record, or RECORDS if there is none. */
 static uint32_t take_record(void) {
     uint64_t head = atomic_load(&free_list);
     while (head & INDEX) {
         uint32_t first = (uint32_t)(head & INDEX) - 1;
-        /* The count keeps a head that has come back from being taken for the one that was read. */
+        /* The counter detects that the head was taken and returned in the meantime (ABA). */
         uint64_t rest = ((head >> 32) + 1) << 32 | atomic_load(&next_free[first]);
         if (atomic_compare_exchange_weak(&free_list, &head, rest))
             return first;
@@ -205,14 +210,14 @@ static void give_back(uint64_t word) {
     } while (!atomic_compare_exchange_weak(&free_list, &head, now));
 }
 
-/* A record with this content, as a word; 0 when there is none to spare. */
+/* Stores a record, and returns its word; 0 if no record is free. */
 static uint64_t record_of(const struct known *what, uint64_t flags) {
     uint64_t words[WORDS];
     uint32_t record = take_record();
     if (record == RECORDS)
         return 0;
     memcpy(words, what, sizeof words);
-    /* Who sees one of these words sees that the record has left its number, too. */
+    /* A reader that sees one of these words also sees that the record has left its descriptor. */
     atomic_thread_fence(memory_order_release);
     for (unsigned at = 0; at < WORDS; at++)
         atomic_store_explicit(&records[record][at], words[at], memory_order_relaxed);
@@ -220,7 +225,7 @@ static uint64_t record_of(const struct known *what, uint64_t flags) {
     return generation << 32 | flags | (record + 1);
 }
 
-/* What is known at a number, if its file is this one. */
+/* Reads the record at an index. Returns whether it describes this file. */
 static bool read_at(int at, const struct stat *is, struct found *found) {
     uint64_t words[WORDS], word = atomic_load(&slots[at]), now;
     for (;; word = atomic_load(&slots[at])) {
@@ -240,12 +245,12 @@ static bool read_at(int at, const struct stat *is, struct found *found) {
     return found->known.inode == is->st_ino && found->known.device == is->st_dev;
 }
 
-/* Whether anything is known of a number. A number that names another file now is unknown; a copy is found by its
- * file. */
+/* Looks up the record of a descriptor. A descriptor that now refers to another file has none; a duplicate
+ * is found by its file. */
 static bool find(int fd, struct found *found) {
     int kept = errno;
     struct stat is;
-    if (!door || !any)
+    if (!board_path || !any)
         return false;
     if (fd < 0 || fd >= FILES || fstat(fd, &is) || !S_ISSOCK(is.st_mode)) {
         errno = kept;
@@ -260,7 +265,7 @@ static bool find(int fd, struct found *found) {
     return false;
 }
 
-/* The file of a number is what it is from now on: 0, or why not. */
+/* Records the state of a descriptor and its current file. Returns 0 or an error number. */
 static int note(int fd, struct known what, enum state state) {
     struct stat is;
     if (fd < 0 || fd >= FILES || fstat(fd, &is))
@@ -278,7 +283,7 @@ static int note(int fd, struct known what, enum state state) {
     return 0;
 }
 
-/* One state follows another: whether this call has made it so. */
+/* Changes one state to another. Returns whether this call changed it. */
 static bool change(struct found *found, enum state from, enum state to) {
     uint64_t word = found->word;
     while (!((word ^ found->word) & ~FLAGS) && STATE_OF(word) == from)
@@ -296,7 +301,7 @@ static void flag(const struct found *found, uint64_t flag) {
         continue;
 }
 
-/* Nothing is known any more, or what another call has noted meanwhile. */
+/* Removes the record, unless another call has replaced it in the meantime. */
 static void forget(const struct found *found) {
     uint64_t word = found->word;
     while (!((word ^ found->word) & ~FLAGS))
@@ -310,7 +315,7 @@ static void forget(const struct found *found) {
 
 static bool is_mapped(const struct in6_addr *address) { return IN6_IS_ADDR_V4MAPPED(address); }
 
-/* As the board writes it: IPv4 in IPv6's clothes is IPv4. */
+/* As the board encodes it: an IPv4-mapped IPv6 address is IPv4. */
 static bool put(struct entry *entry, int end, const struct sockaddr *name, socklen_t length) {
     if (name->sa_family == AF_INET && length >= sizeof(struct sockaddr_in)) {
         const struct sockaddr_in *in = (const struct sockaddr_in *)name;
@@ -378,10 +383,10 @@ static int error_of(uint8_t why) {
     return why < sizeof errors / sizeof *errors ? errors[why] : EPROTO;
 }
 
-/* A packet, and the file that came with it or -1. */
-static bool receive(int socket, struct entry *told, int *file, int flags) {
+/* Receives a packet, and the file sent with it; -1 without a file. */
+static bool receive(int socket, struct entry *reply, int *file, int flags) {
     char space[CMSG_SPACE(sizeof(int))];
-    struct iovec part = {told, sizeof *told};
+    struct iovec part = {reply, sizeof *reply};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space};
     ssize_t count;
     *file = -1;
@@ -391,33 +396,34 @@ static bool receive(int socket, struct entry *told, int *file, int flags) {
     struct cmsghdr *control = CMSG_FIRSTHDR(&message);
     if (control && control->cmsg_level == SOL_SOCKET && control->cmsg_type == SCM_RIGHTS)
         memcpy(file, CMSG_DATA(control), sizeof *file);
-    if (count == sizeof *told)
+    if (count == sizeof *reply)
         return true;
     if (*file >= 0)
         close(*file);
-    /* It has gone. */
+    /* The board has closed the connection. */
     errno = count ? EPROTO : EINVAL;
     return false;
 }
 
-/* There is no board: what was meant for it is not sent elsewhere without a word. */
-static int nobody(void) {
-    static _Atomic bool is_said;
-    static const char words[] = "kiban: the board of this program does not run: start it again, or run the program without `kiban run`\n";
-    if (!atomic_exchange(&is_said, true) && write(STDERR_FILENO, words, sizeof words - 1) < 0)
-        atomic_store(&is_said, false);
+/* Reports that the board is not reachable. Its traffic must not silently take another path. */
+static int board_unreachable(void) {
+    static _Atomic bool is_reported;
+    static const char words[] = "kiban: the board of this program is not running: start it again, "
+                                "or run the program without `kiban run`\n";
+    if (!atomic_exchange(&is_reported, true) && write(STDERR_FILENO, words, sizeof words - 1) < 0)
+        atomic_store(&is_reported, false);
     return ENETDOWN;
 }
 
-/* Writes the door's address, or nothing if there is none. A path that is too long for an address is reached
-   by its folder, which is open until the caller closes it; else -1. */
-static int address_of_door(struct sockaddr_un *name) {
+/* Writes the address of the board's socket; an empty one if there is none. A path too long for an address
+ * is reached through its directory, whose descriptor is returned for the caller to close; otherwise -1. */
+static int board_address(struct sockaddr_un *name) {
     static const char open_files[] = "/proc/self/fd/";
     int folder = -1;
     char *to = name->sun_path;
     if (!name_in_folder) {
-        strcpy(to, door);
-    } else if ((folder = open(door, O_PATH | O_DIRECTORY | O_CLOEXEC)) >= 0 &&
+        strcpy(to, board_path);
+    } else if ((folder = open(board_path, O_PATH | O_DIRECTORY | O_CLOEXEC)) >= 0 &&
                strlen(name_in_folder) < sizeof name->sun_path - sizeof open_files - 12) {
         char digits[12];
         int count = 0;
@@ -433,18 +439,19 @@ static int address_of_door(struct sockaddr_un *name) {
     return folder;
 }
 
-/* Connects a new socket to the board and asks: 0, EAGAIN when the board's backlog is full, or another error's number. */
+/* Connects a new socket to the board and sends a request: 0, EAGAIN if the board's backlog is full, or
+ * another error number. */
 static int begin_to_ask(int socket, const struct entry *entry) {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
-    int folder = address_of_door(&name);
-    /* An address that begins with a zero is another kind of name. */
+    int folder = board_address(&name);
+    /* A path that begins with a zero byte would be an abstract name. */
     int error = *name.sun_path ? 0 : ENOENT;
     while (!error && system_connect(socket, (struct sockaddr *)&name, sizeof name))
         error = errno == EINTR ? 0 : errno;
     if (folder >= 0)
         close(folder);
     if (error)
-        return error == ENOENT || error == ECONNREFUSED ? nobody() : error;
+        return error == ENOENT || error == ECONNREFUSED ? board_unreachable() : error;
     while (send(socket, entry, sizeof *entry, MSG_NOSIGNAL) != sizeof *entry)
         if (errno != EINTR)
             return ECONNABORTED;
@@ -453,26 +460,27 @@ static int begin_to_ask(int socket, const struct entry *entry) {
 
 static int new_asker(int flags) { return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0); }
 
-/* Asks the board: 0, or an error's number; ENETDOWN when there is no board to ask, ECONNABORTED when it did not answer. */
-static int ask(const struct entry *entry, struct entry *told, int *file) {
+/* Sends a request to the board and waits for the reply: 0 or an error number; ENETDOWN without a board,
+ * ECONNABORTED without a reply. */
+static int ask(const struct entry *entry, struct entry *reply, int *file) {
     int asker = new_asker(0);
     if (asker < 0)
         return errno;
     int error = begin_to_ask(asker, entry);
-    while (!error && !receive(asker, told, file, 0))
+    while (!error && !receive(asker, reply, file, 0))
         error = errno == EINTR ? 0 : ECONNABORTED;
     close(asker);
     return error;
 }
 
-/* The answer to what was asked, within PROMPT_MS: 0, EAGAIN, or ECONNABORTED. */
-static int answer_soon(int asker, struct entry *told, int *file) {
+/* Waits for the reply for up to PROMPT_MS: 0, EAGAIN, or ECONNABORTED. */
+static int answer_soon(int asker, struct entry *reply, int *file) {
     struct timespec begun, now;
     clock_gettime(CLOCK_MONOTONIC, &begun);
     for (int left = PROMPT_MS; left >= 0;) {
         struct pollfd polled = {asker, POLLIN, 0};
         if (poll(&polled, 1, left) > 0)
-            return receive(asker, told, file, MSG_DONTWAIT) ? 0 : ECONNABORTED;
+            return receive(asker, reply, file, MSG_DONTWAIT) ? 0 : ECONNABORTED;
         clock_gettime(CLOCK_MONOTONIC, &now);
         left = PROMPT_MS - 1 - (int)((now.tv_sec - begun.tv_sec) * 1000 + (now.tv_nsec - begun.tv_nsec) / 1000000);
     }
@@ -488,8 +496,8 @@ static void copy_time(int from, int option, int to, int its) {
         system_setsockopt(to, SOL_SOCKET, its, &time, length);
 }
 
-/* The board's socket takes the number of the program's, and what that was set to. */
-static int take_place(int fd, int file) {
+/* Replaces the program's descriptor by the board's socket, with the same flags and timeouts. */
+static int replace_file(int fd, int file) {
     int status = fcntl(fd, F_GETFL), closes = fcntl(fd, F_GETFD);
     int error = 0;
     copy_time(fd, SO_RCVTIMEO, file, SO_RCVTIMEO);
@@ -500,7 +508,7 @@ static int take_place(int fd, int file) {
     return error;
 }
 
-/* A TCP socket of the system's: its domain, or 0. */
+/* Returns the domain of the kernel's TCP socket, or 0. */
 static int tcp_domain(int fd) {
     int kept = errno, domain = 0, type = 0;
     socklen_t length = sizeof(int);
@@ -517,7 +525,7 @@ static int fail(int error) {
     return -1;
 }
 
-/* What a file is ready for now; a signal does not make it otherwise. */
+/* Returns the events that are ready now, regardless of signals. */
 static short ready_for(int file, short events) {
     struct pollfd polled = {file, events, 0};
     while (poll(&polled, 1, 0) < 0 && errno == EINTR)
@@ -525,7 +533,7 @@ static short ready_for(int file, short events) {
     return polled.revents;
 }
 
-/* What succeeds leaves errno alone. */
+/* Restores errno after a successful call. */
 static ssize_t done(int kept, ssize_t result) {
     if (result >= 0)
         errno = kept;
@@ -540,9 +548,9 @@ static int bind_at_last(int fd, const struct known *known) {
     return system_bind(fd, &known->name[LOCAL].any, length_of(known->domain));
 }
 
-/* ---- A board that does not answer at once ---- */
+/* ---- A board that does not reply at once ---- */
 
-/* Writes until there is no room to write: how many bytes. */
+/* Writes until the socket is full. Returns the number of bytes. */
 static size_t fill(int file) {
     static const char nothing[16384];
     size_t count = 0;
@@ -555,20 +563,21 @@ static size_t fill(int file) {
     return count;
 }
 
-/* Carries bytes between two sockets until both directions have ended, or one side has gone. */
+/* Relays bytes between two sockets until both directions have ended, or one side has closed. */
 static void carry(int program, int far) {
     static char space[2][65536];
     int file[2] = {program, far};
     size_t from[2] = {0}, to[2] = {0};
-    bool has_ended[2] = {false}, is_told[2] = {false};
-    while (!is_told[0] || !is_told[1]) {
+    bool has_ended[2] = {false}, is_shut[2] = {false};
+    while (!is_shut[0] || !is_shut[1]) {
         struct pollfd polled[2];
         for (int i = 0; i < 2; i++) {
             bool is_empty = from[i] == to[i];
             short events = (is_empty && !has_ended[i] ? POLLIN : 0) | (from[!i] != to[!i] ? POLLOUT : 0);
-            /* A file without events is left out: once it has hung up, poll() would return at once for ever. */
-            bool is_asked = events || (i == 0 && is_empty && has_ended[0]);
-            polled[i] = (struct pollfd){is_asked ? file[i] : -1, events, 0};
+            /* A file without requested events is left out: after a hang-up, poll() would return at once
+             * for ever. */
+            bool is_polled = events || (i == 0 && is_empty && has_ended[0]);
+            polled[i] = (struct pollfd){is_polled ? file[i] : -1, events, 0};
         }
         if (poll(polled, 2, -1) < 0)
             continue;
@@ -587,45 +596,46 @@ static void carry(int program, int far) {
                     return;
                 from[i] += count > 0 ? count : 0;
             }
-            if (has_ended[i] && from[i] == to[i] && !is_told[i]) {
-                /* The board has hung up before the program has finished: a reset, which is passed on as one. */
-                if (i == 1 && !is_told[0] && (ready_for(far, POLLIN) & POLLHUP))
+            if (has_ended[i] && from[i] == to[i] && !is_shut[i]) {
+                /* The board has hung up before the program has finished: a reset, which is passed on. */
+                if (i == 1 && !is_shut[0] && (ready_for(far, POLLIN) & POLLHUP))
                     return;
                 shutdown(file[!i], SHUT_WR);
-                is_told[i] = true;
+                is_shut[i] = true;
             }
         }
-        /* The program has closed its end, which takes nothing any more. */
+        /* The program has closed its end, which accepts nothing more. */
         if (has_ended[0] && from[0] == to[0] && (polled[0].revents & POLLHUP))
             return;
     }
 }
 
-static void keep_promise(uint64_t ticket, int state, const struct entry *told) {
+static void store_reply(uint64_t ticket, int state, const struct entry *reply) {
     struct promise *promise = &promises[ticket % PROMISES];
-    uint64_t words[sizeof *told / sizeof(uint64_t)], is = ticket << 8 | PENDING;
-    memcpy(words, told, sizeof words);
-    /* Another's by now: nobody waits for this one. */
+    uint64_t words[sizeof *reply / sizeof(uint64_t)], is = ticket << 8 | PENDING;
+    memcpy(words, reply, sizeof words);
+    /* The slot belongs to another ticket by now: this reply is no longer wanted. */
     if (atomic_load(&promise->state) != is)
         return;
     for (unsigned at = 0; at < sizeof words / sizeof *words; at++)
-        atomic_store(&promise->told[at], words[at]);
+        atomic_store(&promise->reply[at], words[at]);
     atomic_compare_exchange_strong(&promise->state, &is, ticket << 8 | state);
 }
 
-/* What a connect() that does not wait leaves to do. */
+/* What a connect() that does not block leaves to the helper process. */
 struct later {
     struct known known;
     struct entry entry;
     uint64_t ticket;
     size_t filled;
-    /* The program's first socket; where the board answers; the other end of the socket that the program has now. */
+    /* The program's original socket; the socket on which the board replies; the other end of the program's
+     * new socket. */
     int own, asker, end;
     bool has_asked;
 };
 
-/* Connects: the socket of the stream, or minus an error's number. */
-static int connect_later(struct later *later, struct entry *told) {
+/* Connects. Returns the stream's socket, or a negative error number. */
+static int connect_later(struct later *later, struct entry *reply) {
     int file = -1;
     fcntl(later->asker, F_SETFL, 0);
     if (!later->has_asked) {
@@ -638,15 +648,15 @@ static int connect_later(struct later *later, struct entry *told) {
         continue;
     if (!polled[0].revents)
         return -ECONNABORTED; /* The program has closed. */
-    if (!receive(later->asker, told, &file, 0))
+    if (!receive(later->asker, reply, &file, 0))
         return -ECONNABORTED;
-    bool is_boards = file >= 0 && told->what == TOLD_OPENED;
-    if (!is_boards && told->code != NO_ROUTE && told->code != BAD_ADDRESS)
-        return told->code ? -error_of(told->code) : -EMFILE;
+    bool is_boards = file >= 0 && reply->what == REPLY_OPENED;
+    if (!is_boards && reply->code != NO_ROUTE && reply->code != BAD_ADDRESS)
+        return reply->code ? -error_of(reply->code) : -EMFILE;
     union name local = {0}, remote = {0};
     socklen_t length = sizeof local;
     if (!is_boards) {
-        /* The system's after all. */
+        /* The address belongs to the kernel's network after all. */
         file = later->own;
         fcntl(file, F_SETFL, O_NONBLOCK);
         remote = later->known.name[REMOTE];
@@ -664,7 +674,7 @@ static int connect_later(struct later *later, struct entry *told) {
         socklen_t bytes = sizeof error;
         system_getsockopt(file, SOL_SOCKET, SO_ERROR, &error, &bytes);
         system_getsockname(file, &local.any, &length);
-        put(told, LOCAL, &local.any, length);
+        put(reply, LOCAL, &local.any, length);
         return error ? -error : file;
     }
     uint8_t why = 0;
@@ -675,8 +685,8 @@ static int connect_later(struct later *later, struct entry *told) {
 
 __attribute__((noreturn)) static void run_later(struct later *later) {
     static char waste[16384];
-    struct entry told = {0};
-    /* Files of the program's are its own to close: a pipe would not end otherwise. */
+    struct entry reply = {0};
+    /* Close the program's other files: a pipe, for example, would not end while a copy is open. */
     int keep[3] = {later->own, later->asker, later->end};
     for (int i = 0; i < 2; i++)
         for (int j = i + 1; j < 3; j++)
@@ -691,17 +701,17 @@ __attribute__((noreturn)) static void run_later(struct later *later) {
             syscall(SYS_close_range, first, last, 0);
         first = i < 3 ? keep[i] + 1 : 0;
     }
-    int file = connect_later(later, &told);
+    int file = connect_later(later, &reply);
     if (file < 0) {
-        told.slot = -file;
-        keep_promise(later->ticket, BROKEN, &told);
+        reply.slot = -file;
+        store_reply(later->ticket, BROKEN, &reply);
         _exit(0);
     }
     if (file != later->own)
         close(later->own);
     close(later->asker);
-    keep_promise(later->ticket, KEPT, &told);
-    /* Now there is room to write. */
+    store_reply(later->ticket, KEPT, &reply);
+    /* Make room to write. */
     while (later->filled > 0) {
         size_t part = later->filled < sizeof waste ? later->filled : sizeof waste;
         ssize_t count = system_recv(later->end, waste, part, MSG_WAITALL);
@@ -715,11 +725,11 @@ __attribute__((noreturn)) static void run_later(struct later *later) {
     _exit(0);
 }
 
-/* Lets a process wait for the board's answer in the program's place: 0, or an error's number. The number needs its
- * final file now, for epoll, before the board has sent one: it gets one end of a pair, which cannot be written to
- * until the stream is open, and the process carries the bytes. It is a process because handlers may connect, and cannot
- * make threads. It takes no signals, and ends with the stream. */
-static int connect_in_its_place(int fd, struct later *later) {
+/* Lets a helper process wait for the board's reply: 0 or an error number. The descriptor needs its final
+ * file now, because of epoll, before the board has sent one: it gets one end of a socket pair, which is
+ * not writable until the stream is open, and the helper relays the bytes. It is a process because signal
+ * handlers may connect, and cannot create threads. It receives no signals, and ends with the stream. */
+static int connect_by_helper(int fd, struct later *later) {
     int ends[2], status = 0;
     sigset_t all, before;
     if (!promises)
@@ -733,8 +743,9 @@ static int connect_in_its_place(int fd, struct later *later) {
     atomic_store(&promises[later->ticket % PROMISES].state, later->ticket << 8 | PENDING);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    /* Not fork(): what pthread_atfork() has registered is not for handlers. The program's wait() does not see the child:
-     * it has no exit signal (__WCLONE), and is reaped here; its own child belongs to init. */
+    /* Not fork(): handlers of pthread_atfork() are not async-signal-safe. The program's wait() does not
+     * see the child: it has no exit signal (__WCLONE) and is reaped here; its own child is adopted by
+     * init. */
     long child = syscall(SYS_clone, 0, 0, 0, 0, 0);
     if (child == 0) {
         long waits = syscall(SYS_clone, 0, 0, 0, 0, 0);
@@ -750,48 +761,48 @@ static int connect_in_its_place(int fd, struct later *later) {
         close(ends[0]);
         return EAGAIN;
     }
-    int error = take_place(fd, ends[0]);
+    int error = replace_file(fd, ends[0]);
     if (error)
         return error;
     connects = true;
     return note(fd, later->known, CONNECTING);
 }
 
-/* ---- What a stream has come to ---- */
+/* ---- The outcome of a connect ---- */
 
-/* Of one whose board had not answered at once, and that can be written to or has been hung up on. */
-static int outcome_of_promise(struct found *found, bool is_over) {
+/* Returns the outcome of a connect with a late reply, once the descriptor is writable or hung up. */
+static int outcome_of_late_reply(struct found *found, bool is_over) {
     uint64_t ticket = found->known.ticket, words[sizeof(struct entry) / sizeof(uint64_t)];
     struct promise *promise = &promises[ticket % PROMISES];
-    struct entry told;
+    struct entry reply;
     uint64_t state = atomic_load(&promise->state);
     for (unsigned at = 0; at < sizeof words / sizeof *words; at++)
-        words[at] = atomic_load(&promise->told[at]);
-    memcpy(&told, words, sizeof told);
+        words[at] = atomic_load(&promise->reply[at]);
+    memcpy(&reply, words, sizeof reply);
     if (atomic_load(&promise->state) != state || state >> 8 != ticket)
-        state = BROKEN, told.slot = ECONNABORTED;
+        state = BROKEN, reply.slot = ECONNABORTED;
     if ((state & 0xff) == PENDING && !is_over)
         return EINPROGRESS;
     if ((state & 0xff) != KEPT) {
-        int error = (state & 0xff) == BROKEN ? (int)told.slot : ECONNABORTED;
+        int error = (state & 0xff) == BROKEN ? (int)reply.slot : ECONNABORTED;
         change(found, CONNECTING, FAILED);
         return error;
     }
-    found->known.name[LOCAL] = name_of(&told, LOCAL, found->known.domain);
+    found->known.name[LOCAL] = name_of(&reply, LOCAL, found->known.domain);
     uint64_t word = record_of(&found->known, (uint64_t)CONNECTED << 24), before = found->word;
     if (!word)
-        return EINPROGRESS; /* Another look finds a record. */
+        return EINPROGRESS; /* The next call tries again. */
     if (atomic_compare_exchange_strong(&slots[found->at], &before, word)) {
         give_back(before);
         found->word = word;
     } else {
-        give_back(word); /* Another call has just said the same. */
+        give_back(word); /* Another call has just recorded the same. */
     }
     found->state = CONNECTED;
     return 0;
 }
 
-/* Of one that connects: 0 it is open, EINPROGRESS, or why it is not. */
+/* Returns the outcome of a connect: 0 if the stream is open, EINPROGRESS, or the error. */
 static int outcome(int fd, struct found *found, int wait_ms) {
     struct pollfd polled = {fd, POLLOUT, 0};
     if (wait_ms && poll(&polled, 1, wait_ms) < 0)
@@ -800,13 +811,13 @@ static int outcome(int fd, struct found *found, int wait_ms) {
     if (!ready)
         return EINPROGRESS;
     if (found->known.ticket)
-        return outcome_of_promise(found, ready & POLLHUP);
+        return outcome_of_late_reply(found, ready & POLLHUP);
     if (ready & POLLHUP) {
         uint8_t why = 0;
         int gone = 0;
         socklen_t length = sizeof gone;
         ssize_t count = system_recv(fd, &why, 1, MSG_DONTWAIT | MSG_PEEK);
-        /* Its end is told once, here. */
+        /* The error is reported once, here. */
         if (change(found, CONNECTING, FAILED)) {
             system_recv(fd, &why, 1, MSG_DONTWAIT);
             system_getsockopt(fd, SOL_SOCKET, SO_ERROR, &gone, &length);
@@ -820,13 +831,13 @@ static int outcome(int fd, struct found *found, int wait_ms) {
     return 0;
 }
 
-/* One look: whether a number may be a listener's, or a copy of one. */
+/* Returns whether a descriptor may be a listener, or a duplicate of one; costs one load. */
 static bool may_listen(int fd) {
     uint64_t word = fd >= 0 && fd < FILES ? atomic_load(&slots[fd]) : 0;
     return !(word & INDEX) || STATE_OF(word) != CONNECTED;
 }
 
-/* Before something is read: a listener has callers, not bytes; a stream that could not be opened has nothing to read but why. */
+/* Checks a descriptor before a read: a listener cannot be read, and a failed connect yields its error. */
 static bool failed(int fd) {
     struct found found;
     if (!(connects || (listens && may_listen(fd))) || !find(fd, &found))
@@ -846,39 +857,39 @@ static bool failed(int fd) {
     return true;
 }
 
-/* Nothing was read: whether that is an end, or a reset. */
+/* Distinguishes the end of a stream from a reset after a read of zero bytes. */
 static ssize_t ended(int fd, ssize_t count, size_t wanted, int flags) {
     int kept = errno;
     struct found found;
-    if (count || !wanted || !find(fd, &found) || found.state != CONNECTED || (found.word & IS_JUDGED))
+    if (count || !wanted || !find(fd, &found) || found.state != CONNECTED || (found.word & END_IS_KNOWN))
         return count;
     if (!(ready_for(fd, POLLIN) & POLLHUP))
         return count;
     if (!(found.word & HAS_FINISHED))
         return fail(ECONNRESET);
-    /* To who has finished itself both look the same: the board knows, and is asked once. */
-    struct entry entry = {.what = ASK_FATE}, told;
+    /* After shutdown() both look the same here: ask the board, once. */
+    struct entry entry = {.what = ASK_FATE}, reply;
     put(&entry, LOCAL, &found.known.name[LOCAL].any, sizeof found.known.name[LOCAL]);
     put(&entry, REMOTE, &found.known.name[REMOTE].any, sizeof found.known.name[REMOTE]);
     int file = -1, error, asker;
     if (is_blocking(fd) && !(flags & MSG_DONTWAIT)) {
-        error = ask(&entry, &told, &file);
+        error = ask(&entry, &reply, &file);
     } else if ((asker = new_asker(SOCK_NONBLOCK)) < 0) {
         error = errno;
     } else {
         error = begin_to_ask(asker, &entry);
-        error = error ? error : answer_soon(asker, &told, &file);
+        error = error ? error : answer_soon(asker, &reply, &file);
         close(asker);
         if (error == EAGAIN)
-            return fail(EAGAIN); /* It may be asked again. */
+            return fail(EAGAIN); /* A later read asks again. */
     }
     if (file >= 0)
         close(file);
     if (!(flags & MSG_PEEK))
-        flag(&found, IS_JUDGED);
+        flag(&found, END_IS_KNOWN);
     if (error)
-        return fail(ECONNRESET); /* The board has gone. */
-    return told.what != TOLD_ENDED || told.code == CLOSED ? done(kept, count) : fail(error_of(told.code));
+        return fail(ECONNRESET); /* The board has stopped. */
+    return reply.what != REPLY_ENDED || reply.code == CLOSED ? done(kept, count) : fail(error_of(reply.code));
 }
 
 /* ---- The calls ---- */
@@ -889,7 +900,7 @@ OURS int bind(int fd, const struct sockaddr *name, socklen_t length) {
     begin();
     int kept = errno;
     struct entry entry = {0};
-    int domain = door && name ? tcp_domain(fd) : 0;
+    int domain = board_path && name ? tcp_domain(fd) : 0;
     if (!domain || !put(&entry, LOCAL, name, length) || is_loopback(&entry, LOCAL))
         return system_bind(fd, name, length);
     struct known known = {.domain = domain, .was_bound = true};
@@ -898,8 +909,8 @@ OURS int bind(int fd, const struct sockaddr *name, socklen_t length) {
     return error ? fail(error) : done(kept, 0);
 }
 
-/* It is the system's after all: bound there, if it was bound. */
-static int connect_there(int fd, const struct found *found, const struct sockaddr *name, socklen_t length) {
+/* Connects through the kernel, after binding the socket if the program had bound it. */
+static int connect_in_kernel(int fd, const struct found *found, const struct sockaddr *name, socklen_t length) {
     if (found->state == BOUND) {
         forget(found);
         if (bind_at_last(fd, &found->known))
@@ -908,14 +919,15 @@ static int connect_there(int fd, const struct found *found, const struct sockadd
     return system_connect(fd, name, length);
 }
 
-/* A socket of the system's takes the number again, as it was before it had to do with the board: 0, or why not. */
-static int begin_anew(int fd, struct found *found) {
+/* Replaces the descriptor by a new kernel socket, in the state before the board was involved: 0 or an
+ * error number. */
+static int start_over(int fd, struct found *found) {
     int file = socket(found->known.domain, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (file < 0)
         return errno;
     bool is_bound = found->state == RESERVED || found->known.was_bound;
     forget(found);
-    int error = take_place(fd, file);
+    int error = replace_file(fd, file);
     found->state = NOTHING;
     found->known.ticket = 0;
     if (!error && is_bound && !(error = note(fd, found->known, BOUND)))
@@ -923,41 +935,42 @@ static int begin_anew(int fd, struct found *found) {
     return error;
 }
 
-/* The board listens where a socket is bound, at a port of its choosing if none was said. 0; ENOTCONN: the socket is the system's, and bound
- * there; or why not. */
-static int listen_there(int fd, struct found *found, enum state state) {
-    struct entry entry = {.what = ASK_LISTEN}, told;
+/* Makes the board listen at a socket's bound address; it chooses the port if that is 0. Returns 0;
+ * ENOTCONN if the address is not the board's, after binding the kernel's socket; or another error number. */
+static int listen_on_board(int fd, struct found *found, enum state state) {
+    struct entry entry = {.what = ASK_LISTEN}, reply;
     struct known *known = &found->known;
     put(&entry, LOCAL, &known->name[LOCAL].any, sizeof known->name[LOCAL]);
-    int file = -1, error = ask(&entry, &told, &file);
+    int file = -1, error = ask(&entry, &reply, &file);
     if (error)
         return error;
-    if (told.code == NO_ROUTE || told.code == BAD_ADDRESS) {
+    if (reply.code == NO_ROUTE || reply.code == BAD_ADDRESS) {
         if (file >= 0)
             close(file);
         forget(found);
         return bind_at_last(fd, known) ? errno : ENOTCONN;
     }
-    if (told.what != TOLD_LISTENING || told.code || file < 0) {
+    if (reply.what != REPLY_LISTENING || reply.code || file < 0) {
         if (file >= 0)
             close(file);
-        return told.code ? error_of(told.code) : EMFILE;
+        return reply.code ? error_of(reply.code) : EMFILE;
     }
-    if ((error = take_place(fd, file)))
+    if ((error = replace_file(fd, file)))
         return error;
-    known->name[LOCAL] = name_of(&told, LOCAL, known->domain);
+    known->name[LOCAL] = name_of(&reply, LOCAL, known->domain);
     listens = true;
     return note(fd, *known, state);
 }
 
-/* Asks the board for a stream: 0 with its answer; EAGAIN or EINTR without one yet; or another error's number. */
-static int ask_for_connect(int fd, bool waits, const struct entry *entry, struct entry *told, int *file, int *asker,
+/* Requests a stream from the board: 0 with its reply; EAGAIN or EINTR without one yet; or another error
+ * number. */
+static int ask_for_connect(int fd, bool waits, const struct entry *entry, struct entry *reply, int *file, int *asker,
                            bool *has_asked) {
     *has_asked = false;
     if ((*asker = new_asker(waits ? 0 : SOCK_NONBLOCK)) < 0)
         return errno;
     if (waits) {
-        /* The time is that of connect(2), which SO_SNDTIMEO says (socket(7)). */
+        /* connect(2) is limited by SO_SNDTIMEO (socket(7)). */
         copy_time(fd, SO_SNDTIMEO, *asker, SO_SNDTIMEO);
         copy_time(fd, SO_SNDTIMEO, *asker, SO_RCVTIMEO);
     }
@@ -966,13 +979,13 @@ static int ask_for_connect(int fd, bool waits, const struct entry *entry, struct
         return error;
     *has_asked = true;
     if (!waits)
-        return answer_soon(*asker, told, file);
-    if (receive(*asker, told, file, 0))
+        return answer_soon(*asker, reply, file);
+    if (receive(*asker, reply, file, 0))
         return 0;
     return errno == EAGAIN || errno == EINTR ? errno : ECONNABORTED;
 }
 
-/* How long a connect() that blocks may still wait, ms; -1: for ever. */
+/* Returns how long a blocking connect() may still wait, in ms; -1: for ever. */
 static int patience_of(int fd) {
     struct timeval time = {0};
     socklen_t length = sizeof time;
@@ -985,7 +998,7 @@ OURS int connect(int fd, const struct sockaddr *name, socklen_t length) {
     begin();
     int kept = errno;
     struct found found = {0};
-    struct entry entry = {.what = ASK_CONNECT}, told;
+    struct entry entry = {.what = ASK_CONNECT}, reply;
     bool is_known = find(fd, &found);
     if (is_known && found.state == CONNECTED)
         return fail(EISCONN);
@@ -996,28 +1009,28 @@ OURS int connect(int fd, const struct sockaddr *name, socklen_t length) {
         return error ? fail(error == EINPROGRESS ? EALREADY : error) : done(kept, 0);
     }
     if (is_known && (found.state == FAILED || found.state == RESERVED)) {
-        int error = begin_anew(fd, &found);
+        int error = start_over(fd, &found);
         if (error)
             return fail(error);
     }
-    int domain = door && name ? tcp_domain(fd) : 0;
+    int domain = board_path && name ? tcp_domain(fd) : 0;
     if (!domain || !put(&entry, REMOTE, name, length) || is_loopback(&entry, REMOTE))
-        return connect_there(fd, &found, name, length);
+        return connect_in_kernel(fd, &found, name, length);
     struct known known = {.domain = domain, .was_bound = found.state == BOUND};
     known.name[REMOTE] = name_of(&entry, REMOTE, domain);
     known.name[LOCAL] = found.known.name[LOCAL];
     known.name[LOCAL].any.sa_family = domain;
     if (known.was_bound) {
         put(&entry, LOCAL, &known.name[LOCAL].any, sizeof known.name[LOCAL]);
-        /* No address was said: the board chooses, as long as it may choose the port, too. */
+        /* Without a local address the board chooses one, provided that it may choose the port, too. */
         if (is_unspecified(&entry, LOCAL) && entry.port[LOCAL] == 0)
             entry.family[LOCAL] = 0;
     }
     bool waits = is_blocking(fd), has_asked;
-    int file = -1, asker, error = ask_for_connect(fd, waits, &entry, &told, &file, &asker, &has_asked);
+    int file = -1, asker, error = ask_for_connect(fd, waits, &entry, &reply, &file, &asker, &has_asked);
     if (error == EAGAIN || error == EINTR) {
         struct later later = {.known = known, .entry = entry, .asker = asker, .has_asked = has_asked};
-        int other = connect_in_its_place(fd, &later);
+        int other = connect_by_helper(fd, &later);
         close(asker);
         return fail(other ? other : error == EINTR ? EINTR : EINPROGRESS);
     }
@@ -1025,20 +1038,20 @@ OURS int connect(int fd, const struct sockaddr *name, socklen_t length) {
         close(asker);
     if (error)
         return fail(error);
-    bool is_ours = told.what == TOLD_OPENED && file >= 0;
-    if (!is_ours && (told.code == NO_ROUTE || told.code == BAD_ADDRESS)) {
-        /* The system's. */
+    bool is_ours = reply.what == REPLY_OPENED && file >= 0;
+    if (!is_ours && (reply.code == NO_ROUTE || reply.code == BAD_ADDRESS)) {
+        /* The address belongs to the kernel's network. */
         if (file >= 0)
             close(file);
-        return connect_there(fd, &found, name, length);
+        return connect_in_kernel(fd, &found, name, length);
     }
-    /* Without a reason it is this program's last file that the answer found taken. */
+    /* Without an error code, the reply did find a free descriptor in the board, but none in this program. */
     if (!is_ours)
-        return fail(told.code ? error_of(told.code) : EMFILE);
-    if ((error = take_place(fd, file)))
+        return fail(reply.code ? error_of(reply.code) : EMFILE);
+    if ((error = replace_file(fd, file)))
         return fail(error);
     connects = true;
-    known.name[LOCAL] = name_of(&told, LOCAL, domain);
+    known.name[LOCAL] = name_of(&reply, LOCAL, domain);
     if ((error = note(fd, known, CONNECTING)))
         return fail(error);
     error = find(fd, &found) ? outcome(fd, &found, waits ? patience_of(fd) : 0) : EBADF;
@@ -1055,20 +1068,21 @@ OURS int listen(int fd, int backlog) {
         return done(kept, 0);
     if (found.state != BOUND)
         return fail(EINVAL);
-    int error = listen_there(fd, &found, LISTENING);
+    int error = listen_on_board(fd, &found, LISTENING);
     if (error == ENOTCONN)
         return system_listen(fd, backlog);
     return error ? fail(error) : done(kept, 0);
 }
 
-/* The board has gone: its listener would be ready for ever, and nobody would come. One takes its place that never is. */
-static void fall_silent(int fd) {
+/* The board has stopped: its listener would be readable for ever, and no connection would come. Replaces
+ * it by a socket that is never readable. */
+static void replace_listener(int fd) {
     int ends[2];
-    static const char words[] = "kiban: the board has gone: nothing is listened for any more; begin the program again\n";
+    static const char words[] = "kiban: the board has stopped: this program no longer receives connections; restart it\n";
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
         return;
     /* The other end stays open as long as the process lives. */
-    if (!take_place(fd, ends[0])) {
+    if (!replace_file(fd, ends[0])) {
         note(fd, (struct known){.domain = AF_INET}, LISTENING);
         if (write(STDERR_FILENO, words, sizeof words - 1) < 0)
             errno = 0;
@@ -1082,14 +1096,14 @@ OURS int accept4(int fd, struct sockaddr *name, socklen_t *length, int flags) {
     struct found found;
     if (!find(fd, &found) || found.state != LISTENING)
         return system_accept4(fd, name, length, flags);
-    struct entry told;
+    struct entry reply;
     int file;
-    if (!receive(fd, &told, &file, is_blocking(fd) ? 0 : MSG_DONTWAIT)) {
+    if (!receive(fd, &reply, &file, is_blocking(fd) ? 0 : MSG_DONTWAIT)) {
         if (errno == EINVAL)
-            fall_silent(fd);
+            replace_listener(fd);
         return -1;
     }
-    if (told.what != TOLD_ACCEPTED || file < 0) {
+    if (reply.what != REPLY_ACCEPTED || file < 0) {
         if (file >= 0)
             close(file);
         return fail(ECONNABORTED);
@@ -1099,8 +1113,8 @@ OURS int accept4(int fd, struct sockaddr *name, socklen_t *length, int flags) {
     if (flags & SOCK_NONBLOCK)
         fcntl(file, F_SETFL, O_NONBLOCK);
     struct known accepted = {.domain = found.known.domain};
-    accepted.name[LOCAL] = name_of(&told, LOCAL, found.known.domain);
-    accepted.name[REMOTE] = name_of(&told, REMOTE, found.known.domain);
+    accepted.name[LOCAL] = name_of(&reply, LOCAL, found.known.domain);
+    accepted.name[REMOTE] = name_of(&reply, REMOTE, found.known.domain);
     if (note(file, accepted, CONNECTED)) {
         close(file);
         return fail(ENOBUFS);
@@ -1121,15 +1135,15 @@ OURS int getsockname(int fd, struct sockaddr *name, socklen_t *length) {
     struct entry entry = {0};
     put(&entry, LOCAL, &found.known.name[LOCAL].any, sizeof found.known.name[LOCAL]);
     if (found.state == BOUND && entry.port[LOCAL] == 0) {
-        /* It is listened for from now on, so that nobody else has the port. */
-        int error = listen_there(fd, &found, RESERVED);
+        /* The board listens from now on, so that no other socket gets the port. */
+        int error = listen_on_board(fd, &found, RESERVED);
         if (error == ENOTCONN)
             return system_getsockname(fd, name, length);
         if (error)
             return fail(error);
     }
     if (found.state == CONNECTING && found.known.ticket)
-        outcome(fd, &found, 0); /* The name has come, perhaps. */
+        outcome(fd, &found, 0); /* May complete the local name. */
     return done(kept, tell_name(&found.known.name[LOCAL], name, length));
 }
 
@@ -1181,12 +1195,12 @@ OURS int getsockopt(int fd, int level, int option, void *target, socklen_t *leng
         return system_getsockopt(fd, level, option, target, length);
     }
     if (level == IPPROTO_TCP && option == TCP_INFO) {
-        /* What the board knows stands in kiban status: here is that the stream is open, and nothing else. */
+        /* The board's figures are in kiban status; only the state is returned here. */
         struct tcp_info info = {.tcpi_state = TCP_ESTABLISHED};
         return tell(target, length, &info, sizeof info);
     }
     if (level == IPPROTO_TCP && option == TCP_MAXSEG) {
-        value = 536; /* What every host takes (RFC 9293 3.7.1); the board knows better. */
+        value = 536; /* The MSS that every host accepts (RFC 9293 3.7.1); only the board knows the actual one. */
         return tell(target, length, &value, sizeof value);
     }
     if (level == IPPROTO_TCP && option == TCP_NODELAY) {
@@ -1202,7 +1216,7 @@ OURS int setsockopt(int fd, int level, int option, const void *value, socklen_t 
     begin();
     struct found found;
     bool is_ours = find(fd, &found) && found.state != BOUND;
-    /* Of no effect: segments of the board's leave as its configuration says. */
+    /* Without effect: the board's configuration decides how segments are sent. */
     if (is_ours && (level == IPPROTO_TCP || level == IPPROTO_IP || level == IPPROTO_IPV6))
         return 0;
     return system_setsockopt(fd, level, option, value, length);
@@ -1248,7 +1262,7 @@ OURS ssize_t recvmsg(int fd, struct msghdr *message, int flags) {
     return ended(fd, count, message && message->msg_iovlen ? message->msg_iov[0].iov_len : 0, flags);
 }
 
-/* What programs call that were compiled with checks (_FORTIFY_SOURCE). */
+/* Entry points of programs compiled with _FORTIFY_SOURCE. */
 void __chk_fail(void) __attribute__((noreturn));
 ssize_t __read_chk(int, void *, size_t, size_t);
 ssize_t __recv_chk(int, void *, size_t, size_t, int);

@@ -11,7 +11,7 @@ use kiban_sandbox::{Need, Sandbox};
 use std::path::Path;
 
 /// How to get a privilege that has been dropped.
-const REMEDY: &str = "restart the board to take this over (kiban down, then kiban up)";
+const REMEDY: &str = "restart the board to apply this (kiban down, then kiban up)";
 
 /// Returns what links need; `links` are their addresses.
 pub(crate) fn of_links<'a>(links: impl Iterator<Item = &'a str>) -> Vec<Need> {
@@ -72,6 +72,7 @@ pub(crate) fn refuses_file(sandbox: &Sandbox, file: &Path) -> Option<String> {
     // As a TOML string; `{:?}` quotes where needed.
     let folder = file.parent().unwrap_or(file).display().to_string();
     Some(format!(
-        "{why}: name a file there, or allow it with `write` of [sandbox], as write = {folder:?}, and restart the board"
+        "{why}: name a file there, or add the directory to `write` in [sandbox], for example write = {folder:?}, \
+         and restart the board"
     ))
 }

@@ -4,7 +4,7 @@
 //!   board.toml ─► config ─► running ─┬─ links ─ kiban_link
 //!                                    ├─ board ─ kiban_board, driven by kiban_link::Driver
 //!      control, metrics, signals     └─ services: echo, http, forward …
-//!      (a thread of their own) ── orders ──▲
+//!      (a thread of their own) ─ requests ─▲
 //! ```
 //!
 //! Configuration    TOML, validated completely before anything is changed.
@@ -15,22 +15,22 @@
 //!                  the code.
 #![forbid(unsafe_code)]
 
+mod capture;
 pub mod config;
 mod confinement;
 pub mod control;
 mod link;
+mod link_state;
 mod loopback;
 mod losses;
 pub mod metrics;
 mod notify;
-pub mod orders;
+pub mod requests;
 mod running;
 pub mod services;
 pub mod signals;
-mod standing;
 pub mod status;
 pub mod switch;
-mod tape;
 
 pub use config::Plan;
 pub use running::{Running, read};

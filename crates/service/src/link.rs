@@ -7,8 +7,8 @@
 //! Host             if this host's kernel has a port's address, its packets pass through the board unchanged,
 //!                  so neither link takes segments whole.
 
+use crate::capture::{CapturePoint, CapturedLink};
 use crate::config::{Carries, PortPlan};
-use crate::tape::{CapturePoint, CapturedLink};
 use kiban_base::ethernet::Mac;
 use kiban_link::address::Transport;
 use kiban_link::pcap::{Capture, UnitKind};
@@ -52,7 +52,7 @@ pub(crate) fn mac(address: &str) -> io::Result<Option<Mac>> {
 }
 
 /// Opens the link of a port.
-pub(crate) fn open(port: &PortPlan, tape: &Arc<CapturePoint>) -> io::Result<AnyLink> {
+pub(crate) fn open(port: &PortPlan, capture: &Arc<CapturePoint>) -> io::Result<AnyLink> {
     let mut address: Address = port.link.parse().map_err(io::Error::other)?;
     if port.host.is_some() || port.bridge.is_some() {
         address.options.offload = Some(false);
@@ -78,21 +78,25 @@ pub(crate) fn open(port: &PortPlan, tape: &Arc<CapturePoint>) -> io::Result<AnyL
         }
         interface::set_up(name)?;
     }
-    Ok(taped(link, tape))
+    Ok(with_capture(link, capture))
 }
 
-fn taped(link: AnyLink, tape: &Arc<CapturePoint>) -> AnyLink {
+fn with_capture(link: AnyLink, capture: &Arc<CapturePoint>) -> AnyLink {
     match link {
         AnyLink::Packets(link) => {
-            AnyLink::Packets(Box::new(CapturedLink::new(link, false, true, tape.clone())))
+            AnyLink::Packets(Box::new(CapturedLink::new(link, false, true, capture.clone())))
         }
-        AnyLink::Frames(link) => AnyLink::Frames(Box::new(CapturedLink::new(link, true, true, tape.clone()))),
-        AnyLink::Cells(link) => AnyLink::Cells(Box::new(CapturedLink::new(link, false, false, tape.clone()))),
+        AnyLink::Frames(link) => {
+            AnyLink::Frames(Box::new(CapturedLink::new(link, true, true, capture.clone())))
+        }
+        AnyLink::Cells(link) => {
+            AnyLink::Cells(Box::new(CapturedLink::new(link, false, false, capture.clone())))
+        }
     }
 }
 
 /// Opens the device through which this host's kernel owns the addresses of a port.
-pub(crate) fn open_host(port: &PortPlan, device: &str, tape: &Arc<CapturePoint>) -> io::Result<AnyLink> {
+pub(crate) fn open_host(port: &PortPlan, device: &str, capture: &Arc<CapturePoint>) -> io::Result<AnyLink> {
     let mut address: Address = device.parse().map_err(io::Error::other)?;
     address.options.offload = Some(false);
     let link = address.open()?;
@@ -102,5 +106,5 @@ pub(crate) fn open_host(port: &PortPlan, device: &str, tape: &Arc<CapturePoint>)
         interface::set_address(name, address, prefix.bits())?;
         interface::set_up(name)?;
     }
-    Ok(taped(link, tape))
+    Ok(with_capture(link, capture))
 }

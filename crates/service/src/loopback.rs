@@ -1,6 +1,6 @@
 //! Outstanding pings of circuits, and the clients that wait for them.
 
-use crate::orders::Answer;
+use crate::requests::Answer;
 use kiban_atm::PING_TIMEOUT;
 use kiban_base::Instant;
 use kiban_board::{Completion, Host, Program};
@@ -47,8 +47,8 @@ impl Loopbacks {
         }
     }
 
-    fn tell(&mut self, place: usize, time: Option<Duration>) {
-        let _ = self.pings.swap_remove(place).sender.send(Answer::Loopback(time));
+    fn answer(&mut self, index: usize, time: Option<Duration>) {
+        let _ = self.pings.swap_remove(index).sender.send(Answer::Loopback(time));
     }
 }
 
@@ -58,8 +58,8 @@ impl Program for Loopbacks {
     fn on_completion(&mut self, completion: Completion, _: &mut Host<'_>, _: Instant) {
         let Completion::CellLoopback { port, circuit, tag, round_trip } = completion else { return };
         let is_it = |ping: &Ping| (ping.port, ping.circuit, ping.tag) == (port, circuit, tag);
-        if let Some(place) = self.pings.iter().position(is_it) {
-            self.tell(place, Some(round_trip));
+        if let Some(index) = self.pings.iter().position(is_it) {
+            self.answer(index, Some(round_trip));
         }
     }
 
@@ -68,8 +68,8 @@ impl Program for Loopbacks {
     }
 
     fn on_timeout(&mut self, _: &mut Host<'_>, now: Instant) {
-        while let Some(place) = self.pings.iter().position(|ping| ping.until <= now) {
-            self.tell(place, None);
+        while let Some(index) = self.pings.iter().position(|ping| ping.until <= now) {
+            self.answer(index, None);
         }
     }
 

@@ -73,7 +73,7 @@ mod tests {
     use kiban_tcpip::ip::Prefix;
 
     #[test]
-    fn every_cause_is_a_counter_that_there_is() {
+    fn every_cause_of_loss_names_an_existing_counter() {
         let nowhere = std::net::IpAddr::from([0; 4]);
         let circuit =
             CircuitConfig { vc: Vc::new(0, 100), peer: None, llc_snap: true, contract: None, frames_max: 64 };

@@ -42,7 +42,7 @@ impl Metrics {
             let help = format!("{}: {}", of, name.replace('_', " "));
             // The unit comes last but one: `bytes_in` becomes `in_bytes`.
             let name = match name.strip_prefix("bytes_") {
-                Some(way) => format!("{way}_bytes"),
+                Some(direction) => format!("{direction}_bytes"),
                 None => name.clone(),
             };
             self.put("counter", &format!("kiban_{family}_{name}_total"), &help, labels, *value as f64);

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 /// Notifies the service manager, if there is one.
-pub(crate) fn tell(what: &str) {
+pub(crate) fn notify(what: &str) {
     if let Some(path) = std::env::var_os("NOTIFY_SOCKET") {
         // Errors are ignored: a board works without the notification.
         let _ = send(&path, what);

@@ -8,16 +8,16 @@
 //!                  that needs a new board is refused, naming the key.
 //! Stop             services stop listening; sessions get a bounded time to end; then they are reset.
 
+use crate::capture::{CapturePoint, Wanted};
 use crate::config::{Carries, Kind, Plan, PortPlan, RoutePlan};
 use crate::confinement;
 use crate::link;
+use crate::link_state::LinkState;
 use crate::loopback::Loopbacks;
 use crate::losses;
-use crate::orders::{Answer, Captured, Request, RequestQueue, RunningCapture};
+use crate::requests::{Answer, Captured, Request, RequestQueue, RunningCapture};
 use crate::services::{self, Services};
-use crate::standing::LinkState;
 use crate::status::{self, Counters, Rates, Status, named, rounded};
-use crate::tape::{CapturePoint, Wanted};
 use kiban_atm::wire::atm::{Interface, Vc};
 use kiban_base::Instant;
 use kiban_board::{
@@ -60,8 +60,8 @@ struct PortLink {
     plan: PortPlan,
     /// The device, for the host's side of a port.
     device: Option<String>,
-    tape: Arc<CapturePoint>,
-    standing: LinkState,
+    capture: Arc<CapturePoint>,
+    state: LinkState,
     sampled: LinkCounters,
     rates: Rates,
 }
@@ -77,13 +77,13 @@ pub struct Running {
     began: Instant,
     services: usize,
     loopbacks: usize,
-    places: Vec<PortLink>,
-    orders: Arc<RequestQueue>,
+    links: Vec<PortLink>,
+    requests: Arc<RequestQueue>,
     sampled_at: Instant,
     /// When it stops remaining sessions; `None` while it runs.
     stops_at: Option<Instant>,
     reloads: u64,
-    told: Box<dyn FnMut(&Plan)>,
+    on_change: Box<dyn FnMut(&Plan)>,
     /// Number of captures started.
     captures: u64,
     /// The active parts of the sandbox; `None` if it is off.
@@ -101,14 +101,14 @@ impl Running {
     pub fn start(plan: Plan, file: Option<&Path>) -> Result<Running, String> {
         let clock = Clock::new();
         // Ports first, then the host's sides: the board numbers them in this order.
-        let mut places: Vec<PortLink> =
+        let mut links: Vec<PortLink> =
             plan.ports.iter().map(|port| PortLink::new(port.clone(), None)).collect();
         let sides = plan.ports.iter().filter(|port| port.host.is_some());
-        places.extend(sides.map(|port| PortLink::new(port.clone(), port.host.clone())));
+        links.extend(sides.map(|port| PortLink::new(port.clone(), port.host.clone())));
         let mut opened = Vec::new();
-        for place in &places {
-            opened.push(match place.open() {
-                Err(error) if !place.plan.retry => return Err(format!("port {}: {error}", place.plan.name)),
+        for link in &links {
+            opened.push(match link.open() {
+                Err(error) if !link.plan.retry => return Err(format!("port {}: {error}", link.plan.name)),
                 result => result,
             });
         }
@@ -117,17 +117,17 @@ impl Running {
             random::key().map_err(|error| format!("cannot get random numbers from the system: {error}"))?;
         has_memory(config.memory.transmit_bytes + config.memory.receive_bytes)?;
         let mut board = Board::new(&config, key);
-        plan.routes.iter().for_each(|route| board.add_route(way(&plan, route)));
+        plan.routes.iter().for_each(|route| board.add_route(route_of(&plan, route)));
         let say = |error: io::Error| format!("cannot set up event polling for the board: {error}");
         let mut driver = Driver::new(board, clock).map_err(say)?;
         let now = clock.now();
-        for (number, (place, opened)) in places.iter_mut().zip(opened).enumerate() {
+        for (number, (link, opened)) in links.iter_mut().zip(opened).enumerate() {
             match opened {
                 Ok(opened) => {
                     driver.attach(number, opened);
-                    place.rise(now);
+                    link.rise(now);
                 }
-                Err(error) => place.lose(&error, now),
+                Err(error) => link.lose(&error, now),
             }
         }
         let mut services = Services::new().map_err(say)?;
@@ -137,7 +137,7 @@ impl Running {
         }
         let services = driver.add_fd_program(Box::new(services));
         let loopbacks = driver.add(Box::<Loopbacks>::default());
-        let orders = Arc::new(RequestQueue::new(driver.waker()));
+        let requests = Arc::new(RequestQueue::new(driver.waker()));
         let mut running = Running {
             waiting: driver.waiting(plan.wait),
             plan,
@@ -147,12 +147,12 @@ impl Running {
             began: now,
             services,
             loopbacks,
-            places,
-            orders,
+            links,
+            requests,
             sampled_at: now,
             stops_at: None,
             reloads: 0,
-            told: Box::new(|_| {}),
+            on_change: Box::new(|_| {}),
             captures: 0,
             sandbox: None,
             lines: LogLimiter::new(now),
@@ -197,8 +197,8 @@ impl Running {
     }
 
     /// Returns the queue of requests.
-    pub fn orders(&self) -> Arc<RequestQueue> {
-        self.orders.clone()
+    pub fn requests(&self) -> Arc<RequestQueue> {
+        self.requests.clone()
     }
 
     /// Returns a handle that wakes it from another thread.
@@ -207,37 +207,37 @@ impl Running {
     }
 
     /// Sets a callback for every configuration that is taken over.
-    pub fn tell(&mut self, told: impl FnMut(&Plan) + 'static) {
-        self.told = Box::new(told);
+    pub fn tell(&mut self, on_change: impl FnMut(&Plan) + 'static) {
+        self.on_change = Box::new(on_change);
     }
 
     /// Runs until it is stopped.
     pub fn run(&mut self) {
         loop {
             let until = self.next_look();
-            let Running { driver, waiting, orders, services, stops_at, places, .. } = self;
+            let Running { driver, waiting, requests, services, stops_at, links, .. } = self;
             driver.run(waiting, until, |driver| {
-                orders.waits()
+                requests.waits()
                     || driver.has_lost_links()
-                    || places.iter().any(|place| place.tape.is_full())
+                    || links.iter().any(|link| link.capture.is_full())
                     || stops_at.is_some() && is_quiet(driver, *services)
             });
             let now = self.clock.now();
             for (port, error) in self.driver.take_lost_links() {
-                if let Some(place) = self.places.get_mut(port) {
-                    place.lose(&error, now);
+                if let Some(link) = self.links.get_mut(port) {
+                    link.lose(&error, now);
                 }
             }
             self.reopen(now);
             if now >= self.sampled_at + SAMPLE {
                 self.sample(now);
             }
-            self.end_tapes(|tape| tape.end(now));
-            while let Some((order, sender)) = self.orders.next() {
-                match order {
+            self.end_captures(|capture| capture.end(now));
+            while let Some((request, sender)) = self.requests.next() {
+                match request {
                     Request::Loopback { port, vc, segment } => self.ping(&port, vc, segment, sender),
                     // The client may have disconnected.
-                    order => drop(sender.send(self.answer(order, now))),
+                    request => drop(sender.send(self.answer(request, now))),
                 }
             }
             if let Some(stops_at) = self.stops_at
@@ -249,7 +249,7 @@ impl Running {
                     left
                 });
                 self.driver.turn();
-                self.end_tapes(CapturePoint::end_any);
+                self.end_captures(CapturePoint::end_any);
                 tracing::info!(cut = left, "stopped");
                 return;
             }
@@ -257,39 +257,38 @@ impl Running {
     }
 
     fn next_look(&self) -> Instant {
-        let links = self.places.iter().map(|place| place.standing.retry_at).min().unwrap_or(Instant::NEVER);
+        let links = self.links.iter().map(|link| link.state.retry_at).min().unwrap_or(Instant::NEVER);
         let look = if self.stops_at.is_some() { QUIET_LOOK } else { SAMPLE };
-        let tapes = self.places.iter().map(|place| place.tape.ends()).min().unwrap_or(Instant::NEVER);
+        let captures = self.links.iter().map(|link| link.capture.ends()).min().unwrap_or(Instant::NEVER);
         links
-            .min(tapes)
+            .min(captures)
             .min(self.sampled_at + SAMPLE)
             .min(self.clock.now() + look)
             .min(self.stops_at.unwrap_or(Instant::NEVER))
     }
 
-    // ---- Links
-    // ------------------------------------------------------------------------------------------------
+    // ---- Links ------------------------------------------------------------------------------------
 
     /// Reopens lost links that are due.
     fn reopen(&mut self, now: Instant) {
-        for (number, place) in self.places.iter_mut().enumerate() {
-            if !place.standing.is_due(now) {
+        for (number, link) in self.links.iter_mut().enumerate() {
+            if !link.state.is_due(now) {
                 continue;
             }
-            match place.open().map(|opened| self.driver.attach(number, opened)) {
-                Ok(()) => place.rise(now),
-                Err(error) => place.fail(&error, now),
+            match link.open().map(|opened| self.driver.attach(number, opened)) {
+                Ok(()) => link.rise(now),
+                Err(error) => link.fail(&error, now),
             }
         }
     }
 
-    fn end_tapes(&self, end: impl Fn(&CapturePoint) -> Option<Result<Captured, String>>) {
-        for place in &self.places {
-            match end(&place.tape) {
+    fn end_captures(&self, end: impl Fn(&CapturePoint) -> Option<Result<Captured, String>>) {
+        for link in &self.links {
+            match end(&link.capture) {
                 Some(Ok(Captured { port, file, packets, .. })) => {
                     tracing::info!(port, file = ?file, packets, "capture complete");
                 }
-                Some(Err(error)) => tracing::error!(port = place.name(), "{error}"),
+                Some(Err(error)) => tracing::error!(port = link.name(), "{error}"),
                 None => {}
             }
         }
@@ -298,26 +297,25 @@ impl Running {
     fn sample(&mut self, now: Instant) {
         let seconds = now.since(self.sampled_at).as_secs_f64();
         self.sampled_at = now;
-        for (number, place) in self.places.iter_mut().enumerate() {
+        for (number, link) in self.links.iter_mut().enumerate() {
             let counters = self.driver.link_counters(number).unwrap_or_default();
             // The counters of a reopened link start at zero.
             let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
             let rate = |now: u64, before: u64| rounded(rate(now, before));
-            place.rates = Rates {
-                units_in: rate(counters.units_in, place.sampled.units_in),
-                units_out: rate(counters.units_out, place.sampled.units_out),
-                bits_in: rate(8 * counters.bytes_in, 8 * place.sampled.bytes_in),
-                bits_out: rate(8 * counters.bytes_out, 8 * place.sampled.bytes_out),
+            link.rates = Rates {
+                units_in: rate(counters.units_in, link.sampled.units_in),
+                units_out: rate(counters.units_out, link.sampled.units_out),
+                bits_in: rate(8 * counters.bytes_in, 8 * link.sampled.bytes_in),
+                bits_out: rate(8 * counters.bytes_out, 8 * link.sampled.bytes_out),
             };
-            place.sampled = counters;
+            link.sampled = counters;
         }
     }
 
-    // ---- Orders
-    // -----------------------------------------------------------------------------------------------
+    // ---- Requests ---------------------------------------------------------------------------------
 
-    fn answer(&mut self, order: Request, now: Instant) -> Answer {
-        match order {
+    fn answer(&mut self, request: Request, now: Instant) -> Answer {
+        match request {
             Request::Status => Answer::Status(Box::new(self.status(now))),
             Request::Down => {
                 self.stop(now);
@@ -348,7 +346,7 @@ impl Running {
                 }
             }
             Request::EndCapture(number) => {
-                self.end_tapes(|tape| tape.end_number(number));
+                self.end_captures(|capture| capture.end_number(number));
                 Answer::Done(format!("capture {number} ended"))
             }
         }
@@ -391,8 +389,8 @@ impl Running {
         packets: u64,
         now: Instant,
     ) -> Result<RunningCapture, String> {
-        let Some(place) = self.places.iter().find(|place| place.name() == port) else {
-            let names: Vec<String> = self.places.iter().map(PortLink::name).collect();
+        let Some(link) = self.links.iter().find(|link| link.name() == port) else {
+            let names: Vec<String> = self.links.iter().map(PortLink::name).collect();
             return Err(format!("no port {port}; the ports are {}", names.join(", ")));
         };
         if let Some(why) = self.sandbox.as_ref().and_then(|its| confinement::refuses_file(its, file)) {
@@ -400,7 +398,7 @@ impl Running {
         }
         self.captures += 1;
         let (number, port) = (self.captures, port.to_owned());
-        place.tape.begin(Wanted { number, port, file, ends: now + time, packets }, now)
+        link.capture.begin(Wanted { number, port, file, ends: now + time, packets }, now)
     }
 
     fn stop(&mut self, now: Instant) {
@@ -477,17 +475,17 @@ impl Running {
             board.remove_route(route.port, route.prefix, Some(route.gateway));
         }
         for route in new {
-            board.add_route(way(&plan, route));
+            board.add_route(route_of(&plan, route));
         }
         let mut links = 0;
-        for (number, place) in self.places.iter_mut().enumerate() {
-            let Some(port) = plan.ports.iter().find(|port| port.name == place.plan.name) else { continue };
-            let is_other = place.device.is_none()
-                && (place.plan.link != port.link || place.plan.host_address != port.host_address);
-            place.plan = port.clone();
+        for (number, link) in self.links.iter_mut().enumerate() {
+            let Some(port) = plan.ports.iter().find(|port| port.name == link.plan.name) else { continue };
+            let is_other = link.device.is_none()
+                && (link.plan.link != port.link || link.plan.host_address != port.host_address);
+            link.plan = port.clone();
             if is_other {
                 self.driver.detach(number);
-                place.standing.renew(now);
+                link.state.renew(now);
                 links += 1;
             }
         }
@@ -500,7 +498,7 @@ impl Running {
         self.plan.services.retain(|service| failed.iter().all(|(name, _)| *name != service.name));
         self.reloads += 1;
         self.reopen(now);
-        (self.told)(&self.plan);
+        (self.on_change)(&self.plan);
         if failed.is_empty() {
             Ok(said)
         } else {
@@ -521,10 +519,10 @@ impl Running {
             counters: named(|see| view.counters.each(see)),
         });
         let services = services.collect();
-        let ports = (0..self.places.len()).map(|number| self.port_status(number)).collect();
+        let ports = (0..self.links.len()).map(|number| self.port_status(number)).collect();
         let circuits = (0..self.plan.ports.len()).flat_map(|number| self.circuits(number)).collect();
         let at_ports: Vec<BTreeMap<String, Counters>> =
-            (0..self.places.len()).map(|number| self.port_counters(number)).collect();
+            (0..self.links.len()).map(|number| self.port_counters(number)).collect();
         let board = self.driver.board();
         let mut counters: BTreeMap<String, Counters> = BTreeMap::new();
         board.counters(&mut |family, name, value| {
@@ -578,25 +576,25 @@ impl Running {
         let link_counters = self.driver.link_counters(number).unwrap_or_default();
         let counters = self.port_counters(number);
         let waiting = self.driver.board().waiting(number) as u64;
-        let place = &self.places[number];
+        let link = &self.links[number];
         status::Port {
-            name: place.name(),
-            link: place.address().to_owned(),
-            carries: if place.device.is_none() { place.plan.carries } else { Carries::Packets }.to_string(),
-            state: if place.standing.is_up { "up" } else { "down" }.into(),
-            error: place.standing.error.clone(),
-            addresses: place
+            name: link.name(),
+            link: link.address().to_owned(),
+            carries: if link.device.is_none() { link.plan.carries } else { Carries::Packets }.to_string(),
+            state: if link.state.is_up { "up" } else { "down" }.into(),
+            error: link.state.error.clone(),
+            addresses: link
                 .plan
                 .addresses
                 .iter()
                 .map(|(address, net)| format!("{address}/{}", net.bits()))
                 .collect(),
-            host: if place.device.is_none() { place.plan.host.clone() } else { None },
-            mtu_bytes: place.plan.mtu_bytes as u64,
+            host: if link.device.is_none() { link.plan.host.clone() } else { None },
+            mtu_bytes: link.plan.mtu_bytes as u64,
             waiting,
-            losses: place.standing.losses,
+            losses: link.state.losses,
             lost: losses::of_port(&link_counters, &counters),
-            rates: place.rates,
+            rates: link.rates,
             link_counters: named(|see| link_counters.each(see)),
             counters,
         }
@@ -604,7 +602,7 @@ impl Running {
 
     fn circuits(&mut self, number: usize) -> Vec<status::Circuit> {
         let peers: Vec<_> = self.driver.board().circuit_peers(number).collect();
-        let plan = &self.places[number].plan;
+        let plan = &self.links[number].plan;
         let bridged = |index: usize| {
             let mut all = self.plan.ports.iter().filter_map(|port| port.bridge.as_ref()).flatten();
             all.any(|its| (its.port, its.circuit as usize) == (number, index))
@@ -634,15 +632,15 @@ const QUIET_LOOK: Duration = Duration::from_millis(100);
 /// # Errors
 /// The file cannot be read, or it is invalid; the message names the line.
 pub fn read(file: &Path) -> Result<Plan, String> {
-    judge(file, File::open(file), false)
+    validate(file, File::open(file), false)
 }
 
 /// Reads a plan again, from a regular file only: the board's thread must not block.
 fn read_again(file: &Path, is_confined: bool) -> Result<Plan, String> {
-    judge(file, regular::open(file), is_confined)
+    validate(file, regular::open(file), is_confined)
 }
 
-fn judge(file: &Path, opened: io::Result<File>, is_confined: bool) -> Result<Plan, String> {
+fn validate(file: &Path, opened: io::Result<File>, is_confined: bool) -> Result<Plan, String> {
     // A pipe or a terminal is in no directory: relative paths are relative to the working directory.
     let is_regular = opened.as_ref().is_ok_and(|opened| opened.metadata().is_ok_and(|about| about.is_file()));
     let folder = file.parent().filter(|_| is_regular).unwrap_or(Path::new(""));
@@ -687,9 +685,7 @@ fn has_memory(wanted: usize) -> Result<(), String> {
     }
     let mib = |bytes: u64| bytes >> 20;
     let (wanted, there) = (mib(wanted as u64), mib(there));
-    Err(format!(
-        "memory: transmit and receive need {wanted} MiB, and this host has {there} MiB: make them smaller"
-    ))
+    Err(format!("memory: transmit and receive need {wanted} MiB, and this host has {there} MiB: reduce them"))
 }
 
 /// Converts a state to snake case: `Established` to `established`, `FinWait1` to `fin_wait1`.
@@ -709,8 +705,8 @@ impl PortLink {
         PortLink {
             plan,
             device,
-            tape: Arc::default(),
-            standing: LinkState::new(),
+            capture: Arc::default(),
+            state: LinkState::new(),
             sampled: LinkCounters::default(),
             rates: Rates::default(),
         }
@@ -718,8 +714,8 @@ impl PortLink {
 
     fn open(&self) -> io::Result<AnyLink> {
         match &self.device {
-            None => link::open(&self.plan, &self.tape),
-            Some(device) => link::open_host(&self.plan, device, &self.tape),
+            None => link::open(&self.plan, &self.capture),
+            Some(device) => link::open_host(&self.plan, device, &self.capture),
         }
     }
 
@@ -738,21 +734,21 @@ impl PortLink {
 
     fn lose(&mut self, error: &io::Error, now: Instant) {
         tracing::warn!(port = self.plan.name, link = self.address(), %error, "link lost");
-        self.standing.lose(error, now);
+        self.state.lose(error, now);
     }
 
     fn fail(&mut self, error: &io::Error, now: Instant) {
-        self.standing.fail(error, now);
+        self.state.fail(error, now);
         tracing::debug!(port = self.plan.name, %error, "link still lost");
     }
 
     fn rise(&mut self, now: Instant) {
         tracing::info!(port = self.plan.name, link = self.address(), "link up");
-        self.standing.rise(now);
+        self.state.rise(now);
     }
 }
 
-fn way(plan: &Plan, route: &RoutePlan) -> Route {
+fn route_of(plan: &Plan, route: &RoutePlan) -> Route {
     Route {
         prefix: route.prefix,
         port: route.port,

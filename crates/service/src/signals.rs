@@ -12,11 +12,11 @@ pub enum SignalRequest {
     Report,
 }
 
-/// Handles signals from now on, on a thread of its own; `told` is called for each.
+/// Handles signals from now on, on a thread of its own; `on_signal` is called for each.
 ///
 /// # Errors
 /// The system has no thread or descriptor left.
-pub fn hear(told: impl Fn(SignalRequest) + Send + 'static) -> io::Result<()> {
+pub fn handle(on_signal: impl Fn(SignalRequest) + Send + 'static) -> io::Result<()> {
     let runtime = kiban_tokio::runtime::build(tokio::runtime::Builder::new_current_thread().enable_all())?;
     let entered = runtime.enter();
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -26,7 +26,7 @@ pub fn hear(told: impl Fn(SignalRequest) + Send + 'static) -> io::Result<()> {
     let work = move || {
         runtime.block_on(async move {
             loop {
-                told(tokio::select! {
+                on_signal(tokio::select! {
                     _ = interrupt.recv() => SignalRequest::Stop,
                     _ = terminate.recv() => SignalRequest::Stop,
                     _ = report.recv() => SignalRequest::Report,

@@ -44,7 +44,7 @@ pub struct Status {
 /// The active parts of a board's sandbox.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sandbox {
-    /// Capabilities that are kept, as `CAP_NET_ADMIN`.
+    /// Capabilities that are kept, such as `CAP_NET_ADMIN`.
     pub capabilities: Vec<String>,
     /// `on`, or why Landlock is not.
     pub landlock: String,

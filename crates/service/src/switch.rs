@@ -7,9 +7,9 @@
 pub use crate::config::switch::{LinkCircuit, LinkPlan, LinkWords, Plan, RoutePlan};
 
 use crate::confinement;
+use crate::link_state::LinkState;
 use crate::losses;
 use crate::signals::{self, SignalRequest};
-use crate::standing::LinkState;
 use crate::status::{Counters, named, rounded};
 use kiban_atm::{Interval, Route, Switch, SwitchPort};
 use kiban_base::Instant;
@@ -93,7 +93,7 @@ pub fn read(file: &Path) -> Result<Plan, String> {
 
 /// Requests from signals.
 #[derive(Default)]
-struct Wishes {
+struct SignalRequests {
     stop: AtomicBool,
     report: AtomicBool,
 }
@@ -105,8 +105,8 @@ pub struct RunningSwitch {
     waiting: Waiting,
     clock: Clock,
     began: Instant,
-    standings: Vec<LinkState>,
-    wishes: Arc<Wishes>,
+    link_states: Vec<LinkState>,
+    requests: Arc<SignalRequests>,
 }
 
 impl RunningSwitch {
@@ -139,26 +139,26 @@ impl RunningSwitch {
         let say = |error: io::Error| format!("cannot set up event polling for the switch: {error}");
         let mut driver = SwitchDriver::new(switch, &sides, clock).map_err(say)?;
         let now = clock.now();
-        let mut standings = Vec::new();
+        let mut link_states = Vec::new();
         for (port, link) in plan.links.iter().enumerate() {
-            let mut standing = LinkState::new();
+            let mut state = LinkState::new();
             match open(link).map(|opened| driver.attach(port, opened)) {
-                Ok(()) => standing.rise(now),
-                Err(error) if link.retry => standing.lose(&error, now),
+                Ok(()) => state.rise(now),
+                Err(error) if link.retry => state.lose(&error, now),
                 Err(error) => return Err(format!("link {}: {error}", link.name)),
             }
-            standings.push(standing);
+            link_states.push(state);
         }
-        let wishes = Arc::<Wishes>::default();
-        let (wished, waker) = (wishes.clone(), driver.waker());
-        let told = move |wish| {
+        let requests = Arc::<SignalRequests>::default();
+        let (wished, waker) = (requests.clone(), driver.waker());
+        let on_signal = move |wish| {
             let flag = if wish == SignalRequest::Stop { &wished.stop } else { &wished.report };
             flag.store(true, Ordering::Release);
             waker.wake();
         };
-        signals::hear(told).map_err(say)?;
+        signals::handle(on_signal).map_err(say)?;
         let waiting = driver.waiting();
-        Ok(RunningSwitch { plan, driver, waiting, clock, began: now, standings, wishes })
+        Ok(RunningSwitch { plan, driver, waiting, clock, began: now, link_states, requests })
     }
 
     /// Drops the privileges that are no longer needed, on all threads.
@@ -187,7 +187,7 @@ impl RunningSwitch {
     ) -> Result<(), String> {
         let mut next = every.map_or(Instant::NEVER, |every| self.clock.now() + every);
         loop {
-            let links = self.standings.iter().map(|standing| standing.retry_at).min();
+            let links = self.link_states.iter().map(|state| state.retry_at).min();
             let until = next.min(links.unwrap_or(Instant::NEVER));
             let RunningSwitch { driver, waiting, .. } = self;
             driver.run(waiting, until);
@@ -195,11 +195,11 @@ impl RunningSwitch {
             for (port, error) in self.driver.take_lost_links() {
                 let link = &self.plan.links[port];
                 tracing::warn!(name = link.name, link = link.link, %error, "link lost");
-                self.standings[port].lose(&error, now);
+                self.link_states[port].lose(&error, now);
             }
             self.reopen(now);
-            let wished = self.wishes.report.swap(false, Ordering::AcqRel);
-            if self.wishes.stop.load(Ordering::Acquire) {
+            let wished = self.requests.report.swap(false, Ordering::AcqRel);
+            if self.requests.stop.load(Ordering::Acquire) {
                 return Ok(());
             }
             if wished || now >= next {
@@ -213,32 +213,32 @@ impl RunningSwitch {
 
     /// Reopens lost links that are due.
     fn reopen(&mut self, now: Instant) {
-        for (port, standing) in self.standings.iter_mut().enumerate() {
-            if !standing.is_due(now) {
+        for (port, state) in self.link_states.iter_mut().enumerate() {
+            if !state.is_due(now) {
                 continue;
             }
             let link = &self.plan.links[port];
             match open(link).map(|opened| self.driver.attach(port, opened)) {
                 Ok(()) => {
                     tracing::info!(name = link.name, link = link.link, "link up");
-                    standing.rise(now);
+                    state.rise(now);
                 }
-                Err(error) => standing.fail(&error, now),
+                Err(error) => state.fail(&error, now),
             }
         }
     }
 
     /// Returns the status.
     pub fn status(&mut self) -> Status {
-        let RunningSwitch { plan, driver, standings, .. } = self;
-        let links = plan.links.iter().zip(standings).enumerate().map(|(port, (link, standing))| {
+        let RunningSwitch { plan, driver, link_states, .. } = self;
+        let links = plan.links.iter().zip(link_states).enumerate().map(|(port, (link, state))| {
             let counters = driver.link_counters(port).unwrap_or_default();
             LinkStatus {
                 name: link.name.clone(),
                 link: link.link.clone(),
-                state: if standing.is_up { "up" } else { "down" },
-                error: standing.error.clone(),
-                losses: standing.losses,
+                state: if state.is_up { "up" } else { "down" },
+                error: state.error.clone(),
+                losses: state.losses,
                 unknown: driver.switch().unrouted(port),
                 hec_bad: driver.switch().hec(port).bad,
                 hec_corrected: driver.switch().hec(port).corrected,

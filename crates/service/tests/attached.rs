@@ -22,7 +22,7 @@ fn at(side: u8, port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::from([10, 0, 0, side]), port)
 }
 
-/// The services of a board: what comes from programs is looked at every ten milliseconds.
+/// The services of a board; requests of programs are polled every ten milliseconds.
 struct Driven {
     services: Rc<RefCell<Services>>,
     look_at: Instant,
@@ -54,7 +54,7 @@ impl Program for Driven {
     }
 }
 
-/// Peers on the wire: each has a connection, and takes so many bytes a second.
+/// Peers on the wire: each has a connection, and a read rate in bytes per second.
 struct Peers {
     to: SocketAddr,
     count: usize,
@@ -99,7 +99,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// Two boards; the second lends its TCP to programs, so many streams in all.
+    /// Creates two boards; the second offers its TCP to programs, with `sessions_max` streams in all.
     fn new(name: &str, sessions_max: usize) -> Rig {
         let folder = std::env::temp_dir().join(format!("kiban-attached-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a directory");
@@ -124,9 +124,9 @@ impl Rig {
             .expect("both take packets");
         let mut services = Services::new().expect("a file or two");
         let bounds = SessionLimits { sessions_max, idle: None };
-        let door = folder.join("it.streams");
-        let service = Attach::new(door.clone(), bounds, services.chime().clone()).expect("a file or two");
-        let kind = Kind::Attach { door };
+        let path = folder.join("it.streams");
+        let service = Attach::new(path.clone(), bounds, services.chime().clone()).expect("a file or two");
+        let kind = Kind::Attach { path };
         let plan = ServicePlan {
             name: "it".into(),
             listen: Endpoint::UnixSocket("attach"),
@@ -151,9 +151,9 @@ impl Rig {
 
     /// Attaches a program with this many streams. Virtual time stands still meanwhile.
     fn attach(&mut self, streams: usize) -> std::io::Result<Board> {
-        let door = self.folder.join("it.streams");
+        let path = self.folder.join("it.streams");
         let settings = Settings { streams, room_bytes: ROOM_BYTES, ..Settings::default() };
-        let caller = std::thread::spawn(move || Board::attach_at(&door, settings));
+        let caller = std::thread::spawn(move || Board::attach_at(&path, settings));
         while !caller.is_finished() {
             let now = self.world.now();
             self.services.borrow_mut().on_file(&mut self.world.board_mut(self.boards[1]).host(), now);
@@ -162,7 +162,7 @@ impl Rig {
         caller.join().expect("it does not panic")
     }
 
-    /// The same, and it listens.
+    /// As [`Rig::attach`], with a listener on `port`.
     fn listening(&mut self, streams: usize, port: u16) -> (Board, Listener) {
         let board = self.attach(streams).expect("streams are free");
         let mut listener = board.start_listen(at(2, port)).expect("a listener");
@@ -190,13 +190,13 @@ impl Drop for Rig {
 }
 
 #[test]
-fn callers_of_one_programs_listener_take_no_streams_of_another_program() {
+fn connections_to_one_programs_listener_take_no_streams_from_another() {
     let mut rig = Rig::new("callers", 6);
     let (one, listener) = rig.listening(3, 80);
     rig.call(80, 100, 1000);
     let taken: Vec<_> = (0..100).map_while(|_| listener.accept().expect("it listens")).collect();
     assert!((1..=3).contains(&taken.len()), "{} streams", taken.len());
-    // As many are free for another program as it would find without them.
+    // Another program finds as many free streams as without them.
     let (other, its) = rig.listening(3, 81);
     rig.call(81, 1, 1000);
     assert!(its.accept().expect("it listens").is_some());
@@ -204,12 +204,12 @@ fn callers_of_one_programs_listener_take_no_streams_of_another_program() {
 }
 
 #[test]
-fn a_peer_that_takes_hardly_anything_does_not_keep_the_streams_of_a_program_that_has_gone() {
+fn a_slow_peer_does_not_keep_the_streams_of_an_ended_program() {
     for (reads, seconds) in [(300, 150), (3000, 300)] {
         let mut rig = Rig::new(&format!("gone-{reads}"), 2);
         let (board, listener) = rig.listening(2, 80);
         rig.call(80, 1, reads);
-        let stream = listener.accept().expect("it listens").expect("somebody has called");
+        let stream = listener.accept().expect("it listens").expect("a peer has connected");
         let bytes = vec![7; ROOM_BYTES];
         // Until both the stream and the pipe are full.
         loop {

@@ -62,7 +62,7 @@ listen = "127.0.0.1:9464"
 "#;
 
 #[test]
-fn every_word_gets_its_meaning() {
+fn every_setting_reaches_the_plan() {
     let plan = Plan::read(GOOD, "file").expect("a good configuration");
     assert_eq!((plan.name.as_str(), plan.drain), ("lab", Duration::from_secs(5)));
     assert_eq!(plan.board.memory.transmit_bytes, 32 << 20);
@@ -71,7 +71,7 @@ fn every_word_gets_its_meaning() {
     assert_eq!((plan.ports[0].mtu_bytes, plan.ports[1].mtu_bytes), (1500, 9180));
     let [fixed, asked] = &plan.ports[1].circuits[..] else { panic!("two circuits") };
     assert_eq!((fixed.peer.map(|peer| peer.to_string()), fixed.llc_snap), (Some("10.1.0.2".into()), false));
-    let contract = fixed.contract.expect("it has one");
+    let contract = fixed.contract.expect("a contract");
     assert_eq!(contract.tolerance, Duration::from_micros(250));
     assert_eq!(contract.sustained.map(|sustained| sustained.burst_cells), Some(32));
     assert_eq!((asked.peer, asked.llc_snap), (None, true));
@@ -87,7 +87,7 @@ fn every_word_gets_its_meaning() {
 }
 
 #[test]
-fn a_mistake_is_told_with_its_line_its_key_and_what_to_do() {
+fn an_error_names_the_line_the_key_and_the_remedy() {
     let mut differences = Vec::new();
     for (from, to, expected) in [
         ("drain = \"5s\"", "drian = \"5s\"", "line 2: unknown key `drian`: did you mean `drain`?"),
@@ -250,9 +250,9 @@ fn a_mistake_is_told_with_its_line_its_key_and_what_to_do() {
     ] {
         let text = GOOD.replacen(from, to, 1);
         assert_ne!(text, GOOD, "{from}");
-        let mistake = Plan::read(&text, "file").expect_err(to).to_string();
-        if mistake != expected {
-            differences.push(format!("{to}\n  {mistake}\n  {expected}"));
+        let error = Plan::read(&text, "file").expect_err(to).to_string();
+        if error != expected {
+            differences.push(format!("{to}\n  {error}\n  {expected}"));
         }
     }
     assert!(differences.is_empty(), "told, and expected:\n{}", differences.join("\n"));
@@ -260,8 +260,8 @@ fn a_mistake_is_told_with_its_line_its_key_and_what_to_do() {
         Plan::read("", "file").expect_err("nothing").to_string(),
         "no port configured: add a [[port]] with name, link and address"
     );
-    let mistake = Plan::read("[[port]\n", "file").expect_err("no TOML").to_string();
-    assert!(mistake.starts_with("line 1: "), "{mistake}");
+    let error = Plan::read("[[port]\n", "file").expect_err("no TOML").to_string();
+    assert!(error.starts_with("line 1: "), "{error}");
     let link =
         Plan::read(&GOOD.replacen("tap:tap0", "tpa:tap0", 1), "file").expect_err("no link").to_string();
     assert!(
@@ -271,8 +271,8 @@ fn a_mistake_is_told_with_its_line_its_key_and_what_to_do() {
 }
 
 #[test]
-fn values_of_another_type_and_what_is_missing_are_told_with_what_to_write() {
-    let line = |part: &str| 1 + GOOD[..GOOD.find(part).expect("it is there")].matches('\n').count();
+fn wrong_types_and_missing_keys_are_reported_with_an_example() {
+    let line = |part: &str| 1 + GOOD[..GOOD.find(part).expect("part of GOOD")].matches('\n').count();
     let mut differences = Vec::new();
     for (from, to, expected) in [
         (
@@ -357,7 +357,7 @@ fn values_of_another_type_and_what_is_missing_are_told_with_what_to_write() {
 }
 
 #[test]
-fn what_needs_a_new_board_is_named() {
+fn a_change_that_needs_a_restart_is_named() {
     let plan = Plan::read(GOOD, "file").expect("good");
     for (from, to, expected) in [
         ("name = \"lab\"", "name = \"lib\"", Some("name")),
@@ -395,7 +395,7 @@ circuits = "atm:0.100"
 "#;
 
 #[test]
-fn a_bridge_names_its_circuits_and_mistakes_in_it_are_told() {
+fn a_bridge_names_its_circuits_and_its_errors_are_reported() {
     let plan = Plan::read(BRIDGE, "file").expect("good");
     let [atm, lan] = &plan.ports[..] else { panic!("a port and the link of a bridge") };
     assert!(atm.addresses.is_empty() && atm.bridge.is_none() && atm.circuits.len() == 1);
@@ -427,32 +427,32 @@ fn a_bridge_names_its_circuits_and_mistakes_in_it_are_told() {
         ("circuits", "fcs = 1\ncircuits", "line 11: fcs: "),
         ("circuits = \"atm:0.100\"", "", "line 3: port `atm` has no address"),
     ] {
-        let mistake = Plan::read(&BRIDGE.replacen(from, to, 1), "file").expect_err(to).to_string();
-        assert!(mistake.contains(expected), "{to}: {mistake}");
+        let error = Plan::read(&BRIDGE.replacen(from, to, 1), "file").expect_err(to).to_string();
+        assert!(error.contains(expected), "{to}: {error}");
     }
     // A bridge may have another link while the board runs, but no other circuits.
     let read = |text: &str| Plan::read(text, "file").expect("good");
     assert_eq!(plan.needs_new_board(&read(&BRIDGE.replace("tap:tap0", "tap:tap1"))), None);
     let with_fcs = BRIDGE.replace("circuits", "fcs = true\ncircuits");
     assert_eq!(plan.needs_new_board(&read(&with_fcs)), Some("bridge".into()));
-    let none = BRIDGE.split("[[bridge]]").next().expect("it has one").replace("vc-mux\"", "llc\"");
+    let none = BRIDGE.split("[[bridge]]").next().expect("a prefix").replace("vc-mux\"", "llc\"");
     let none = none.replace("[[port.pvc]]", "address = \"10.0.0.1/24\"\n[[port.pvc]]");
     assert_eq!(read(&none).needs_new_board(&plan), Some("bridge".into()));
 }
 
 #[test]
-fn doors_for_programs_of_this_host_have_no_place_to_listen() {
-    let doors = "[[service]]\nkind = \"attach\"\nsessions = 9\n[[service]]\nkind = \"sockets\"\n";
-    let text = format!("wait = \"hybrid:50us\"\n{GOOD}{doors}");
+fn attach_and_sockets_services_take_no_listen_address() {
+    let services = "[[service]]\nkind = \"attach\"\nsessions = 9\n[[service]]\nkind = \"sockets\"\n";
+    let text = format!("wait = \"hybrid:50us\"\n{GOOD}{services}");
     let plan = Plan::read(&text, "file").expect("good");
     assert_eq!(plan.wait.to_string(), "hybrid:50us");
-    let [.., attach, sockets] = &plan.services[..] else { panic!("two doors") };
+    let [.., attach, sockets] = &plan.services[..] else { panic!("two services") };
     assert_eq!(
         (attach.sessions_max, attach.listen, sockets.listen),
         (9, Endpoint::UnixSocket("attach"), Endpoint::UnixSocket("sockets"))
     );
-    let Kind::Attach { door } = &attach.kind else { panic!("a door") };
-    assert!(door.ends_with("kiban/lab.streams"), "{}", door.display());
+    let Kind::Attach { path } = &attach.kind else { panic!("an attach service") };
+    assert!(path.ends_with("kiban/lab.streams"), "{}", path.display());
     let lines = text.lines().count();
     for (more, expected) in [
         (
@@ -468,13 +468,13 @@ fn doors_for_programs_of_this_host_have_no_place_to_listen() {
             format!("line {}: `echo` has no listen: add listen = \"10.9.0.2:80\"", lines + 2),
         ),
     ] {
-        let mistake = Plan::read(&format!("{text}{more}"), "file").expect_err(more).to_string();
-        assert_eq!(mistake, expected);
+        let error = Plan::read(&format!("{text}{more}"), "file").expect_err(more).to_string();
+        assert_eq!(error, expected);
     }
-    let mistake =
+    let error =
         Plan::read(&text.replacen("hybrid:50us", "hybrid", 1), "file").expect_err("no way").to_string();
     assert!(
-        mistake.starts_with("line 1: wait: invalid value `hybrid`: not a wait policy: write poll,"),
-        "{mistake}"
+        error.starts_with("line 1: wait: invalid value `hybrid`: not a wait policy: write poll,"),
+        "{error}"
     );
 }

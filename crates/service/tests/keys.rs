@@ -48,7 +48,7 @@ fn syn(port: u16) -> Vec<u8> {
     packet
 }
 
-/// The initial sequence numbers with which a new board answers.
+/// Returns the initial sequence numbers with which a new board answers.
 fn answers() -> Vec<u32> {
     let peer = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("the loopback");
     peer.set_read_timeout(Some(Duration::from_millis(200))).expect("a socket can wait");
@@ -59,7 +59,7 @@ fn answers() -> Vec<u32> {
         "[[port]]\nname = \"line\"\nlink = \"udp-packets:{own}-{there}\"\naddress = \"{BOARD}/24\"\n\n\
          [[service]]\nkind = \"echo\"\nlisten = \"{BOARD}:7\"\n"
     );
-    let plan = Plan::read(&text, "test").unwrap_or_else(|mistake| panic!("{mistake}"));
+    let plan = Plan::read(&text, "test").unwrap_or_else(|error| panic!("{error}"));
     // It runs until the process ends.
     std::thread::spawn(move || Running::start(plan, None).expect("the port is free again").run());
     let mut room = [0; 2048];
@@ -83,7 +83,7 @@ fn answers() -> Vec<u32> {
 }
 
 #[test]
-fn two_boards_of_one_configuration_begin_at_other_sequence_numbers() {
+fn boards_with_the_same_configuration_use_different_sequence_numbers() {
     let (one, other) = (answers(), answers());
     // With one key they would differ by the clock alone (RFC 6528 §3): 250,000 a second, the same for all.
     let by: Vec<u32> = one.iter().zip(&other).map(|(one, other)| other.wrapping_sub(*one)).collect();

@@ -25,7 +25,7 @@ fn socket(host: u8) -> UdpSocket {
     socket
 }
 
-/// Keys of a VI NIC's requests, as they arrive at a peer that does not answer.
+/// Returns the keys of a VI NIC's requests, as they arrive at a peer that does not answer.
 fn vi_keys(count: usize) -> Vec<u64> {
     let peer = socket(1);
     let nic = Nic::open(&"udp:127.0.0.1:0".parse().expect("a device")).expect("it opens");
@@ -56,7 +56,7 @@ fn vi_keys(count: usize) -> Vec<u64> {
                 break;
             }
         }
-        nic.disconnect(vi).expect("it is there");
+        nic.disconnect(vi).expect("the VI exists");
     }
     keys
 }
@@ -85,7 +85,7 @@ fn ping_tags(count: usize) -> Vec<u64> {
         .collect()
 }
 
-/// The key that an RDMA NIC over EFE gives its peer first.
+/// Returns the key that an RDMA NIC over EFE gives its peer first.
 fn efe_key() -> u32 {
     let peer = socket(2);
     let port = peer.local_addr().expect("bound").port();
@@ -104,7 +104,7 @@ fn efe_key() -> u32 {
 }
 
 #[test]
-fn numbers_of_real_nics_and_pings_are_not_predicted() {
+fn numbers_of_nics_and_pings_are_unpredictable() {
     let halves = |_| {
         let bytes: [u8; 16] = random::bytes().expect("bytes");
         [0, 8].map(|at| u64::from_le_bytes(*bytes[at..].first_chunk().expect("8 of 16")))
@@ -121,7 +121,7 @@ fn numbers_of_real_nics_and_pings_are_not_predicted() {
 }
 
 #[test]
-fn two_of_a_kind_have_keys_of_their_own() {
+fn two_instances_have_different_keys() {
     assert_ne!(vi_keys(2), vi_keys(2));
     assert_ne!(ping_tags(2), ping_tags(2));
     assert_ne!(efe_key(), efe_key());

@@ -17,14 +17,14 @@ use std::time::Duration;
 
 const BOUNDS: SessionLimits = SessionLimits { sessions_max: 3, idle: Some(Duration::from_secs(30)) };
 
-/// A client that sends, then finishes or not, and keeps what comes.
+/// A client that sends, optionally finishes, and stores what it receives.
 struct Client {
     local: SocketAddr,
     remote: SocketAddr,
     sends: Vec<u8>,
     sent: usize,
     finishes: bool,
-    /// Whether it takes what comes.
+    /// Whether it reads.
     reads: bool,
     stream: Option<StreamId>,
     heard: Vec<u8>,
@@ -179,7 +179,7 @@ fn an_echo_is_whole_over_a_cable_that_loses_packets() {
 }
 
 #[test]
-fn who_comes_beyond_the_bound_is_reset_and_who_says_nothing_is_cut() {
+fn sessions_beyond_the_limit_are_reset_and_silent_ones_disconnected() {
     let (mut world, boards) =
         world(ImpairmentConfig::NONE, Plain::new(local(), Role::Echo, BOUNDS), Kind::Echo);
     for _ in 0..5 {
@@ -196,7 +196,7 @@ fn who_comes_beyond_the_bound_is_reset_and_who_says_nothing_is_cut() {
 }
 
 #[test]
-fn a_full_service_takes_a_place_from_the_address_that_has_most() {
+fn a_full_service_takes_a_slot_from_the_address_with_the_most() {
     let echo = || Plain::new(local(), Role::Echo, BOUNDS);
     let head_time = Duration::from_secs(30);
     let http = HttpConfig { list: true, head_time, bounds: BOUNDS };
@@ -218,8 +218,8 @@ fn a_full_service_takes_a_place_from_the_address_that_has_most() {
                 };
                 world.run_program(boards[0], Box::new(client));
             };
-            // A sole address has all places; of another the first caller finds one, the second none: it would
-            // have more than the other.
+            // A single address holds all slots; the first caller from another address gets one, the second
+            // does not: its address would have more.
             [(1, 1), (2, 1), (3, 1), (4, 1), (5, 3), (6, 3)]
                 .into_iter()
                 .for_each(|(second, last)| call(second, last));
@@ -237,18 +237,18 @@ fn a_full_service_takes_a_place_from_the_address_that_has_most() {
     }
 }
 
-/// A connection of a caller's: when it was opened, and when it ended.
+/// A connection of a caller: when it was opened, and when it ended.
 type Visit = (Instant, Option<Instant>);
 
-/// A client that connects again whenever it is cut or refused.
+/// A client that reconnects whenever it is disconnected or refused.
 #[derive(Clone)]
 struct Caller {
     local: SocketAddr,
-    /// What it sends, and how often; it reads as often, at most this many bytes.
+    /// The data that it sends, and the interval; it reads at the same interval, at most this many bytes.
     sends: Vec<u8>,
     every: Duration,
     reads: usize,
-    /// What it sends from the second time on.
+    /// The data that it sends from the second time on.
     then: Vec<u8>,
     /// After how long it resets its connection and opens another at once.
     renews: Option<Duration>,
@@ -289,7 +289,7 @@ impl Caller {
     }
 }
 
-/// Visits that lasted more than half a second, up to `now`: those that were not refused.
+/// Returns the visits that lasted more than half a second, up to `now`: those that were not refused.
 fn visits(of: &Caller, now: Instant) -> Vec<Visit> {
     let lasted = |visit: &&Visit| visit.1.unwrap_or(now).since(visit.0) > Duration::from_millis(500);
     of.visits.borrow().iter().filter(lasted).copied().collect()
@@ -346,7 +346,8 @@ impl Program for Caller {
     }
 }
 
-/// Runs these callers against an echo or an `http` with so many sessions: how many were displaced.
+/// Runs these callers against an echo or an `http` service with this limit of sessions; returns how many were
+/// displaced.
 fn call(is_http: bool, sessions_max: usize, callers: &[&Caller], seconds: u64) -> u64 {
     let bounds = SessionLimits { sessions_max, idle: None };
     let head_time = Duration::from_secs(30);
@@ -369,7 +370,7 @@ fn call(is_http: bool, sessions_max: usize, callers: &[&Caller], seconds: u64) -
 const HEAD: &[u8] = b"HEAD /a.txt HTTP/1.1\r\nHost: a\r\n\r\n";
 
 #[test]
-fn as_many_addresses_as_there_are_sessions_lose_one_to_a_newcomer_when_their_tenure_is_over() {
+fn a_newcomer_displaces_one_of_many_single_session_addresses_after_their_tenure() {
     for is_http in [false, true] {
         // They keep their connections, or open new ones all the time.
         for renews in [None, Some(Duration::from_secs(4))] {
@@ -378,7 +379,7 @@ fn as_many_addresses_as_there_are_sessions_lose_one_to_a_newcomer_when_their_ten
                 let holders: Vec<Caller> = (0..sessions)
                     .map(|at| Caller { renews, ..Caller::new(3 + at, 0, sends, Duration::from_secs(5)) })
                     .collect();
-                // It moves 2 KiB a second, there and back, and comes when all sessions are taken.
+                // The newcomer transfers 2 KiB/s, there and back, and connects when all sessions are taken.
                 let request = [HEAD, b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n"].concat();
                 let newcomer = match is_http {
                     true => Caller { reads: 2048, ..Caller::new(9, 2, &request, Duration::from_secs(1)) },
@@ -391,7 +392,7 @@ fn as_many_addresses_as_there_are_sessions_lose_one_to_a_newcomer_when_their_ten
                 let name = format!("http: {is_http}, renews: {renews:?}, sessions: {sessions}");
                 assert!(!its.is_empty(), "{name}: it never gets in");
                 assert!(its[0].0 <= Instant::ZERO + Duration::from_secs(25), "{name}: {:?}", its[0]);
-                // Since it moves bytes, its place is not taken again.
+                // Since it moves bytes, it is not displaced again.
                 assert_eq!((its.len(), its[0].1), (1, None), "{name}: {its:?}");
             }
         }
@@ -402,7 +403,7 @@ fn as_many_addresses_as_there_are_sessions_lose_one_to_a_newcomer_when_their_ten
 fn a_session_that_moves_data_is_not_displaced_by_newcomers() {
     for is_http in [false, true] {
         let request = b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n";
-        // A kilobyte a second, all the time, or what the same rate makes in eight seconds.
+        // 1 KiB every second, or at the same rate 8 KiB every eight seconds.
         for every in [1, 8] {
             let (time, count) = (Duration::from_secs(every), 1024 * every as usize);
             let holder = match is_http {
@@ -424,7 +425,7 @@ fn a_session_that_moves_data_is_not_displaced_by_newcomers() {
 }
 
 #[test]
-fn slow_clients_take_turns_and_do_not_displace_each_other_all_the_time() {
+fn slow_clients_take_turns_without_constant_displacement() {
     for count in [2, 6] {
         let callers: Vec<Caller> = (0..count).map(|at| Caller::trickling(3 + at)).collect();
         let displaced = call(false, 1, &callers.iter().collect::<Vec<_>>(), 1200);
@@ -498,7 +499,7 @@ fn talk(sends: &str, finishes: bool) -> (Option<&'static str>, String) {
 }
 
 #[test]
-fn requests_are_answered_one_after_the_other_on_one_connection() {
+fn requests_on_one_connection_are_answered_in_order() {
     let get = |path: &str, more: &str| format!("GET {path} HTTP/1.1\r\nHost: a\r\n{more}\r\n");
     let sends = [
         get("/a.txt", ""),
@@ -525,7 +526,7 @@ fn requests_are_answered_one_after_the_other_on_one_connection() {
 }
 
 #[test]
-fn a_head_has_no_body_and_a_folder_is_listed_without_harm() {
+fn head_responses_have_no_body_and_listings_are_escaped() {
     let (_, heard) = talk("HEAD /big HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", false);
     assert!(heard.contains("Content-Length: 3000000\r\n") && heard.ends_with("\r\n\r\n"), "{heard}");
     let (_, heard) = talk("GET / HTTP/1.0\r\n\r\n", false);
@@ -533,7 +534,7 @@ fn a_head_has_no_body_and_a_folder_is_listed_without_harm() {
 }
 
 #[test]
-fn bad_requests_are_told_so_and_closed_upon() {
+fn bad_requests_are_answered_and_disconnected() {
     for (sends, status) in [
         ("nonsense\r\n\r\n", "400"),
         ("GET / HTTP/1.1\r\n\r\n", "400"),
@@ -550,14 +551,14 @@ fn bad_requests_are_told_so_and_closed_upon() {
 }
 
 #[test]
-fn bytes_that_drip_keep_nobodys_place() {
+fn an_unfinished_request_head_times_out() {
     // No end of the head ever comes.
     let (ended, heard) = talk("GET / HTTP/1.1\r\n", false);
     assert_eq!((ended, heard.as_str()), (Some("cut"), ""));
 }
 
 #[test]
-fn a_reader_who_does_not_read_is_cut_and_holds_no_more_than_a_buffer() {
+fn a_client_that_does_not_read_holds_one_buffer_and_is_disconnected() {
     let (service, kind) = http();
     let (mut world, boards) = world(ImpairmentConfig::NONE, service, kind);
     let mut client = Client::new(80, b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n", false);
@@ -573,7 +574,8 @@ fn a_reader_who_does_not_read_is_cut_and_holds_no_more_than_a_buffer() {
     assert_eq!((view.sessions, view.counters.idle_timeouts), (0, 1));
 }
 
-/// Runs this caller, with a small receive buffer, against an `http` with this `idle`: its first visit.
+/// Runs this caller, with a small receive buffer, against an `http` service with this `idle`; returns its
+/// first visit.
 fn slow_reader(idle: u64, reader: Caller, seconds: u64) -> Visit {
     let bounds = SessionLimits { sessions_max: 3, idle: Some(Duration::from_secs(idle)) };
     let config = HttpConfig { list: true, head_time: Duration::from_secs(10), bounds };
@@ -588,7 +590,7 @@ fn slow_reader(idle: u64, reader: Caller, seconds: u64) -> Visit {
 }
 
 #[test]
-fn a_response_has_to_be_taken_at_a_rate() {
+fn a_response_must_be_read_at_a_minimum_rate() {
     // The second fits into the send buffer whole.
     for path in ["big", "small"] {
         let request = format!("GET /{path} HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -608,7 +610,7 @@ fn a_response_has_to_be_taken_at_a_rate() {
 }
 
 #[test]
-fn requests_without_end_do_not_excuse_who_takes_no_response() {
+fn sending_requests_does_not_excuse_reading_no_response() {
     let request = b"GET /small HTTP/1.1\r\nHost: a\r\n\r\n";
     let reader =
         Caller { reads: 1, then: HEAD.to_vec(), ..Caller::new(3, 0, request, Duration::from_secs(20)) };

@@ -57,7 +57,7 @@ fn services(door: &Path) -> Services {
         kind,
     };
     let echo = plan("echo", Endpoint::Board(SocketAddr::from((BEHIND, ECHO))), Kind::Echo);
-    let attach = plan("attach", Endpoint::UnixSocket("attach"), Kind::Attach { door: door.to_owned() });
+    let attach = plan("attach", Endpoint::UnixSocket("attach"), Kind::Attach { path: door.to_owned() });
     for plan in [echo, attach] {
         let service = make(&plan, services.chime()).expect("the services can be created");
         services.put(plan, service);

@@ -4,8 +4,8 @@ use kiban_base::{Bytes, Instant};
 use kiban_osi::ftam::{Config, Indication, Machine, Request, Role};
 use kiban_osi::network;
 use kiban_osi::stack::files::Files;
+use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::stack::stream::{ConnectionAction, Stream};
-use kiban_osi::stack::tower::StackConfig;
 use kiban_osi::wire::ftam::oids;
 
 /// How the two ends are connected.

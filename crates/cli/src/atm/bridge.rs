@@ -55,7 +55,7 @@ impl Bridge {
         })?;
         crate::log::begin(false);
         let mut running = Running::start(plan, None)?;
-        let desk = ControlServer::open(&running.plan().name, MetricsListener::default(), running.orders())?;
+        let desk = ControlServer::open(&running.plan().name, MetricsListener::default(), running.requests())?;
         running.confine()?;
         desk.ready();
         tracing::info!(board = running.plan().name, "ready");

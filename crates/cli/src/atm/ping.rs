@@ -116,7 +116,7 @@ impl Ping {
                 waker.wake();
             }
         };
-        signals::hear(on_signal).map_err(say)?;
+        signals::handle(on_signal).map_err(say)?;
         teller.begin(&format!("over {link}"), flow, self.segment)?;
         let (clock, mut waiting) = (pinger.clock(), pinger.waiting());
         let mut next = clock.now();
@@ -159,7 +159,7 @@ impl Ping {
                 let _ = stop.send(());
             }
         };
-        signals::hear(on_signal).map_err(|error| error.to_string())?;
+        signals::handle(on_signal).map_err(|error| error.to_string())?;
         let port = self.port.clone().unwrap_or_default();
         teller.begin(&format!("from board {}, port {port}", caller.name()), flow, self.segment)?;
         let clock = kiban_os::Clock::new();

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use kiban_ftam::client::ClientConfig;
 use kiban_ftam::disk::Settings;
 use kiban_osi::ftam::initiator;
-use kiban_osi::stack::tower::StackConfig;
+use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::wire::ftam::{
     BinaryParameters, Document, FunctionalUnits, QualityOfService, StringSignificance, TextParameters,
 };
@@ -90,8 +90,8 @@ impl Association {
                 offer.units.without(FunctionalUnits::RECOVERY | FunctionalUnits::RESTART_DATA_TRANSFER);
             offer.quality = QualityOfService::NO_RECOVERY;
         }
-        let mut tower = StackConfig::default();
-        tower.transport.tpdu_bytes_max = self.tpdu_bytes as usize;
+        let mut stack = StackConfig::default();
+        stack.transport.tpdu_bytes_max = self.tpdu_bytes as usize;
         Ok(ClientConfig {
             host: remote.host.clone(),
             port: remote.port,
@@ -106,7 +106,7 @@ impl Association {
                 checkpoint_bytes: self.checkpoint_bytes,
                 ..offer
             },
-            tower,
+            stack,
             board: self.board.clone(),
             tls: self.peer.connector()?,
             timeout: Duration::from_secs(self.timeout),

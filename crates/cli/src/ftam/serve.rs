@@ -2,8 +2,8 @@
 
 use crate::peer::{PASSWORD_VARIABLE, cannot_listen};
 use clap::{Args, ValueEnum};
+use kiban_ftam::authentication::AuthService;
 use kiban_ftam::disk::{Durability, Protected};
-use kiban_ftam::door::AuthService;
 use kiban_ftam::osi::secure;
 use kiban_ftam::osi::secure::Identity;
 use kiban_ftam::serve::{Service, ServiceConfig};
@@ -103,7 +103,7 @@ impl Serve {
             let file = self.users.display();
             return Err(format!("{file} has no users: add one with kiban ftam passwd {file} NAME"));
         }
-        let gate = Arc::new(AuthService::new(users, Attempts::new(BackoffConfig::default())));
+        let auth = Arc::new(AuthService::new(users, Attempts::new(BackoffConfig::default())));
         let mut config = ServiceConfig::new(self.root.clone());
         config.protected = protected.clone();
         config.disk.durability = match self.fsync {
@@ -115,7 +115,7 @@ impl Serve {
         config.unauthenticated_max = self.strangers_max as usize;
         config.idle_timeout = Duration::from_secs(self.silence_max.into());
         config.responder.fdata_bytes = self.fdata_bytes as usize;
-        config.tower.transport.tpdu_bytes_max = self.tpdu_bytes as usize;
+        config.stack.transport.tpdu_bytes_max = self.tpdu_bytes as usize;
         if let Some((certificate, key)) = self.tls_cert.clone().zip(self.tls_key.clone()) {
             let open = |path: &Path| {
                 let file = File::open(path)?;
@@ -126,7 +126,7 @@ impl Serve {
             let acceptor = secure::acceptor_with(&identity, self.tls_ca.as_deref(), open);
             config.tls = Some(acceptor.map_err(|error| error.to_string())?);
         }
-        let service = Service::new(config, gate.clone()).map_err(|error| cannot_serve(&self.root, &error))?;
+        let service = Service::new(config, auth.clone()).map_err(|error| cannot_serve(&self.root, &error))?;
         let listener = TcpListener::bind(&self.listen).await;
         let listener = listener.map_err(|error| cannot_listen(&self.listen, &error))?;
         let address = listener.local_addr().map_err(|error| error.to_string())?;
@@ -149,7 +149,7 @@ impl Serve {
                     _ = hangup.recv() => match self.read_users(&protected) {
                         Ok(users) => {
                             tracing::info!(users = users.count(), "users file reloaded");
-                            gate.set_users(users);
+                            auth.set_users(users);
                         }
                         Err(error) => {
                             let opened = kiban_os::regular::open(&self.users);

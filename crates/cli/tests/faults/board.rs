@@ -162,7 +162,7 @@ fn serves(place: &Place, sent: &[u8]) -> Result<(), String> {
 
 fn remember(running: &Running, seen: &mut Seen) {
     seen.calls = running.traced.calls();
-    seen.harms = running.traced.harms();
+    seen.injections = running.traced.injections();
     seen.notes = running.traced.notes();
 }
 

@@ -93,7 +93,7 @@ fn is_whole(path: &Path, size: usize, what: &str) -> Result<(), String> {
 
 fn remember(running: &Running, seen: &mut Seen) {
     seen.calls = running.traced.calls();
-    seen.harms = running.traced.harms();
+    seen.injections = running.traced.injections();
     seen.notes = running.traced.notes();
 }
 

@@ -47,7 +47,7 @@ fn server_under(place: &Place, plan: Plan, at_once: bool, seen: &mut Seen) -> Re
     };
     let outcome = outcome();
     seen.calls = server.traced.calls();
-    seen.harms = server.traced.harms();
+    seen.injections = server.traced.injections();
     seen.notes = server.traced.notes();
     outcome.map_err(|why: String| format!("{why}\n  server: {}", server.err()))?;
     server.signal("-KILL");

@@ -115,7 +115,7 @@ impl Running {
 
     pub(crate) fn has_ended(&mut self) -> bool {
         // A killed process may take a moment to disappear.
-        let is_killed = self.is_killed_by_plan && self.traced.harms() > 0;
+        let is_killed = self.is_killed_by_plan && self.traced.injections() > 0;
         self.traced.wait(if is_killed { PATIENCE } else { Duration::ZERO }).is_some()
     }
 

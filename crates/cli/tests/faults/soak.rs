@@ -32,7 +32,7 @@ pub(crate) fn can_trace() -> bool {
 #[derive(Default)]
 pub(crate) struct Seen {
     pub(crate) calls: u64,
-    pub(crate) harms: u64,
+    pub(crate) injections: u64,
     pub(crate) notes: Vec<String>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Soak {
     place: u64,
     failures: Vec<String>,
     runs: u64,
-    harms: u64,
+    injections: u64,
     /// Calls of a run without faults.
     calls: u64,
 }
@@ -51,7 +51,7 @@ impl Soak {
     /// `place` is the number of the scenario, from 0.
     pub(crate) fn new(name: &'static str, place: u64) -> Soak {
         assert!(place < SCENARIOS, "SCENARIOS has to count it");
-        Soak { name, place, failures: Vec::new(), runs: 0, harms: 0, calls: 0 }
+        Soak { name, place, failures: Vec::new(), runs: 0, injections: 0, calls: 0 }
     }
 
     /// Runs it: without faults first, then by seeds, then with the n-th call failing, and with the n-th call
@@ -81,14 +81,14 @@ impl Soak {
         while seed < seeds && !is_late() && self.failures.len() < FAILURES_MAX {
             self.once(Plan::from_seed(seed, self.calls), seed, true, &mut scenario);
             if is_soak && (seed / SCENARIOS).is_multiple_of(25) {
-                eprintln!("{}: seed {seed}, {} runs, {} faults", self.name, self.runs, self.harms);
+                eprintln!("{}: seed {seed}, {} runs, {} faults", self.name, self.runs, self.injections);
             }
             seed += SCENARIOS;
         }
         // Every n where there is time, else some of them.
         let step = if is_soak { 1 } else { (self.calls / STEPS).max(1) };
         for n in (0..self.calls).step_by(step as usize) {
-            for plan in [Plan::Nth { call: n, way: n / step }, Plan::Kill { call: n }] {
+            for plan in [Plan::Nth { call: n, choice: n / step }, Plan::Kill { call: n }] {
                 if is_late() || self.failures.len() >= FAILURES_MAX {
                     break;
                 }
@@ -108,7 +108,7 @@ impl Soak {
         let mut seen = Seen::default();
         let outcome = scenario(plan, seed, &mut seen);
         self.runs += 1;
-        self.harms += seen.harms;
+        self.injections += seen.injections;
         if let Err(why) = outcome {
             let name = self.name;
             let how = if is_seed { format!("make soak SEED={seed}") } else { "a sweep over n".into() };
@@ -120,8 +120,8 @@ impl Soak {
     }
 
     fn tell(self) {
-        println!("{}: {} runs of {} calls, {} faults", self.name, self.runs, self.calls, self.harms);
+        println!("{}: {} runs of {} calls, {} faults", self.name, self.runs, self.calls, self.injections);
         assert!(self.failures.is_empty(), "{}", self.failures.join("\n"));
-        assert!(self.harms > 0 || self.runs < STEPS, "{}: nothing was injected", self.name);
+        assert!(self.injections > 0 || self.runs < STEPS, "{}: nothing was injected", self.name);
     }
 }

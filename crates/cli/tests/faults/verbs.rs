@@ -48,7 +48,7 @@ fn server(plan: Plan, at_once: bool) -> (Running, String, bool) {
 
 fn remember(running: &Running, seen: &mut Seen) {
     seen.calls = running.traced.calls();
-    seen.harms = running.traced.harms();
+    seen.injections = running.traced.injections();
     seen.notes = running.traced.notes();
 }
 

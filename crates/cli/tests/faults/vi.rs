@@ -24,7 +24,7 @@ fn a_vi_client_that_fails_or_dies_at_any_call_leaves_a_server_that_serves() {
         let mut client = Running::start(client(&place, &name), plan, true, &[]);
         let ended = client.ended();
         seen.calls = client.traced.calls();
-        seen.harms = client.traced.harms();
+        seen.injections = client.traced.injections();
         seen.notes = client.traced.notes();
         ended.judge("the client")?;
         if plan == Plan::Watch && !ended.is_well() {

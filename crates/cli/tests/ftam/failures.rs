@@ -8,7 +8,7 @@ use super::common::{Fate, Relay, TestDir, kiban, noise, remote, said, same};
 use kiban_ftam::client::{Client, ClientConfig};
 use kiban_ftam::disk::Settings;
 use kiban_osi::ftam::initiator;
-use kiban_osi::stack::tower::StackConfig;
+use kiban_osi::stack::layers::StackConfig;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -164,9 +164,8 @@ fn a_peer_that_stalls_is_disconnected_and_can_resume() {
     let put = ["put", "-q", "--retries", "0", "--checkpoint-bytes", "200000", "here", &there];
     let child = dir.command(&put).stderr(Stdio::piped()).spawn().expect("it was built");
     relay.wait_held();
-    let line = server
-        .log
-        .wait("that it was cut", |line| line["message"] == "no data moved for too long: disconnected");
+    let line =
+        server.log.wait("that it was cut", |line| line["message"] == "idle for too long: disconnected");
     assert_eq!((line["user"].as_str(), line["file"].as_str()), (Some("eve"), Some("there")));
     server.log.wait("that it ended", |line| line["message"] == "ended" && line["files"] == 1);
     same(&dir.at("root/there"), b"old");
@@ -219,8 +218,8 @@ fn password_guesses_are_limited_over_all_connections() {
     // Three attempts are free, four are verified at a time; each failure doubles the delay, up to four
     // seconds.
     assert!((3..=12).contains(&wrong), "{wrong} guesses were judged");
-    server.log.wait_count("not let in", wrong);
-    assert_eq!(server.log.count("not let in"), wrong);
+    server.log.wait_count("login refused", wrong);
+    assert_eq!(server.log.count("login refused"), wrong);
     server.log.wait("that some were not judged", |line| line["message"] == "too many failures: not verified");
     // Even the right password is not verified from this address until the delay is over. On a busy machine it
     // may be over before the attempt arrives, and then another wrong guess starts it again.
@@ -230,7 +229,7 @@ fn password_guesses_are_limited_over_all_connections() {
         String::from_utf8_lossy(&output.stderr).contains("2000 association with user not allowed")
     });
     assert!(is_held, "whoever knows the password is judged right after guesses");
-    let line = server.log.wait("who guessed", |line| line["message"] == "not let in");
+    let line = server.log.wait("who guessed", |line| line["message"] == "login refused");
     assert_eq!((line["user"].as_str(), line["refusal"].as_str()), (Some("eve"), Some("Password")));
 }
 
@@ -258,12 +257,12 @@ fn a_mismatch_of_tls_and_plain_text_is_reported() {
         &["ls", "--timeout", "20", &remote(secure.port, "")],
         "it closed the connection before it answered",
     );
-    let line = secure.log.wait("that there is no TLS", |line| line["message"] == "no TLS session");
+    let line = secure.log.wait("that there is no TLS", |line| line["message"] == "TLS handshake failed");
     assert!(line["error"].as_str().is_some_and(|error| error.contains("InvalidContentType")), "{line}");
     let plain = dir.serve(&[], &[]);
     dir.fails(
         &["ls", "--tls", "--tls-ca", "cert.pem", "--timeout", "20", &remote(plain.port, "")],
-        "cannot be connected to",
+        "cannot connect",
     );
     let line =
         plain.log.wait("what was broken", |line| line["message"] == "ended" && !line["broken"].is_null());
@@ -523,7 +522,7 @@ fn a_thousand_associations_at_once_take_little_memory() {
             password: Some("secret".into()),
             ..initiator::Config::default()
         },
-        tower: StackConfig::default(),
+        stack: StackConfig::default(),
         board: None,
         tls: None,
         timeout: Duration::from_secs(60),

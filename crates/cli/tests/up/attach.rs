@@ -319,7 +319,7 @@ fn a_pipeline_sends_bytes_to_the_board_and_back() {
     assert!(absent.starts_with("kiban: 10.9.0.77:80: no route to host: "), "{absent}");
     let nobody = dir.kiban(&["connect", "--board", "moon", "10.9.0.1:80"]);
     let told = text(&nobody);
-    assert!(told.contains("no board moon is running; these are: lab"), "{told}");
+    assert!(told.contains("no board moon is running; running boards: lab"), "{told}");
 }
 
 #[test]

@@ -202,11 +202,11 @@ fn output_of_a_board_cannot_control_the_terminal() {
 fn an_impostor_board_neither_blocks_commands_nor_exhausts_memory() {
     let Some(mut theirs) = Theirs::new("impostor-waits") else { return };
     theirs.listen("flood");
-    theirs.fails(&["status", "lab"], &["board lab does not answer: its answer is longer than "]);
+    theirs.fails(&["status", "lab"], &["board lab does not answer: the answer is longer than "]);
     theirs.listen("full");
-    theirs.fails(&["status", "lab"], &["board lab does not answer: too many clients wait to be accepted"]);
+    theirs.fails(&["status", "lab"], &["board lab does not answer: too many clients are waiting"]);
     // Without a name the client queries every board.
-    theirs.fails(&["status"], &["board lab does not answer: too many clients wait to be accepted"]);
+    theirs.fails(&["status"], &["board lab does not answer: too many clients are waiting"]);
 }
 
 #[test]

@@ -246,5 +246,5 @@ fn measurements_run_over_a_board_in_one_process_and_from_another() {
     server.kill().expect("it is a child of this process");
     server.wait().expect("it is a child of this process");
     let (is_well, words) = told(&dir, &["rdma", "pingpong", "--over", "board:moon"]);
-    assert!(!is_well && words.contains("no board moon is running; these are: lab"), "{words}");
+    assert!(!is_well && words.contains("no board moon is running; running boards: lab"), "{words}");
 }

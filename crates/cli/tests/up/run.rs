@@ -168,7 +168,7 @@ fn traffic_for_a_stopped_board_takes_no_other_route() {
     child.stderr.take().expect("it is piped").read_to_string(&mut errors).expect("it is text");
     assert_eq!(rest, "ENETDOWN\nENETDOWN\n", "{errors}");
     assert!(child.wait().expect("it is a child of this process").success());
-    assert_eq!(errors.matches("the board of this program does not run").count(), 1, "{errors}");
+    assert_eq!(errors.matches("the board of this program is not running").count(), 1, "{errors}");
     assert_eq!(listener.accept().expect_err("no client connected").kind(), ErrorKind::WouldBlock);
     // The socket left by a killed board is not used.
     let refused = told(on_board(&dir, &["true"]));
@@ -543,7 +543,7 @@ fn python_sockets_behave_like_the_systems() {
     assert_eq!(text(&output), "all is well\n", "{}", dir.log());
     board.until("all streams have gone", |status| status["services"][0]["sessions"] == 0);
     let refused = dir.kiban(&["run", "--board", "moon", "--", "true"]);
-    assert_eq!(text(&refused), "kiban: no board moon is running; these are: lab\n");
+    assert_eq!(text(&refused), "kiban: no board moon is running; running boards: lab\n");
 }
 
 #[test]

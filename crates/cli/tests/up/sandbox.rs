@@ -218,7 +218,7 @@ fn a_reload_that_needs_a_dropped_privilege_is_refused_with_that_reason() {
     let forward = "[[service]]\nkind = \"forward\"\nlisten = \"kernel:127.0.0.1:80\"\nto = \"10.9.0.1:7\"\n";
     let http =
         |root: &str| format!("[[service]]\nkind = \"http\"\nlisten = \"10.9.0.2:80\"\nroot = \"{root}\"\n");
-    let remedy = "restart the board to take this over (kiban down, then kiban up)";
+    let remedy = "restart the board to apply this (kiban down, then kiban up)";
     for (changed, why) in [
         (
             config.replace(udp, "packet:lab0"),

@@ -25,7 +25,7 @@ fn every_command_takes_its_boards_name_in_the_same_way() {
         assert!(output.status.success(), "{arguments:?}: {}", text(&output));
     }
     let output = dir.kiban(&["status", "--board", "moon"]);
-    assert!(text(&output).contains("no board moon is running; these are: lab"), "{}", text(&output));
+    assert!(text(&output).contains("no board moon is running; running boards: lab"), "{}", text(&output));
     assert_eq!(dir.kiban(&["status", "lab", "--board", "lab"]).status.code(), Some(2));
     for name in ["", "../lab", "a/b"] {
         assert!(text(&dir.kiban(&["status", name])).contains("invalid board name"));

@@ -6,7 +6,7 @@
 //!            free again.
 //! Errors     a deferred write error is returned by the next call, and by [`Contents::whole`] at the latest.
 
-use super::places::disk_error;
+use super::paths::disk_error;
 use kiban_base::Rope;
 use kiban_osi::ftam::filestore::DiskError;
 use rustix::fs::FlockOperation;
@@ -25,13 +25,13 @@ pub(super) struct Contents {
     written: u64,
     waiting: Rope,
     pieces: usize,
-    trouble: Option<DiskError>,
+    error: Option<DiskError>,
 }
 
 impl Contents {
     /// Wraps a file that already holds this many bytes.
     pub(super) fn new(file: OwnedFd, bytes: u64) -> Contents {
-        Contents { file, written: bytes, waiting: Rope::new(), pieces: 0, trouble: None }
+        Contents { file, written: bytes, waiting: Rope::new(), pieces: 0, error: None }
     }
 
     /// Returns the length in bytes, buffered ones included.
@@ -41,13 +41,13 @@ impl Contents {
 
     /// Writes at offset `at`, which must not be beyond the end.
     pub(super) fn write(&mut self, at: u64, bytes: Rope) -> Result<(), DiskError> {
-        self.heard()?;
+        self.check_deferred()?;
         if at > self.bytes() {
             return Err(DiskError::Unable);
         }
         if at < self.bytes() {
             self.write_out();
-            self.heard()?;
+            self.check_deferred()?;
             // Overwriting does not shorten the file.
             return self.write_at(at, &bytes).map(|end| self.written = self.written.max(end));
         }
@@ -56,7 +56,7 @@ impl Contents {
         if self.waiting.len() >= WAITING_BYTES_MAX || self.pieces >= PIECES_MAX {
             self.write_out();
         }
-        self.heard()
+        self.check_deferred()
     }
 
     /// Writes the buffered bytes out.
@@ -68,19 +68,19 @@ impl Contents {
         self.pieces = 0;
         match self.write_at(self.written, &waiting) {
             Ok(end) => self.written = end,
-            Err(trouble) => self.trouble = Some(trouble),
+            Err(error) => self.error = Some(error),
         }
     }
 
     /// Writes the buffered bytes out and returns the complete file.
     pub(super) fn whole(&mut self) -> Result<&OwnedFd, DiskError> {
         self.write_out();
-        self.heard()?;
+        self.check_deferred()?;
         Ok(&self.file)
     }
 
-    fn heard(&self) -> Result<(), DiskError> {
-        self.trouble.map_or(Ok(()), Err)
+    fn check_deferred(&self) -> Result<(), DiskError> {
+        self.error.map_or(Ok(()), Err)
     }
 
     /// Writes at an offset and returns the offset behind the last byte.
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trouble_that_came_late_is_told_until_the_end() {
+    fn a_late_write_error_is_reported_until_the_end() {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
         let mut contents = Contents::new(full.into(), 0);
         contents.write(0, Rope::copied(b"waits")).unwrap();

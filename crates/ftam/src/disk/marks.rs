@@ -1,6 +1,6 @@
 //! File attributes ("marks") on a host: extended attributes or, if the file system has none, a side file.
 
-use super::places::{self, DirectoryEntry, disk_error, real};
+use super::paths::{self, DirectoryEntry, disk_error, real};
 use kiban_osi::ftam::filestore::{DiskError, MARK_BYTES_MAX, Mark, Marks};
 use rustix::fs::{AtFlags, XattrFlags};
 use rustix::io::Errno;
@@ -18,8 +18,8 @@ fn cannot(errno: Errno) -> bool {
 }
 
 /// Reads the marks of a file, as far as it could be opened.
-pub(super) fn read(file: Option<&OwnedFd>, place: Option<&DirectoryEntry>) -> Result<Marks, DiskError> {
-    let mut marks = beside(place);
+pub(super) fn read(file: Option<&OwnedFd>, entry: Option<&DirectoryEntry>) -> Result<Marks, DiskError> {
+    let mut marks = beside(entry);
     let Some(file) = file else { return Ok(marks) };
     // For most files this one call shows that there is nothing to read.
     match rustix::fs::flistxattr_query(file) {
@@ -39,10 +39,10 @@ pub(super) fn read(file: Option<&OwnedFd>, place: Option<&DirectoryEntry>) -> Re
     Ok(marks)
 }
 
-/// Changes the marks of a file that is, or will be, at `place`.
+/// Changes the marks of a file that is, or will be, at `entry`.
 pub(super) fn change(
     file: &OwnedFd,
-    place: &DirectoryEntry,
+    entry: &DirectoryEntry,
     changes: &[(Mark, Vec<u8>)],
 ) -> Result<(), DiskError> {
     for (at, (mark, value)) in changes.iter().enumerate() {
@@ -55,7 +55,7 @@ pub(super) fn change(
         };
         match result {
             Ok(()) | Err(Errno::NODATA) => {}
-            Err(Errno::OPNOTSUPP) => return change_beside(place, &changes[at..]),
+            Err(Errno::OPNOTSUPP) => return change_beside(entry, &changes[at..]),
             Err(errno) => return Err(disk_error(errno)),
         }
     }
@@ -73,26 +73,26 @@ pub(super) fn carry(old: &OwnedFd, new: &OwnedFd) -> Result<(), DiskError> {
 /// Moves the side file of a file that has moved.
 pub(super) fn follow(from: &DirectoryEntry, to: &DirectoryEntry) {
     forget(to);
-    if let Some(old) = places::state_if_there(from.directory.as_fd(), "attributes")
+    if let Some(old) = paths::state_if_there(from.directory.as_fd(), "attributes")
         && rustix::fs::statat(&old, from.name.as_str(), AtFlags::SYMLINK_NOFOLLOW).is_ok()
-        && let Ok(new) = places::state(to.directory.as_fd(), "attributes")
+        && let Ok(new) = paths::state(to.directory.as_fd(), "attributes")
     {
         let _ = rustix::fs::renameat(&old, from.name.as_str(), &new, to.name.as_str());
     }
 }
 
 /// Removes the side file of a file that was deleted.
-pub(super) fn forget(place: &DirectoryEntry) {
-    if let Some(attributes) = places::state_if_there(place.directory.as_fd(), "attributes") {
-        let _ = rustix::fs::unlinkat(&attributes, place.name.as_str(), AtFlags::empty());
+pub(super) fn forget(entry: &DirectoryEntry) {
+    if let Some(attributes) = paths::state_if_there(entry.directory.as_fd(), "attributes") {
+        let _ = rustix::fs::unlinkat(&attributes, entry.name.as_str(), AtFlags::empty());
     }
 }
 
-fn beside(place: Option<&DirectoryEntry>) -> Marks {
+fn beside(entry: Option<&DirectoryEntry>) -> Marks {
     let mut marks = Marks::default();
-    let text = place.and_then(|place| {
-        let attributes = places::state_if_there(place.directory.as_fd(), "attributes")?;
-        String::from_utf8(places::whole(attributes.as_fd(), &place.name, FILE_BYTES_MAX).ok()?).ok()
+    let text = entry.and_then(|entry| {
+        let attributes = paths::state_if_there(entry.directory.as_fd(), "attributes")?;
+        String::from_utf8(paths::whole(attributes.as_fd(), &entry.name, FILE_BYTES_MAX).ok()?).ok()
     });
     for line in text.iter().flat_map(|text| text.lines()) {
         if let Some((word, digits)) = line.split_once(' ')
@@ -104,14 +104,14 @@ fn beside(place: Option<&DirectoryEntry>) -> Marks {
     marks
 }
 
-fn change_beside(place: &DirectoryEntry, changes: &[(Mark, Vec<u8>)]) -> Result<(), DiskError> {
-    let mut marks = beside(Some(place));
+fn change_beside(entry: &DirectoryEntry, changes: &[(Mark, Vec<u8>)]) -> Result<(), DiskError> {
+    let mut marks = beside(Some(entry));
     marks.change(changes);
     if marks.is_empty() {
-        forget(place);
+        forget(entry);
         return Ok(());
     }
-    let attributes = places::state(place.directory.as_fd(), "attributes")?;
+    let attributes = paths::state(entry.directory.as_fd(), "attributes")?;
     let lines: String = marks
         .each()
         .map(|(mark, value)| {
@@ -119,7 +119,7 @@ fn change_beside(place: &DirectoryEntry, changes: &[(Mark, Vec<u8>)]) -> Result<
             format!("{} {digits}\n", mark.word())
         })
         .collect();
-    places::replace(attributes.as_fd(), &place.name, lines.as_bytes(), false)
+    paths::replace(attributes.as_fd(), &entry.name, lines.as_bytes(), false)
 }
 
 fn bytes_of(digits: &str) -> Option<Vec<u8>> {

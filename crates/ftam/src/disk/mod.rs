@@ -29,7 +29,7 @@
 
 mod contents;
 mod marks;
-mod places;
+mod paths;
 mod protected;
 
 pub use protected::Protected;
@@ -41,7 +41,7 @@ use kiban_osi::ftam::filestore::{
     Date, Disk, DiskError, Entry, Handle, Kind, Mark, OpenedContents, Path, RECORD_BYTES_MAX, Stamp,
     WriteMode, is_key,
 };
-use places::{DirectoryEntry, above, directory, disk_error, enter, open_at, real};
+use paths::{DirectoryEntry, above, directory, disk_error, enter, open_at, real};
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, StatxFlags};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -107,10 +107,10 @@ struct Reader {
 struct Writer {
     contents: Contents,
     /// Where the finished file will appear, and where it is until then.
-    place: DirectoryEntry,
+    entry: DirectoryEntry,
     new: OwnedFd,
     token: String,
-    way: WriteMode,
+    write_mode: WriteMode,
 }
 
 impl DirectoryDisk {
@@ -174,14 +174,14 @@ impl DirectoryDisk {
     /// Opens a file or directory and returns its status. Nothing else is opened: opening a device may have
     /// effects, and opening a pipe may block.
     fn reach(&self, path: &Path, flags: OFlags) -> Result<(OwnedFd, Stat), DiskError> {
-        let way = if path.is_root() { "." } else { path.as_str() };
-        let seen = real(enter(self.root.as_fd(), way, OFlags::PATH | OFlags::NOFOLLOW))?;
+        let relative = if path.is_root() { "." } else { path.as_str() };
+        let seen = real(enter(self.root.as_fd(), relative, OFlags::PATH | OFlags::NOFOLLOW))?;
         let stat = real(rustix::fs::fstat(&seen))?;
         self.kind(&stat)?;
         if flags == OFlags::PATH {
             return Ok((seen, stat));
         }
-        let file = real(enter(self.root.as_fd(), way, flags | OFlags::NONBLOCK | OFlags::NOCTTY))?;
+        let file = real(enter(self.root.as_fd(), relative, flags | OFlags::NONBLOCK | OFlags::NOCTTY))?;
         let stat = real(rustix::fs::fstat(&file))?;
         self.kind(&stat)?;
         Ok((file, stat))
@@ -194,7 +194,7 @@ impl DirectoryDisk {
         seen: &OwnedFd,
         stat: &Stat,
     ) -> Result<Entry, DiskError> {
-        let place = above(self.root.as_fd(), path).ok();
+        let entry = above(self.root.as_fd(), path).ok();
         let date = |seconds: i64| Some(Date(seconds));
         let born = rustix::fs::statx(seen, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME)
             .ok()
@@ -206,7 +206,7 @@ impl DirectoryDisk {
             created: born,
             modified: date(stat.st_mtime),
             read: date(stat.st_atime),
-            marks: marks::read(file, place.as_ref())?,
+            marks: marks::read(file, entry.as_ref())?,
             stamp: stamp(stat),
         })
     }
@@ -219,7 +219,7 @@ impl DirectoryDisk {
     fn sweep(&self, new: &OwnedFd) -> Result<usize, DiskError> {
         let now = kiban_os::clock::unix_seconds() as i64;
         let mut left = 0;
-        for name in places::names(new.as_fd(), usize::MAX)? {
+        for name in paths::names(new.as_fd(), usize::MAX)? {
             let Ok(stat) = rustix::fs::statat(new, name.as_str(), AtFlags::SYMLINK_NOFOLLOW) else {
                 continue;
             };
@@ -238,9 +238,9 @@ impl DirectoryDisk {
     fn place(&self, writer: &mut Writer, marks: &[(Mark, Vec<u8>)]) -> Result<(), DiskError> {
         let bytes = writer.contents.bytes();
         let contents = writer.contents.whole()?;
-        let DirectoryEntry { directory, name } = &writer.place;
+        let DirectoryEntry { directory, name } = &writer.entry;
         let last = self.settings.durability != Durability::Never;
-        if writer.way == WriteMode::Extend {
+        if writer.write_mode == WriteMode::Extend {
             let file =
                 real(enter(directory.as_fd(), name, OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOCTTY))?;
             let stat = real(rustix::fs::fstat(&file))?;
@@ -250,13 +250,13 @@ impl DirectoryDisk {
             let old_bytes = stat.st_size as u64;
             let extended = append(contents, &file, bytes, old_bytes)
                 .and_then(|()| if last { real(rustix::fs::fsync(&file)) } else { Ok(()) });
-            if let Err(trouble) = extended {
+            if let Err(error) = extended {
                 // If even truncating fails, the disk has already reported its error.
                 let _ = rustix::fs::ftruncate(&file, old_bytes);
-                return Err(trouble);
+                return Err(error);
             }
             // The contents are complete, which is what matters.
-            let _ = marks::change(&file, &writer.place, marks);
+            let _ = marks::change(&file, &writer.entry, marks);
             return real(rustix::fs::unlinkat(&writer.new, writer.token.as_str(), AtFlags::empty()));
         }
         let old = enter(directory.as_fd(), name, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY);
@@ -264,24 +264,24 @@ impl DirectoryDisk {
             Ok(old) => {
                 let stat = real(rustix::fs::fstat(old))?;
                 match self.kind(&stat)? {
-                    _ if writer.way == WriteMode::New => return Err(DiskError::Exists),
+                    _ if writer.write_mode == WriteMode::New => return Err(DiskError::Exists),
                     Kind::Directory => return Err(DiskError::NotAFile),
                     Kind::File => {}
                 }
                 real(rustix::fs::fchmod(contents, Mode::from_raw_mode(stat.st_mode & 0o777)))?;
                 marks::carry(old, contents)?;
             }
-            Err(Errno::NOENT) => marks::forget(&writer.place),
+            Err(Errno::NOENT) => marks::forget(&writer.entry),
             // A file that may be replaced, but not read, loses its marks.
             Err(Errno::ACCESS) => {}
             Err(errno) => return Err(disk_error(*errno)),
         }
         // Marks go first where possible, so that the file appears with all its attributes.
-        marks::change(contents, &writer.place, marks)?;
+        marks::change(contents, &writer.entry, marks)?;
         if last {
             real(rustix::fs::fsync(contents))?;
         }
-        if writer.way == WriteMode::New {
+        if writer.write_mode == WriteMode::New {
             rename_new(&writer.new, &writer.token, directory, name)?;
         } else {
             real(rustix::fs::renameat(&writer.new, writer.token.as_str(), directory, name.as_str()))?;
@@ -289,11 +289,11 @@ impl DirectoryDisk {
                 let_go(old);
             }
         }
-        if last { places::settle_names(directory.as_fd()) } else { Ok(()) }
+        if last { paths::settle_names(directory.as_fd()) } else { Ok(()) }
     }
 
     fn dockets(&self) -> Result<OwnedFd, DiskError> {
-        places::state(self.root.as_fd(), "dockets")
+        paths::state(self.root.as_fd(), "dockets")
     }
 }
 
@@ -306,14 +306,14 @@ impl Disk for DirectoryDisk {
                 let (seen, stat) = self.reach(path, OFlags::PATH)?;
                 self.entry(path, None, &seen, &stat)
             }
-            Err(trouble) => Err(trouble),
+            Err(error) => Err(error),
         }
     }
 
     fn list(&mut self, path: &Path, names_max: usize) -> Result<Vec<String>, DiskError> {
         let mut names = aside(|| {
             let listed = directory(self.root.as_fd(), path)?;
-            places::names(listed.as_fd(), names_max)
+            paths::names(listed.as_fd(), names_max)
         })?;
         // Names that a peer cannot express are not listed.
         names.retain(|name| path.join(name).is_ok());
@@ -355,34 +355,34 @@ impl Disk for DirectoryDisk {
         Ok(bytes.hand_on().slice(..wanted))
     }
 
-    fn begin(&mut self, path: &Path, way: WriteMode) -> Result<OpenedContents, DiskError> {
+    fn begin(&mut self, path: &Path, write_mode: WriteMode) -> Result<OpenedContents, DiskError> {
         if self.is_full() {
             return Err(DiskError::TooMany);
         }
-        let place = above(self.root.as_fd(), path)?;
+        let entry = above(self.root.as_fd(), path)?;
         match self.reach(path, OFlags::PATH).and_then(|(_, stat)| kind(&stat)) {
-            Ok(_) if way == WriteMode::New => return Err(DiskError::Exists),
+            Ok(_) if write_mode == WriteMode::New => return Err(DiskError::Exists),
             Ok(Kind::File) => {}
             Ok(Kind::Directory) => return Err(DiskError::NotAFile),
-            Err(DiskError::NotThere) if way != WriteMode::Extend => {}
-            Err(trouble) => return Err(trouble),
+            Err(DiskError::NotThere) if write_mode != WriteMode::Extend => {}
+            Err(error) => return Err(error),
         }
-        let new = places::state(place.directory.as_fd(), "new")?;
+        let new = paths::state(entry.directory.as_fd(), "new")?;
         if aside(|| self.sweep(&new))? >= self.settings.left_max {
             return Err(DiskError::TooMany);
         }
         let settled = if self.settings.durability == Durability::AtCheckpoints { SETTLED } else { "" };
-        let token = format!("{settled}{}", places::token()?);
+        let token = format!("{settled}{}", paths::token()?);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
-        let contents = real(places::create(new.as_fd(), &token, flags))?;
-        if let Err(trouble) = lock(&contents) {
+        let contents = real(paths::create(new.as_fd(), &token, flags))?;
+        if let Err(error) = lock(&contents) {
             // Its token has not been returned yet.
             let _ = rustix::fs::unlinkat(&new, token.as_str(), AtFlags::empty());
-            return Err(trouble);
+            return Err(error);
         }
         let handle = self.handle();
         let contents = Contents::new(contents, 0);
-        let writer = Writer { contents, place, new, token: token.clone(), way };
+        let writer = Writer { contents, entry, new, token: token.clone(), write_mode };
         self.writers.insert(handle, writer);
         Ok(OpenedContents { handle, token })
     }
@@ -390,7 +390,7 @@ impl Disk for DirectoryDisk {
     fn resume(
         &mut self,
         path: &Path,
-        way: WriteMode,
+        write_mode: WriteMode,
         token: &str,
         bytes: u64,
     ) -> Result<OpenedContents, DiskError> {
@@ -400,8 +400,8 @@ impl Disk for DirectoryDisk {
         if !is_key(token) {
             return Err(DiskError::NotThere);
         }
-        let place = above(self.root.as_fd(), path)?;
-        let new = places::state(place.directory.as_fd(), "new")?;
+        let entry = above(self.root.as_fd(), path)?;
+        let new = paths::state(entry.directory.as_fd(), "new")?;
         let contents = open_at(new.as_fd(), token, OFlags::RDWR)?;
         lock(&contents)?;
         let stat = real(rustix::fs::fstat(&contents))?;
@@ -414,7 +414,7 @@ impl Disk for DirectoryDisk {
         let handle = self.handle();
         let token = String::from(token);
         let contents = Contents::new(contents, bytes);
-        let writer = Writer { contents, place, new, token: token.clone(), way };
+        let writer = Writer { contents, entry, new, token: token.clone(), write_mode };
         self.writers.insert(handle, writer);
         Ok(OpenedContents { handle, token })
     }
@@ -451,8 +451,8 @@ impl Disk for DirectoryDisk {
     }
 
     fn discard(&mut self, path: &Path, token: &str) {
-        let Ok(place) = above(self.root.as_fd(), path) else { return };
-        let Ok(new) = places::state(place.directory.as_fd(), "new") else { return };
+        let Ok(entry) = above(self.root.as_fd(), path) else { return };
+        let Ok(new) = paths::state(entry.directory.as_fd(), "new") else { return };
         if is_key(token)
             && let Ok(contents) = open_at(new.as_fd(), token, OFlags::RDONLY)
             && lock(&contents).is_ok()
@@ -468,8 +468,8 @@ impl Disk for DirectoryDisk {
         marks::follow(&from, &to);
         if self.settings.durability != Durability::Never {
             aside(|| {
-                places::settle_names(from.directory.as_fd())?;
-                places::settle_names(to.directory.as_fd())
+                paths::settle_names(from.directory.as_fd())?;
+                paths::settle_names(to.directory.as_fd())
             })?;
         }
         Ok(())
@@ -480,34 +480,34 @@ impl Disk for DirectoryDisk {
             return Err(DiskError::Denied);
         }
         let (_, stat) = self.reach(path, OFlags::PATH)?;
-        let place = above(self.root.as_fd(), path)?;
+        let entry = above(self.root.as_fd(), path)?;
         match kind(&stat)? {
             Kind::File => {
-                real(rustix::fs::unlinkat(&place.directory, place.name.as_str(), AtFlags::empty()))?
+                real(rustix::fs::unlinkat(&entry.directory, entry.name.as_str(), AtFlags::empty()))?
             }
-            Kind::Directory => places::remove_directory(&place)?,
+            Kind::Directory => paths::remove_directory(&entry)?,
         }
-        marks::forget(&place);
+        marks::forget(&entry);
         if self.settings.durability != Durability::Never {
-            aside(|| places::settle_names(place.directory.as_fd()))?;
+            aside(|| paths::settle_names(entry.directory.as_fd()))?;
         }
         Ok(())
     }
 
     fn make_directory(&mut self, path: &Path) -> Result<(), DiskError> {
-        let place = above(self.root.as_fd(), path).map_err(|trouble| match path.is_root() {
+        let entry = above(self.root.as_fd(), path).map_err(|error| match path.is_root() {
             true => DiskError::Exists,
-            false => trouble,
+            false => error,
         })?;
-        real(rustix::fs::mkdirat(&place.directory, place.name.as_str(), Mode::from_raw_mode(0o777)))?;
-        marks::forget(&place);
+        real(rustix::fs::mkdirat(&entry.directory, entry.name.as_str(), Mode::from_raw_mode(0o777)))?;
+        marks::forget(&entry);
         Ok(())
     }
 
     fn mark(&mut self, path: &Path, changes: &[(Mark, Vec<u8>)]) -> Result<(), DiskError> {
         let (file, _) = self.reach(path, OFlags::RDONLY)?;
-        let place = above(self.root.as_fd(), path)?;
-        marks::change(&file, &place, changes)
+        let entry = above(self.root.as_fd(), path)?;
+        marks::change(&file, &entry, changes)
     }
 
     fn keep(&mut self, key: &str, record: &[u8]) -> Result<(), DiskError> {
@@ -521,14 +521,14 @@ impl Disk for DirectoryDisk {
         }
         // The record may describe only what has reached the disk.
         let last = self.settings.durability == Durability::AtCheckpoints;
-        aside(|| places::replace(dockets.as_fd(), key, record, last))
+        aside(|| paths::replace(dockets.as_fd(), key, record, last))
     }
 
     fn fetch(&mut self, key: &str) -> Result<Vec<u8>, DiskError> {
         if !is_key(key) {
             return Err(DiskError::NotThere);
         }
-        places::whole(self.dockets()?.as_fd(), key, RECORD_BYTES_MAX)
+        paths::whole(self.dockets()?.as_fd(), key, RECORD_BYTES_MAX)
     }
 
     fn forget(&mut self, key: &str) {
@@ -538,7 +538,7 @@ impl Disk for DirectoryDisk {
     }
 
     fn kept(&mut self) -> Vec<String> {
-        let names = self.dockets().and_then(|dockets| places::names(dockets.as_fd(), 2 * RECORDS_MAX));
+        let names = self.dockets().and_then(|dockets| paths::names(dockets.as_fd(), 2 * RECORDS_MAX));
         let mut keys: Vec<String> =
             names.unwrap_or_default().into_iter().filter(|name| is_key(name)).collect();
         keys.sort_unstable();

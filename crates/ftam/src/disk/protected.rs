@@ -4,7 +4,7 @@
 //!             reach of peers.
 //! Operation   files are recognised by device and inode. Each is held open, so that its inode is not reused.
 //! Renewal     the configured paths are checked whenever the filestore opens a file: a file that was put at
-//!             one of them is protected before anybody reads it.
+//!             one of them is protected before any peer can read it.
 //! Old files   a file that was replaced stays protected as long as it has a name.
 //! Limits      [`EARLIER_MAX`] replaced files; the oldest is dropped first, with a line in the log. A file
 //!             that was put at a path and moved away again before anything was opened is not protected, nor

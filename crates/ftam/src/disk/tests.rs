@@ -7,18 +7,18 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// A place on this host: `root` is the filestore's, `secret` is beside it.
-struct Ground(PathBuf);
+/// A directory of this host: `root` is the filestore, `secret` is beside it.
+struct Fixture(PathBuf);
 
-impl Ground {
-    fn new() -> Ground {
+impl Fixture {
+    fn new() -> Fixture {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let name = format!("kiban-disk-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
-        let ground = Ground(std::env::temp_dir().join(name));
-        fs::create_dir_all(ground.root()).unwrap();
-        fs::create_dir(ground.0.join("outside")).unwrap();
-        fs::write(ground.0.join("outside/secret"), "secret").unwrap();
-        ground
+        let fixture = Fixture(std::env::temp_dir().join(name));
+        fs::create_dir_all(fixture.root()).unwrap();
+        fs::create_dir(fixture.0.join("outside")).unwrap();
+        fs::write(fixture.0.join("outside/secret"), "secret").unwrap();
+        fixture
     }
 
     fn root(&self) -> PathBuf {
@@ -34,7 +34,7 @@ impl Ground {
     }
 }
 
-impl Drop for Ground {
+impl Drop for Fixture {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -45,15 +45,15 @@ fn path(text: &str) -> Path {
 }
 
 /// Runs a test on every kind of disk: a directory, and memory, where nothing may be left open.
-fn each(story: impl Fn(&mut dyn Disk)) {
-    story(&mut Ground::new().disk());
+fn each(case: impl Fn(&mut dyn Disk)) {
+    case(&mut Fixture::new().disk());
     let mut memory = MemoryDisk::new();
-    story(&mut memory);
+    case(&mut memory);
     assert_eq!(memory.loose_ends(), (0, 0));
 }
 
-fn put(disk: &mut dyn Disk, name: &str, way: WriteMode, contents: &[u8]) -> Result<(), DiskError> {
-    let begun = disk.begin(&path(name), way)?;
+fn put(disk: &mut dyn Disk, name: &str, write_mode: WriteMode, contents: &[u8]) -> Result<(), DiskError> {
+    let begun = disk.begin(&path(name), write_mode)?;
     disk.write(begun.handle, 0, Rope::copied(contents))?;
     disk.finish(begun.handle, &[])
 }
@@ -66,13 +66,13 @@ fn get(disk: &mut dyn Disk, name: &str) -> Result<Vec<u8>, DiskError> {
 }
 
 #[test]
-fn a_file_of_the_servers_own_is_refused_whatever_it_is_called() {
-    let ground = Ground::new();
-    let (users, root) = (ground.0.join("users"), ground.root());
+fn a_protected_file_is_refused_under_any_name() {
+    let fixture = Fixture::new();
+    let (users, root) = (fixture.0.join("users"), fixture.root());
     fs::write(&users, "hashes").unwrap();
     let protected = Protected::default();
     protected.add(&users);
-    let mut disk = ground.disk().protecting(protected.clone());
+    let mut disk = fixture.disk().protecting(protected.clone());
     put(&mut disk, "mine", WriteMode::New, b"mine").unwrap();
     fs::create_dir(root.join("home")).unwrap();
     fs::hard_link(&users, root.join("home/hard")).unwrap();
@@ -83,8 +83,8 @@ fn a_file_of_the_servers_own_is_refused_whatever_it_is_called() {
     for (disk, name) in [(&mut disk, "moved"), (&mut home, "hard")] {
         assert_eq!(get(disk, name), Err(DiskError::Denied));
         assert_eq!(disk.stat(&path(name)).map(|entry| entry.bytes), Err(DiskError::Denied));
-        for way in [WriteMode::Replace, WriteMode::Extend] {
-            assert_eq!(put(disk, name, way, b"x"), Err(DiskError::Denied), "{way:?}");
+        for write_mode in [WriteMode::Replace, WriteMode::Extend] {
+            assert_eq!(put(disk, name, write_mode, b"x"), Err(DiskError::Denied), "{write_mode:?}");
         }
         assert_eq!(disk.rename(&path(name), &path("other")), Err(DiskError::Denied));
         assert_eq!(disk.remove(&path(name)), Err(DiskError::Denied));
@@ -93,17 +93,17 @@ fn a_file_of_the_servers_own_is_refused_whatever_it_is_called() {
     let resumed = disk.resume(&path("new"), WriteMode::New, "token", 0).map(|begun| begun.token);
     assert_eq!(resumed, Err(DiskError::Denied));
     // A file put in place between the beginning and the end of a put.
-    for way in [WriteMode::Replace, WriteMode::Extend] {
-        let begun = disk.begin(&path("mine"), way).unwrap();
+    for write_mode in [WriteMode::Replace, WriteMode::Extend] {
+        let begun = disk.begin(&path("mine"), write_mode).unwrap();
         disk.write(begun.handle, 0, Rope::copied(b"x")).unwrap();
         fs::rename(root.join("mine"), root.join("aside")).unwrap();
         fs::hard_link(root.join("moved"), root.join("mine")).unwrap();
-        assert_eq!(disk.finish(begun.handle, &[]), Err(DiskError::Denied), "{way:?}");
+        assert_eq!(disk.finish(begun.handle, &[]), Err(DiskError::Denied), "{write_mode:?}");
         fs::rename(root.join("aside"), root.join("mine")).unwrap();
     }
     assert_eq!(fs::read(root.join("moved")).unwrap(), b"hashes");
-    // Others in its place are protected as well, and it stays so until it has no name; then its inode may be
-    // another's.
+    // Replacements are protected as well, and the old file stays protected until it has no name; then its
+    // inode may be reused.
     fs::write(&users, "new").unwrap();
     protected.add(&users);
     fs::hard_link(&users, root.join("new")).unwrap();
@@ -119,22 +119,23 @@ fn a_file_of_the_servers_own_is_refused_whatever_it_is_called() {
 }
 
 #[test]
-fn what_is_put_in_the_place_of_a_file_of_the_servers_own_is_refused_from_then_on() {
-    let ground = Ground::new();
-    let (keys, root) = (ground.0.join("keys"), ground.root());
+fn a_replacement_of_a_protected_file_is_protected() {
+    let fixture = Fixture::new();
+    let (keys, root) = (fixture.0.join("keys"), fixture.root());
     let (users, key) = (keys.join("users"), keys.join("key"));
     fs::create_dir(&keys).unwrap();
     fs::write(&users, "hashes").unwrap();
     let protected = Protected::default();
     protected.add(&key);
     protected.add_opened(&users, &fs::File::open(&users).unwrap()).unwrap();
-    let mut disk = ground.disk().protecting(protected.clone());
+    let mut disk = fixture.disk().protecting(protected.clone());
     let replace = |path: &PathBuf, name: &str| {
-        fs::write(ground.0.join("new"), name).unwrap();
-        fs::hard_link(ground.0.join("new"), root.join(name)).unwrap();
-        fs::rename(ground.0.join("new"), path).unwrap();
+        fs::write(fixture.0.join("new"), name).unwrap();
+        fs::hard_link(fixture.0.join("new"), root.join(name)).unwrap();
+        fs::rename(fixture.0.join("new"), path).unwrap();
     };
-    // Many times more than are remembered, and each seen in its place; and at a path where there was none.
+    // Many more replacements than are remembered, each seen at the path; and a file at a path that did not
+    // exist before.
     for number in 0..3 * protected::EARLIER_MAX {
         let name = format!("users-{number}");
         replace(&users, &name);
@@ -153,7 +154,7 @@ fn what_is_put_in_the_place_of_a_file_of_the_servers_own_is_refused_from_then_on
     fs::write(root.join("linked"), "key").unwrap();
     symlink(root.join("linked"), &key).unwrap();
     assert_eq!(get(&mut disk, "linked"), Err(DiskError::Denied));
-    // The file that is being read is pinned, although its path leads to another by now.
+    // The file that is being read is pinned, although its path leads to another one by now.
     fs::write(&users, "read").unwrap();
     let read = fs::File::open(&users).unwrap();
     fs::hard_link(&users, root.join("read")).unwrap();
@@ -188,22 +189,24 @@ fn a_put_is_seen_when_it_is_whole(disk: &mut dyn Disk) {
 }
 
 #[test]
-fn a_put_is_seen_when_it_is_whole_whatever_the_policy() {
+fn a_put_is_visible_only_when_complete_under_any_policy() {
     each(a_put_is_seen_when_it_is_whole);
     for durability in [Durability::Never, Durability::AtEnd, Durability::AtCheckpoints] {
-        let ground = Ground::new();
-        a_put_is_seen_when_it_is_whole(&mut ground.disk_with(Settings { durability, ..Settings::default() }));
-        assert_eq!(fs::read_dir(ground.root().join(".kiban-ftam/new")).unwrap().count(), 0);
+        let fixture = Fixture::new();
+        a_put_is_seen_when_it_is_whole(
+            &mut fixture.disk_with(Settings { durability, ..Settings::default() }),
+        );
+        assert_eq!(fs::read_dir(fixture.root().join(".kiban-ftam/new")).unwrap().count(), 0);
     }
 }
 
 #[test]
-fn no_spelling_and_no_link_leads_out() {
-    let ground = Ground::new();
-    let root = ground.root();
+fn no_name_and_no_link_leads_out_of_the_root() {
+    let fixture = Fixture::new();
+    let root = fixture.root();
     fs::create_dir(root.join("d")).unwrap();
     fs::write(root.join("d/f"), "x").unwrap();
-    let outside = ground.0.join("outside");
+    let outside = fixture.0.join("outside");
     symlink(&outside, root.join("link")).unwrap();
     symlink(&outside, root.join("d/link")).unwrap();
     symlink(outside.join("secret"), root.join("file-link")).unwrap();
@@ -211,7 +214,7 @@ fn no_spelling_and_no_link_leads_out() {
     symlink("../..", root.join("d/up")).unwrap();
     symlink("loop", root.join("loop")).unwrap();
     symlink("/proc/self/root", root.join("magic")).unwrap();
-    let mut disk = ground.disk();
+    let mut disk = fixture.disk();
     let refused = [
         ("link", DiskError::Outside),
         ("link/secret", DiskError::Outside),
@@ -225,15 +228,15 @@ fn no_spelling_and_no_link_leads_out() {
         ("outside/secret", DiskError::NotThere),
         ("d/f/g", DiskError::NotADirectory),
     ];
-    for (name, trouble) in refused {
-        assert_eq!(disk.stat(&path(name)).err(), Some(trouble), "look {name}");
-        assert_eq!(disk.open(&path(name)).err(), Some(trouble), "open {name}");
-        assert_eq!(disk.remove(&path(name)).err(), Some(trouble), "remove {name}");
-        assert_eq!(disk.rename(&path(name), &path("taken")).err(), Some(trouble), "rename {name}");
-        assert_eq!(disk.begin(&path(name), WriteMode::Extend).err(), Some(trouble), "extend {name}");
+    for (name, error) in refused {
+        assert_eq!(disk.stat(&path(name)).err(), Some(error), "look {name}");
+        assert_eq!(disk.open(&path(name)).err(), Some(error), "open {name}");
+        assert_eq!(disk.remove(&path(name)).err(), Some(error), "remove {name}");
+        assert_eq!(disk.rename(&path(name), &path("taken")).err(), Some(error), "rename {name}");
+        assert_eq!(disk.begin(&path(name), WriteMode::Extend).err(), Some(error), "extend {name}");
         assert!(disk.list(&path(name), 10).is_err(), "list {name}");
         assert!(disk.mark(&path(name), &[(Mark::Account, b"x".to_vec())]).is_err(), "mark {name}");
-        if trouble == DiskError::Outside {
+        if error == DiskError::Outside {
             assert!(put(&mut disk, name, WriteMode::Replace, b"x").is_err(), "put {name}");
             assert!(put(&mut disk, name, WriteMode::New, b"x").is_err(), "put {name}");
             assert!(disk.make_directory(&path(name)).is_err(), "make {name}");
@@ -249,23 +252,23 @@ fn no_spelling_and_no_link_leads_out() {
 }
 
 #[test]
-fn a_link_in_place_of_what_the_disk_keeps_is_not_followed() {
-    let ground = Ground::new();
-    symlink(ground.0.join("outside"), ground.root().join(".kiban-ftam")).unwrap();
-    let mut disk = ground.disk();
+fn a_link_in_place_of_an_internal_directory_is_not_followed() {
+    let fixture = Fixture::new();
+    symlink(fixture.0.join("outside"), fixture.root().join(".kiban-ftam")).unwrap();
+    let mut disk = fixture.disk();
     assert_eq!(put(&mut disk, "a", WriteMode::New, b"x"), Err(DiskError::Outside));
     assert_eq!(disk.keep("docket", b"x"), Err(DiskError::Outside));
-    assert_eq!(fs::read_dir(ground.0.join("outside")).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(fixture.0.join("outside")).unwrap().count(), 1);
 }
 
 #[test]
-fn links_that_change_places_in_a_race_lead_nowhere_else() {
-    let ground = Ground::new();
-    let root = ground.root();
+fn links_swapped_in_a_race_lead_nowhere_else() {
+    let fixture = Fixture::new();
+    let root = fixture.root();
     fs::create_dir(root.join("d")).unwrap();
     fs::write(root.join("d/secret"), "public").unwrap();
-    symlink(ground.0.join("outside"), root.join("link")).unwrap();
-    let mut disk = ground.disk_with(Settings { durability: Durability::Never, ..Settings::default() });
+    symlink(fixture.0.join("outside"), root.join("link")).unwrap();
+    let mut disk = fixture.disk_with(Settings { durability: Durability::Never, ..Settings::default() });
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -299,22 +302,22 @@ fn links_that_change_places_in_a_race_lead_nowhere_else() {
         assert!(seen + refused == 3000);
     });
     let mut outside: Vec<_> =
-        fs::read_dir(ground.0.join("outside")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        fs::read_dir(fixture.0.join("outside")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     outside.sort();
     assert_eq!(outside, ["secret"]);
-    assert_eq!(fs::read(ground.0.join("outside/secret")).unwrap(), b"secret");
+    assert_eq!(fs::read(fixture.0.join("outside/secret")).unwrap(), b"secret");
 }
 
 #[test]
-fn names_are_long_and_strange_and_some_are_too_long() {
-    let ground = Ground::new();
-    let mut disk = ground.disk();
+fn long_and_unusual_names_work_up_to_the_limit() {
+    let fixture = Fixture::new();
+    let mut disk = fixture.disk();
     let long = "x".repeat(255);
     for name in
         [long.as_str(), " ", "-rf", "*", "a b", "%2e%2e", "..\\..", "~", "CON", "Grüße", "...", "'\"$(x)"]
     {
         put(&mut disk, name, WriteMode::New, name.as_bytes())
-            .unwrap_or_else(|trouble| panic!("{name}: {trouble}"));
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
         disk.mark(&path(name), &[(Mark::Account, b"x".to_vec())]).unwrap();
         assert_eq!(get(&mut disk, name).unwrap(), name.as_bytes());
         assert_eq!(disk.stat(&path(name)).unwrap().marks.text(Mark::Account), Some("x"));
@@ -322,8 +325,8 @@ fn names_are_long_and_strange_and_some_are_too_long() {
         disk.remove(&path(name)).unwrap();
     }
     // Names that a peer cannot express, and special files, are not listed.
-    fs::write(ground.root().join("a\nb"), "").unwrap();
-    let pipe = ground.root().join("pipe");
+    fs::write(fixture.root().join("a\nb"), "").unwrap();
+    let pipe = fixture.root().join("pipe");
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
     assert_eq!(disk.list(&Path::root(), 10).unwrap(), Vec::<String>::new());
     assert_eq!(disk.open(&path("pipe")).err(), Some(DiskError::NotAFile));
@@ -331,7 +334,7 @@ fn names_are_long_and_strange_and_some_are_too_long() {
 }
 
 #[test]
-fn what_was_left_is_resumed_by_one() {
+fn an_interrupted_transfer_is_resumed_by_only_one_writer() {
     each(|disk| {
         put(disk, "a", WriteMode::New, b"old").unwrap();
         let begun = disk.begin(&path("a"), WriteMode::Extend).unwrap();
@@ -357,9 +360,9 @@ fn what_was_left_is_resumed_by_one() {
         disk.discard(&path("b"), &begun.token);
         assert_eq!(disk.resume(&path("b"), WriteMode::New, &begun.token, 0).err(), Some(DiskError::NotThere));
     });
-    // As if by another process.
-    let ground = Ground::new();
-    let (mut disk, mut other) = (ground.disk(), ground.disk());
+    // As another process would do.
+    let fixture = Fixture::new();
+    let (mut disk, mut other) = (fixture.disk(), fixture.disk());
     let begun = disk.begin(&path("a"), WriteMode::New).unwrap();
     assert_eq!(other.resume(&path("a"), WriteMode::New, &begun.token, 0).err(), Some(DiskError::Busy));
     drop(disk);
@@ -371,19 +374,19 @@ fn what_was_left_is_resumed_by_one() {
 }
 
 #[test]
-fn what_was_left_before_the_host_was_started_is_resumed_if_it_was_settled() {
+fn after_a_reboot_only_synced_transfers_are_resumed() {
     for (durability, expected) in [
         (Durability::Never, Some(DiskError::Changed)),
         (Durability::AtEnd, Some(DiskError::Changed)),
         (Durability::AtCheckpoints, None),
     ] {
-        let ground = Ground::new();
-        let mut disk = ground.disk_with(Settings { durability, ..Settings::default() });
+        let fixture = Fixture::new();
+        let mut disk = fixture.disk_with(Settings { durability, ..Settings::default() });
         let begun = disk.begin(&path("a"), WriteMode::New).unwrap();
         disk.write(begun.handle, 0, Rope::copied(b"contents")).unwrap();
         disk.sync(begun.handle).unwrap();
         disk.leave(begun.handle);
-        let left = ground.root().join(".kiban-ftam/new").join(&begun.token);
+        let left = fixture.root().join(".kiban-ftam/new").join(&begun.token);
         fs::File::options().write(true).open(left).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
         assert_eq!(
             disk.resume(&path("a"), WriteMode::New, &begun.token, 8).err(),
@@ -394,10 +397,10 @@ fn what_was_left_before_the_host_was_started_is_resumed_if_it_was_settled() {
 }
 
 #[test]
-fn what_nobody_resumes_goes_and_much_of_it_is_too_much() {
-    let ground = Ground::new();
+fn unresumed_transfers_expire_and_their_number_is_limited() {
+    let fixture = Fixture::new();
     let settings = Settings { left_max: 20, ..Settings::default() };
-    let mut disk = ground.disk_with(settings);
+    let mut disk = fixture.disk_with(settings);
     let first = disk.begin(&path("a"), WriteMode::New).unwrap();
     disk.leave(first.handle);
     for _ in 1..settings.left_max {
@@ -405,7 +408,7 @@ fn what_nobody_resumes_goes_and_much_of_it_is_too_much() {
         disk.leave(begun.handle);
     }
     assert_eq!(disk.begin(&path("a"), WriteMode::New).err(), Some(DiskError::TooMany));
-    let new = ground.root().join(".kiban-ftam/new");
+    let new = fixture.root().join(".kiban-ftam/new");
     let old = fs::File::options().write(true).open(new.join(&first.token)).unwrap();
     old.set_modified(std::time::UNIX_EPOCH).unwrap();
     let begun = disk.begin(&path("a"), WriteMode::New).unwrap();
@@ -414,25 +417,25 @@ fn what_nobody_resumes_goes_and_much_of_it_is_too_much() {
 }
 
 #[test]
-fn a_change_under_the_reader_is_told() {
-    let ground = Ground::new();
-    let mut disk = ground.disk();
-    fs::write(ground.root().join("a"), "contents").unwrap();
+fn a_change_during_a_read_is_reported() {
+    let fixture = Fixture::new();
+    let mut disk = fixture.disk();
+    fs::write(fixture.root().join("a"), "contents").unwrap();
     for change in ["contents and more", "con", ""] {
         let (reader, _) = disk.open(&path("a")).unwrap();
         assert!(disk.read(reader, 0, 100).is_ok());
-        fs::write(ground.root().join("a"), change).unwrap();
+        fs::write(fixture.root().join("a"), change).unwrap();
         assert_eq!(disk.read(reader, 0, 100), Err(DiskError::Changed), "{change}");
         disk.leave(reader);
     }
 }
 
 #[test]
-fn a_failed_put_leaves_what_was_there() {
+fn a_failed_put_leaves_the_old_file() {
     each(|disk| {
         put(disk, "a", WriteMode::New, b"old").unwrap();
-        for way in [WriteMode::Replace, WriteMode::Extend] {
-            let begun = disk.begin(&path("a"), way).unwrap();
+        for write_mode in [WriteMode::Replace, WriteMode::Extend] {
+            let begun = disk.begin(&path("a"), write_mode).unwrap();
             disk.write(begun.handle, 0, Rope::copied(b"new")).unwrap();
             assert_eq!(disk.write(begun.handle, 4, Rope::copied(b"gap")), Err(DiskError::Unable));
             disk.abandon(begun.handle);
@@ -440,42 +443,42 @@ fn a_failed_put_leaves_what_was_there() {
         }
     });
     // Another writer was faster.
-    let ground = Ground::new();
-    let mut disk = ground.disk();
+    let fixture = Fixture::new();
+    let mut disk = fixture.disk();
     let begun = disk.begin(&path("b"), WriteMode::New).unwrap();
-    fs::write(ground.root().join("b"), "faster").unwrap();
+    fs::write(fixture.root().join("b"), "faster").unwrap();
     assert_eq!(disk.finish(begun.handle, &[]), Err(DiskError::Exists));
     let begun = disk.begin(&path("c"), WriteMode::Replace).unwrap();
-    fs::create_dir(ground.root().join("c")).unwrap();
+    fs::create_dir(fixture.root().join("c")).unwrap();
     assert_eq!(disk.finish(begun.handle, &[]), Err(DiskError::NotAFile));
     let begun = disk.begin(&path("b"), WriteMode::Extend).unwrap();
-    fs::remove_file(ground.root().join("b")).unwrap();
-    symlink(ground.0.join("outside/secret"), ground.root().join("b")).unwrap();
+    fs::remove_file(fixture.root().join("b")).unwrap();
+    symlink(fixture.0.join("outside/secret"), fixture.root().join("b")).unwrap();
     assert_eq!(disk.finish(begun.handle, &[]), Err(DiskError::Outside));
-    assert_eq!(fs::read_dir(ground.root().join(".kiban-ftam/new")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(fixture.root().join(".kiban-ftam/new")).unwrap().count(), 0);
 }
 
 #[test]
-fn a_full_disk_is_told_and_changes_nothing() {
+fn a_full_disk_is_reported_and_changes_nothing() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
-    let ground = Ground::new();
-    let small = ground.root().join("small");
+    let fixture = Fixture::new();
+    let small = fixture.root().join("small");
     fs::create_dir(&small).unwrap();
     let flags = rustix::mount::MountFlags::empty();
-    // Where root is not root, nothing can be mounted.
+    // Without real root privileges, nothing can be mounted.
     let Ok(()) = rustix::mount::mount("tmpfs", &small, "tmpfs", flags, Some(c"size=256k")) else { return };
     let tried = std::panic::catch_unwind(|| {
         let mut disk = DirectoryDisk::open(&small, Settings::default()).unwrap();
         put(&mut disk, "a", WriteMode::New, b"old").unwrap();
-        for way in [WriteMode::Replace, WriteMode::Extend] {
-            let begun = disk.begin(&path("a"), way).unwrap();
+        for write_mode in [WriteMode::Replace, WriteMode::Extend] {
+            let begun = disk.begin(&path("a"), write_mode).unwrap();
             assert_eq!(disk.write(begun.handle, 0, vec![7; 512 * 1024].into()), Err(DiskError::Full));
             disk.abandon(begun.handle);
             assert_eq!(get(&mut disk, "a").unwrap(), b"old");
         }
-        // It fits once, but not a second time after the existing contents.
+        // The data fits once, but not a second time after the existing contents.
         let begun = disk.begin(&path("a"), WriteMode::Extend).unwrap();
         disk.write(begun.handle, 0, vec![7; 150 * 1024].into()).unwrap();
         assert_eq!(disk.finish(begun.handle, &[]), Err(DiskError::Full));
@@ -487,7 +490,7 @@ fn a_full_disk_is_told_and_changes_nothing() {
 }
 
 #[test]
-fn marks_stay_with_a_file_where_the_host_has_room_for_them_and_where_not() {
+fn marks_stay_with_a_file_with_and_without_extended_attributes() {
     // A disk of its own kind for each: memory file systems of older systems have no attributes of users.
     for root in ["/dev/shm", "/var/tmp"] {
         let root = PathBuf::from(root).join(format!("kiban-marks-{}", std::process::id()));
@@ -522,7 +525,7 @@ fn marks_stay_with_a_file_where_the_host_has_room_for_them_and_where_not() {
 }
 
 #[test]
-fn a_directory_moves_with_what_is_in_it_and_marks_stay_with_a_file() {
+fn a_directory_moves_with_its_contents_and_files_keep_their_marks() {
     each(|disk| {
         disk.make_directory(&path("d")).unwrap();
         put(disk, "d/f", WriteMode::New, b"x").unwrap();
@@ -556,13 +559,13 @@ fn records_are_kept_by_their_keys_and_outlive_the_process() {
         }
         assert_eq!(disk.keep("x", &[0; RECORD_BYTES_MAX + 1]), Err(DiskError::Long));
     });
-    let ground = Ground::new();
-    ground.disk().keep("docket-1", b"one").unwrap();
-    assert_eq!(ground.disk().fetch("docket-1").unwrap(), b"one");
+    let fixture = Fixture::new();
+    fixture.disk().keep("docket-1", b"one").unwrap();
+    assert_eq!(fixture.disk().fetch("docket-1").unwrap(), b"one");
 }
 
 #[test]
-fn directories_and_their_trouble() {
+fn directory_operations_and_their_errors() {
     each(|disk| {
         disk.make_directory(&path("d")).unwrap();
         put(disk, "d/f", WriteMode::New, b"x").unwrap();
@@ -598,8 +601,8 @@ fn directories_and_their_trouble() {
         disk.remove(&path("d/f")).unwrap();
         disk.remove(&path("d")).unwrap();
     });
-    let ground = Ground::new();
-    let mut disk = ground.disk();
+    let fixture = Fixture::new();
+    let mut disk = fixture.disk();
     disk.make_directory(&path("d")).unwrap();
     put(&mut disk, "d/f", WriteMode::New, b"x").unwrap();
     let mut below = disk.below(&path("d")).unwrap();

@@ -16,8 +16,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
-/// The application context. Numbers below 2.999 are reserved for examples (X.660), so nobody else relies on
-/// it.
+/// The application context. Numbers below 2.999 are reserved for examples (X.660), so it conflicts with no
+/// real protocol.
 pub const APPLICATION: Oid = Oid::of("2.999.7.1");
 /// Abstract syntax of the client's values: octet strings (ISO 8571's unstructured binary).
 pub const OCTET_STRINGS: Oid = Oid::of("1.0.8571.2.4");
@@ -43,37 +43,38 @@ pub async fn serve(
     associations_max: usize,
     say: impl Fn(EchoReport) + Send + Sync + 'static,
 ) {
-    let (places, say) = (Arc::new(Semaphore::new(associations_max)), Arc::new(say));
+    let (permits, say) = (Arc::new(Semaphore::new(associations_max)), Arc::new(say));
     loop {
         let arrival = listener.next().await;
-        let Ok(place) = places.clone().try_acquire_owned() else { continue };
+        let Ok(permit) = permits.clone().try_acquire_owned() else { continue };
         let say = say.clone();
         tokio::spawn(async move {
             say(answer(arrival).await);
-            drop(place);
+            drop(permit);
         });
     }
 }
 
 /// Serves one association until it ends.
 async fn answer(arrival: IncomingConnection) -> EchoReport {
-    let mut told = EchoReport { peer: arrival.peer(), application: None, values: 0, bytes: 0, failure: None };
-    told.failure = echo(arrival, &mut told).await.err();
-    told
+    let mut report =
+        EchoReport { peer: arrival.peer(), application: None, values: 0, bytes: 0, failure: None };
+    report.failure = echo(arrival, &mut report).await.err();
+    report
 }
 
-async fn echo(arrival: IncomingConnection, told: &mut EchoReport) -> Result<(), Failure> {
-    let asked = arrival.request().await?;
-    told.application = Some(asked.associate().application_context);
-    let association = asked.accept(Acceptance::default())?;
+async fn echo(arrival: IncomingConnection, report: &mut EchoReport) -> Result<(), Failure> {
+    let request = arrival.request().await?;
+    report.application = Some(request.associate().application_context);
+    let association = request.accept(Acceptance::default())?;
     loop {
         match association.receive().await? {
             Event::Data(values) => {
-                told.values += 1;
-                told.bytes += values.iter().map(|pdv| pdv.octets().len() as u64).sum::<u64>();
+                report.values += 1;
+                report.bytes += values.iter().map(|pdv| pdv.octets().len() as u64).sum::<u64>();
                 association.send(values).await?;
             }
-            Event::ReleaseAsked { .. } => {
+            Event::ReleaseRequested { .. } => {
                 association.answer_release(Vec::new())?;
                 association.closed().await;
                 return Ok(());
@@ -110,7 +111,7 @@ pub async fn round_trips(
                     }
                     break;
                 }
-                Event::ReleaseAsked { .. } | Event::Released { .. } => return Err(Failure::Over),
+                Event::ReleaseRequested { .. } | Event::Released { .. } => return Err(Failure::Over),
                 Event::Beside(_) => {}
             }
         }

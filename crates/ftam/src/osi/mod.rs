@@ -2,10 +2,10 @@
 pub mod association;
 pub(crate) mod buffers;
 pub mod echo;
-pub mod lanes;
 pub mod probe;
 pub mod pump;
 pub mod relay;
 mod ropes;
+pub mod runtimes;
 pub mod secure;
 pub mod socket;

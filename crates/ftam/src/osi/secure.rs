@@ -1,4 +1,4 @@
-//! TLS below TPKT, as IEC 62351-3 and -4 have it: the same bytes as without, inside a TLS session from the
+//! TLS below TPKT (IEC 62351-3 and -4): the same bytes as without, inside a TLS session from the
 //! beginning.
 //!
 //! Server           has a certificate and key; if authorities are configured, it admits only peers with a
@@ -51,19 +51,19 @@ pub enum TlsError {
 impl fmt::Display for TlsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            TlsError::File(path, error) => write!(f, "{} cannot be read as PEM: {error}", path.display()),
-            TlsError::Empty(path) => write!(f, "{} holds no certificate", path.display()),
+            TlsError::File(path, error) => write!(f, "cannot read {} as PEM: {error}", path.display()),
+            TlsError::Empty(path) => write!(f, "{} contains no certificate", path.display()),
             TlsError::Identity(path, error) => {
-                write!(f, "the certificate of {} and its key are not usable: {error}", path.display())
+                write!(f, "the certificate in {} cannot be used with its key: {error}", path.display())
             }
             TlsError::Authorities(path, error) => {
-                write!(f, "the authorities of {} are not usable: {error}", path.display())
+                write!(f, "the certificate authorities in {} cannot be used: {error}", path.display())
             }
             TlsError::NoAuthorities => {
-                write!(f, "this system knows no certificate authority: name a file of your peer's")
+                write!(f, "this system has no certificate authorities: give a file with those of the peer")
             }
             TlsError::Name(name, error) => {
-                write!(f, "'{name}' is no name that a certificate can have: {error}")
+                write!(f, "'{name}' is not a valid name in a certificate: {error}")
             }
         }
     }

@@ -83,7 +83,7 @@ mod tests {
     use rustix::net::sockopt;
 
     #[test]
-    fn both_ends_answer_at_once_and_notice_a_host_that_is_gone() {
+    fn sockets_have_nodelay_and_keepalive() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
             let listener = listen("127.0.0.1:0".parse().expect("an address")).expect("a port is free");

@@ -5,7 +5,7 @@
 //! Rule       failures are counted by user and by address. After the first few, every attempt with that name,
 //!            or from that address, is delayed; each failure doubles the delay up to a bound. A success
 //!            clears the failures of the user's name, but not those of the address.
-//! Bounds     the delay for a name is short, since anybody can cause it; that for an address is long.
+//! Bounds     the delay for a name is short, since anyone can cause it; that for an address is long.
 //! Limits     at most [`Patience::names_max`] names and as many addresses are remembered; the one whose delay
 //!            ends first is forgotten first. A name or address that is forgotten counts as without failures.
 
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_grow_with_failures_up_to_their_bounds() {
+    fn delays_grow_with_failures_up_to_their_limits() {
         let mut attempts = Attempts::new(BackoffConfig::default());
         let mut now = at(100);
         let mut waits = Vec::new();
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_success_forgives_the_user_and_not_the_address() {
+    fn a_success_clears_the_users_failures_but_not_the_addresss() {
         let mut attempts = Attempts::new(BackoffConfig::default());
         (0..5).for_each(|_| attempts.failed("ann", "10.0.0.1", at(0)));
         attempts.succeeded("ann");
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_of_names_is_remembered_up_to_a_bound_and_the_worst_longest() {
+    fn the_number_of_remembered_names_is_limited_and_the_worst_stay_longest() {
         let mut attempts = Attempts::new(BackoffConfig { names_max: 10, ..BackoffConfig::default() });
         (0..9).for_each(|_| attempts.failed("ann", "10.0.0.1", at(0)));
         (0..1000).for_each(|n| attempts.failed(&format!("user{n}"), &format!("10.0.1.{n}"), at(1)));

@@ -67,8 +67,8 @@ enum Rights {
 }
 
 impl Users {
-    /// Reads a users file. Rejects a file that others than its owner may write to: they could let themselves
-    /// in.
+    /// Reads a users file. Rejects a file to which users other than its owner can write: they could add
+    /// themselves.
     ///
     /// # Errors
     /// The file cannot be read, or something in it is wrong.
@@ -101,13 +101,13 @@ impl Users {
         })();
         let (mode, text) = text.map_err(|failed: io::Error| {
             error(
-                format!("it cannot be read: {failed}"),
-                "make one with `kiban ftam passwd`, or name another file",
+                format!("cannot read it: {failed}"),
+                "create one with `kiban ftam passwd`, or give another file",
             )
         })?;
         if mode & 0o022 != 0 {
-            let wrong = format!("others than its owner may write to it (mode {:03o})", mode & 0o777);
-            return Err(error(wrong, &format!("`chmod 600 {file}` makes that good")));
+            let wrong = format!("users other than its owner can write to it (mode {:03o})", mode & 0o777);
+            return Err(error(wrong, &format!("run `chmod 600 {file}`")));
         }
         if text.len() as u64 > FILE_BYTES_MAX {
             let wrong = format!("it is longer than {FILE_BYTES_MAX} bytes");
@@ -146,7 +146,7 @@ impl Users {
             let key = |key: &str| format!("users.{name}{key}");
             if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
                 let remedy = format!("a name has 1 to {NAME_BYTES_MAX} bytes and no control characters");
-                return Err(error(at, key(""), "this is no name of a user".into(), remedy));
+                return Err(error(at, key(""), "invalid user name".into(), remedy));
             }
             let password = password(table.password.get_ref()).map_err(|wrong| {
                 let remedy = format!("`kiban ftam passwd {name}` writes it");
@@ -155,12 +155,12 @@ impl Users {
             let rights = rights(table.rights.get_ref()).map_err(|word| {
                 let words: Vec<&str> = Action::ALL.into_iter().map(Action::word).collect();
                 let remedy = format!("write \"all\", or a list of {}", words.join(", "));
-                error(table.rights.span().start, key(".rights"), format!("\"{word}\" is no right"), remedy)
+                error(table.rights.span().start, key(".rights"), format!("unknown right \"{word}\""), remedy)
             })?;
             let home = match &table.home {
                 None => Path::root(),
                 Some(home) => Path::read(home.get_ref()).map_err(|wrong| {
-                    let remedy = "write a path below the filestore's root, as \"calls/today\"".into();
+                    let remedy = "write a path below the filestore's root, such as \"calls/today\"".into();
                     error(home.span().start, key(".home"), wrong.to_string(), remedy)
                 })?,
             };
@@ -171,13 +171,14 @@ impl Users {
 }
 
 fn password(text: &str) -> Result<PasswordHash, String> {
-    let hash = PasswordHash::new(text).map_err(|_| "this is no hash of a password".to_string())?;
+    let hash = PasswordHash::new(text).map_err(|_| "not a password hash".to_string())?;
     if hash.algorithm.as_str() != "argon2id" || hash.salt.is_none() || hash.hash.is_none() {
-        return Err("this is no Argon2id hash of a password".into());
+        return Err("not an Argon2id password hash".into());
     }
-    let params = Params::try_from(&hash).map_err(|_| "the hash has parameters that cannot be".to_string())?;
+    let params =
+        Params::try_from(&hash).map_err(|_| "the password hash has invalid parameters".to_string())?;
     if params.m_cost() > MEMORY_KIB_MAX || params.t_cost() > PASSES_MAX || params.p_cost() > 16 {
-        return Err("the hash costs more to verify than is good for a server".into());
+        return Err("the password hash is too expensive to verify on a server".into());
     }
     Ok(hash)
 }
@@ -244,8 +245,8 @@ fn by_hand(file: &str, user: &str, hash: &str) -> UsersError {
         file: file.into(),
         line: 0,
         key: format!("users.{user}.password"),
-        wrong: "this file is written in a form that the program does not change".into(),
-        remedy: format!("write this by hand: password = \"{hash}\""),
+        wrong: "the user's entry is written in a form that cannot be edited safely".into(),
+        remedy: format!("add this line by hand: password = \"{hash}\""),
     }
 }
 

@@ -13,7 +13,7 @@
 //! Hashes           Argon2id (RFC 9106), compared in constant time. An unknown name costs as much as a known
 //!                  one: a hash that no password fits is verified instead.
 //! Delays           after failures, by user and by address: [`Attempts`];
-//!                  [`AuthService`](super::door::AuthService) combines all of this for a responder.
+//!                  [`AuthService`](super::authentication::AuthService) combines all of this for a responder.
 //! Errors           name the file, the line, the key, and what to write there.
 //! Limits           [`USERS_MAX`], [`FILE_BYTES_MAX`], [`PASSWORD_BYTES_MAX`], [`MEMORY_KIB_MAX`],
 //!                  [`PASSES_MAX`].
@@ -73,34 +73,38 @@ impl Users {
         self.users.len()
     }
 
-    /// Verifies a visitor's password and account. Takes the time of a password verification even if the user
+    /// Verifies a user's password and account. Takes the time of a password verification even if the user
     /// is unknown; call it where that blocks nothing.
     ///
     /// # Errors
-    /// Why the visitor is not admitted.
-    pub fn verify(&self, visitor: &Credentials) -> Result<Admission, AuthRefusal> {
-        self.verify_in(visitor, &mut Memory::default())
+    /// Why the user is not admitted.
+    pub fn verify(&self, credentials: &Credentials) -> Result<Admission, AuthRefusal> {
+        self.verify_in(credentials, &mut Memory::default())
     }
 
     /// As [`Users::verify`], using the caller's memory.
     ///
     /// # Errors
-    /// Why the visitor is not admitted.
-    pub fn verify_in(&self, visitor: &Credentials, memory: &mut Memory) -> Result<Admission, AuthRefusal> {
-        let name = visitor.user.as_deref().unwrap_or_default();
-        let password = visitor.password.as_deref().unwrap_or_default();
+    /// Why the user is not admitted.
+    pub fn verify_in(
+        &self,
+        credentials: &Credentials,
+        memory: &mut Memory,
+    ) -> Result<Admission, AuthRefusal> {
+        let name = credentials.user.as_deref().unwrap_or_default();
+        let password = credentials.password.as_deref().unwrap_or_default();
         let user = self.users.get(name);
         let hash = user.map_or(&self.nobody, |user| &user.password);
-        let judged = &password[..password.len().min(PASSWORD_BYTES_MAX)];
+        let limited = &password[..password.len().min(PASSWORD_BYTES_MAX)];
         if !memory.is_enough(hash) {
             return Err(AuthRefusal::Later);
         }
-        let fits = memory.fits(judged, hash);
-        let Some(user) = user.filter(|_| fits && judged.len() == password.len()) else {
+        let fits = memory.fits(limited, hash);
+        let Some(user) = user.filter(|_| fits && limited.len() == password.len()) else {
             return Err(AuthRefusal::Password);
         };
         if let Some(accounts) = &user.accounts
-            && !visitor.account.as_ref().is_some_and(|account| accounts.contains(account))
+            && !credentials.account.as_ref().is_some_and(|account| accounts.contains(account))
         {
             return Err(AuthRefusal::Account);
         }
@@ -125,8 +129,8 @@ impl Users {
 pub struct Memory(Vec<Block>);
 
 impl Memory {
-    /// Reserves memory for verifying this hash; returns false if there is none. A stranger's attempt must not
-    /// end the process for lack of memory.
+    /// Reserves memory for verifying this hash; returns false if there is none. An unauthenticated attempt
+    /// must not end the process for lack of memory.
     fn is_enough(&mut self, hash: &PasswordHash) -> bool {
         let blocks = Params::try_from(hash).map_or(0, |params| params.block_count());
         let more = blocks.saturating_sub(self.0.len());

@@ -5,7 +5,7 @@ fn quick(password: &str) -> String {
     hash_with(password.as_bytes(), Params::new(64, 1, 1, None).unwrap()).unwrap()
 }
 
-fn visitor(user: &str, password: &str, account: Option<&str>) -> Credentials {
+fn credentials(user: &str, password: &str, account: Option<&str>) -> Credentials {
     let password = Some(password.as_bytes().to_vec());
     Credentials {
         user: Some(user.into()),
@@ -25,39 +25,39 @@ fn file() -> String {
 }
 
 #[test]
-fn who_is_let_in_and_as_whom() {
+fn users_are_admitted_with_their_rights_and_homes() {
     let users = Users::parse(&file(), "users.toml").unwrap();
     assert_eq!(users.count(), 2);
-    let admission = users.verify(&visitor("collector", "secret", Some("billing"))).unwrap();
+    let admission = users.verify(&credentials("collector", "secret", Some("billing"))).unwrap();
     assert_eq!(admission.home, Path::read("calls/today").unwrap());
     let rights: Vec<&str> = admission.rights.each().map(|action| action.word()).collect();
     assert_eq!((admission.user.as_str(), &rights[..]), ("collector", &["read", "delete"][..]));
-    let boss = users.verify(&visitor("the boss", "other", None)).unwrap();
+    let boss = users.verify(&credentials("the boss", "other", None)).unwrap();
     assert_eq!((boss.rights, boss.home), (Actions::ALL, Path::root()));
     let rows = [
-        (visitor("collector", "secret", None), AuthRefusal::Account),
-        (visitor("collector", "secret", Some("sales")), AuthRefusal::Account),
+        (credentials("collector", "secret", None), AuthRefusal::Account),
+        (credentials("collector", "secret", Some("sales")), AuthRefusal::Account),
         // The refusal names the account only if the password is correct.
-        (visitor("collector", "guess", Some("sales")), AuthRefusal::Password),
-        (visitor("collector", "", Some("billing")), AuthRefusal::Password),
-        (visitor("collector", "secre", Some("billing")), AuthRefusal::Password),
-        (visitor("nobody", "secret", None), AuthRefusal::Password),
-        (visitor("nobody", "", None), AuthRefusal::Password),
-        (visitor("", "", None), AuthRefusal::Password),
+        (credentials("collector", "guess", Some("sales")), AuthRefusal::Password),
+        (credentials("collector", "", Some("billing")), AuthRefusal::Password),
+        (credentials("collector", "secre", Some("billing")), AuthRefusal::Password),
+        (credentials("nobody", "secret", None), AuthRefusal::Password),
+        (credentials("nobody", "", None), AuthRefusal::Password),
+        (credentials("", "", None), AuthRefusal::Password),
         (Credentials::default(), AuthRefusal::Password),
-        (visitor("the boss", &"x".repeat(10_000), None), AuthRefusal::Password),
+        (credentials("the boss", &"x".repeat(10_000), None), AuthRefusal::Password),
     ];
     for (given, expected) in rows {
         assert_eq!(users.verify(&given), Err(expected), "{given:?}");
     }
     assert_eq!(
-        Users::parse("", "users.toml").unwrap().verify(&visitor("a", "b", None)),
+        Users::parse("", "users.toml").unwrap().verify(&credentials("a", "b", None)),
         Err(AuthRefusal::Password)
     );
 }
 
 #[test]
-fn a_name_that_nobody_has_is_verified_at_the_cost_of_one_that_somebody_has() {
+fn an_unknown_name_takes_as_long_to_verify_as_a_known_one() {
     let users = Users::parse(&file(), "users.toml").unwrap();
     let cost = |hash: &PasswordHash| Params::try_from(hash).map(|params| (params.m_cost(), params.t_cost()));
     let known = cost(&users.users["collector"].password).unwrap();
@@ -110,12 +110,12 @@ fn a_new_password_changes_one_line() {
         old.lines().zip(changed.lines()).filter(|(old, new)| old != new).collect();
     assert_eq!(differing.len(), 1);
     let users = Users::parse(&changed, "users.toml").unwrap();
-    assert!(users.verify(&visitor("the boss", "new", None)).is_ok());
-    assert_eq!(users.verify(&visitor("the boss", "other", None)), Err(AuthRefusal::Password));
+    assert!(users.verify(&credentials("the boss", "new", None)).is_ok());
+    assert_eq!(users.verify(&credentials("the boss", "other", None)), Err(AuthRefusal::Password));
     for user in ["ann", "a \"b\" \\c", "'"] {
         let added = set_password(&old, "users.toml", user, &new).unwrap();
         assert!(added.starts_with(&old));
-        assert!(Users::parse(&added, "users.toml").unwrap().verify(&visitor(user, "new", None)).is_ok());
+        assert!(Users::parse(&added, "users.toml").unwrap().verify(&credentials(user, "new", None)).is_ok());
     }
     assert_eq!(Users::parse(&set_password("", "x", "ann", &new).unwrap(), "x").unwrap().count(), 1);
     // Valid, but not editable by a program.
@@ -126,7 +126,7 @@ fn a_new_password_changes_one_line() {
 }
 
 #[test]
-fn the_file_is_written_whole_and_kept_from_others() {
+fn the_file_is_written_atomically_and_is_private() {
     use std::os::unix::fs::PermissionsExt;
     let directory = std::env::temp_dir().join(format!("kiban-users-{}", std::process::id()));
     std::fs::create_dir(&directory).unwrap();
@@ -139,13 +139,13 @@ fn the_file_is_written_whole_and_kept_from_others() {
     write_password(&path, "ann", b"other").unwrap();
     assert_eq!(mode(), 0o640);
     let users = Users::read(&path).unwrap();
-    assert!(users.verify(&visitor("ann", "other", None)).is_ok());
-    assert_eq!(users.verify(&visitor("ann", "secret", None)), Err(AuthRefusal::Password));
+    assert!(users.verify(&credentials("ann", "other", None)).is_ok());
+    assert_eq!(users.verify(&credentials("ann", "secret", None)), Err(AuthRefusal::Password));
     assert!(write_password(&path, "ann", b"").is_err());
     assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1, "nothing is left beside it");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
     assert!(Users::read(&path).unwrap_err().remedy.contains("chmod"));
-    // A pipe is not waited for.
+    // Opening a pipe does not block.
     std::fs::remove_file(&path).unwrap();
     let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600));
     rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).unwrap();

@@ -101,18 +101,18 @@ pub(crate) fn spdus_seeds() -> Vec<Vec<u8>> {
 }
 
 /// Transport and session of one end.
-struct Stack {
+struct LowerStack {
     transport: Transport,
     session: Session,
     called: bool,
     out: VecDeque<network::Request>,
 }
 
-impl Stack {
-    fn new(tpdu_bytes_max: usize, tsdu_bytes_max: u16, versions: u8) -> Stack {
+impl LowerStack {
+    fn new(tpdu_bytes_max: usize, tsdu_bytes_max: u16, versions: u8) -> LowerStack {
         let attached = AcceptedSelectors::Only(vec![Selector::NONE, Selector::from("t")]);
         let versions = session::Versions(1 + versions % 3);
-        Stack {
+        LowerStack {
             transport: Transport::new(transport::Config {
                 tpdu_bytes_max,
                 tsdu_bytes_max: 100_000,
@@ -222,7 +222,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
     let sizes = [0, 1024, 5000];
     let mut ends = [(); 2].map(|()| {
         let choice = input.byte();
-        Stack::new(128 << (choice % 10), sizes[usize::from(choice / 10 % 3)], choice / 30)
+        LowerStack::new(128 << (choice % 10), sizes[usize::from(choice / 10 % 3)], choice / 30)
     });
     let mut now = Instant::from_nanos(1);
     while !input.is_empty() {

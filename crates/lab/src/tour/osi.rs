@@ -153,7 +153,7 @@ fn joined(over: LowerLayer, contents: &[u8]) -> Result<Measured, Failure> {
     let seconds = if over == LowerLayer::Line { boards.now().as_secs_f64() } else { wall_seconds };
     let pdus = [0, 1].map(|side| match boards.line(side) {
         Some(line) => line.counters().frames,
-        None => boards.files(side).tower().layers().0.counters().tpdus_out,
+        None => boards.files(side).stack().layers().0.counters().tpdus_out,
     });
     let received = boards.disk(1).contents(&file()).unwrap_or_default().to_vec();
     let resent = |side| boards.module(side).map_or(0, |module| module.link().counters().retransmits);

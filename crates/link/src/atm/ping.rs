@@ -252,8 +252,8 @@ impl Pinger {
     }
 
     fn on_answer(&mut self, tag: u32, now: Instant) {
-        if let Some(place) = self.outstanding.iter().position(|ping| ping.0 == tag) {
-            let (_, sequence, at) = self.outstanding.remove(place).expect("it was found there");
+        if let Some(index) = self.outstanding.iter().position(|ping| ping.0 == tag) {
+            let (_, sequence, at) = self.outstanding.remove(index).expect("it was found there");
             self.came.push_back(Answer { sequence, round_trip: now.since(at) });
         }
     }

@@ -46,7 +46,7 @@ struct PortState {
 /// Drives a switch in real time.
 pub struct SwitchDriver {
     switch: Switch,
-    places: Vec<PortState>,
+    ports: Vec<PortState>,
     clock: Clock,
     wait_set: Arc<WaitSet>,
     memory: Memory,
@@ -61,7 +61,7 @@ impl SwitchDriver {
     /// # Errors
     /// The process has too many open files.
     pub fn new(switch: Switch, ports: &[(Interface, bool)], clock: Clock) -> io::Result<SwitchDriver> {
-        let place = |&(interface, ends_segment): &(Interface, bool)| PortState {
+        let state = |&(interface, ends_segment): &(Interface, bool)| PortState {
             link: None,
             interface,
             ends_segment,
@@ -74,7 +74,7 @@ impl SwitchDriver {
         };
         Ok(SwitchDriver {
             switch,
-            places: ports.iter().map(place).collect(),
+            ports: ports.iter().map(state).collect(),
             clock,
             wait_set: WaitSet::new()?,
             // Links of frames require memory, although no frame is for the switch.
@@ -106,7 +106,7 @@ impl SwitchDriver {
     /// Attaches a link to a port.
     pub fn attach(&mut self, port: usize, link: Box<dyn Link<TimedCell>>) {
         self.wait_set.watch_link(port, link.file());
-        self.places[port].link = Some(link);
+        self.ports[port].link = Some(link);
     }
 
     /// Returns the links that have gone since the last call: their ports, and the errors.
@@ -116,83 +116,83 @@ impl SwitchDriver {
 
     /// Returns the counters of a port's link; cells that the link did not take count as refused.
     pub fn link_counters(&self, port: usize) -> Option<LinkCounters> {
-        let place = &self.places[port];
-        let counters = place.link.as_ref()?.counters();
-        Some(LinkCounters { send_errors: counters.send_errors + place.lost, ..counters })
+        let state = &self.ports[port];
+        let counters = state.link.as_ref()?.counters();
+        Some(LinkCounters { send_errors: counters.send_errors + state.lost, ..counters })
     }
 
     /// Returns the number of segment loopbacks answered at a port.
     pub fn answered(&self, port: usize) -> u64 {
-        self.places[port].answered
+        self.ports[port].answered
     }
 
     /// Runs one turn. Returns whether there was anything to do.
     pub fn turn(&mut self) -> bool {
         let now = self.clock.now();
-        let SwitchDriver { switch, places, memory, gone, wait_set, .. } = self;
+        let SwitchDriver { switch, ports, memory, gone, wait_set, .. } = self;
         let mut worked = false;
-        for (port, place) in places.iter_mut().enumerate() {
-            let Some(link) = &mut place.link else { continue };
-            if let Err(error) = link.receive(&mut LinkContext { now, memory }, &mut place.inward) {
+        for (port, state) in ports.iter_mut().enumerate() {
+            let Some(link) = &mut state.link else { continue };
+            if let Err(error) = link.receive(&mut LinkContext { now, memory }, &mut state.inward) {
                 gone.push((port, error));
                 wait_set.forget(port);
-                place.link = None;
+                state.link = None;
                 worked = true;
             }
-            if place.ends_segment {
-                place.end_segments(port, switch, now);
+            if state.ends_segment {
+                state.end_segments(port, switch, now);
             }
         }
-        let mut trains: Vec<(usize, &[TimedCell])> = places
+        let mut trains: Vec<(usize, &[TimedCell])> = ports
             .iter_mut()
             .enumerate()
-            .filter(|(_, place)| !place.inward.is_empty())
-            .map(|(port, place)| (port, &*place.inward.make_contiguous()))
+            .filter(|(_, state)| !state.inward.is_empty())
+            .map(|(port, state)| (port, &*state.inward.make_contiguous()))
             .collect();
         worked |= !trains.is_empty();
         switch.arrive_merged(&mut trains);
-        places.iter_mut().for_each(|place| place.inward.clear());
-        for port in 0..self.places.len() {
+        ports.iter_mut().for_each(|state| state.inward.clear());
+        for port in 0..self.ports.len() {
             worked |= self.send(port, now);
         }
         worked
     }
 
     fn send(&mut self, port: usize, now: Instant) -> bool {
-        let SwitchDriver { switch, places, memory, train, gone, wait_set, .. } = self;
-        let place = &mut places[port];
+        let SwitchDriver { switch, ports, memory, train, gone, wait_set, .. } = self;
+        let state = &mut ports[port];
         switch.advance(port, now, train);
-        place.outward.append(&mut place.answers);
-        place.outward.extend(train.drain(..));
-        if place.outward.is_empty() {
+        state.outward.append(&mut state.answers);
+        state.outward.extend(train.drain(..));
+        if state.outward.is_empty() {
             return false;
         }
-        if let Some(link) = &mut place.link {
-            let sent = link.send(&mut place.outward, &mut LinkContext { now, memory });
+        if let Some(link) = &mut state.link {
+            let sent = link.send(&mut state.outward, &mut LinkContext { now, memory });
             if let Err(error) = sent {
                 gone.push((port, error));
                 wait_set.forget(port);
-                place.link = None;
+                state.link = None;
             }
         }
         // A line does not wait, and without a link all cells are lost.
-        place.lost += place.outward.len() as u64;
-        place.outward.clear();
+        state.lost += state.outward.len() as u64;
+        state.outward.clear();
         true
     }
 
     /// Returns when the driver must look again, even if nothing happens.
     fn deadline(&self) -> Instant {
         let later = self.clock.now() + PAUSE;
-        let at_port = |(port, place): (usize, &PortState)| {
-            let link = place.link.as_ref().map_or(Instant::NEVER, |link| link.deadline());
+        let at_port = |(port, state): (usize, &PortState)| {
+            let link = state.link.as_ref().map_or(Instant::NEVER, |link| link.deadline());
             let line = match self.switch.waiting(port) {
                 0 => Instant::NEVER,
                 _ => self.switch.next_end(port).min(later),
             };
             link.min(line)
         };
-        self.places.iter().enumerate().map(at_port).min().unwrap_or(Instant::NEVER)
+        self.ports.iter().enumerate().map(at_port).min().unwrap_or(Instant::NEVER)
     }
 
     /// Works and waits until a deadline, until a link is lost, or until another thread wakes it.

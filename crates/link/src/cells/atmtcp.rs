@@ -101,7 +101,7 @@ impl Link<TimedCell> for AtmTcp {
             let vc = Vc::new(u16::from_be_bytes([p0, p1]), u16::from_be_bytes([c0, c1]));
             let length = u32::from_be_bytes([l0, l1, l2, l3]);
             if length > DATA_BYTES_MAX || vc.vpi > 0xff {
-                let what = format!("this is not atmtcp: {length} bytes for circuit {vc}");
+                let what = format!("the peer does not speak atmtcp: {length} bytes for circuit {vc}");
                 return Err(connection.gone(io::ErrorKind::InvalidData, what));
             }
             let Some(data) = rest.get(..length as usize) else {
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_linux_says_of_circuits_is_understood() {
+    fn circuit_messages_of_linux_are_decoded() {
         for (text, given) in [
             ("O 0.100 0.0.100 ubr,aal5:max_sdu=9188", Some((Vc::new(0, 100), false))),
             ("O 0.42 0.0.42 ubr,aal0:max_sdu=52", Some((Vc::new(0, 42), true))),

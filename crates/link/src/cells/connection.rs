@@ -164,7 +164,7 @@ impl Connection {
         match result {
             Ok(0) => {
                 let within = if self.end > 0 { " within a message" } else { "" };
-                let what = format!("the peer has closed the connection{within}");
+                let what = format!("the peer closed the connection{within}");
                 Err(self.gone(io::ErrorKind::UnexpectedEof, what))
             }
             Ok(count) => {
@@ -172,7 +172,7 @@ impl Connection {
                 Ok(true)
             }
             Err(error) if is_for_later(&error) => Ok(false),
-            Err(error) => Err(self.gone(error.kind(), format!("the connection has broken: {error}"))),
+            Err(error) => Err(self.gone(error.kind(), format!("connection lost: {error}"))),
         }
     }
 
@@ -210,7 +210,7 @@ impl Connection {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if is_for_later(&error) => break,
                 Err(error) => {
-                    return Err(self.gone(error.kind(), format!("the connection has broken: {error}")));
+                    return Err(self.gone(error.kind(), format!("connection lost: {error}")));
                 }
             }
         }

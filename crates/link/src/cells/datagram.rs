@@ -65,7 +65,7 @@ impl Datagrams {
     pub(crate) fn open(local: SocketAddr, peer: SocketAddr, any_port: bool) -> io::Result<Datagrams> {
         if local.is_ipv4() != peer.is_ipv4() {
             let message =
-                format!("{local} and {peer} are not of one family: write two IPv4 or two IPv6 addresses");
+                format!("{local} and {peer} are of different families: write two IPv4 or two IPv6 addresses");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let link = kiban_os::udp::UdpLink::bind(local)?;
@@ -124,12 +124,13 @@ impl Datagrams {
     fn receive(&mut self) -> io::Result<ReceiveResult<'_>> {
         let mut from = socket2::SockAddrStorage::zeroed();
         let mut control = [0u64; CONTROL_WORDS];
-        let mut place = libc::iovec { iov_base: self.buffer.as_mut_ptr().cast(), iov_len: self.buffer.len() };
+        let mut buffer =
+            libc::iovec { iov_base: self.buffer.as_mut_ptr().cast(), iov_len: self.buffer.len() };
         // SAFETY: all-zero bytes are a valid `msghdr`.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_name = (&raw mut from).cast();
         message.msg_namelen = from.size_of();
-        message.msg_iov = &raw mut place;
+        message.msg_iov = &raw mut buffer;
         message.msg_iovlen = 1;
         message.msg_control = control.as_mut_ptr().cast();
         message.msg_controllen = size_of_val(&control) as _;
@@ -208,13 +209,13 @@ impl Datagrams {
 
     fn send_once(&self, bytes: &[u8], segment: Option<u16>) -> Result<(), Errno> {
         let to = socket2::SockAddr::from(self.peer);
-        let mut place = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+        let mut buffer = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
         let mut control = [0u64; CONTROL_WORDS];
         // SAFETY: all-zero bytes are a valid `msghdr`.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_name = to.as_ptr().cast_mut().cast();
         message.msg_namelen = to.len();
-        message.msg_iov = &raw mut place;
+        message.msg_iov = &raw mut buffer;
         message.msg_iovlen = 1;
         if let Some(segment) = segment {
             message.msg_control = control.as_mut_ptr().cast();

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn forms_are_read_as_the_standard_has_them() {
+    fn cell_formats_are_decoded_as_in_the_standard() {
         for (packet, given) in [
             (packet([0, 56, 0, 0], 52), Ok(1)),
             // Padded to an Ethernet frame's least.
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_find_what_is_lost_and_drop_what_is_late() {
+    fn sequence_numbers_reveal_losses_and_drop_late_packets() {
         let mut expected = None;
         let mut order = PseudowireCounters::default();
         for (number, is_taken, lost) in [

@@ -29,15 +29,15 @@ pub(crate) fn segment(frame: &[u8], word: u32, at: Instant, into: &mut VecDeque<
     let mut tail = [0; TAIL_BYTES_MAX];
     let tail_bytes = aal5::write_tail(frame.len(), 0, crc, &mut tail);
     let cells = aal5::cells(frame.len());
-    let byte = |place: usize| match place.checked_sub(frame.len()) {
-        None => frame[place],
-        Some(place) => tail[..tail_bytes][place],
+    let byte = |at: usize| match at.checked_sub(frame.len()) {
+        None => frame[at],
+        Some(at) => tail[..tail_bytes][at],
     };
     for number in 0..cells {
         let from = number * CELL_PAYLOAD_BYTES;
         let payload = match frame.get(from..from + CELL_PAYLOAD_BYTES) {
             Some(bytes) => bytes.try_into().expect("48 bytes"),
-            None => std::array::from_fn(|place| byte(from + place)),
+            None => std::array::from_fn(|at| byte(from + at)),
         };
         let is_last = number + 1 == cells;
         let word = word | if is_last { u32::from(PTI_LAST) << 1 } else { 0 };
@@ -66,7 +66,7 @@ pub(crate) struct Reassembler {
 }
 
 impl Reassembler {
-    /// Takes the next cell.
+    /// Processes the next cell.
     pub(crate) fn cell(&mut self, cell: &TimedCell) -> Reassembled<'_> {
         let word = match self.receiver.arrive(cell) {
             Received::Intact => cell.header,
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_of_every_length_and_circuit_come_out_as_they_went_in() {
+    fn frames_of_every_length_and_circuit_are_reassembled() {
         let mut gather = Reassembler::default();
         for length in (1..200).chain([9188, FRAME_BYTES_MAX]) {
             let frames =
@@ -131,7 +131,7 @@ mod tests {
         let mut cells = VecDeque::new();
         (0..4).for_each(|number| segment(&[number; 100], 0x640, Instant::ZERO, &mut cells));
         // Three cells a frame: the second of frame 0, the last of frame 1.
-        let kept = cells.iter().enumerate().filter(|(place, _)| ![1, 5].contains(place));
+        let kept = cells.iter().enumerate().filter(|(at, _)| ![1, 5].contains(at));
         let mut came = Vec::new();
         let mut wrong = 0;
         for (_, cell) in kept {

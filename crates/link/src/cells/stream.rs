@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! TCP   | length 4, highest byte first | unit |     as QEMU's and passt's socket networks carry frames
-//! UDP   | unit |                                    a datagram a unit, as QEMU's and Dynamips' do
+//! UDP   | unit |                                    one datagram per unit, as QEMU's and Dynamips' do
 //! ```
 //!
 //! Purpose          a link without privileges, through anything that carries TCP or UDP: tunnels, relays,
@@ -76,7 +76,7 @@ impl<U: Unit> Link<U> for TcpUnits<U> {
             };
             let length = u32::from_be_bytes(*length) as usize;
             if !(1..=LONGEST_BYTES).contains(&length) {
-                let what = format!("this is no stream of units: one has {length} bytes");
+                let what = format!("not a stream of packets, frames or cells: a unit of {length} bytes");
                 return Err(connection.gone(io::ErrorKind::InvalidData, what));
             }
             let Some(bytes) = rest.get(..length) else { if connection.fill()? { continue } else { break } };

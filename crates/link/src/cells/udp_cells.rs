@@ -2,8 +2,8 @@
 //! input and output).
 //!
 //! ```text
-//! one      | cell 53 |                       a datagram a cell
-//! packed   | cell 53 | cell 53 | … |         a datagram up to a path's packet
+//! one      | cell 53 |                       one datagram per cell
+//! packed   | cell 53 | cell 53 | … |         a datagram up to the path's packet size
 //! ```
 //!
 //! Purpose          the 353,208 cells per second of an OC-3c in each direction at low cost: trains of

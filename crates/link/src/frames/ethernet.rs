@@ -69,7 +69,7 @@ impl EthernetLink {
         // SAFETY: socket(2) takes no pointers.
         let file = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
         if file < 0 {
-            return Err(say("open raw frames on", io::Error::last_os_error()));
+            return Err(say("open a packet socket on", io::Error::last_os_error()));
         }
         // SAFETY: the descriptor was just created, and nothing else owns it.
         let socket = unsafe { OwnedFd::from_raw_fd(file) };
@@ -82,11 +82,13 @@ impl EthernetLink {
             if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
         };
         // Without this header, whole segments and missing checksums could not be recognised.
-        set(libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1).map_err(|error| say("read offloads of", error))?;
-        set(libc::SOL_PACKET, libc::PACKET_AUXDATA, 1).map_err(|error| say("read tags of", error))?;
-        set(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1).map_err(|error| say("hear of losses on", error))?;
+        set(libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)
+            .map_err(|error| say("request offload headers on", error))?;
+        set(libc::SOL_PACKET, libc::PACKET_AUXDATA, 1).map_err(|error| say("request VLAN tags on", error))?;
+        set(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)
+            .map_err(|error| say("request the drop count of", error))?;
         set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)
-            .map_err(|error| say("tell own frames apart on", error))?;
+            .map_err(|error| say("ignore outgoing frames on", error))?;
         // If a call fails, the buffer stays as it is.
         for option in [libc::SO_RCVBUF, libc::SO_RCVBUFFORCE] {
             let _ = set(libc::SOL_SOCKET, option, QUEUE_BYTES);
@@ -120,7 +122,7 @@ impl EthernetLink {
         })
     }
 
-    /// Returns the interface's MAC, which a board on this link uses.
+    /// Returns the interface's MAC address, which a board on this link uses.
     pub fn mac(&self) -> Mac {
         self.mac
     }
@@ -130,7 +132,8 @@ impl EthernetLink {
         if interface::exists(self.index) {
             Ok(())
         } else {
-            let gone = io::Error::new(io::ErrorKind::NotFound, format!("it has been removed ({error})"));
+            let gone =
+                io::Error::new(io::ErrorKind::NotFound, format!("the interface has been removed ({error})"));
             Err(explain_error_with(&self.name, what, PRIVILEGE, gone))
         }
     }
@@ -153,15 +156,15 @@ pub(super) fn set_promiscuous(socket: &OwnedFd, index: libc::c_int) -> io::Resul
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Reads a frame into `places`. Returns its length, and whether it had a VLAN tag; adds the losses before it
+/// Reads a frame into `buffers`. Returns its length, and whether it had a VLAN tag; adds the losses before it
 /// to `overrun`.
-fn read(socket: &OwnedFd, places: &mut [IoSliceMut<'_>], overrun: &mut u64) -> Result<(usize, bool), Errno> {
+fn read(socket: &OwnedFd, buffers: &mut [IoSliceMut<'_>], overrun: &mut u64) -> Result<(usize, bool), Errno> {
     let mut control = [0u64; 8];
     // SAFETY: all-zero bytes are a valid `msghdr`.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     // An `IoSliceMut` is ABI-compatible with an `iovec`.
-    message.msg_iov = places.as_mut_ptr().cast();
-    message.msg_iovlen = places.len() as _;
+    message.msg_iov = buffers.as_mut_ptr().cast();
+    message.msg_iovlen = buffers.len() as _;
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = size_of_val(&control) as _;
     // SAFETY: the message points to buffers that outlive the call, with their lengths.
@@ -204,8 +207,8 @@ impl Link<Pdu> for EthernetLink {
             let EthernetLink { socket, landing, counters, .. } = self;
             let mut header = [0; HEADER_BYTES];
             let mut is_tagged = false;
-            let landed = landing.read_packet(lent.memory, &mut header, |places| {
-                let (length, tagged) = read(socket, places, &mut counters.overrun)?;
+            let landed = landing.read_packet(lent.memory, &mut header, |buffers| {
+                let (length, tagged) = read(socket, buffers, &mut counters.overrun)?;
                 is_tagged = tagged;
                 Ok(length)
             });

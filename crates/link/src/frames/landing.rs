@@ -83,16 +83,16 @@ impl ReceiveBuffers {
         }
         let mut head = [0; HEAD_BYTES_MAX];
         let front_bytes = front.len();
-        let mut places = arrayvec::ArrayVec::<IoSliceMut<'_>, { SLICES_MAX + 2 }>::new();
-        places.push(IoSliceMut::new(front));
-        places.push(IoSliceMut::new(&mut head[..self.head_bytes]));
+        let mut buffers = arrayvec::ArrayVec::<IoSliceMut<'_>, { SLICES_MAX + 2 }>::new();
+        buffers.push(IoSliceMut::new(front));
+        buffers.push(IoSliceMut::new(&mut head[..self.head_bytes]));
         // Two slices are reserved for payload that is read into the head.
         for page in self.pages.iter_mut().take(SLICES_MAX - 2) {
-            places.push(IoSliceMut::new(page.unwritten()));
+            buffers.push(IoSliceMut::new(page.unwritten()));
         }
-        let most: usize = places.iter().map(|place| place.len()).sum();
-        let read = read(&mut places);
-        drop(places);
+        let most: usize = buffers.iter().map(|buffer| buffer.len()).sum();
+        let read = read(&mut buffers);
+        drop(buffers);
         if read == Ok(most) {
             // The packet may have been longer: the MTU may have been raised meanwhile.
             self.longest_bytes = LONGEST_BYTES;
@@ -190,7 +190,7 @@ mod tests {
         }
     }
 
-    /// An IPv4 packet with a TCP segment, as far as landing looks at it.
+    /// Builds an IPv4 packet with a TCP segment, with the fields that `landing` reads.
     fn segment(option_bytes: usize, payload: &[u8]) -> Vec<u8> {
         let header_bytes = ipv4::HEADER_BYTES + tcp::HEADER_BYTES + option_bytes;
         let mut packet = vec![0; header_bytes];
@@ -202,11 +202,11 @@ mod tests {
     }
 
     fn land(landing: &mut ReceiveBuffers, memory: &mut Memory, packet: &[u8]) -> Pdu {
-        let landed = landing.read_packet(memory, &mut [], |places| {
+        let landed = landing.read_packet(memory, &mut [], |buffers| {
             let mut rest = packet;
-            for place in places {
-                let count = rest.len().min(place.len());
-                place[..count].copy_from_slice(&rest[..count]);
+            for buffer in buffers {
+                let count = rest.len().min(buffer.len());
+                buffer[..count].copy_from_slice(&rest[..count]);
                 rest = &rest[count..];
             }
             Ok(packet.len() - rest.len())
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn payload_of_segments_with_the_same_headers_lies_without_gaps() {
+    fn payload_of_segments_with_equal_headers_is_contiguous() {
         let (mut landing, mut memory) = (ReceiveBuffers::new(0, Some(1500)), memory(4096));
         let payload = [7; 1000];
         let packet = segment(TIMESTAMPS_BYTES, &payload);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn payload_that_came_into_the_head_stands_in_front_of_the_body() {
+    fn payload_in_the_head_is_moved_in_front_of_the_body() {
         for page_bytes in [64, 100, 4096] {
             let (mut landing, mut memory) = (ReceiveBuffers::new(0, Some(600)), memory(page_bytes));
             let payload: Vec<u8> = (0..600).map(|n| n as u8).collect();
@@ -251,12 +251,12 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_that_fills_all_the_room_makes_room_for_longer_ones() {
+    fn a_packet_that_fills_the_buffer_enlarges_the_next_one() {
         let (mut landing, mut memory) = (ReceiveBuffers::new(0, Some(1500)), memory(4096));
         let packet = segment(0, &[9; 60_000]);
         assert!(
             land(&mut landing, &mut memory, &packet).len() < packet.len(),
-            "nobody has said that it is so long"
+            "the buffer is sized for the MTU"
         );
         assert_eq!(bytes_of(&land(&mut landing, &mut memory, &packet)), packet);
     }

@@ -124,7 +124,8 @@ impl Link<Pdu> for TunLink {
             }
             let mut header = [0; HEADER_BYTES];
             let front = if *has_header { &mut header[..] } else { &mut [] };
-            let landed = landing.read_packet(lent.memory, front, |places| rustix::io::readv(&*file, places));
+            let landed =
+                landing.read_packet(lent.memory, front, |buffers| rustix::io::readv(&*file, buffers));
             let pdu = match landed {
                 Ok(pdu) => pdu,
                 Err(ReadError::Starved) => {

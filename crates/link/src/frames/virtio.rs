@@ -112,7 +112,7 @@ pub(super) fn write_checksum(pdu: &mut Pdu, start: usize, field: usize) {
     pdu.head_mut()[field..field + 2].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Writes a packet, behind a header if there is one, from where it lies.
+/// Writes a packet without copying it, after a header if there is one.
 pub(super) fn write(file: impl AsFd, header: &[u8], pdu: &Pdu) -> Result<usize, Errno> {
     let mut parts = arrayvec::ArrayVec::<IoSlice<'_>, { SLICES_MAX + 3 }>::new();
     if !header.is_empty() {

@@ -76,30 +76,30 @@ impl XdpLink {
         let Some(frame_bytes) = frame_bytes else {
             let most = FRAMES[1] - HEADROOM - TAGGED_HEADER_BYTES;
             let message = format!(
-                "interface {name} has an MTU of {mtu_bytes}, and AF_XDP carries {most} at most: set a smaller one (ip link set {name} mtu \
-                 {most}), or use packet:{name}"
+                "the MTU of interface {name} is {mtu_bytes}, and AF_XDP supports at most {most}: \
+                 set a smaller one (ip link set {name} mtu {most}), or use packet:{name}"
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         };
         let xsk = Xsk::open(index as u32, queue, frame_bytes).map_err(|(what, error)| {
             let more = match error.raw_os_error() {
-                Some(libc::EPERM | libc::EACCES) => format!("; packet:{name} needs CAP_NET_RAW alone"),
+                Some(libc::EPERM | libc::EACCES) => format!("; packet:{name} needs only CAP_NET_RAW"),
                 Some(libc::EBUSY | libc::EEXIST) => {
                     format!(
-                        "; one AF_XDP socket has a queue, and one program an interface (ip link show {name}); one that was closed just now is \
-                         busy for a moment"
+                        "; a queue takes one AF_XDP socket, and an interface one XDP program (ip link show {name}); \
+                         after a close, both stay busy for a moment"
                     )
                 }
                 Some(libc::EINVAL) if queue > 0 => {
                     format!("; does it have a queue {queue}? (ethtool -l {name})")
                 }
                 Some(libc::EAFNOSUPPORT | libc::ENOSYS | libc::EOPNOTSUPP) => {
-                    format!("; this system has no AF_XDP: packet:{name} carries the same frames")
+                    format!("; this system does not support AF_XDP: use packet:{name}, which carries the same frames")
                 }
                 _ => String::new(),
             };
-            let told = explain_error_with(name, what, PRIVILEGE, error);
-            io::Error::new(told.kind(), format!("{told}{more}"))
+            let explained = explain_error_with(name, what, PRIVILEGE, error);
+            io::Error::new(explained.kind(), format!("{explained}{more}"))
         })?;
         let ear = match promiscuous {
             true => Some(
@@ -136,7 +136,8 @@ impl XdpLink {
         if interface::exists(self.index) {
             Ok(())
         } else {
-            let gone = io::Error::new(io::ErrorKind::NotFound, format!("it has been removed ({error})"));
+            let gone =
+                io::Error::new(io::ErrorKind::NotFound, format!("the interface has been removed ({error})"));
             Err(explain_error_with(&self.name, what, PRIVILEGE, gone))
         }
     }

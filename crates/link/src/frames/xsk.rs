@@ -179,7 +179,8 @@ impl Xsk {
         }
         // SAFETY: the descriptor was just created, and nothing else owns it.
         let socket = unsafe { OwnedFd::from_raw_fd(file) };
-        let memory = Mapping::new(2 * RING as usize * frame_bytes, None).map_err(say("take memory for"))?;
+        let memory =
+            Mapping::new(2 * RING as usize * frame_bytes, None).map_err(say("allocate memory for"))?;
         let wanted = libc::xdp_umem_reg {
             addr: memory.at.as_ptr() as u64,
             len: memory.bytes as u64,
@@ -189,13 +190,13 @@ impl Xsk {
             tx_metadata_len: 0,
         };
         set(&socket, libc::XDP_UMEM_REG, &wanted)
-            .map_err(say("share memory (RLIMIT_MEMLOCK bounds it) with"))?;
+            .map_err(say("register memory (limited by RLIMIT_MEMLOCK) for"))?;
         for ring in
             [libc::XDP_UMEM_FILL_RING, libc::XDP_UMEM_COMPLETION_RING, libc::XDP_RX_RING, libc::XDP_TX_RING]
         {
-            set(&socket, ring, &RING).map_err(say("make the rings of"))?;
+            set(&socket, ring, &RING).map_err(say("create the rings of"))?;
         }
-        let offsets = offsets(&socket).map_err(say("find the rings of"))?;
+        let offsets = offsets(&socket).map_err(say("read the ring offsets of"))?;
         let map = say("map the rings of");
         let file = socket.as_fd();
         let received = Ring::map(file, offsets.rx, libc::XDP_PGOFF_RX_RING as u64).map_err(map)?;
@@ -379,11 +380,11 @@ fn lead(socket: &OwnedFd, index: u32, queue: u32) -> Result<(OwnedFd, OwnedFd), 
     let say = |what| move |error| (what, error);
     // Type, key size, value size, number of entries.
     let map = [BPF_MAP_TYPE_XSKMAP, 4, 4, queue + 1];
-    let map = file_of(BPF_MAP_CREATE, &map).map_err(say("make an XDP map for"))?;
+    let map = file_of(BPF_MAP_CREATE, &map).map_err(say("create an XDP map for"))?;
     let (key, value) = (queue, socket.as_raw_fd());
     // The map, padding, address of the key, address of the value, flags: any.
     let update = [map.as_raw_fd() as u64, &raw const key as u64, &raw const value as u64, 0];
-    bpf(BPF_MAP_UPDATE_ELEM, &update).map_err(say("put the socket into the XDP map of"))?;
+    bpf(BPF_MAP_UPDATE_ELEM, &update).map_err(say("add the socket to the XDP map of"))?;
     let file = u64::from(map.as_raw_fd() as u32);
     let program = [
         // r2 = the frame's queue

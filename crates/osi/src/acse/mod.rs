@@ -5,7 +5,7 @@
 //! Encoding         each data unit is user data of the presentation primitive of the same name, in ACSE's own
 //!                  context.
 //! Beside ACSE      P-DATA, P-SYNC-MINOR and the like pass directly between presentation and the user. The
-//!                  owner of the tower reports a P-RESYNCHRONIZE with [`Acse::on_resynchronise`], since it
+//!                  owner of the stack reports a P-RESYNCHRONIZE with [`Acse::on_resynchronise`], since it
 //!                  cancels a release in progress (§7.2.3.6).
 //! Errors           an unexpected or malformed data unit is answered with ABRT (source: provider) and
 //!                  indicated as A-ABORT (§7.3.3.4); a malformed AARQ is not indicated.
@@ -116,7 +116,7 @@ impl Acse {
     /// Handles an indication or confirmation of presentation. Those that do not concern ACSE have no effect.
     pub fn arrive(&mut self, below: presentation::Indication) {
         use presentation::Indication as Below;
-        let told = match below {
+        let decoded = match below {
             Below::Connect(connect) => self.on_connect(*connect),
             Below::ConnectConfirm(answer) => self.on_answer(answer),
             Below::Release { user_data } => match self.read(&user_data) {
@@ -144,7 +144,7 @@ impl Acse {
             Below::Resynchronise { .. } => return self.on_resynchronise(false),
             _ => return,
         };
-        match told {
+        match decoded {
             Decoded::Event(event, indication) => self.on_event(event, *indication),
             Decoded::Refused => {}
             Decoded::Malformed => {
@@ -432,7 +432,7 @@ impl Acse {
     }
 }
 
-/// Handles a refusal by presentation or session, without an answer of ACSE's peer (§7.1.3.4).
+/// Handles a refusal by presentation or session, without an answer of the peer's ACSE (§7.1.3.4).
 fn refused_below(answer: presentation::Answer) -> Indication {
     let presentation::Answer::Refused(refuse) = &answer else { unreachable!("it is a refusal") };
     use crate::wire::presentation::ProviderReason;

@@ -90,16 +90,16 @@ impl Associate {
     /// Builds an accepting answer with these session functional units and those of the acceptable contexts
     /// that are wanted; its other parameters are absent.
     pub fn accept(&self, units: Units, is_wanted: impl Fn(&ContextDefinition) -> bool) -> AssociateAnswer {
-        let asked = &self.presentation;
+        let proposal = &self.presentation;
         let accept = presentation::Accept {
             session: session::Accept {
-                id: asked.session.id.clone(),
-                responding: asked.session.called.clone(),
+                id: proposal.session.id.clone(),
+                responding: proposal.session.called.clone(),
                 units,
-                initial_serial: asked.session.initial_serial.filter(|_| units.has_any(Units::SYNCHRONISE)),
+                initial_serial: proposal.session.initial_serial.filter(|_| units.has_any(Units::SYNCHRONISE)),
                 ..session::Accept::default()
             },
-            responding: asked.called.clone(),
+            responding: proposal.called.clone(),
             results: self.results(is_wanted),
             user_data: Vec::new(),
         };
@@ -113,11 +113,11 @@ impl Associate {
         result: AssociateResult,
         is_wanted: impl Fn(&ContextDefinition) -> bool,
     ) -> AssociateAnswer {
-        let asked = &self.presentation;
+        let proposal = &self.presentation;
         let refuse = presentation::Refuse {
-            id: asked.session.id.clone(),
+            id: proposal.session.id.clone(),
             by: presentation::Refuser::User,
-            responding: asked.called.clone(),
+            responding: proposal.called.clone(),
             results: self.results(is_wanted),
             user_data: Vec::new(),
         };

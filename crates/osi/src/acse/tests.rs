@@ -118,7 +118,7 @@ fn carried(request: presentation::Request) -> presentation::Indication {
         R::Release { user_data } => I::Release { user_data },
         R::ReleaseResponse { accepted, user_data } => I::ReleaseConfirm { accepted, user_data },
         R::Abort { user_data } => I::UAbort { user_data },
-        other => panic!("ACSE does not ask for {other:?}"),
+        other => panic!("unexpected request of ACSE: {other:?}"),
     }
 }
 
@@ -231,7 +231,7 @@ fn given(event: Event) -> Given {
 }
 
 #[test]
-fn the_table_is_that_of_the_standard() {
+fn the_table_matches_the_standard() {
     assert_eq!(TABLE.len(), Event::ALL.len());
     for (event, (name, row)) in Event::ALL.iter().zip(TABLE) {
         assert_eq!(event.name(), *name);
@@ -240,7 +240,7 @@ fn the_table_is_that_of_the_standard() {
 }
 
 #[test]
-fn the_machine_does_what_every_cell_says() {
+fn the_machine_follows_every_cell_of_the_table() {
     for (&event, (name, row)) in Event::ALL.iter().zip(TABLE) {
         for (state, expected) in STATES.into_iter().zip(row) {
             let mut machine = machine_in(state);
@@ -299,10 +299,10 @@ fn the_machine_does_what_every_cell_says() {
 }
 
 #[test]
-fn an_association_says_at_both_ends_what_was_asked_and_answered() {
+fn both_ends_report_the_request_and_the_response() {
     let mut pair = Pair::default();
-    let asked = Associate { authentication: Some(password("secret")), ..associate() };
-    assert_eq!(pair.here(Request::Associate(asked.clone())), Indication::Associate(asked));
+    let request = Associate { authentication: Some(password("secret")), ..associate() };
+    assert_eq!(pair.here(Request::Associate(request.clone())), Indication::Associate(request));
     let answered = AssociateAnswer { authentication: Some(password("known")), ..answer(true) };
     let confirm = pair.there(Request::AssociateResponse(answered.clone()));
     assert_eq!(confirm, Indication::AssociateConfirm(answered));
@@ -311,7 +311,7 @@ fn an_association_says_at_both_ends_what_was_asked_and_answered() {
 }
 
 #[test]
-fn proofs_need_their_functional_unit() {
+fn authentication_requires_its_functional_unit() {
     let mut pair = Pair::default();
     pair.here(Request::Associate(associate()));
     let proof = AssociateAnswer { authentication: Some(password("x")), ..answer(true) };
@@ -323,7 +323,7 @@ fn proofs_need_their_functional_unit() {
 }
 
 #[test]
-fn releases_that_meet_are_answered_in_turn() {
+fn colliding_releases_are_answered_in_turn() {
     let mut pair = Pair::collided();
     assert_eq!((pair.here.state(), pair.there.state()), (State::Sta6, State::Sta7));
     assert_eq!(pair.there.request(release_response(true)), Err(RequestError::State));
@@ -334,7 +334,7 @@ fn releases_that_meet_are_answered_in_turn() {
 }
 
 #[test]
-fn without_a_common_version_nobody_is_asked() {
+fn without_a_common_version_the_user_sees_no_request() {
     let mut pair = Pair::default();
     pair.here.request(Request::Associate(associate())).unwrap();
     let Some(presentation::Request::Connect(mut connect)) = pair.here.poll_down() else {
@@ -354,7 +354,7 @@ fn without_a_common_version_nobody_is_asked() {
 }
 
 #[test]
-fn what_presentation_refuses_is_rejected_for_good_or_for_now() {
+fn presentation_refusals_map_to_permanent_and_transient_rejections() {
     for (by, expected) in [
         (Refuser::Provider(ProviderReason::CALLED_ADDRESS_UNKNOWN), AssociateResult::REJECTED_PERMANENT),
         (Refuser::Provider(ProviderReason::TEMPORARY_CONGESTION), AssociateResult::REJECTED_TRANSIENT),
@@ -370,7 +370,7 @@ fn what_presentation_refuses_is_rejected_for_good_or_for_now() {
 }
 
 #[test]
-fn an_abort_without_a_data_unit_is_the_users() {
+fn an_abort_without_a_data_unit_comes_from_the_user() {
     let mut machine = machine_in(State::Sta5);
     machine.arrive(presentation::Indication::UAbort { user_data: vec![] });
     let expected = Abort { source: AbortSource::SERVICE_USER, diagnostic: None, user_information: vec![] };
@@ -378,19 +378,19 @@ fn an_abort_without_a_data_unit_is_the_users() {
 }
 
 #[test]
-fn without_a_context_of_its_own_there_is_no_association() {
-    let mut asked = associate();
-    asked.presentation.contexts.pop();
+fn without_acses_context_the_association_is_refused() {
+    let mut request = associate();
+    request.presentation.contexts.pop();
     let mut machine = Acse::new();
-    assert_eq!(machine.request(Request::Associate(asked.clone())), Err(RequestError::Value));
-    machine.arrive(presentation::Indication::Connect(asked.presentation.into()));
+    assert_eq!(machine.request(Request::Associate(request.clone())), Err(RequestError::Value));
+    machine.arrive(presentation::Indication::Connect(request.presentation.into()));
     assert_eq!(machine.poll_up(), None);
     assert_eq!(machine.poll_down(), Some(presentation::Request::Abort { user_data: vec![] }));
 }
 
 proptest! {
     #[test]
-    fn whatever_arrives_is_judged(bytes in proptest::collection::vec(any::<u8>(), 0..40), tag in 0x5f..0x66u8, which in 0..5usize) {
+    fn any_input_is_accepted_or_rejected(bytes in proptest::collection::vec(any::<u8>(), 0..40), tag in 0x5f..0x66u8, which in 0..5usize) {
         let bytes = [&[tag, bytes.len() as u8][..], &bytes].concat();
         for state in STATES {
             let mut machine = machine_in(state);

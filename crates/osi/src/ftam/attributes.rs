@@ -38,7 +38,7 @@ pub(super) fn document_of(entry: &Entry) -> Option<Document> {
     }
 }
 
-/// Returns those attributes of an entry that were asked for.
+/// Returns the requested attributes of an entry.
 pub(super) fn read(
     entry: &Entry,
     name: &str,
@@ -60,7 +60,7 @@ pub(super) fn read(
     let document = document_of(entry).unwrap_or_else(|| usual.clone());
     ReadAttributes {
         pathname: has(N::PATHNAME).then(|| name.into()),
-        // The first edition has no such attribute: it is returned only if asked for by name.
+        // The first edition has no such attribute: it is returned only if requested by name.
         object_type: has(N::OBJECT_TYPE).then_some(match entry.kind {
             Kind::File => ObjectType::FILE,
             Kind::Directory => ObjectType::FILE_DIRECTORY,

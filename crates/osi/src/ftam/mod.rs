@@ -1,7 +1,7 @@
 //! FTAM: access to remote files over an association of two ends (ISO 8571).
 //!
-//! Purpose   the file service of ISO 8571-3 by the file protocol of ISO 8571-4, for the initiator, which asks
-//!           for files, and the responder, which holds them.
+//! Purpose   the file service of ISO 8571-3 by the file protocol of ISO 8571-4, for the initiator, which
+//!           requests files, and the responder, which stores them.
 //!
 //! ```text
 //!   regime of     begun by            ended by               within it

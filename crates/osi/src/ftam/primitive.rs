@@ -19,7 +19,7 @@ use core::fmt;
 pub enum Role {
     /// Requests files.
     Initiator,
-    /// Holds files.
+    /// Stores files.
     Responder,
 }
 
@@ -42,7 +42,7 @@ pub struct Initialize {
 pub enum Request {
     /// F-INITIALIZE request.
     Initialize(Box<Initialize>),
-    /// Any other with an FPDU. F-P-ABORT is sent by the machine only.
+    /// Any other request or response with an FPDU. F-P-ABORT is sent by the machine only.
     Pdu(Pdu),
     /// F-DATA request: one data element.
     Data(DataElement),
@@ -60,8 +60,8 @@ pub enum Request {
 pub enum Indication {
     /// F-INITIALIZE indication.
     Initialize(Box<Initialize>),
-    /// Any other with an FPDU, and the F-P-ABORT indication: the peer's machine, this one or the services
-    /// below ended the association.
+    /// Any other indication or confirm with an FPDU, and the F-P-ABORT indication: the peer's machine, this
+    /// one or the services below ended the association.
     Pdu(Pdu),
     /// F-DATA indication: one data element, with its contents as received.
     Data(DataElement),
@@ -128,12 +128,20 @@ pub enum RequestError {
 impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            RequestError::State => "the file service is in no state for this: look at the indications first",
-            RequestError::Unit => "this needs a functional unit or a service class that was not negotiated",
-            RequestError::Group => "this cannot stand here in a group, or must stand in one",
+            RequestError::State => {
+                "the request is not valid in this state: handle the pending indications first"
+            }
+            RequestError::Unit => {
+                "the request needs a functional unit or service class that was not negotiated"
+            }
+            RequestError::Group => {
+                "the request is not allowed at this point of a group, or only within a group"
+            }
             RequestError::Value => "a parameter does not match the request or what was negotiated",
-            RequestError::Context => "there is no presentation context for contents of this type",
-            RequestError::Checkpoint => "the checkpoint is unknown or answered, or the window is full",
+            RequestError::Context => "no presentation context for contents of this type",
+            RequestError::Checkpoint => {
+                "the checkpoint is unknown or already acknowledged, or the window is full"
+            }
         })
     }
 }

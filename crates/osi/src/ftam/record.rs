@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_read() {
+    fn a_record_survives_a_round_trip() {
         let mut record = Record::default();
         record.put("path", "a/ü".as_bytes());
         record.put("empty", b"");

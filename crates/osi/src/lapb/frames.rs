@@ -4,7 +4,7 @@ use crate::wire::lapb::{self, Control, HEADER_BYTES_MAX, Header, Modulo, Reasons
 use kiban_base::{Instant, Rope};
 
 use super::link::PendingFrame;
-use super::{Event, Link, OWED_FRAMES_MAX, Role, State};
+use super::{Event, Link, PENDING_FRAMES_MAX, Role, State};
 
 impl Link {
     pub(super) fn address(&self) -> u8 {
@@ -70,11 +70,11 @@ impl Link {
     }
 
     pub(super) fn next_frame(&mut self, now: Instant) -> Option<Rope> {
-        if let Some(owed) = self.pending_frames.pop_front() {
-            if owed.is_timed {
+        if let Some(pending) = self.pending_frames.pop_front() {
+            if pending.is_timed {
                 self.reply_due = now + self.config.reply_timeout;
             }
-            return Some(self.unnumbered(owed));
+            return Some(self.unnumbered(pending));
         }
         if self.state != State::Connected {
             return None;
@@ -133,17 +133,17 @@ impl Link {
         frame
     }
 
-    pub(super) fn unnumbered(&self, owed: PendingFrame) -> Rope {
-        let is_command = matches!(owed.kind, Unnumbered::Sabm | Unnumbered::Sabme | Unnumbered::Disc);
+    pub(super) fn unnumbered(&self, pending: PendingFrame) -> Rope {
+        let is_command = matches!(pending.kind, Unnumbered::Sabm | Unnumbered::Sabme | Unnumbered::Disc);
         let mut frame = Rope::new();
-        if let (Unnumbered::Frmr, Some(reject)) = (owed.kind, &self.reject) {
+        if let (Unnumbered::Frmr, Some(reject)) = (pending.kind, &self.reject) {
             let mut bytes = [0; 5];
             let length = reject.write(self.config.modulo, &mut bytes);
             frame.prepend(&bytes[..length]);
         }
         let address = if is_command { self.peer_address() } else { self.address() };
-        let control = Control::Unnumbered(owed.kind);
-        self.put_header(&mut frame, Header { address, control, poll_final: owed.poll_final });
+        let control = Control::Unnumbered(pending.kind);
+        self.put_header(&mut frame, Header { address, control, poll_final: pending.poll_final });
         frame
     }
 
@@ -154,11 +154,11 @@ impl Link {
         self.acknowledge_due = Instant::NEVER;
     }
 
-    pub(super) fn queue_unnumbered(&mut self, owed: PendingFrame) {
-        if self.pending_frames.len() == OWED_FRAMES_MAX {
+    pub(super) fn queue_unnumbered(&mut self, pending: PendingFrame) {
+        if self.pending_frames.len() == PENDING_FRAMES_MAX {
             self.pending_frames.pop_front();
             self.counters.answers_lost += 1;
         }
-        self.pending_frames.push_back(owed);
+        self.pending_frames.push_back(pending);
     }
 }

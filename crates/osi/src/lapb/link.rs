@@ -139,7 +139,7 @@ impl Link {
             Request::Disconnect => match self.state {
                 State::SettingUp | State::Connected | State::Rejecting => {
                     self.is_wanted = false;
-                    self.begin_anew();
+                    self.reset_state();
                     self.attempts = 1;
                     self.state = State::Disconnecting;
                     self.queue_unnumbered(PendingFrame {

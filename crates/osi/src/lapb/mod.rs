@@ -15,7 +15,7 @@
 //! T3               a virtual line has no idle state; T3 is the time without frames after which the peer's
 //!                  state is requested.
 //! Limits           `queue_frames_max` frames queued or unacknowledged, `up_frames_max` waiting for the host,
-//!                  [`OWED_FRAMES_MAX`] pending unnumbered responses.
+//!                  [`PENDING_FRAMES_MAX`] pending unnumbered responses.
 //! Not implemented  X.32 identification (XID), multilink procedures, selective reject; the FCS, which belongs
 //!                  to the line (`wire::lapb`).
 
@@ -36,7 +36,7 @@ use core::time::Duration;
 use kiban_base::{Rope, counters};
 
 /// Maximum number of unnumbered responses that wait for the line; beyond it, the oldest is dropped.
-pub const OWED_FRAMES_MAX: usize = 8;
+pub const PENDING_FRAMES_MAX: usize = 8;
 
 /// The role of an end of the line.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

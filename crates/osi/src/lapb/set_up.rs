@@ -22,7 +22,7 @@ impl Link {
             self.is_resetting = true;
             self.up.push_back(Indication::Reset);
         }
-        self.begin_anew();
+        self.reset_state();
         self.attempts = 1;
         self.state = State::SettingUp;
         self.queue_sabm();
@@ -57,7 +57,7 @@ impl Link {
             State::SettingUp => !core::mem::take(&mut self.is_resetting),
             state => state == State::Disconnected,
         };
-        self.begin_anew();
+        self.reset_state();
         self.state = State::Connected;
         self.is_wanted = true;
         self.idle_due = now + self.config.idle_timeout;
@@ -70,7 +70,7 @@ impl Link {
         if self.state == State::Disconnected {
             return;
         }
-        self.begin_anew();
+        self.reset_state();
         self.state = State::Disconnected;
         (self.is_wanted, self.is_resetting) = (false, false);
         self.idle_due = Instant::NEVER;
@@ -78,7 +78,7 @@ impl Link {
     }
 
     /// Resets sequence numbers, timers and exceptions; drops unacknowledged frames.
-    pub(super) fn begin_anew(&mut self) {
+    pub(super) fn reset_state(&mut self) {
         self.frames.clear();
         (self.v_a, self.v_r, self.next, self.sent) = (0, 0, 0, 0);
         self.acknowledged();
@@ -86,7 +86,7 @@ impl Link {
             (false, false, false, false);
         (self.owed_reject, self.owed_final, self.owed_poll) = (false, false, false);
         self.owed_state = self.is_busy();
-        self.pending_frames.retain(|owed| !owed.is_timed);
+        self.pending_frames.retain(|pending| !pending.is_timed);
         self.attempts = 0;
         self.reject = None;
         self.reply_due = Instant::NEVER;
@@ -111,7 +111,7 @@ impl Link {
     }
 
     pub(super) fn queue_frmr(&mut self, poll_final: bool) {
-        self.pending_frames.retain(|owed| owed.kind != Unnumbered::Frmr);
+        self.pending_frames.retain(|pending| pending.kind != Unnumbered::Frmr);
         self.queue_unnumbered(PendingFrame { kind: Unnumbered::Frmr, poll_final, is_timed: true });
     }
 }

@@ -94,7 +94,7 @@ pub enum Act {
     Transfer,
     /// Sends FRMR.
     Reject,
-    /// Sends the same FRMR again.
+    /// Retransmits the FRMR.
     RejectAgain,
 }
 

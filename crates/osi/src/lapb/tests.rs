@@ -8,9 +8,9 @@ use proptest::prelude::*;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// The table of the standard, written a second time: rows are events, columns states.
+/// The table of the standard, written independently: rows are events, columns states.
 #[test]
-fn every_cell_is_the_one_of_the_standard() {
+fn every_cell_matches_the_standard() {
     let table = "
         Set          ua-or-dm/C  ua/C      ua/C        ua/C      dm/D
         OtherSet     dm/D        dm/D      reject/R    again/R   dm/D
@@ -67,7 +67,7 @@ fn frames(link: &mut Link, now: Instant) -> Vec<Vec<u8>> {
     core::iter::from_fn(|| link.poll_down(now)).map(|frame| frame.to_vec()).collect()
 }
 
-fn told(link: &mut Link) -> Vec<Indication> {
+fn indications(link: &mut Link) -> Vec<Indication> {
     core::iter::from_fn(|| link.poll_up()).collect()
 }
 
@@ -80,13 +80,13 @@ fn connected(change: impl FnOnce(&mut Config)) -> Link {
     link.request(Request::Connect).expect("it is down");
     assert_eq!(frames(&mut link, Instant::ZERO), [vec![1, if is_basic { 0x3f } else { 0x7f }]]);
     link.arrive(Rope::copied(&[1, 0x73]), Instant::ZERO);
-    assert_eq!(told(&mut link), [Indication::Connected]);
+    assert_eq!(indications(&mut link), [Indication::Connected]);
     link
 }
 
 /// The machine follows its table: for every state and frame, the frames sent and the next state.
 #[test]
-fn the_machine_keeps_to_its_table() {
+fn the_machine_follows_its_table() {
     let events: [(Event, &[u8]); 12] = [
         (Event::Set, &[3, 0x3f]),
         (Event::OtherSet, &[3, 0x7f]),
@@ -141,7 +141,7 @@ fn the_machine_keeps_to_its_table() {
 }
 
 #[test]
-fn frames_of_the_window_wait_for_an_acknowledgement_that_rides_on_data() {
+fn the_window_limits_frames_and_data_carries_acknowledgements() {
     let mut link = connected(|config| config.window = 3);
     for number in 0..5 {
         link.request(Request::Data(vec![number].into())).expect("room");
@@ -150,11 +150,11 @@ fn frames_of_the_window_wait_for_an_acknowledgement_that_rides_on_data() {
     link.arrive(Rope::copied(&[3, 0x40, 9]), Instant::ZERO);
     // The peer's frame acknowledges two, and is acknowledged by the next of ours.
     assert_eq!(frames(&mut link, Instant::ZERO), [vec![1, 0x26, 3], vec![1, 0x28, 4]]);
-    assert_eq!(told(&mut link), [Indication::Data(vec![9].into())]);
+    assert_eq!(indications(&mut link), [Indication::Data(vec![9].into())]);
 }
 
 #[test]
-fn an_acknowledgement_leaves_after_t2_alone() {
+fn after_t2_an_acknowledgement_is_sent_alone() {
     let mut link = connected(|_| {});
     link.arrive(Rope::copied(&[3, 0, 9]), Instant::ZERO);
     assert_eq!(frames(&mut link, Instant::ZERO), [[0; 0]; 0]);
@@ -166,21 +166,21 @@ fn an_acknowledgement_leaves_after_t2_alone() {
 }
 
 #[test]
-fn a_gap_is_rejected_once_and_filled() {
+fn a_gap_causes_one_reject_and_is_filled() {
     let mut link = connected(|_| {});
     for control in [0x02, 0x04, 0x06] {
         link.arrive(Rope::copied(&[3, control, 9]), Instant::ZERO);
     }
     assert_eq!(frames(&mut link, Instant::ZERO), [[3, 0x09]]);
     link.arrive(Rope::copied(&[3, 0, 9]), Instant::ZERO);
-    assert_eq!(told(&mut link).len(), 1);
-    // The next gap is rejected anew.
+    assert_eq!(indications(&mut link).len(), 1);
+    // The next gap is rejected, too.
     link.arrive(Rope::copied(&[3, 0x06, 9]), Instant::ZERO);
     assert_eq!(frames(&mut link, Instant::ZERO), [[3, 0x29]]);
 }
 
 #[test]
-fn a_reject_brings_the_rest_again_and_copies_nothing() {
+fn a_reject_causes_retransmission_without_copying() {
     let mut link = connected(|_| {});
     let payload = kiban_base::Bytes::from(vec![7; 100]);
     for _ in 0..3 {
@@ -196,7 +196,7 @@ fn a_reject_brings_the_rest_again_and_copies_nothing() {
 }
 
 #[test]
-fn after_t1_the_peer_is_asked_and_after_n2_the_link_is_reset() {
+fn the_peer_is_polled_after_t1_and_the_link_reset_after_n2() {
     let mut link = connected(|config| config.attempts_max = 3);
     link.request(Request::Data(vec![5].into())).expect("room");
     assert_eq!(frames(&mut link, Instant::ZERO), [vec![1, 0, 5]]);
@@ -206,16 +206,16 @@ fn after_t1_the_peer_is_asked_and_after_n2_the_link_is_reset() {
         link.settle(due);
         assert_eq!(frames(&mut link, due), [expected], "{:?}", link.state());
     }
-    assert_eq!(told(&mut link), [Indication::Reset]);
+    assert_eq!(indications(&mut link), [Indication::Reset]);
     let due = link.deadline();
     assert_ne!(due, Instant::NEVER, "T1 runs");
     link.settle(due);
-    assert_eq!(told(&mut link), [Indication::Disconnected(Reason::NoAnswer)]);
+    assert_eq!(indications(&mut link), [Indication::Disconnected(Reason::NoAnswer)]);
     assert_eq!(link.deadline(), Instant::NEVER);
 }
 
 #[test]
-fn a_lost_last_frame_is_sent_again_when_the_peer_has_answered() {
+fn a_lost_last_frame_is_retransmitted_after_the_poll() {
     let mut link = connected(|_| {});
     link.request(Request::Data(vec![5].into())).expect("room");
     frames(&mut link, Instant::ZERO);
@@ -230,14 +230,14 @@ fn a_lost_last_frame_is_sent_again_when_the_peer_has_answered() {
 }
 
 #[test]
-fn a_busy_host_stops_the_peer_and_asks_again_for_what_was_dropped() {
+fn a_busy_host_stops_the_peer_and_rejects_what_it_dropped() {
     let mut link = connected(|config| config.up_frames_max = 2);
     for control in [0x00, 0x02, 0x04] {
         link.arrive(Rope::copied(&[3, control, 9]), Instant::ZERO);
     }
     assert_eq!(frames(&mut link, Instant::ZERO), [[3, 0x45]]);
     assert_eq!(link.counters().dropped_while_busy, 1);
-    assert_eq!(told(&mut link).len(), 2);
+    assert_eq!(indications(&mut link).len(), 2);
     assert_eq!(frames(&mut link, Instant::ZERO), [[3, 0x49]]);
     // The host may request it as well.
     link.request(Request::Busy(true)).expect("always");
@@ -247,7 +247,7 @@ fn a_busy_host_stops_the_peer_and_asks_again_for_what_was_dropped() {
 }
 
 #[test]
-fn a_busy_peer_is_asked_after_t1_and_gets_nothing_meanwhile() {
+fn a_busy_peer_is_polled_after_t1_and_receives_no_data() {
     let mut link = connected(|_| {});
     link.arrive(Rope::copied(&[1, 0x05]), Instant::ZERO);
     link.request(Request::Data(vec![5].into())).expect("room");
@@ -265,14 +265,14 @@ fn a_busy_peer_is_asked_after_t1_and_gets_nothing_meanwhile() {
 }
 
 #[test]
-fn what_is_wrong_is_said_in_a_frame_reject() {
+fn a_frame_reject_states_the_error() {
     let long = [&[3, 0][..], &[0; 11]].concat();
     let rows: [(&[u8], &[u8]); 6] = [
         (&[3, 0xef], &[3, 0x87, 0xef, 0x00, 1]),
         (&[3, 0x01, 5], &[3, 0x87, 0x01, 0x00, 3]),
         (&long, &[3, 0x87, 0x00, 0x00, 4]),
         (&[3, 0x61], &[3, 0x87, 0x61, 0x00, 8]),
-        // A response that is none, with the bit C/R.
+        // A command sent as a response, reported with the C/R bit.
         (&[1, 0x00, 1], &[3, 0x87, 0x00, 0x10, 1]),
         (&[3, 0x71], &[3, 0x97, 0x71, 0x00, 8]),
     ];
@@ -280,15 +280,15 @@ fn what_is_wrong_is_said_in_a_frame_reject() {
         let mut link = connected(|config| config.information_bytes_max = 10);
         link.arrive(Rope::copied(frame), Instant::ZERO);
         assert_eq!(frames(&mut link, Instant::ZERO), [answer]);
-        // The peer sets the link up anew.
+        // The peer sets the link up again.
         link.arrive(Rope::copied(&[3, 0x3f]), Instant::ZERO);
-        assert_eq!(told(&mut link), [Indication::Reset]);
+        assert_eq!(indications(&mut link), [Indication::Reset]);
         assert_eq!((link.state(), frames(&mut link, Instant::ZERO)), (State::Connected, vec![vec![3, 0x73]]));
     }
 }
 
 #[test]
-fn unnumbered_commands_that_meet_are_answered() {
+fn colliding_unnumbered_commands_are_answered() {
     let (mut dte, mut dce) = (link(Role::Dte), link(Role::Dce));
     let meet = |dte: &mut Link, dce: &mut Link| {
         for _ in 0..3 {
@@ -303,7 +303,7 @@ fn unnumbered_commands_that_meet_are_answered() {
     meet(&mut dte, &mut dce);
     assert_eq!([dte.state(), dce.state()], [State::Connected; 2]);
     for link in [&mut dte, &mut dce] {
-        assert_eq!(told(link), [Indication::Connected]);
+        assert_eq!(indications(link), [Indication::Connected]);
         link.request(Request::Disconnect).expect("it is up");
     }
     meet(&mut dte, &mut dce);
@@ -311,7 +311,7 @@ fn unnumbered_commands_that_meet_are_answered() {
 }
 
 #[test]
-fn a_request_out_of_place_changes_nothing() {
+fn an_invalid_request_changes_nothing() {
     let mut link = connected(|config| (config.queue_frames_max, config.information_bytes_max) = (1, 4));
     assert_eq!(link.request(Request::Connect), Err(Misuse::State));
     assert_eq!(link.request(Request::Data(vec![0; 5].into())), Err(Misuse::TooLong));
@@ -322,12 +322,12 @@ fn a_request_out_of_place_changes_nothing() {
     assert_eq!(down.request(Request::Disconnect), Err(Misuse::State));
 }
 
-/// A line: frames of one direction, each with the moment when it is there; some are lost, some come twice.
+/// One direction of a line: frames with their arrival times; some are lost, some duplicated.
 struct Line {
     flying: VecDeque<(Instant, Rope)>,
     free_at: Instant,
     chance: SimRng,
-    harm: u32,
+    impairment: u32,
 }
 
 impl Line {
@@ -340,11 +340,11 @@ impl Line {
             self.free_at = now.max(self.free_at) + time;
             let there = self.free_at + 5 * MS;
             let dice = self.chance.below(1000);
-            if dice < u64::from(self.harm) {
+            if dice < u64::from(self.impairment) {
                 continue;
             }
             self.flying.push_back((there, frame.clone()));
-            if dice < u64::from(self.harm) * 2 {
+            if dice < u64::from(self.impairment) * 2 {
                 self.flying.push_back((there, frame));
             }
         }
@@ -362,8 +362,8 @@ impl Line {
     }
 }
 
-/// Two links on a line with impairment; the model is a list: packets arrive once and in order.
-fn converse(seed: u64, modulo: Modulo, window: u8, harm: u32, count: usize) {
+/// Runs two links on a lossy line and checks that packets arrive once and in order.
+fn run_lossy(seed: u64, modulo: Modulo, window: u8, impairment: u32, count: usize) {
     let config = |role| Config {
         modulo,
         window,
@@ -380,32 +380,32 @@ fn converse(seed: u64, modulo: Modulo, window: u8, harm: u32, count: usize) {
         flying: VecDeque::new(),
         free_at: Instant::ZERO,
         chance: chance(number),
-        harm,
+        impairment,
     });
     let mut hosts = SimRng::from_seed(seed + 99);
-    let message = |way: usize, number: usize| vec![(number * 7 + way) as u8; number * 31 % 300];
+    let message = |side: usize, number: usize| vec![(number * 7 + side) as u8; number * 31 % 300];
     let (mut sent, mut got) = ([0; 2], [0; 2]);
     links[0].request(Request::Connect).expect("it is down");
     let mut now = Instant::ZERO;
     for _ in 0..1_000_000 {
-        for way in 0..2 {
-            while sent[way] < count && links[way].room() > 0 {
-                links[way].request(Request::Data(message(way, sent[way]).into())).expect("room");
-                sent[way] += 1;
+        for side in 0..2 {
+            while sent[side] < count && links[side].room() > 0 {
+                links[side].request(Request::Data(message(side, sent[side]).into())).expect("room");
+                sent[side] += 1;
             }
-            // The host is sometimes away.
+            // The host sometimes takes nothing.
             while hosts.below(4) > 0
-                && let Some(indication) = links[way].poll_up()
+                && let Some(indication) = links[side].poll_up()
             {
                 match indication {
                     Indication::Data(packet) => {
                         assert_eq!(
                             packet.to_vec(),
-                            message(1 - way, got[way]),
-                            "number {} of {way}",
-                            got[way]
+                            message(1 - side, got[side]),
+                            "number {} of {side}",
+                            got[side]
                         );
-                        got[way] += 1;
+                        got[side] += 1;
                     }
                     Indication::Connected => {}
                     other => panic!("{other:?} at {now:?}"),
@@ -415,25 +415,25 @@ fn converse(seed: u64, modulo: Modulo, window: u8, harm: u32, count: usize) {
         if got == [count; 2] {
             return;
         }
-        // A UA that is lost when its sender has begun already is a reset, and rightly: harm begins when both
-        // are up.
+        // If a UA is lost after its sender has begun to send, the link is reset, as it must be: frames are
+        // lost only once both ends are up.
         let is_up = links.iter().all(|link| link.state() == State::Connected);
-        for way in 0..2 {
-            lines[way].harm = if is_up { harm } else { 0 };
-            lines[way].carry(&mut links[way], now);
+        for side in 0..2 {
+            lines[side].impairment = if is_up { impairment } else { 0 };
+            lines[side].carry(&mut links[side], now);
         }
         let mut next = now + 10 * MS;
-        for way in 0..2 {
-            next = next.min(lines[way].next()).min(links[way].deadline());
-            if lines[way].free_at > now {
-                next = next.min(lines[way].free_at);
+        for side in 0..2 {
+            next = next.min(lines[side].next()).min(links[side].deadline());
+            if lines[side].free_at > now {
+                next = next.min(lines[side].free_at);
             }
         }
         now = now.max(next);
-        for way in 0..2 {
-            lines[way].deliver(&mut links[1 - way], now);
-            if links[way].deadline() <= now {
-                links[way].settle(now);
+        for side in 0..2 {
+            lines[side].deliver(&mut links[1 - side], now);
+            if links[side].deadline() <= now {
+                links[side].settle(now);
             }
         }
     }
@@ -441,15 +441,15 @@ fn converse(seed: u64, modulo: Modulo, window: u8, harm: u32, count: usize) {
 }
 
 #[test]
-fn a_line_that_loses_and_doubles_frames_carries_every_packet_once_and_in_order() {
+fn a_lossy_line_carries_every_packet_once_and_in_order() {
     for seed in 0..20 {
-        converse(seed, Modulo::Eight, 7, 50, 500);
-        converse(seed, Modulo::OneTwentyEight, 100, 50, 500);
+        run_lossy(seed, Modulo::Eight, 7, 50, 500);
+        run_lossy(seed, Modulo::OneTwentyEight, 100, 50, 500);
     }
 }
 
-/// A DCE as plain as can be, of bytes alone: one frame under way, sent again every 200 ms, an RR for every I
-/// frame.
+/// A minimal DCE, written independently: one outstanding frame, retransmitted every 200 ms, and an RR for
+/// every I frame.
 #[derive(Default)]
 struct Plain {
     v_s: u8,
@@ -460,7 +460,7 @@ struct Plain {
 }
 
 impl Plain {
-    fn hear(&mut self, frame: &[u8]) {
+    fn on_frame(&mut self, frame: &[u8]) {
         let (is_command, control) = (frame[0] == 1, frame[1]);
         let poll = control & 0x10;
         if control & 3 == 3 {
@@ -496,11 +496,11 @@ impl Plain {
 }
 
 #[test]
-fn a_plain_peer_that_was_written_apart_gets_on_with_the_link() {
+fn an_independent_simple_peer_interoperates() {
     for seed in 0..30 {
         let mut link = connected(|config| config.reply_timeout = 100 * MS);
         let (mut plain, mut chance, mut now) = (Plain::default(), SimRng::from_seed(seed), Instant::ZERO);
-        let packet = |way: u8, number: u8| vec![way, number, 3];
+        let packet = |side: u8, number: u8| vec![side, number, 3];
         let (mut number, mut got) = (0, Vec::new());
         let mut todo: VecDeque<Vec<u8>> = (0..50).map(|number| packet(1, number)).collect();
         let mut pass = |frames: Vec<Vec<u8>>| -> Vec<Vec<u8>> {
@@ -511,12 +511,12 @@ fn a_plain_peer_that_was_written_apart_gets_on_with_the_link() {
             while number < 50 && link.request(Request::Data(packet(0, number).into())).is_ok() {
                 number += 1;
             }
-            pass(frames(&mut link, now)).iter().for_each(|frame| plain.hear(frame));
+            pass(frames(&mut link, now)).iter().for_each(|frame| plain.on_frame(frame));
             plain.tick(&mut todo);
             for frame in pass(core::mem::take(&mut plain.out)) {
                 link.arrive(frame.into(), now);
             }
-            got.extend(told(&mut link));
+            got.extend(indications(&mut link));
             now += 10 * MS;
             link.settle(now);
         }
@@ -536,16 +536,16 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
-    fn so_it_does_with_any_window_and_any_harm(
-        seed in any::<u32>(), extended in any::<bool>(), window in 1..8u8, harm in 0..200u32,
+    fn any_window_and_any_loss_rate_carry_every_packet_once(
+        seed in any::<u32>(), extended in any::<bool>(), window in 1..8u8, impairment in 0..200u32,
     ) {
         let modulo = if extended { Modulo::OneTwentyEight } else { Modulo::Eight };
-        converse(u64::from(seed), modulo, window, harm, 100);
+        run_lossy(u64::from(seed), modulo, window, impairment, 100);
     }
 
-    /// No sequence of frames breaks anything, and few responses are pending.
+    /// No sequence of frames causes a panic, and few responses are pending.
     #[test]
-    fn any_frames_are_judged(
+    fn any_frame_is_accepted_or_rejected(
         inputs in proptest::collection::vec((proptest::collection::vec(any::<u8>(), 0..6), 0..3u8), 0..200),
     ) {
         let mut link = connected(|config| config.listens = true);
@@ -560,9 +560,9 @@ proptest! {
                 _ => link.arrive(frame.into(), now),
             }
             link.settle(now);
-            prop_assert!(frames(&mut link, now).len() <= OWED_FRAMES_MAX + 10);
+            prop_assert!(frames(&mut link, now).len() <= PENDING_FRAMES_MAX + 10);
             prop_assert!(link.deadline() > now);
-            told(&mut link);
+            indications(&mut link);
         }
     }
 }

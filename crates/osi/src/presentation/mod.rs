@@ -216,7 +216,9 @@ impl Presentation {
                 return self.fail(reason, blame);
             }
             Cell::Validate => {
-                let session::Indication::Connect(connect) = below else { unreachable!("only CP is judged") };
+                let session::Indication::Connect(connect) = below else {
+                    unreachable!("only CP is validated")
+                };
                 return self.on_connect(*connect);
             }
             Cell::Go(_, next) => next,

@@ -61,7 +61,7 @@ pub enum Refuser {
     User,
     /// The peer's presentation machine: "provider-rejection".
     Provider(ProviderReason),
-    /// Session, or something above it that is no presentation machine: "provider-rejection".
+    /// Session, or a layer above it other than a presentation machine: "provider-rejection".
     Session(session::RefuseReason),
 }
 
@@ -94,7 +94,7 @@ pub enum Request {
     },
     /// P-TOKEN-PLEASE request.
     PleaseTokens {
-        /// The tokens to ask for.
+        /// The tokens to request.
         tokens: session::Tokens,
         /// User data.
         user_data: Vec<Pdv>,
@@ -172,7 +172,7 @@ pub enum Indication {
     },
     /// P-TOKEN-PLEASE indication.
     PleaseTokens {
-        /// The tokens that the peer asks for.
+        /// The tokens that the peer requests.
         tokens: session::Tokens,
         /// User data.
         user_data: Vec<Pdv>,

@@ -250,7 +250,7 @@ fn given(event: Event) -> Given {
 }
 
 #[test]
-fn the_table_is_that_of_the_standard() {
+fn the_table_matches_the_standard() {
     assert_eq!(TABLE.len(), Event::ALL.len());
     for (event, (name, row)) in Event::ALL.iter().zip(TABLE) {
         assert_eq!(event.name(), *name);
@@ -259,7 +259,7 @@ fn the_table_is_that_of_the_standard() {
 }
 
 #[test]
-fn the_machine_does_what_every_cell_says() {
+fn the_machine_follows_every_cell_of_the_table() {
     for (&event, (name, row)) in Event::ALL.iter().zip(TABLE) {
         for (state, expected) in STATES.into_iter().zip(row) {
             let mut machine = machine_in(state);
@@ -302,7 +302,7 @@ fn the_machine_does_what_every_cell_says() {
 }
 
 #[test]
-fn two_releases_that_meet_end_one_connection() {
+fn colliding_releases_end_the_connection() {
     let mut pair = Pair::connected();
     pair.here.request(Request::Release { user_data: value(A) }).unwrap();
     pair.there.request(Request::Release { user_data: value(A) }).unwrap();
@@ -321,7 +321,7 @@ fn two_releases_that_meet_end_one_connection() {
 }
 
 #[test]
-fn data_are_carried_in_their_contexts_and_in_no_others() {
+fn data_is_carried_only_in_accepted_contexts() {
     let mut pair = Pair::connected();
     let values = vec![Pdv::single(A, 1i64.to_vec()), Pdv::octet_aligned(B, vec![0; 100])];
     pair.here.request(Request::Data(values.clone())).unwrap();
@@ -341,7 +341,7 @@ fn data_are_carried_in_their_contexts_and_in_no_others() {
 }
 
 #[test]
-fn with_one_context_left_data_go_simply_encoded() {
+fn with_one_context_data_is_simply_encoded() {
     let mut pair = Pair::new();
     pair.here.request(Request::Connect(connect().into())).unwrap();
     pair.carry();
@@ -364,7 +364,7 @@ fn with_one_context_left_data_go_simply_encoded() {
 }
 
 #[test]
-fn what_cannot_be_had_is_refused_with_its_reason() {
+fn unsupported_requests_are_refused_with_a_reason() {
     let none = Config { transfer_syntaxes: vec![], ..Config::default() };
     let elsewhere =
         Config { attached: AcceptedSelectors::Only(vec!["elsewhere".into()]), ..Config::default() };
@@ -385,7 +385,7 @@ fn what_cannot_be_had_is_refused_with_its_reason() {
 }
 
 #[test]
-fn answers_must_fit_what_was_asked() {
+fn answers_must_match_the_request() {
     let mut machine = machine_in(State::I2);
     let answer =
         |results| Request::ConnectResponse(Answer::Accepted(Box::new(Accept { results, ..accept() })));
@@ -411,7 +411,7 @@ fn answers_must_fit_what_was_asked() {
 }
 
 #[test]
-fn over_version_1_an_abort_says_little() {
+fn over_session_version_1_an_abort_carries_little() {
     let mut pair = Pair::connected();
     pair.here.on_session_version(1);
     pair.here.request(Request::Abort { user_data: value(A) }).unwrap();
@@ -424,7 +424,7 @@ fn over_version_1_an_abort_says_little() {
 
 proptest! {
     #[test]
-    fn whatever_arrives_is_judged(bytes in proptest::collection::vec(any::<u8>(), 0..60), start in 0..4usize, which in 0..9usize) {
+    fn any_input_is_accepted_or_rejected(bytes in proptest::collection::vec(any::<u8>(), 0..60), start in 0..4usize, which in 0..9usize) {
         let first: [&[u8]; 4] = [&[], &[0x31], &[0x61], &[0xa0]];
         let bytes = [first[start], &bytes].concat();
         for state in STATES {

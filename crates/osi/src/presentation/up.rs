@@ -109,7 +109,7 @@ impl Presentation {
     pub(super) fn decode_indication(&mut self, below: session::Indication) -> Result<Indication, Fault> {
         use session::Indication as Below;
         Ok(match below {
-            Below::Connect(_) => unreachable!("CP is judged"),
+            Below::Connect(_) => unreachable!("CP was validated"),
             Below::ConnectConfirm(session::Answer::Accepted(accept)) => self.on_accept(*accept)?,
             Below::ConnectConfirm(session::Answer::Refused(refuse)) => self.on_refuse(*refuse)?,
             Below::Data(rope) => {

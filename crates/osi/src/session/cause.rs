@@ -16,7 +16,7 @@ pub(super) struct Cause {
     pub(super) settled: Option<TokenSettings>,
 }
 
-/// What actions [5] and [11] take from an ACCEPT.
+/// The parameters of an ACCEPT that actions [5] and [11] use.
 pub(super) struct Accepted {
     pub(super) units: Units,
     pub(super) serial: u32,

@@ -58,7 +58,7 @@ pub struct Config {
     pub transport_calling: Selector,
     /// The called transport selector, for connections made by this end.
     pub transport_called: Selector,
-    /// Which session selectors may be called here.
+    /// The called session selectors that this end accepts.
     pub attached: AcceptedSelectors,
     /// The protocol versions to propose and accept.
     pub versions: Versions,

@@ -104,7 +104,7 @@ pub enum Request {
     },
     /// S-TOKEN-PLEASE request.
     PleaseTokens {
-        /// The tokens to ask for; the peer holds them.
+        /// The tokens to request; the peer holds them.
         tokens: Tokens,
         /// User data.
         user_data: Rope,
@@ -183,7 +183,7 @@ pub enum Indication {
     },
     /// S-TOKEN-PLEASE indication.
     PleaseTokens {
-        /// The tokens that the peer asks for.
+        /// The tokens that the peer requests.
         tokens: Tokens,
         /// User data.
         user_data: Rope,

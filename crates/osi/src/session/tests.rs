@@ -30,7 +30,7 @@ fn sent(machine: &mut Session) -> Vec<transport::Request> {
     core::iter::from_fn(|| machine.poll_down()).collect()
 }
 
-fn told(machine: &mut Session) -> Vec<Indication> {
+fn indications(machine: &mut Session) -> Vec<Indication> {
     core::iter::from_fn(|| machine.poll_up()).collect()
 }
 
@@ -88,11 +88,11 @@ fn pair_of(configs: [Config; 2], units: Units) -> [Session; 2] {
     let [one, other] = &mut ends;
     one.request(Request::Connect(connect(units).into()), NOW).expect("a connect");
     settle(one, other);
-    assert!(matches!(told(other)[..], [Indication::Connect(_)]));
+    assert!(matches!(indications(other)[..], [Indication::Connect(_)]));
     let accept = Accept { units: ALL, ..Accept::default() };
     other.request(Request::ConnectResponse(Answer::Accepted(accept.into())), NOW).expect("an answer");
     settle(one, other);
-    assert!(matches!(told(one)[..], [Indication::ConnectConfirm(Answer::Accepted(_))]));
+    assert!(matches!(indications(one)[..], [Indication::ConnectConfirm(Answer::Accepted(_))]));
     assert!(one.is_open() && other.is_open());
     ends
 }
@@ -114,7 +114,7 @@ fn isode_connects_and_releases() {
     let mut machine = called(Config::default());
     let head = "0118 0a04 1402766d 0b10 170e 313236313132303130303333305a";
     machine.arrive(data(&alloc::format!("0d 29 {head} 0506 130100 160102 1402 0002 c101 aa")), NOW);
-    let [Indication::Connect(seen)] = &told(&mut machine)[..] else { panic!("a CONNECT") };
+    let [Indication::Connect(seen)] = &indications(&mut machine)[..] else { panic!("a CONNECT") };
     assert_eq!((seen.units, seen.user_data.to_vec()), (Units::DUPLEX, vec![0xaa]));
     let accept =
         Accept { id: seen.id.clone(), units: Units::DUPLEX, user_data: bytes(1), ..Accept::default() };
@@ -123,11 +123,11 @@ fn isode_connects_and_releases() {
         alloc::format!("0e 29 {} 0506 130100 160102 1402 0002 c101 00", head.replacen("0a04", "0904", 1));
     assert_eq!(sent(&mut machine), [tsdu(&answer)]);
     machine.arrive(data("0100 0100 6101"), NOW);
-    assert_eq!(told(&mut machine), [Indication::Data(hex("6101").into())]);
+    assert_eq!(indications(&mut machine), [Indication::Data(hex("6101").into())]);
     machine.request(Request::Data(hex("6102").into()), NOW).expect("data");
     assert_eq!(sent(&mut machine), [tsdu("0100 0100 6102")]);
     machine.arrive(data("09 06 1101 01 c1 01 61"), NOW);
-    assert_eq!(told(&mut machine), [Indication::Release { user_data: hex("61").into() }]);
+    assert_eq!(indications(&mut machine), [Indication::Release { user_data: hex("61").into() }]);
     let response = Request::ReleaseResponse { accepted: false, user_data: Rope::new() };
     assert_eq!(machine.request(response, NOW), Err(RequestError::State), "nothing was negotiated");
     machine
@@ -169,29 +169,29 @@ fn connects_are_refused_as_the_standard_says() {
         let mut machine = called(Config { attached: attached.clone(), versions, ..Config::default() });
         machine.arrive(data(bytes), NOW);
         assert_eq!(sent(&mut machine), [tsdu(answer)], "{who}");
-        assert_eq!((told(&mut machine), machine.counters().connects_refused), (vec![], 1), "{who}");
+        assert_eq!((indications(&mut machine), machine.counters().connects_refused), (vec![], 1), "{who}");
         assert!(machine.deadline() != Instant::NEVER);
     }
 }
 
 #[test]
-fn the_user_refuses() {
+fn a_user_refusal_reaches_the_peer() {
     let mut one = Session::new(Config::default());
     let mut other = Session::new(Config::default());
     one.request(Request::Connect(connect(Units::DUPLEX).into()), NOW).expect("a connect");
     settle(&mut one, &mut other);
-    told(&mut other);
+    indications(&mut other);
     let refuse =
         Refuse { id: ConnectionId::default(), reason: RefuseReason::UserData, user_data: bytes(70_000) };
     other.request(Request::ConnectResponse(Answer::Refused(refuse.clone().into())), NOW).expect("a refusal");
     assert_eq!(sent(&mut one), []);
     settle(&mut one, &mut other);
-    assert_eq!(told(&mut one), [Indication::ConnectConfirm(Answer::Refused(refuse.into()))]);
+    assert_eq!(indications(&mut one), [Indication::ConnectConfirm(Answer::Refused(refuse.into()))]);
     assert!(one.is_idle() && other.is_idle(), "the transport connection is gone");
 }
 
 #[test]
-fn user_data_of_any_length_go_with_everything() {
+fn every_spdu_carries_user_data_of_any_length() {
     let limited = Config { tsdu_in_bytes_max: 1500, tsdu_out_bytes_max: 1200, ..Config::default() };
     for configs in [
         [Config::default(), Config::default()],
@@ -206,12 +206,14 @@ fn user_data_of_any_length_go_with_everything() {
             let request = Connect { user_data: user_data.clone(), ..connect(ALL) };
             one.request(Request::Connect(request.into()), NOW).expect("a connect");
             settle(one, other);
-            let [Indication::Connect(seen)] = &told(other)[..] else { panic!("a CONNECT of {length}") };
+            let [Indication::Connect(seen)] = &indications(other)[..] else {
+                panic!("a CONNECT of {length}")
+            };
             assert_eq!(seen.user_data, user_data);
             let accept = Accept { units: ALL, user_data: user_data.clone(), ..Accept::default() };
             other.request(Request::ConnectResponse(Answer::Accepted(accept.into())), NOW).expect("an answer");
             settle(one, other);
-            let [Indication::ConnectConfirm(Answer::Accepted(seen))] = &told(one)[..] else {
+            let [Indication::ConnectConfirm(Answer::Accepted(seen))] = &indications(one)[..] else {
                 panic!("{length}")
             };
             assert_eq!((&seen.user_data, seen.units), (&user_data, ALL));
@@ -222,7 +224,7 @@ fn user_data_of_any_length_go_with_everything() {
             one.request(Request::SyncMinor { explicit: true, user_data: user_data.clone() }, NOW)
                 .expect("a point");
             settle(one, other);
-            let seen = told(other);
+            let seen = indications(other);
             if length > 0 {
                 assert_eq!(seen[0], Indication::Data(user_data.clone()));
                 assert_eq!(seen[1], Indication::TypedData(user_data.clone()));
@@ -231,18 +233,18 @@ fn user_data_of_any_length_go_with_everything() {
             assert_eq!(seen.last(), Some(&point));
             one.request(Request::Release { user_data: user_data.clone() }, NOW).expect("a release");
             settle(one, other);
-            assert_eq!(told(other), [Indication::Release { user_data: user_data.clone() }]);
+            assert_eq!(indications(other), [Indication::Release { user_data: user_data.clone() }]);
             let response = Request::ReleaseResponse { accepted: true, user_data: user_data.clone() };
             other.request(response, NOW).expect("a response");
             settle(one, other);
-            assert_eq!(told(one), [Indication::ReleaseConfirm { accepted: true, user_data }]);
+            assert_eq!(indications(one), [Indication::ReleaseConfirm { accepted: true, user_data }]);
             assert!(one.is_idle() && other.is_idle());
         }
     }
 }
 
 #[test]
-fn segments_keep_to_the_size_that_was_agreed() {
+fn segments_respect_the_negotiated_size() {
     let [mut one, mut other] =
         pair_of([Config::default(), Config { tsdu_in_bytes_max: 1024, ..Config::default() }], ALL);
     one.request(Request::Data(bytes(5000)), NOW).expect("data");
@@ -253,13 +255,13 @@ fn segments_keep_to_the_size_that_was_agreed() {
         .collect();
     assert_eq!(lengths, [1024, 1024, 1024, 1024, 5000 - 4 * 1017 + 7]);
     parts.into_iter().for_each(|part| carry(part, &mut other));
-    assert_eq!(told(&mut other), [Indication::Data(bytes(5000))]);
+    assert_eq!(indications(&mut other), [Indication::Data(bytes(5000))]);
     other.request(Request::Data(bytes(5000)), NOW).expect("data");
     assert_eq!(sent(&mut other).len(), 1, "the other way there is no bound");
 }
 
 #[test]
-fn version_1_has_its_bounds() {
+fn version_1_has_its_limits() {
     let v1 = Config { versions: Versions::V1, ..Config::default() };
     let [mut one, mut other] = pair_of([Config::default(), v1.clone()], ALL);
     let release = |length| Request::Release { user_data: bytes(length) };
@@ -267,14 +269,14 @@ fn version_1_has_its_bounds() {
     assert_eq!(one.request(Request::Abort { user_data: bytes(10) }, NOW), Err(RequestError::Length));
     one.request(Request::Abort { user_data: bytes(9) }, NOW).expect("an abort");
     settle(&mut one, &mut other);
-    assert_eq!(told(&mut other), [Indication::UAbort { user_data: bytes(9) }]);
+    assert_eq!(indications(&mut other), [Indication::UAbort { user_data: bytes(9) }]);
     let mut one = Session::new(v1);
     let request = Connect { user_data: bytes(513), ..connect(ALL) };
     assert_eq!(one.request(Request::Connect(request.into()), NOW), Err(RequestError::Length));
 }
 
 #[test]
-fn points_are_set_by_whom_has_the_token_and_confirmed_by_the_other() {
+fn the_token_holder_sets_points_and_the_peer_confirms_them() {
     let [mut one, mut other] = pair();
     let point = |explicit| Request::SyncMinor { explicit, user_data: Rope::new() };
     assert_eq!(other.request(point(true), NOW), Err(RequestError::Token));
@@ -285,61 +287,64 @@ fn points_are_set_by_whom_has_the_token_and_confirmed_by_the_other() {
     let [mut one, mut other] = pair();
     (0..4).for_each(|_| one.request(point(true), NOW).expect("a point"));
     settle(&mut one, &mut other);
-    assert_eq!(told(&mut other).len(), 4);
+    assert_eq!(indications(&mut other).len(), 4);
     let confirm = |serial| Request::SyncMinorResponse { serial, user_data: Rope::new() };
     assert_eq!(other.request(confirm(14), NOW), Err(RequestError::Serial));
     assert_eq!(one.request(confirm(10), NOW), Err(RequestError::Serial), "not by whom set it");
     other.request(confirm(12), NOW).expect("10 to 12");
     assert_eq!(other.request(confirm(11), NOW), Err(RequestError::Serial), "it has been");
     settle(&mut one, &mut other);
-    assert_eq!(told(&mut one), [Indication::SyncMinorConfirm { serial: 12, user_data: Rope::new() }]);
-    // The token goes over, asked for.
+    assert_eq!(indications(&mut one), [Indication::SyncMinorConfirm { serial: 12, user_data: Rope::new() }]);
+    // The token is requested and given.
     let tokens = Tokens::MINOR;
     other.request(Request::PleaseTokens { tokens, user_data: bytes(3) }, NOW).expect("please");
     settle(&mut one, &mut other);
-    assert_eq!(told(&mut one), [Indication::PleaseTokens { tokens, user_data: bytes(3) }]);
+    assert_eq!(indications(&mut one), [Indication::PleaseTokens { tokens, user_data: bytes(3) }]);
     one.request(Request::GiveTokens { tokens, user_data: Rope::new() }, NOW).expect("here");
     assert_eq!(one.request(Request::Release { user_data: Rope::new() }, NOW), Err(RequestError::Token));
     settle(&mut one, &mut other);
-    assert_eq!(told(&mut other), [Indication::GiveTokens { tokens, user_data: Rope::new() }]);
+    assert_eq!(indications(&mut other), [Indication::GiveTokens { tokens, user_data: Rope::new() }]);
     other.request(point(true), NOW).expect("point 14");
     settle(&mut one, &mut other);
     assert_eq!(
-        told(&mut one),
+        indications(&mut one),
         [Indication::SyncMinor { explicit: true, serial: 14, user_data: Rope::new() }]
     );
 }
 
 #[test]
-fn going_back_discards_what_was_under_way() {
+fn a_resynchronisation_discards_data_in_flight() {
     let [mut one, mut other] = pair();
     for _ in 0..3 {
         one.request(Request::SyncMinor { explicit: true, user_data: Rope::new() }, NOW).expect("a point");
     }
     settle(&mut one, &mut other);
-    told(&mut other);
+    indications(&mut other);
     other.request(resync(Resynchronisation::Restart, 11, TokenSettings::default()), NOW).expect("back to 11");
     one.request(Request::Data(bytes(5)), NOW).expect("data that cross");
     settle(&mut one, &mut other);
-    assert_eq!(told(&mut other), [], "discarded");
+    assert_eq!(indications(&mut other), [], "discarded");
     let tokens = TokenSettings::default();
     let (kind, serial) = (Resynchronisation::Restart, 11);
-    assert_eq!(told(&mut one), [Indication::Resynchronise { kind, serial, tokens, user_data: Rope::new() }]);
+    assert_eq!(
+        indications(&mut one),
+        [Indication::Resynchronise { kind, serial, tokens, user_data: Rope::new() }]
+    );
     assert_eq!(one.request(Request::Data(bytes(5)), NOW), Err(RequestError::State));
     one.request(respond(), NOW).expect("yes");
     settle(&mut one, &mut other);
     assert_eq!(
-        told(&mut other),
+        indications(&mut other),
         [Indication::ResynchroniseConfirm { serial, tokens, user_data: Rope::new() }]
     );
     assert_eq!((one.serial_next(), other.serial_next()), (11, 11));
-    assert!(other.holds_minor() && !one.holds_minor(), "the token is with whom asked");
+    assert!(other.holds_minor() && !one.holds_minor(), "the requester holds the token");
 }
 
 #[test]
-fn collisions_are_decided_alike_at_both_ends() {
+fn collisions_are_resolved_alike_at_both_ends() {
     use Resynchronisation::{Abandon, Restart, Set};
-    // What each end requests at the same time, and whether the initiator prevails (X.225 §A.5.4.6.1).
+    // The simultaneous requests of both ends, and whether the initiator prevails (X.225 §A.5.4.6.1).
     for (own, others, initiator_wins) in [
         ((Abandon, 0), (Restart, 10), true),
         ((Restart, 10), (Abandon, 0), false),
@@ -358,45 +363,45 @@ fn collisions_are_decided_alike_at_both_ends() {
             one.request(Request::SyncMinor { explicit: true, user_data: Rope::new() }, NOW).expect("a point");
         }
         settle(&mut one, &mut other);
-        told(&mut other);
+        indications(&mut other);
         let tokens = TokenSettings::default();
         one.request(resync(own.0, own.1, tokens), NOW).expect("a request");
         other.request(resync(others.0, others.1, tokens), NOW).expect("a request");
         settle(&mut one, &mut other);
         let (winner, loser, kind) =
             if initiator_wins { (&mut one, &mut other, own.0) } else { (&mut other, &mut one, others.0) };
-        assert_eq!(told(winner), [], "{own:?} {others:?}");
-        let seen = told(loser);
+        assert_eq!(indications(winner), [], "{own:?} {others:?}");
+        let seen = indications(loser);
         assert!(
             matches!(seen[..], [Indication::Resynchronise { kind: seen, .. }] if seen == kind),
             "{seen:?}"
         );
         loser.request(respond(), NOW).expect("yes");
         settle(winner, loser);
-        assert!(matches!(told(winner)[..], [Indication::ResynchroniseConfirm { .. }]));
+        assert!(matches!(indications(winner)[..], [Indication::ResynchroniseConfirm { .. }]));
         assert!(winner.is_open() && loser.is_open() && winner.holds_minor() && !loser.holds_minor());
         assert_eq!(winner.serial_next(), loser.serial_next());
     }
 }
 
 #[test]
-fn both_ask_for_the_release_at_once() {
+fn both_ends_release_at_once() {
     let [mut one, mut other] = pair_of([Config::default(), Config::default()], Units::DUPLEX);
     let release = || Request::Release { user_data: Rope::new() };
     let response = || Request::ReleaseResponse { accepted: true, user_data: Rope::new() };
     one.request(release(), NOW).expect("a release");
     other.request(release(), NOW).expect("a release");
     settle(&mut one, &mut other);
-    assert_eq!(told(&mut one), [Indication::Release { user_data: Rope::new() }]);
-    assert_eq!(told(&mut other), [Indication::Release { user_data: Rope::new() }]);
+    assert_eq!(indications(&mut one), [Indication::Release { user_data: Rope::new() }]);
+    assert_eq!(indications(&mut other), [Indication::Release { user_data: Rope::new() }]);
     assert_eq!(other.request(response(), NOW), Err(RequestError::State), "the initiator is first");
     one.request(response(), NOW).expect("a response");
     settle(&mut one, &mut other);
     let confirmed = || Indication::ReleaseConfirm { accepted: true, user_data: Rope::new() };
-    assert_eq!(told(&mut other), [confirmed()]);
+    assert_eq!(indications(&mut other), [confirmed()]);
     other.request(response(), NOW).expect("a response");
     settle(&mut one, &mut other);
-    assert_eq!(told(&mut one), [confirmed()]);
+    assert_eq!(indications(&mut one), [confirmed()]);
     assert!(one.is_idle() && other.is_idle());
 }
 
@@ -418,18 +423,18 @@ fn protocol_errors_are_answered_with_an_abort() {
         let [mut one, _] = pair_of([Config::default(), Config::default()], units);
         one.arrive(data(bytes), NOW);
         let reason = AbortReason::ProtocolError;
-        assert_eq!(told(&mut one), [Indication::PAbort { reason }], "{who}");
+        assert_eq!(indications(&mut one), [Indication::PAbort { reason }], "{who}");
         assert_eq!(sent(&mut one), [tsdu("19 03 110105")], "{who}");
         one.arrive(data(bytes), NOW);
         one.arrive(data("0100 0100 aa"), NOW);
-        let over = (told(&mut one), sent(&mut one));
+        let over = (indications(&mut one), sent(&mut one));
         // A second CONNECT ends it at once (Table A.8); the rest is not looked at.
         assert_eq!(over, (vec![], if bytes == "0d 00" { vec![ended()] } else { vec![] }), "{who}");
     }
 }
 
 #[test]
-fn what_is_too_long_is_not_taken() {
+fn oversized_parameters_are_rejected() {
     let small = Config { ssdu_bytes_max: 10, user_data_bytes_max: 10, ..Config::default() };
     for request in [
         Request::Data(bytes(11)),
@@ -439,22 +444,22 @@ fn what_is_too_long_is_not_taken() {
         let [mut one, mut other] = pair_of([Config::default(), small.clone()], ALL);
         one.request(request, NOW).expect("a request");
         sent(&mut one).into_iter().for_each(|request| carry(request, &mut other));
-        assert_eq!(told(&mut other), [Indication::PAbort { reason: AbortReason::Restriction }]);
+        assert_eq!(indications(&mut other), [Indication::PAbort { reason: AbortReason::Restriction }]);
         assert_eq!(other.counters().ssdus_oversized, 1);
     }
 }
 
 #[test]
-fn half_made_connections_do_not_last() {
+fn half_open_connections_time_out() {
     let mut machine = called(Config::default());
     machine.settle(NOW + Duration::from_secs(120));
-    assert_eq!((sent(&mut machine), told(&mut machine)), (vec![ended()], vec![]));
+    assert_eq!((sent(&mut machine), indications(&mut machine)), (vec![ended()], vec![]));
     let mut one = Session::new(Config::default());
     one.request(Request::Connect(connect(ALL).into()), NOW).expect("a connect");
     one.arrive(transport::Indication::Confirm { responding: Selector::NONE }, NOW);
     sent(&mut one);
     one.settle(NOW + Duration::from_secs(120));
-    assert_eq!(told(&mut one), [Indication::PAbort { reason: AbortReason::Undefined }]);
+    assert_eq!(indications(&mut one), [Indication::PAbort { reason: AbortReason::Undefined }]);
     assert_eq!(sent(&mut one), [tsdu("19 03 110109")]);
     one.arrive(data("1a 00"), NOW);
     assert_eq!((sent(&mut one), one.is_idle()), (vec![ended()], true));
@@ -464,18 +469,18 @@ fn half_made_connections_do_not_last() {
 enum Act {
     Request(bool, u8, u32, usize, u8),
     Carry(bool),
-    Harm(bool, Vec<u8>),
+    Corrupt(bool, Vec<u8>),
     Time(bool),
 }
 
-fn act(harm: bool) -> impl Strategy<Value = Act> {
+fn act(impaired: bool) -> impl Strategy<Value = Act> {
     prop_oneof![
         8 => (any::<bool>(), 0..30u8, 0..20u32, 0..3000usize, any::<u8>())
             .prop_map(|(side, kind, serial, length, tokens)| Act::Request(side, kind, serial, length, tokens)),
         8 => any::<bool>().prop_map(Act::Carry),
-        u32::from(harm) => (any::<bool>(), proptest::collection::vec(any::<u8>(), 0..12))
-            .prop_map(|(side, bytes)| Act::Harm(side, bytes)),
-        u32::from(harm) => any::<bool>().prop_map(Act::Time),
+        u32::from(impaired) => (any::<bool>(), proptest::collection::vec(any::<u8>(), 0..12))
+            .prop_map(|(side, bytes)| Act::Corrupt(side, bytes)),
+        u32::from(impaired) => any::<bool>().prop_map(Act::Time),
     ]
 }
 
@@ -505,11 +510,11 @@ fn request(kind: u8, serial: u32, length: usize, tokens: u8) -> Request {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
     #[test]
-    fn two_machines_agree_whatever_is_asked(
+    fn two_machines_agree_for_any_requests(
         acts in proptest::collection::vec(any::<bool>().prop_flat_map(act), 0..120),
         limited in any::<[bool; 2]>(),
         units in 0..4u16,
-        harmless in any::<bool>(),
+        is_clean in any::<bool>(),
     ) {
         let configs = limited.map(|limited| Config {
             tsdu_in_bytes_max: if limited { 1024 } else { 0 },
@@ -519,13 +524,13 @@ proptest! {
         let mut ends = pair_of(configs, units);
         let mut queues: [VecDeque<transport::Request>; 2] = Default::default();
         // Data sent and received, until an end resynchronises, which loses some.
-        let (mut asked, mut heard) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
-        let (mut harmed, mut whole) = (false, true);
-        let told_of = |ends: &mut [Session; 2], heard: &mut [Vec<Vec<u8>>; 2]| {
+        let (mut requested, mut received) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
+        let (mut is_impaired, mut whole) = (false, true);
+        let told_of = |ends: &mut [Session; 2], received: &mut [Vec<Vec<u8>>; 2]| {
             for side in 0..2 {
-                for indication in told(&mut ends[side]) {
+                for indication in indications(&mut ends[side]) {
                     if let Indication::Data(data) = indication {
-                        heard[side].push(data.to_vec());
+                        received[side].push(data.to_vec());
                     }
                 }
             }
@@ -540,7 +545,7 @@ proptest! {
                     let before = ends[side].state;
                     match ends[side].request(request, NOW) {
                         Ok(()) => {
-                            asked[side].extend(data);
+                            requested[side].extend(data);
                             whole &= !loses;
                         }
                         Err(_) => prop_assert_eq!(ends[side].state, before),
@@ -551,20 +556,20 @@ proptest! {
                         carry(request, &mut ends[1 - usize::from(side)]);
                     }
                 }
-                Act::Harm(..) | Act::Time(_) if harmless => {}
-                Act::Harm(side, bytes) => {
-                    harmed = true;
+                Act::Corrupt(..) | Act::Time(_) if is_clean => {}
+                Act::Corrupt(side, bytes) => {
+                    is_impaired = true;
                     ends[usize::from(side)].arrive(transport::Indication::Data(bytes.into()), NOW);
                 }
                 Act::Time(side) => {
-                    harmed = true;
+                    is_impaired = true;
                     ends[usize::from(side)].settle(LATER);
                 }
             }
             for side in 0..2 {
                 queues[side].extend(sent(&mut ends[side]));
             }
-            told_of(&mut ends, &mut heard);
+            told_of(&mut ends, &mut received);
         }
         // Everything in transit arrives.
         while queues.iter().any(|queue| !queue.is_empty()) {
@@ -576,11 +581,11 @@ proptest! {
                     queues[side].extend(sent(&mut ends[side]));
                 }
             }
-            told_of(&mut ends, &mut heard);
+            told_of(&mut ends, &mut received);
         }
-        if !harmed {
+        if !is_impaired {
             for end in &ends {
-                prop_assert_eq!(end.counters().spdus_unexpected, 0, "nobody broke the protocol");
+                prop_assert_eq!(end.counters().spdus_unexpected, 0, "no protocol error");
                 prop_assert_eq!(end.counters().tsdus_malformed, 0);
             }
             let states = (ends[0].state, ends[1].state);
@@ -596,8 +601,8 @@ proptest! {
                     prop_assert!(ends[0].holds_minor() != ends[1].holds_minor(), "one holds the token");
                 }
                 if whole {
-                    prop_assert_eq!(&asked[0], &heard[1]);
-                    prop_assert_eq!(&asked[1], &heard[0]);
+                    prop_assert_eq!(&requested[0], &received[1]);
+                    prop_assert_eq!(&requested[1], &received[0]);
                 }
             }
         }

@@ -1,22 +1,21 @@
-//! One end of an association for files, as a driver holds it: the tower, the file protocol and the network
+//! One end of an association for files, as a driver holds it: the stack, the file protocol and the network
 //! service.
 //!
 //! Purpose    the driver deals with bytes or frames, time, and closing; the user of the file service deals
 //!            with the machine. This type connects them, whatever the network is ([`NetworkService`]).
 //! Operation  input arrives ([`End::arrive`]); the user works with [`End::machine`], within [`End::room`];
-//!            then
-//!            [`End::settle`] carries the user's requests down, where the driver fetches them. It contains
-//!            the one loop that runs until nothing moves; the layers below it have steps.
+//!            then [`End::settle`] carries the user's requests down, where the driver fetches them. It
+//!            contains the one loop that runs until nothing moves; the layers below it have steps.
 //! Steps      [`End::step_up`] takes one unit only, for a driver whose processor is shared or modelled.
 //! Limits     the user is given room for [`OUTGOING_BYTES_MAX`]; a data element may exceed it by its own
 //!            length.
 
 use super::below::NetworkService;
 use super::files::Files;
+use super::layers::StackConfig;
 use super::line::Line;
 use super::meter::{Meter, Task};
 use super::stream::{ConnectionAction, Stream};
-use super::tower::StackConfig;
 use crate::ftam::Machine;
 use crate::network;
 use crate::network::Origin;
@@ -36,8 +35,8 @@ pub struct End<B = Stream> {
 
 impl<B: NetworkService> End<B> {
     /// Creates an end without an association; to make one, use the machine.
-    pub fn over(below: B, machine: Machine, tower: &StackConfig) -> End<B> {
-        End { files: Files::new(machine, tower), below }
+    pub fn over(below: B, machine: Machine, stack: &StackConfig) -> End<B> {
+        End { files: Files::new(machine, stack), below }
     }
 
     /// Returns the file protocol's machine, for its user. Its requests are sent by [`End::settle`].
@@ -123,9 +122,9 @@ impl<B: NetworkService> End<B> {
 
 impl End<Stream> {
     /// Creates an end over a byte stream, without an association; to make one, use the machine.
-    pub fn new(machine: Machine, tower: &StackConfig) -> End {
+    pub fn new(machine: Machine, stack: &StackConfig) -> End {
         // Transport checks whether a TPDU exceeds the negotiated size.
-        End::over(Stream::new(tpkt::TPDU_BYTES_MAX), machine, tower)
+        End::over(Stream::new(tpkt::TPDU_BYTES_MAX), machine, stack)
     }
 
     /// Reports that the connection below is established.

@@ -7,8 +7,8 @@
 //! Steps      `Files::step` moves one item. Between steps, the owner calls the user of the file service,
 //!            which reads and writes files.
 
+use super::layers::{Indication, Request, Stack, StackConfig};
 use super::meter::{Meter, Task};
-use super::tower::{Indication, Request, Stack, StackConfig};
 use crate::ftam::below;
 use crate::ftam::below::{Form, Value};
 use crate::ftam::{Machine, Role};
@@ -24,9 +24,9 @@ use kiban_base::Instant;
 #[derive(Debug)]
 pub struct Files {
     machine: Machine,
-    tower: Stack,
+    stack: Stack,
     /// The A-ASSOCIATE indication, until it is answered.
-    asked: Option<acse::Associate>,
+    associate: Option<acse::Associate>,
     /// The identifier of ACSE's context.
     acse_context: i64,
     /// Whether this end initiates the association.
@@ -36,11 +36,11 @@ pub struct Files {
 
 impl Files {
     /// Creates the wiring without an association.
-    pub fn new(machine: Machine, tower: &StackConfig) -> Files {
+    pub fn new(machine: Machine, stack: &StackConfig) -> Files {
         Files {
             machine,
-            tower: Stack::new(tower),
-            asked: None,
+            stack: Stack::new(stack),
+            associate: None,
             acse_context: 0,
             initiates: false,
             crossed: 0,
@@ -53,18 +53,18 @@ impl Files {
     }
 
     /// Returns the layers below, for inspection.
-    pub fn tower(&self) -> &Stack {
-        &self.tower
+    pub fn stack(&self) -> &Stack {
+        &self.stack
     }
 
     /// Accepts an indication of the network; [`Files::settle`] carries it up.
     pub fn arrive(&mut self, indication: network::Indication, now: Instant, meter: &mut impl Meter) {
-        self.tower.arrive(indication, now, meter);
+        self.stack.arrive(indication, now, meter);
     }
 
     /// Sets the maximum length of a received TSDU in bytes.
     pub fn set_tsdu_bytes_max(&mut self, bytes: usize) {
-        self.tower.set_tsdu_bytes_max(bytes);
+        self.stack.set_tsdu_bytes_max(bytes);
     }
 
     /// Handles what is due, and moves data between machine and layers until nothing moves.
@@ -75,40 +75,40 @@ impl Files {
 
     /// Returns when [`Files::settle`] must be called even without input.
     pub fn deadline(&self) -> Instant {
-        self.tower.deadline()
+        self.stack.deadline()
     }
 
     /// Returns the next request to the network.
     pub fn poll_network(&mut self) -> Option<network::Request> {
-        self.tower.poll_network()
+        self.stack.poll_network()
     }
 
     /// Returns the number of requests that crossed with the end of the association.
     pub fn crossed(&self) -> u64 {
-        self.crossed + self.tower.crossed()
+        self.crossed + self.stack.crossed()
     }
 
     /// Handles timers that are due.
     pub(super) fn expire(&mut self, now: Instant) {
-        self.tower.expire(now);
+        self.stack.expire(now);
     }
 
     /// Moves one item: in the lower layers while anything moves there, then one request down, then one of
     /// their indications up. Returns true if anything has moved.
     pub(super) fn step(&mut self, now: Instant, meter: &mut impl Meter) -> bool {
-        if self.tower.step(now, meter) {
+        if self.stack.step(now, meter) {
             return true;
         }
         if let Some(request) = self.machine.poll_down() {
             let bytes = if let below::Request::Data(values) = &request { bytes_of(values) } else { 0 };
             meter.turn_to(Task::Ftam, bytes);
             let request = self.lower(request);
-            self.crossed += u64::from(self.tower.request(request, meter).is_err());
+            self.crossed += u64::from(self.stack.request(request, meter).is_err());
             return true;
         }
         let mut moved = false;
-        while let Some(told) = self.tower.poll() {
-            if let Some(indication) = self.raise(told) {
+        while let Some(indication) = self.stack.poll() {
+            if let Some(indication) = self.raise(indication) {
                 let bytes =
                     if let below::Indication::Data(values) = &indication { bytes_of(values) } else { 0 };
                 meter.turn_to(Task::Ftam, bytes);
@@ -200,18 +200,18 @@ impl Files {
     }
 
     fn answer(&mut self, response: below::AssociateResponse) -> acse::Request {
-        let asked = self.asked.take().expect("only an association that was asked for is answered");
+        let associate = self.associate.take().expect("an association was requested");
         let below::AssociateResponse { accepted, contexts, synchronise, user_information } = response;
         let is_wanted =
             |context: &ContextDefinition| context.id == self.acse_context || contexts.contains(&context.id);
         let mut answer = if accepted {
-            asked.accept(units(synchronise), is_wanted)
+            associate.accept(units(synchronise), is_wanted)
         } else {
-            asked.refuse(AssociateResult::REJECTED_PERMANENT, is_wanted)
+            associate.refuse(AssociateResult::REJECTED_PERMANENT, is_wanted)
         };
         // Another application context is accepted or refused like FTAM's. If the association is refused, the
         // answer says whether the context may be the reason.
-        if !accepted && asked.application_context != APPLICATION_CONTEXT {
+        if !accepted && associate.application_context != APPLICATION_CONTEXT {
             let not_supported = UserDiagnostic::APPLICATION_CONTEXT_NAME_NOT_SUPPORTED;
             answer.application_context = Some(APPLICATION_CONTEXT);
             answer.diagnostic = Some(AssociateDiagnostic::ServiceUser(not_supported));
@@ -235,10 +235,10 @@ impl Files {
         }
     }
 
-    /// Converts an indication of the tower to one for the machine; `None` if files have no use for it.
-    fn raise(&mut self, told: Indication) -> Option<below::Indication> {
+    /// Converts an indication of the stack to one for the machine; `None` if files have no use for it.
+    fn raise(&mut self, indication: Indication) -> Option<below::Indication> {
         use presentation::Indication as P;
-        Some(match told {
+        Some(match indication {
             Indication::Acse(indication) => self.raise_acse(*indication),
             Indication::Presentation(P::Data(data)) => below::Indication::Data(values(data)),
             Indication::Presentation(P::SyncMinor { serial, .. }) => below::Indication::SyncMinor { serial },
@@ -278,14 +278,14 @@ impl Files {
             initial_serial: presentation.session.initial_serial.unwrap_or(1),
             user_information: values(associate.user_information.clone()),
         });
-        self.asked = Some(associate);
+        self.associate = Some(associate);
         indication
     }
 
     fn on_answer(&mut self, answer: acse::AssociateAnswer) -> below::Indication {
         let (accepted, contexts, synchronise) = match answer.presentation {
             presentation::Answer::Accepted(accept) => {
-                let (_, _, presentation, _) = self.tower.layers();
+                let (_, _, presentation, _) = self.stack.layers();
                 let contexts = presentation.contexts().iter().map(|&(id, ..)| id).collect();
                 (
                     answer.result == AssociateResult::ACCEPTED,

@@ -224,8 +224,8 @@ impl Line {
             && !self.ask(request, now)
             && is_answer
         {
-            // The caller has gone, or asks for something that this end lacks: a clear is on its way, or the
-            // call will time out.
+            // The caller has cleared, or requests an unsupported facility: a clear is in transit, or the call
+            // will time out.
             let (origin, reason) = (Origin::Provider, Reason::Abnormal);
             self.up.push_back(Indication::Disconnected { origin, reason });
         }

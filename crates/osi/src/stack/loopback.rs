@@ -1,6 +1,6 @@
 //! The internal loopback of paper \[5\]: two ends of one board, joined below transport.
 //!
-//! Purpose    runs the whole tower with nothing below it: units move between the two ends' queues as ropes.
+//! Purpose    runs the whole stack with nothing below it: units move between the two ends' queues as ropes.
 //! Limits     the sender bounds what waits ([`NetworkService::waiting_bytes`]); it waits until the other end
 //!            takes it.
 

@@ -31,7 +31,7 @@ pub struct Config {
     pub tsdu_bytes_max: usize,
     /// The reference that identifies this connection to peers; not 0.
     pub reference: u16,
-    /// The selectors that may be called here.
+    /// The called selectors that this end accepts.
     pub accepted_selectors: AcceptedSelectors,
     /// Time limit for a connection being established: a call without a CC, a network connection without a CR.
     pub connect_timeout: Option<Duration>,

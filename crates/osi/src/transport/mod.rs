@@ -321,7 +321,7 @@ impl Transport {
         let event = match tpdu {
             Tpdu::ConnectRequest(connect) => {
                 predicates.cr_class_4 = connect.class == 4;
-                match self.judge_request(&connect) {
+                match self.validate_request(&connect) {
                     Ok(bytes) => cause.sizes = Some(bytes),
                     Err(refusal) => {
                         predicates.cr_unacceptable = true;
@@ -393,7 +393,7 @@ impl Transport {
     }
 
     /// Validates a CR: returns the TPDU size in bytes, or how to refuse.
-    fn judge_request(&self, connect: &Connect) -> Result<usize, Refusal> {
+    fn validate_request(&self, connect: &Connect) -> Result<usize, Refusal> {
         if !connect.offers_class_0() {
             return Err(Refusal::Disconnect(DisconnectReason::NegotiationFailed, Vec::new()));
         }
@@ -432,7 +432,7 @@ impl Transport {
             match action {
                 Action::TConInd => {
                     let connect = cause.connect.take().expect("the event is a CR");
-                    self.payload_bytes_max = cause.sizes.expect("it was judged") - DATA_HEADER_BYTES;
+                    self.payload_bytes_max = cause.sizes.expect("it was validated") - DATA_HEADER_BYTES;
                     self.remote = connect.source;
                     self.deadline = Instant::NEVER;
                     self.up.push_back(Indication::Connect {
@@ -443,7 +443,7 @@ impl Transport {
                 }
                 Action::TConConf => {
                     let connect = cause.connect.take().expect("the event is a CC");
-                    self.payload_bytes_max = cause.sizes.expect("it was judged") - DATA_HEADER_BYTES;
+                    self.payload_bytes_max = cause.sizes.expect("it was validated") - DATA_HEADER_BYTES;
                     self.remote = connect.source;
                     self.deadline = Instant::NEVER;
                     self.up.push_back(Indication::Confirm { responding: selector(&connect.called) });
@@ -487,7 +487,7 @@ impl Transport {
     }
 
     fn call(&mut self) {
-        let (calling, called) = self.wanted.take().expect("a user asked");
+        let (calling, called) = self.wanted.take().expect("the user requested a connection");
         let sizes = Sizes::proposal(&self.config);
         let given = |selector: Selector| (!selector.is_empty()).then(|| selector.bytes().to_vec());
         self.send(&Tpdu::ConnectRequest(Connect {
@@ -501,9 +501,9 @@ impl Transport {
     }
 
     fn confirm(&mut self, responding: Selector) {
-        let called = self.called.take().expect("a CR asked");
+        let called = self.called.take().expect("a CR was received");
         let proposal = Sizes { code: called.tpdu_size, preferred: called.preferred };
-        let (answer, _) = proposal.answer(&self.config).expect("it was judged");
+        let (answer, _) = proposal.answer(&self.config).expect("it was validated");
         let responding = match responding.is_empty() {
             true => called.called,
             false => Some(responding.bytes().to_vec()),

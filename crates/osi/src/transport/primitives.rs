@@ -80,7 +80,7 @@ pub enum DisconnectReason {
     NotAttached,
     /// The address is unknown (3).
     AddressUnknown,
-    /// A normal disconnect that the user asked for (128).
+    /// A normal disconnect requested by the user (128).
     Normal,
     /// The remote transport machine is congested at connect time (129).
     RemoteCongestion,
@@ -154,23 +154,23 @@ impl DisconnectReason {
 
     const fn words(self) -> &'static str {
         match self {
-            DisconnectReason::NotSpecified => "no reason is given",
+            DisconnectReason::NotSpecified => "no reason given",
             DisconnectReason::Congestion => "the called party is congested",
             DisconnectReason::NotAttached => "no user is attached to the selector",
             DisconnectReason::AddressUnknown => "the selector is unknown",
-            DisconnectReason::Normal => "a normal disconnect",
+            DisconnectReason::Normal => "normal disconnect",
             DisconnectReason::RemoteCongestion => "transport is congested",
             DisconnectReason::NegotiationFailed => "no class or option in common",
-            DisconnectReason::DuplicateReference => "a reference is used for two connections",
+            DisconnectReason::DuplicateReference => "a reference is used by two connections",
             DisconnectReason::MismatchedReferences => "the references do not match",
-            DisconnectReason::ProtocolError => "a protocol error",
-            DisconnectReason::ReferenceOverflow => "no reference is left",
-            DisconnectReason::NetworkRefused => "not on this network connection",
+            DisconnectReason::ProtocolError => "protocol error",
+            DisconnectReason::ReferenceOverflow => "no references are left",
+            DisconnectReason::NetworkRefused => "refused on this network connection",
             DisconnectReason::HeaderLength => "a header or a parameter is too short or too long",
-            DisconnectReason::Other(_) => "a reason that X.224 does not have",
+            DisconnectReason::Other(_) => "a reason that X.224 does not define",
             DisconnectReason::Network => "the network connection ended",
             DisconnectReason::Timeout => "the peer did not answer in time",
-            DisconnectReason::Oversized => "a unit was longer than is taken",
+            DisconnectReason::Oversized => "a TSDU exceeded the maximum length",
         }
     }
 

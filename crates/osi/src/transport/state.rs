@@ -2,7 +2,7 @@
 //!
 //! Cells     class 2's columns (WBCL, CLOSING) and rows (EA, ED with credit) are left out. In class 0,
 //!           N-RESET ends the network connection (action \[5\]) and is reported as its end. Action \[1\],
-//!           which may end a network connection that nobody else uses, always does: class 0 shares none.
+//!           which may end a network connection that has no other user, always does: class 0 shares none.
 
 use State::{Closed, Open, Wfcc, Wfnc, Wftresp};
 
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cell_is_that_of_the_standard() {
+    fn every_cell_matches_the_standard() {
         let mut walked = 0;
         for (event, cells) in TABLE {
             for ((state, state_name), cell) in STATES.iter().zip(cells) {

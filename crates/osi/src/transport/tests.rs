@@ -23,7 +23,7 @@ fn sent(machine: &mut Transport) -> Vec<network::Request> {
     core::iter::from_fn(|| machine.poll_down()).collect()
 }
 
-fn told(machine: &mut Transport) -> Vec<Indication> {
+fn indications(machine: &mut Transport) -> Vec<Indication> {
     core::iter::from_fn(|| machine.poll_up()).collect()
 }
 
@@ -56,7 +56,7 @@ fn open(config: Config) -> Transport {
     machine.arrive(data("09 e0 0000 7a21 00 c0 01 0b"), NOW);
     machine.request(Request::Respond { responding: Selector::NONE }, NOW).expect("a response");
     sent(&mut machine);
-    told(&mut machine);
+    indications(&mut machine);
     assert!(machine.is_open());
     machine
 }
@@ -90,11 +90,11 @@ fn carry(request: network::Request, target: &mut Transport) {
 }
 
 #[test]
-fn isode_calls_and_is_answered_as_it_answers() {
+fn isode_connects_and_receives_the_answer_that_it_would_send() {
     let mut machine = called(Config { reference: 0x7a22, tpdu_bytes_max: 2048, ..Config::default() });
     machine.arrive(data("0d e0 0000 7a21 00 c2 02 0103 c0 01 0b"), NOW);
     let called = Selector::from(&[1, 3][..]);
-    assert_eq!(told(&mut machine), [Indication::Connect { calling: Selector::NONE, called }]);
+    assert_eq!(indications(&mut machine), [Indication::Connect { calling: Selector::NONE, called }]);
     machine.request(Request::Respond { responding: Selector::NONE }, NOW).expect("a response");
     assert_eq!(sent(&mut machine), [tpdu("0d d0 7a21 7a22 00 c2 02 0103 c0 01 0b")]);
     assert_eq!(
@@ -104,21 +104,21 @@ fn isode_calls_and_is_answered_as_it_answers() {
     // It ends as ISODE does, with a DR that class 0 does not have.
     machine.arrive(data("06 80 7a22 7a21 80"), NOW);
     let (origin, reason) = (Origin::User, DisconnectReason::Normal);
-    assert_eq!(told(&mut machine), [Indication::Disconnect { origin, reason, additional: vec![] }]);
+    assert_eq!(indications(&mut machine), [Indication::Disconnect { origin, reason, additional: vec![] }]);
     assert_eq!(sent(&mut machine), [ended(network::Reason::Normal)]);
 }
 
 #[test]
-fn a_call_is_confirmed() {
+fn a_connection_is_confirmed() {
     let mut machine = calling(Config { reference: 0x7a21, tpdu_bytes_max: 2048, ..Config::default() });
     assert_eq!(sent(&mut machine), [tpdu("0d e0 0000 7a21 00 c2 02 0103 c0 01 0b")]);
     machine.arrive(data("09 d0 7a21 7a22 00 c0 01 0a"), NOW);
-    assert_eq!(told(&mut machine), [Indication::Confirm { responding: Selector::NONE }]);
+    assert_eq!(indications(&mut machine), [Indication::Confirm { responding: Selector::NONE }]);
     assert_eq!(machine.tpdu_bytes_max(), 1024);
 }
 
 #[test]
-fn calls_are_refused_as_the_standard_says() {
+fn connects_are_refused_as_the_standard_says() {
     let attached = AcceptedSelectors::Only(vec![Selector::from("ftam")]);
     let config = Config { accepted_selectors: attached, ..Config::default() };
     for (who, request, answer) in [
@@ -130,20 +130,20 @@ fn calls_are_refused_as_the_standard_says() {
     ] {
         let mut machine = called(config.clone());
         machine.arrive(data(request), NOW);
-        assert_eq!(told(&mut machine), [], "{who}");
+        assert_eq!(indications(&mut machine), [], "{who}");
         assert_eq!(sent(&mut machine), [tpdu(answer)], "{who}");
         assert_eq!(machine.counters().connects_refused, 1);
-        // The peer may try again, or never come back.
+        // The peer may retry, or never return.
         machine.arrive(data("0f e0 0000 0007 40 c7 01 00 c2 04 6674616d"), NOW);
-        assert_eq!(told(&mut machine).len(), 1, "class 0 is an alternative");
+        assert_eq!(indications(&mut machine).len(), 1, "class 0 is an alternative");
     }
 }
 
 #[test]
-fn the_user_refuses() {
+fn a_user_refusal_reaches_the_peer() {
     let mut machine = called(Config::default());
     machine.arrive(data("06 e0 0000 0007 00"), NOW);
-    told(&mut machine);
+    indications(&mut machine);
     let additional = vec![7; ADDITIONAL_BYTES_MAX + 1];
     let reason = DisconnectReason::Congestion;
     assert_eq!(machine.request(Request::Disconnect { reason, additional }, NOW), Err(RequestError::Length));
@@ -152,17 +152,20 @@ fn the_user_refuses() {
     assert!(machine.deadline() != Instant::NEVER, "the peer is to end the network connection");
     machine.settle(NOW + Duration::from_secs(61));
     assert_eq!(sent(&mut machine), [ended(network::Reason::Abnormal)]);
-    assert_eq!(told(&mut machine), []);
+    assert_eq!(indications(&mut machine), []);
 }
 
 #[test]
-fn half_made_connections_do_not_last() {
+fn half_open_connections_time_out() {
     let later = NOW + Duration::from_secs(60);
     let mut machine = called(Config::default());
     machine.settle(later.max(NOW) - Duration::from_nanos(1));
     assert_eq!(sent(&mut machine), [], "not yet");
     machine.settle(later);
-    assert_eq!((sent(&mut machine), told(&mut machine)), (vec![ended(network::Reason::Abnormal)], vec![]));
+    assert_eq!(
+        (sent(&mut machine), indications(&mut machine)),
+        (vec![ended(network::Reason::Abnormal)], vec![])
+    );
 
     let mut machine = calling(Config::default());
     sent(&mut machine);
@@ -170,13 +173,13 @@ fn half_made_connections_do_not_last() {
     assert_eq!(sent(&mut machine), [ended(network::Reason::Abnormal)]);
     let reason = DisconnectReason::Timeout;
     assert_eq!(
-        told(&mut machine),
+        indications(&mut machine),
         [Indication::Disconnect { origin: Origin::Provider, reason, additional: vec![] }]
     );
 }
 
 #[test]
-fn what_is_not_understood_ends_the_connection() {
+fn an_invalid_tpdu_ends_the_connection() {
     for (who, bytes, answer) in [
         ("no TPDU", "00", "07 70 7a21 00 c1 01 00"),
         ("an unknown kind", "02 3000", "09 70 7a21 02 c1 03 023000"),
@@ -189,17 +192,17 @@ fn what_is_not_understood_ends_the_connection() {
         let reason = DisconnectReason::ProtocolError;
         let origin = Origin::Provider;
         assert_eq!(
-            told(&mut machine),
+            indications(&mut machine),
             [Indication::Disconnect { origin, reason, additional: vec![] }],
             "{who}"
         );
         machine.arrive(data("02 f0 80 aa"), NOW);
-        assert_eq!((sent(&mut machine), told(&mut machine)), (vec![], vec![]), "{who}: it is over");
+        assert_eq!((sent(&mut machine), indications(&mut machine)), (vec![], vec![]), "{who}: it is over");
     }
 }
 
 #[test]
-fn data_are_cut_and_joined_without_copying() {
+fn data_is_segmented_and_reassembled_without_copying() {
     let page = Bytes::from(vec![7u8; 5000]);
     let mut one = calling(Config { tpdu_bytes_max: 1024, ..Config::default() });
     let mut other = Transport::new(Config::default());
@@ -207,8 +210,8 @@ fn data_are_cut_and_joined_without_copying() {
     settle(&mut one, &mut other);
     other.request(Request::Respond { responding: Selector::from("x") }, NOW).expect("a response");
     settle(&mut one, &mut other);
-    assert_eq!(told(&mut one), [Indication::Confirm { responding: Selector::from("x") }]);
-    told(&mut other);
+    assert_eq!(indications(&mut one), [Indication::Confirm { responding: Selector::from("x") }]);
+    indications(&mut other);
     one.request(Request::Data(page.clone().into()), NOW).expect("data");
     let parts = sent(&mut one);
     let lengths: Vec<usize> = parts
@@ -220,34 +223,34 @@ fn data_are_cut_and_joined_without_copying() {
         .collect();
     assert_eq!(lengths, [1024, 1024, 1024, 1024, 5000 - 4 * 1021 + 3]);
     parts.into_iter().for_each(|part| carry(part, &mut other));
-    let [Indication::Data(tsdu)] = &told(&mut other)[..] else { panic!("one TSDU") };
+    let [Indication::Data(tsdu)] = &indications(&mut other)[..] else { panic!("one TSDU") };
     assert_eq!(tsdu.runs().next().map(|run| run.as_ptr()), Some(page.as_ptr()));
     assert_eq!(tsdu.to_vec(), page.to_vec());
     assert_eq!(one.request(Request::Data(Rope::new()), NOW), Err(RequestError::Length));
 }
 
 #[test]
-fn a_service_data_unit_has_a_bound() {
+fn the_length_of_a_tsdu_is_limited() {
     let mut machine = open(Config { tsdu_bytes_max: 10, ..Config::default() });
     machine.arrive(data("02 f0 00 0102030405"), NOW);
     machine.arrive(data("02 f0 80 0102030405"), NOW);
-    assert_eq!(told(&mut machine), [Indication::Data(hex("01020304050102030405").into())]);
+    assert_eq!(indications(&mut machine), [Indication::Data(hex("01020304050102030405").into())]);
     machine.arrive(data("02 f0 00 0102030405"), NOW);
     machine.arrive(data("02 f0 00 010203040506"), NOW);
     let reason = DisconnectReason::Oversized;
     let origin = Origin::Provider;
-    assert_eq!(told(&mut machine), [Indication::Disconnect { origin, reason, additional: vec![] }]);
+    assert_eq!(indications(&mut machine), [Indication::Disconnect { origin, reason, additional: vec![] }]);
     assert_eq!(sent(&mut machine), [ended(network::Reason::Abnormal)]);
 }
 
 #[test]
-fn bytes_one_by_one_are_gathered() {
+fn single_bytes_are_reassembled() {
     let mut machine = open(Config::default());
     for byte in 0..200u8 {
         machine.arrive(network::Indication::Data(vec![2, 0xf0, 0, byte].into()), NOW);
     }
     machine.arrive(data("02 f0 80"), NOW);
-    let [Indication::Data(tsdu)] = &told(&mut machine)[..] else { panic!("one TSDU") };
+    let [Indication::Data(tsdu)] = &indications(&mut machine)[..] else { panic!("one TSDU") };
     assert_eq!((tsdu.runs().count(), tsdu.to_vec()), (1, (0..200).collect()));
 }
 
@@ -255,31 +258,31 @@ fn bytes_one_by_one_are_gathered() {
 enum Act {
     Request(bool, u8, usize),
     Carry(bool),
-    Harm(bool, Vec<u8>),
+    Corrupt(bool, Vec<u8>),
     Time(bool),
 }
 
-fn act(harm: bool) -> impl Strategy<Value = Act> {
+fn act(impaired: bool) -> impl Strategy<Value = Act> {
     prop_oneof![
         6 => (any::<bool>(), 0..5u8, 1..2000usize).prop_map(|(side, kind, length)| Act::Request(side, kind, length)),
         8 => any::<bool>().prop_map(Act::Carry),
-        u32::from(harm) => (any::<bool>(), proptest::collection::vec(any::<u8>(), 0..12)).prop_map(|(side, bytes)| Act::Harm(side, bytes)),
-        u32::from(harm) => any::<bool>().prop_map(Act::Time),
+        u32::from(impaired) => (any::<bool>(), proptest::collection::vec(any::<u8>(), 0..12)).prop_map(|(side, bytes)| Act::Corrupt(side, bytes)),
+        u32::from(impaired) => any::<bool>().prop_map(Act::Time),
     ]
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]
-    fn two_machines_agree_whatever_is_asked(
+    fn two_machines_agree_for_any_requests(
         acts in proptest::collection::vec(any::<bool>().prop_flat_map(act), 0..60),
         sizes in (128..3000usize, 128..3000usize),
     ) {
         let config = |tpdu_bytes_max| Config { tpdu_bytes_max, ..Config::default() };
         let mut ends = [Transport::new(config(sizes.0)), Transport::new(config(sizes.1))];
         let mut queues: [VecDeque<network::Request>; 2] = Default::default();
-        let (mut asked, mut heard) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
-        let mut harmed = false;
+        let (mut requested, mut received) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
+        let mut is_impaired = false;
         for act in acts {
             match act {
                 Act::Request(side, kind, length) => {
@@ -294,7 +297,7 @@ proptest! {
                     };
                     let tsdu = if let Request::Data(tsdu) = &request { Some(tsdu.to_vec()) } else { None };
                     if ends[side].request(request, NOW).is_ok() {
-                        asked[side].extend(tsdu);
+                        requested[side].extend(tsdu);
                     }
                 }
                 Act::Carry(side) => {
@@ -303,20 +306,20 @@ proptest! {
                         carry(request, &mut ends[1 - side]);
                     }
                 }
-                Act::Harm(side, bytes) => {
-                    harmed = true;
+                Act::Corrupt(side, bytes) => {
+                    is_impaired = true;
                     ends[usize::from(side)].arrive(network::Indication::Data(bytes.into()), NOW);
                 }
                 Act::Time(side) => {
-                    harmed = true;
+                    is_impaired = true;
                     ends[usize::from(side)].settle(LATER);
                 }
             }
             for side in 0..2 {
                 queues[side].extend(sent(&mut ends[side]));
-                for indication in told(&mut ends[side]) {
+                for indication in indications(&mut ends[side]) {
                     if let Indication::Data(tsdu) = indication {
-                        heard[side].push(tsdu.to_vec());
+                        received[side].push(tsdu.to_vec());
                     }
                 }
             }
@@ -329,21 +332,21 @@ proptest! {
                 }
                 for side in 0..2 {
                     queues[side].extend(sent(&mut ends[side]));
-                    for indication in told(&mut ends[side]) {
+                    for indication in indications(&mut ends[side]) {
                         if let Indication::Data(tsdu) = indication {
-                            heard[side].push(tsdu.to_vec());
+                            received[side].push(tsdu.to_vec());
                         }
                     }
                 }
             }
         }
         prop_assert!(queues.iter().all(VecDeque::is_empty));
-        if !harmed {
+        if !is_impaired {
             prop_assert_eq!(ends[0].is_open(), ends[1].is_open());
             for side in 0..2 {
                 // In order and without duplicates; data in transit at the end may be lost.
-                prop_assert!(asked[1 - side].starts_with(&heard[side]));
-                prop_assert!(!ends[side].is_open() || asked[1 - side] == heard[side]);
+                prop_assert!(requested[1 - side].starts_with(&received[side]));
+                prop_assert!(!ends[side].is_open() || requested[1 - side] == received[side]);
             }
         }
     }

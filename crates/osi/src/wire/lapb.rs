@@ -386,7 +386,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(
+        fn encoding_and_decoding_agree(
             (modulo, control) in modulos().prop_flat_map(|modulo| (Just(modulo), control(modulo))),
             poll_final in any::<bool>(),
             to_dte in any::<bool>(),
@@ -399,7 +399,7 @@ mod tests {
         }
 
         #[test]
-        fn every_bit_of_a_sealed_frame_counts(frame in proptest::collection::vec(any::<u8>(), 2..40), bit in any::<usize>()) {
+        fn every_bit_error_in_a_frame_is_detected(frame in proptest::collection::vec(any::<u8>(), 2..40), bit in any::<usize>()) {
             let mut sealed = [&frame[..], &seal(&frame)].concat();
             prop_assert_eq!(open(&sealed), Ok(&frame[..]));
             let bit = bit % (sealed.len() * 8);
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_have_the_octets_of_the_standard() {
+    fn frames_are_encoded_as_in_the_standard() {
         let frame = |control, poll_final| Header { address: A, control, poll_final };
         let unnumbered = |kind| Control::Unnumbered(kind);
         use Supervisory::*;
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_reject_says_what_was_wrong() {
+    fn a_frame_reject_carries_the_reason() {
         let reject = FrameReject { rejected: [0x2e, 0], response: true, v_s: 5, v_r: 2, reasons: Reasons::Z };
         let rows: [(Modulo, &[u8]); 2] =
             [(Modulo::Eight, &[0x2e, 0x5a, 0x08]), (Modulo::OneTwentyEight, &[0x2e, 0, 0x0a, 0x05, 0x08])];
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fcs_is_the_one_of_the_standard() {
+    fn the_fcs_matches_the_standard() {
         let mut fcs = Fcs16::new();
         fcs.update(b"12345");
         fcs.update(b"6789");

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_are_read_as_they_are() {
+    fn headers_are_decoded() {
         let rows: &[(&[u8], Result<u16, Malformed>)] = &[
             (&[3, 0, 0, 0x16, 0x11, 0xe0], Ok(18)),
             (&[3, 0xff, 0, 7], Ok(3)),
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_written_header_is_that_of_the_captures() {
+    fn an_encoded_header_matches_the_captures() {
         let mut bytes = [0xa5; 4];
         assert_eq!(Header { payload_bytes: 18 }.write(&mut bytes), 4);
         assert_eq!(bytes, [3, 0, 0, 0x16]);

@@ -225,14 +225,14 @@ pub(super) fn is_allowed(facilities: &Facilities, window_max: u8) -> bool {
 }
 
 /// Returns whether `answer` lies between `asked` and the default, inclusive.
-pub(super) fn is_between<T: Ord + Copy>(answer: Both<T>, asked: Both<T>, default: T) -> bool {
-    let between = |answer: T, asked: T| asked.min(default) <= answer && answer <= asked.max(default);
-    between(answer.called, asked.called) && between(answer.calling, asked.calling)
+pub(super) fn is_between<T: Ord + Copy>(answer: Both<T>, proposed: Both<T>, default: T) -> bool {
+    let between = |answer: T, proposed: T| proposed.min(default) <= answer && answer <= proposed.max(default);
+    between(answer.called, proposed.called) && between(answer.calling, proposed.calling)
 }
 
 /// Answers the proposal `asked`, given this end's maximum.
-pub(super) fn nearer<T: Ord + Copy>(asked: Both<T>, max: T, default: T) -> Both<T> {
-    asked.map(|asked| if asked > max { max.max(default.min(asked)) } else { asked })
+pub(super) fn nearer<T: Ord + Copy>(proposed: Both<T>, max: T, default: T) -> Both<T> {
+    proposed.map(|proposed| if proposed > max { max.max(default.min(proposed)) } else { proposed })
 }
 
 #[cfg(test)]
@@ -240,22 +240,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_nearer_to_the_default() {
-        for (asked, max, expected) in
+    fn negotiation_moves_only_towards_the_default() {
+        for (proposed, max, expected) in
             [(1024, 4096, 1024), (1024, 256, 256), (64, 256, 64), (1024, 64, 128), (64, 16, 64)]
         {
-            assert_eq!(nearer(Both::same(asked), max, PACKET_BYTES_DEFAULT), Both::same(expected));
-            assert!(is_between(Both::same(expected), Both::same(asked), PACKET_BYTES_DEFAULT));
+            assert_eq!(nearer(Both::same(proposed), max, PACKET_BYTES_DEFAULT), Both::same(expected));
+            assert!(is_between(Both::same(expected), Both::same(proposed), PACKET_BYTES_DEFAULT));
         }
-        for (answer, asked, fits) in
+        for (answer, proposed, fits) in
             [(256, 1024, true), (64, 1024, false), (2048, 1024, false), (128, 64, true)]
         {
-            assert_eq!(is_between(Both::same(answer), Both::same(asked), PACKET_BYTES_DEFAULT), fits);
+            assert_eq!(is_between(Both::same(answer), Both::same(proposed), PACKET_BYTES_DEFAULT), fits);
         }
     }
 
     #[test]
-    fn facilities_come_back() {
+    fn facilities_survive_a_round_trip() {
         let facilities = Facilities {
             packet_bytes: Some(Both { called: 128, calling: 4096 }),
             window: Some(Both { called: 2, calling: 127 }),

@@ -61,14 +61,14 @@ pub(super) struct Channel {
     pub(super) interrupt_out: bool,
 
     received: u64,
-    told: u64,
+    acknowledged_in: u64,
     /// The last packets of units that the host has not taken yet.
     held: VecDeque<u64>,
     assembly: Rope,
     assembly_qualifier: Option<bool>,
     assembly_delivery: bool,
     is_ready: bool,
-    ready_told: bool,
+    ready_sent: bool,
     pub(super) interrupt_in: bool,
 }
 
@@ -97,13 +97,13 @@ impl Channel {
             marks: VecDeque::new(),
             interrupt_out: false,
             received: 0,
-            told: 0,
+            acknowledged_in: 0,
             held: VecDeque::new(),
             assembly: Rope::new(),
             assembly_qualifier: None,
             assembly_delivery: false,
             is_ready: true,
-            ready_told: true,
+            ready_sent: true,
             interrupt_in: false,
         }
     }
@@ -118,7 +118,7 @@ impl Channel {
         self.generation = self.generation.wrapping_add(1);
         self.outgoing.clear();
         self.outgoing_bytes = 0;
-        (self.sent, self.acknowledged, self.received, self.told) = (0, 0, 0, 0);
+        (self.sent, self.acknowledged, self.received, self.acknowledged_in) = (0, 0, 0, 0);
         self.peer_is_ready = true;
         self.marks.clear();
         (self.interrupt_out, self.interrupt_in) = (false, false);
@@ -127,7 +127,7 @@ impl Channel {
         self.assembly = Rope::new();
         self.assembly_qualifier = None;
         self.assembly_delivery = false;
-        self.ready_told = true;
+        self.ready_sent = true;
     }
 
     pub(super) fn outgoing_bytes(&self) -> usize {
@@ -155,12 +155,13 @@ impl Channel {
 
     /// Returns the number of the first packet that may not be acknowledged yet.
     fn allowed(&self) -> u64 {
-        if self.is_ready { self.held.front().copied().unwrap_or(self.received) } else { self.told }
+        if self.is_ready { self.held.front().copied().unwrap_or(self.received) } else { self.acknowledged_in }
     }
 
     /// Returns whether [`Channel::next_packet`] has a packet.
     pub(super) fn has_packet(&self) -> bool {
-        self.is_open() && (self.may_send() || self.allowed() > self.told || self.is_ready != self.ready_told)
+        self.is_open()
+            && (self.may_send() || self.allowed() > self.acknowledged_in || self.is_ready != self.ready_sent)
     }
 
     fn may_send(&self) -> bool {
@@ -172,9 +173,9 @@ impl Channel {
     /// Returns the next packet of an open channel: data, or an acknowledgement.
     pub(super) fn next_packet(&mut self, modulo: Modulo) -> Option<Rope> {
         let mask = u64::from(modulo.mask());
-        let is_news = self.is_ready != self.ready_told;
+        let is_changed = self.is_ready != self.ready_sent;
         let mut front = Front { modulo, qualifier: false, delivery: false, channel: self.number };
-        if !is_news && self.may_send() {
+        if !is_changed && self.may_send() {
             let unit = self.outgoing.front_mut()?;
             let size = usize::from(self.sizes.packet_bytes_out);
             let more = unit.rest.len() > size;
@@ -188,18 +189,19 @@ impl Channel {
             if front.delivery {
                 self.marks.push_back(self.sent);
             }
-            self.told = self.allowed();
-            let kind = Kind::Data { p_s: (self.sent & mask) as u8, p_r: (self.told & mask) as u8, more };
+            self.acknowledged_in = self.allowed();
+            let kind =
+                Kind::Data { p_s: (self.sent & mask) as u8, p_r: (self.acknowledged_in & mask) as u8, more };
             self.sent += 1;
             put_header(&mut packet, Header { front, kind });
             return Some(packet);
         }
-        if !is_news && self.allowed() <= self.told {
+        if !is_changed && self.allowed() <= self.acknowledged_in {
             return None;
         }
-        self.told = self.allowed();
-        self.ready_told = self.is_ready;
-        let p_r = (self.told & mask) as u8;
+        self.acknowledged_in = self.allowed();
+        self.ready_sent = self.is_ready;
+        let p_r = (self.acknowledged_in & mask) as u8;
         let kind = if self.is_ready { Kind::ReceiveReady(p_r) } else { Kind::ReceiveNotReady(p_r) };
         let mut packet = Rope::new();
         put_header(&mut packet, Header { front, kind });
@@ -235,7 +237,7 @@ impl Channel {
         unit_bytes_max: usize,
     ) -> Result<Option<Arrived>, u8> {
         let is_next = p_s == self.received as u8 & front.modulo.mask();
-        if !is_next || self.received - self.told >= u64::from(self.sizes.window_in) {
+        if !is_next || self.received - self.acknowledged_in >= u64::from(self.sizes.window_in) {
             return Err(diagnostic::INVALID_P_S);
         }
         if data.len() > usize::from(self.sizes.packet_bytes_in) {

@@ -305,7 +305,7 @@ pub enum Misuse {
     Full,
     /// User data longer than the packet may carry.
     TooLong,
-    /// Facilities that cannot be requested, or are no valid answer.
+    /// Facilities that cannot be requested, or that are not a valid answer.
     Facilities,
 }
 

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_circuit_says_who_and_why() {
+    fn the_end_of_a_circuit_has_origin_and_reason() {
         for (cause, code, by_peer, origin, reason) in [
             (0x00, 241, true, Origin::User, Reason::Normal),
             (0x80, 242, true, Origin::User, Reason::Abnormal),
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disconnect_waits_for_what_was_asked_to_be_sent() {
+    fn a_disconnect_waits_for_pending_data() {
         let mut network = Network::calling(5, Call::default());
         let Some(Request::Call { channel: 5, call }) = network.request(network::Request::Connect) else {
             panic!()

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cell_of_the_dce_is_the_one_of_annex_c() {
+    fn every_dce_cell_matches_annex_c() {
         let role = Role::Dce;
         let table = "
             Restart        ->2    -    ->1
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cell_of_the_dte_is_the_one_of_iso_8208() {
+    fn every_dte_cell_matches_iso_8208() {
         let role = Role::Dte;
         let table = "
             Restart        ->3    ->1  -

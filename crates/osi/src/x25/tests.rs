@@ -23,12 +23,12 @@ fn ready(role: Role) -> Layer {
     let mut layer = Layer::new(config(role));
     layer.arrive(Below::Up, T0);
     assert_eq!(sent(&mut layer).len(), 1);
-    say(&mut layer, &[0x10, 0, 0xff]);
-    assert_eq!(told(&mut layer), [Indication::Ready]);
+    receive(&mut layer, &[0x10, 0, 0xff]);
+    assert_eq!(indications(&mut layer), [Indication::Ready]);
     layer
 }
 
-fn say(layer: &mut Layer, packet: &[u8]) {
+fn receive(layer: &mut Layer, packet: &[u8]) {
     layer.arrive(Below::Data(Rope::copied(packet)), T0);
 }
 
@@ -36,16 +36,16 @@ fn sent(layer: &mut Layer) -> Vec<Vec<u8>> {
     core::iter::from_fn(|| layer.poll_down()).map(|packet| packet.to_vec()).collect()
 }
 
-fn told(layer: &mut Layer) -> Vec<Indication> {
+fn indications(layer: &mut Layer) -> Vec<Indication> {
     core::iter::from_fn(|| layer.poll_up()).collect()
 }
 
 /// A DTE with a call on channel 5: window 2, packets of 16 octets from us and 32 to us.
 fn connected() -> Layer {
     let mut layer = ready(Role::Dte);
-    say(&mut layer, &[0x10, 5, 0x0b, 0, 6, 0x42, 4, 5, 0x43, 2, 2]);
-    assert_eq!(told(&mut layer).len(), 1);
-    layer.request(Request::Accept { channel: 5, call: Call::default() }, T0).expect("it is called");
+    receive(&mut layer, &[0x10, 5, 0x0b, 0, 6, 0x42, 4, 5, 0x43, 2, 2]);
+    assert_eq!(indications(&mut layer).len(), 1);
+    layer.request(Request::Accept { channel: 5, call: Call::default() }, T0).expect("a call is pending");
     assert_eq!(sent(&mut layer), [[0x10, 5, 0x0f, 0, 6, 0x42, 4, 5, 0x43, 2, 2]]);
     layer
 }
@@ -82,7 +82,10 @@ fn two_ends_restart_call_send_and_clear() {
     dte.arrive(Below::Up, T0);
     dce.arrive(Below::Up, T0);
     run(&mut dte, &mut dce);
-    assert_eq!((told(&mut dte), told(&mut dce)), (vec![Indication::Ready], vec![Indication::Ready]));
+    assert_eq!(
+        (indications(&mut dte), indications(&mut dce)),
+        (vec![Indication::Ready], vec![Indication::Ready])
+    );
     assert_eq!((dte.free_channel(), dce.free_channel()), (Some(10), Some(3)));
 
     let facilities = Facilities {
@@ -95,14 +98,16 @@ fn two_ends_restart_call_send_and_clear() {
     let call = Call { addresses, facilities, user_data: vec![7; 100] };
     dte.request(Request::Call { channel: 10, call: call.clone() }, T0).expect("a free channel");
     run(&mut dte, &mut dce);
-    assert_eq!(told(&mut dce), [Indication::Incoming { channel: 10, call }]);
+    assert_eq!(indications(&mut dce), [Indication::Incoming { channel: 10, call }]);
     // The called end has less room.
     let facilities =
         Facilities { packet_bytes: Some(Both { called: 512, calling: 256 }), ..Facilities::default() };
     let answer = Call { facilities, user_data: b"welcome".to_vec(), ..Call::default() };
-    dce.request(Request::Accept { channel: 10, call: answer }, T0).expect("it is called");
+    dce.request(Request::Accept { channel: 10, call: answer }, T0).expect("a call is pending");
     run(&mut dte, &mut dce);
-    let Indication::Accepted { sizes, call, .. } = told(&mut dte).remove(0) else { panic!("not accepted") };
+    let Indication::Accepted { sizes, call, .. } = indications(&mut dte).remove(0) else {
+        panic!("not accepted")
+    };
     let expected = Sizes { packet_bytes_out: 256, packet_bytes_in: 512, window_out: 4, window_in: 7 };
     assert_eq!((sizes, &call.user_data[..]), (expected, &b"welcome"[..]));
     assert_eq!(dce.sizes(10).map(|sizes| (sizes.packet_bytes_in, sizes.window_out)), Some((256, 7)));
@@ -114,12 +119,12 @@ fn two_ends_restart_call_send_and_clear() {
     )
     .expect("room");
     run(&mut dte, &mut dce);
-    assert_eq!(told(&mut dte), []);
+    assert_eq!(indications(&mut dte), []);
     let taken = Indication::Data { channel: 10, data: unit.into(), qualifier: true, delivery: true };
-    assert_eq!(told(&mut dce), [taken]);
+    assert_eq!(indications(&mut dce), [taken]);
     run(&mut dte, &mut dce);
     // D bit: delivery is confirmed when the packet was taken, not before.
-    assert_eq!(told(&mut dte), [Indication::Delivered { channel: 10 }]);
+    assert_eq!(indications(&mut dte), [Indication::Delivered { channel: 10 }]);
 
     dce.request(Request::Clear { channel: 10, cause: ours(241), user_data: b"bye".to_vec() }, T0)
         .expect("a circuit");
@@ -127,14 +132,14 @@ fn two_ends_restart_call_send_and_clear() {
     let cleared =
         Indication::Cleared { channel: 10, by_peer: true, cause: ours(241), user_data: b"bye".to_vec() };
     assert_eq!(
-        (told(&mut dte), told(&mut dce)),
+        (indications(&mut dte), indications(&mut dce)),
         (vec![cleared], vec![Indication::ClearConfirmed { channel: 10 }])
     );
     assert_eq!((dte.free_channel(), dte.deadline() != Instant::NEVER), (Some(10), true));
 }
 
 #[test]
-fn a_unit_is_cut_without_copying_and_waits_for_the_window() {
+fn a_unit_is_segmented_without_copying_and_waits_for_the_window() {
     let mut layer = connected();
     let page = Bytes::from((0..100).collect::<Vec<u8>>());
     layer.request(data(5, page.clone()), T0).expect("room");
@@ -144,31 +149,31 @@ fn a_unit_is_cut_without_copying_and_waits_for_the_window() {
     assert_eq!(heads, [[0x10, 5, 0x10, 0], [0x10, 5, 0x12, 16]]);
     packets[1].skip(3);
     assert_eq!(packets.remove(1).into_bytes().as_ptr(), page[16..].as_ptr());
-    say(&mut layer, &[0x10, 5, 0x41]);
+    receive(&mut layer, &[0x10, 5, 0x41]);
     assert_eq!(sent(&mut layer).len(), 2);
     // RNR stops them, RR lets them come.
-    say(&mut layer, &[0x10, 5, 0x85]);
+    receive(&mut layer, &[0x10, 5, 0x85]);
     assert_eq!(sent(&mut layer).len(), 0);
-    say(&mut layer, &[0x10, 5, 0x81]);
+    receive(&mut layer, &[0x10, 5, 0x81]);
     assert_eq!(sent(&mut layer).len(), 2);
-    say(&mut layer, &[0x10, 5, 0xc1]);
+    receive(&mut layer, &[0x10, 5, 0xc1]);
     assert_eq!(sent(&mut layer), [[&[0x10, 5, 0x0c][..], &page[96..]].concat()]);
     assert!(!layer.is_quiet(5));
-    say(&mut layer, &[0x10, 5, 0xe1]);
+    receive(&mut layer, &[0x10, 5, 0xe1]);
     assert!(layer.is_quiet(5));
 }
 
 #[test]
-fn a_unit_is_joined_and_its_end_acknowledged_when_it_is_taken() {
+fn a_unit_is_reassembled_and_acknowledged_when_it_is_read() {
     let mut layer = connected();
     for (control, byte) in [(0x10, 1), (0x12, 2)] {
-        say(&mut layer, &[&[0x90, 5, control][..], &[byte; 32]].concat());
-        assert_eq!(told(&mut layer), []);
+        receive(&mut layer, &[&[0x90, 5, control][..], &[byte; 32]].concat());
+        assert_eq!(indications(&mut layer), []);
         assert_eq!(sent(&mut layer), [[0x10, 5, 0x21 + (control - 0x10) * 16]]);
     }
-    say(&mut layer, &[0x90, 5, 0x04, 3]);
+    receive(&mut layer, &[0x90, 5, 0x04, 3]);
     assert_eq!(sent(&mut layer), [[0; 0]; 0]);
-    let Indication::Data { data, qualifier, delivery, .. } = told(&mut layer).remove(0) else {
+    let Indication::Data { data, qualifier, delivery, .. } = indications(&mut layer).remove(0) else {
         panic!("no data")
     };
     assert_eq!((data.to_vec(), qualifier, delivery), ([&[1; 32][..], &[2; 32], &[3]].concat(), true, false));
@@ -176,14 +181,14 @@ fn a_unit_is_joined_and_its_end_acknowledged_when_it_is_taken() {
     // A host that does not want more.
     layer.request(Request::Receive { channel: 5, ready: false }, T0).expect("a circuit");
     assert_eq!(sent(&mut layer), [[0x10, 5, 0x65]]);
-    say(&mut layer, &[0x10, 5, 0x06, 4]);
-    assert_eq!((told(&mut layer).len(), sent(&mut layer).len()), (1, 0));
+    receive(&mut layer, &[0x10, 5, 0x06, 4]);
+    assert_eq!((indications(&mut layer).len(), sent(&mut layer).len()), (1, 0));
     layer.request(Request::Receive { channel: 5, ready: true }, T0).expect("a circuit");
     assert_eq!(sent(&mut layer), [[0x10, 5, 0x81]]);
 }
 
 #[test]
-fn what_is_wrong_in_data_transfer_resets_the_circuit() {
+fn an_invalid_data_packet_resets_the_circuit() {
     let long = [&[0x10, 5, 0x00][..], &[0; 33]].concat();
     let rows: [(&[u8], u8); 12] = [
         (&[0x10, 5, 0x02, 1], 1),
@@ -201,64 +206,67 @@ fn what_is_wrong_in_data_transfer_resets_the_circuit() {
     ];
     for (packet, code) in rows {
         let mut layer = connected();
-        say(&mut layer, packet);
+        receive(&mut layer, packet);
         assert_eq!(sent(&mut layer), [[0x10, 5, 0x1b, 0, code]], "{packet:02x?}");
-        assert_eq!(told(&mut layer), [Indication::Reset { channel: 5, by_peer: false, cause: ours(code) }]);
+        assert_eq!(
+            indications(&mut layer),
+            [Indication::Reset { channel: 5, by_peer: false, cause: ours(code) }]
+        );
         // Until it is confirmed, data are discarded, and none are taken.
-        say(&mut layer, &[0x10, 5, 0x00, 1]);
+        receive(&mut layer, &[0x10, 5, 0x00, 1]);
         assert_eq!(layer.request(data(5, vec![1]), T0), Err(Misuse::State));
-        say(&mut layer, &[0x10, 5, 0x1f]);
-        assert_eq!(told(&mut layer), [Indication::ResetConfirmed { channel: 5 }]);
+        receive(&mut layer, &[0x10, 5, 0x1f]);
+        assert_eq!(indications(&mut layer), [Indication::ResetConfirmed { channel: 5 }]);
         layer.request(data(5, vec![1]), T0).expect("room");
         assert_eq!(sent(&mut layer), [[0x10, 5, 0x00, 1]]);
     }
     let mut layer = connected();
-    say(&mut layer, &[0x90, 5, 0x10, 1]);
-    say(&mut layer, &[0x10, 5, 0x12, 1]);
+    receive(&mut layer, &[0x90, 5, 0x10, 1]);
+    receive(&mut layer, &[0x10, 5, 0x12, 1]);
     assert_eq!(sent(&mut layer), [[0x10, 5, 0x1b, 0, 83]]);
 }
 
 #[test]
-fn the_peers_reset_empties_both_directions_and_resets_that_meet_are_confirmed() {
+fn a_reset_empties_both_directions_and_colliding_resets_are_confirmed() {
     let mut layer = connected();
     layer.request(data(5, vec![1; 100]), T0).expect("room");
     assert_eq!(sent(&mut layer).len(), 2);
-    say(&mut layer, &[0x10, 5, 0x1b, 5, 1]);
+    receive(&mut layer, &[0x10, 5, 0x1b, 5, 1]);
     let cause = Cause { cause: 5, diagnostic: Some(1) };
-    assert_eq!(told(&mut layer), [Indication::Reset { channel: 5, by_peer: true, cause }]);
+    assert_eq!(indications(&mut layer), [Indication::Reset { channel: 5, by_peer: true, cause }]);
     assert_eq!(sent(&mut layer), [[0x10, 5, 0x1f]]);
     assert!(layer.is_quiet(5));
     layer.request(Request::Reset { channel: 5, cause: ours(250) }, T0).expect("a circuit");
     assert_eq!(sent(&mut layer), [[0x10, 5, 0x1b, 0, 250]]);
-    say(&mut layer, &[0x10, 5, 0x1b, 0, 0]);
+    receive(&mut layer, &[0x10, 5, 0x1b, 0, 0]);
     assert_eq!(
-        (told(&mut layer), sent(&mut layer).len()),
+        (indications(&mut layer), sent(&mut layer).len()),
         (vec![Indication::ResetConfirmed { channel: 5 }], 0)
     );
 }
 
 #[test]
-fn an_interrupt_passes_and_is_confirmed_when_it_is_taken() {
+fn an_interrupt_is_confirmed_when_it_is_read() {
     let mut layer = connected();
     layer.request(Request::Interrupt { channel: 5, data: vec![9; 32] }, T0).expect("a circuit");
     assert_eq!(layer.request(Request::Interrupt { channel: 5, data: vec![9] }, T0), Err(Misuse::State));
     assert_eq!(sent(&mut layer), [[&[0x10, 5, 0x23][..], &[9; 32]].concat()]);
-    say(&mut layer, &[0x10, 5, 0x27]);
-    say(&mut layer, &[0x10, 5, 0x23, 1, 2]);
+    receive(&mut layer, &[0x10, 5, 0x27]);
+    receive(&mut layer, &[0x10, 5, 0x23, 1, 2]);
     assert_eq!(sent(&mut layer).len(), 0);
     let expected = [
         Indication::InterruptConfirmed { channel: 5 },
         Indication::Interrupt { channel: 5, data: vec![1, 2] },
     ];
-    assert_eq!(told(&mut layer), expected);
+    assert_eq!(indications(&mut layer), expected);
     assert_eq!(sent(&mut layer), [[0x10, 5, 0x27]]);
-    say(&mut layer, &[0x10, 5, 0x23, 1]);
-    say(&mut layer, &[0x10, 5, 0x23, 1]);
+    receive(&mut layer, &[0x10, 5, 0x23, 1]);
+    receive(&mut layer, &[0x10, 5, 0x23, 1]);
     assert_eq!(sent(&mut layer), [[0x10, 5, 0x1b, 0, 44]]);
 }
 
 #[test]
-fn what_is_wrong_in_a_call_clears_it() {
+fn an_invalid_call_packet_clears_the_call() {
     let long = [&[0x10, 5, 0x0b, 0, 0][..], &[0; 17]].concat();
     let rows: [(&[u8], u8); 9] = [
         (&[0x10, 5, 0x0f, 0, 0], 20),
@@ -273,12 +281,12 @@ fn what_is_wrong_in_a_call_clears_it() {
     ];
     for (packet, code) in rows {
         let mut layer = ready(Role::Dte);
-        say(&mut layer, packet);
+        receive(&mut layer, packet);
         assert_eq!(sent(&mut layer), [[0x10, packet[1], 0x13, 0, code]], "{packet:02x?}");
-        assert_eq!(told(&mut layer), []);
+        assert_eq!(indications(&mut layer), []);
         // The host did not know of the call and does not learn of its end.
-        say(&mut layer, &[0x10, packet[1], 0x17]);
-        assert_eq!((told(&mut layer), layer.free_channel()), (vec![], Some(10)));
+        receive(&mut layer, &[0x10, packet[1], 0x17]);
+        assert_eq!((indications(&mut layer), layer.free_channel()), (vec![], Some(10)));
     }
     // Answers that do not match the request; a DCE has a cause of its own.
     let rows: [(FastSelect, &[u8], u8); 4] = [
@@ -295,56 +303,59 @@ fn what_is_wrong_in_a_call_clears_it() {
             .request(Request::Call { channel: 3, call: Call { facilities, ..Call::default() } }, T0)
             .expect("free");
         assert_eq!(sent(&mut layer).len(), 1);
-        say(&mut layer, &[&[0x10, 3, 0x0f][..], answer].concat());
+        receive(&mut layer, &[&[0x10, 3, 0x0f][..], answer].concat());
         assert_eq!(sent(&mut layer), [[0x10, 3, 0x13, 0x13, code]]);
-        assert!(matches!(told(&mut layer)[..], [Indication::Cleared { channel: 3, by_peer: false, .. }]));
+        assert!(matches!(
+            indications(&mut layer)[..],
+            [Indication::Cleared { channel: 3, by_peer: false, .. }]
+        ));
     }
 }
 
 #[test]
-fn calls_that_meet_leave_the_dtes() {
+fn in_a_call_collision_the_dtes_call_wins() {
     let (mut dte, mut dce) = (ready(Role::Dte), ready(Role::Dce));
     let call = || Request::Call { channel: 6, call: Call::default() };
     dte.request(call(), T0).expect("free");
     dce.request(call(), T0).expect("free");
     run(&mut dte, &mut dce);
-    assert_eq!(told(&mut dte), []);
+    assert_eq!(indications(&mut dte), []);
     let [Indication::Cleared { channel: 6, .. }, Indication::Incoming { channel: 6, .. }] =
-        &told(&mut dce)[..]
+        &indications(&mut dce)[..]
     else {
         panic!("the DCE's call has not lost")
     };
-    dce.request(Request::Accept { channel: 6, call: Call::default() }, T0).expect("it is called");
+    dce.request(Request::Accept { channel: 6, call: Call::default() }, T0).expect("a call is pending");
     run(&mut dte, &mut dce);
-    assert!(matches!(told(&mut dte)[..], [Indication::Accepted { channel: 6, .. }]));
+    assert!(matches!(indications(&mut dte)[..], [Indication::Accepted { channel: 6, .. }]));
 }
 
 #[test]
 fn a_restart_ends_every_circuit() {
     let mut layer = connected();
-    say(&mut layer, &[0x10, 0, 0xfb, 7, 0]);
+    receive(&mut layer, &[0x10, 0, 0xfb, 7, 0]);
     let cause = Cause { cause: 7, diagnostic: Some(0) };
     let reset = |channel| Indication::Reset { channel, by_peer: true, cause };
     let cleared = Indication::Cleared { channel: 5, by_peer: true, cause, user_data: Vec::new() };
-    assert_eq!(told(&mut layer), [reset(1), reset(2), cleared, Indication::Restarted(cause)]);
+    assert_eq!(indications(&mut layer), [reset(1), reset(2), cleared, Indication::Restarted(cause)]);
     assert_eq!(sent(&mut layer), [[0x10, 0, 0xff]]);
     // Ours discards what comes until it is confirmed.
     layer.request(Request::Restart(ours(0)), T0).expect("always");
     assert_eq!(sent(&mut layer), [[0x10, 0, 0xfb, 0, 0]]);
-    say(&mut layer, &[0x10, 5, 0x0b, 0, 0]);
+    receive(&mut layer, &[0x10, 5, 0x0b, 0, 0]);
     assert_eq!(layer.request(data(1, vec![1]), T0), Err(Misuse::State));
     assert_eq!(layer.deadline(), T0 + 180 * SECOND);
     layer.settle(T0 + 180 * SECOND);
     assert_eq!(sent(&mut layer), [[0x10, 0, 0xfb, 0, 52]]);
-    say(&mut layer, &[0x10, 0, 0xfb, 0, 0]);
-    assert_eq!(told(&mut layer).last(), Some(&Indication::Ready));
+    receive(&mut layer, &[0x10, 0, 0xfb, 0, 0]);
+    assert_eq!(indications(&mut layer).last(), Some(&Indication::Ready));
     // A confirmation of nothing.
-    say(&mut layer, &[0x10, 0, 0xff]);
+    receive(&mut layer, &[0x10, 0, 0xff]);
     assert_eq!(sent(&mut layer), [[0x10, 0, 0xfb, 0, 17]]);
 }
 
 #[test]
-fn a_dce_explains_what_it_cannot_place() {
+fn a_dce_sends_a_diagnostic_for_unassignable_packets() {
     let rows: [(&[u8], &[u8]); 5] = [
         (&[0x10], &[38, 0x10]),
         (&[0x30, 5, 0x0b, 0], &[40, 0x30, 5, 0x0b]),
@@ -354,19 +365,19 @@ fn a_dce_explains_what_it_cannot_place() {
     ];
     for (packet, explained) in rows {
         let mut layer = ready(Role::Dce);
-        say(&mut layer, packet);
+        receive(&mut layer, packet);
         assert_eq!(sent(&mut layer), [[&[0x10, 0, 0xf1][..], explained].concat()]);
         // A DTE accepts the DCE's cause, but never sends it.
         let mut layer = ready(Role::Dte);
-        say(&mut layer, packet);
+        receive(&mut layer, packet);
         assert_eq!(sent(&mut layer).len(), 0);
-        say(&mut layer, &[&[0x10, 0, 0xf1][..], explained].concat());
-        assert_eq!(told(&mut layer), [Indication::Diagnostic(explained[0], explained[1..].into())]);
+        receive(&mut layer, &[&[0x10, 0, 0xf1][..], explained].concat());
+        assert_eq!(indications(&mut layer), [Indication::Diagnostic(explained[0], explained[1..].into())]);
     }
 }
 
 #[test]
-fn timers_end_what_nobody_answers() {
+fn timers_end_unanswered_procedures() {
     let mut layer = ready(Role::Dte);
     layer.request(Request::Call { channel: 9, call: Call::default() }, T0).expect("free");
     assert_eq!(sent(&mut layer), [[0x10, 9, 0x0b, 0, 0]]);
@@ -375,7 +386,7 @@ fn timers_end_what_nobody_answers() {
         while sent_is_empty_until(&mut layer, &mut at) {}
         assert_eq!(sent(&mut layer), [[0x10, 9, 0x13, 0, expected]], "{at:?}");
     }
-    assert_eq!(told(&mut layer).len(), 1);
+    assert_eq!(indications(&mut layer).len(), 1);
     while told_nothing_until(&mut layer, &mut at) {}
     assert_eq!(layer.free_channel(), Some(10));
     assert!(at >= T0 + 560 * SECOND);
@@ -399,22 +410,22 @@ fn sent_is_empty_until(layer: &mut Layer, at: &mut Instant) -> bool {
 
 fn told_nothing_until(layer: &mut Layer, at: &mut Instant) -> bool {
     sent_is_empty_until(layer, at);
-    told(layer).is_empty()
+    indications(layer).is_empty()
 }
 
 #[test]
 fn a_permanent_circuit_has_no_calls() {
     let mut layer = ready(Role::Dte);
-    layer.request(data(2, vec![7]), T0).expect("it is there");
+    layer.request(data(2, vec![7]), T0).expect("the channel is open");
     assert_eq!(sent(&mut layer), [[0x10, 2, 0x00, 7]]);
-    say(&mut layer, &[0x10, 2, 0x0b, 0, 0]);
+    receive(&mut layer, &[0x10, 2, 0x0b, 0, 0]);
     assert_eq!(sent(&mut layer), [[0x10, 2, 0x1b, 0, 35]]);
     let clear = Request::Clear { channel: 2, cause: ours(0), user_data: Vec::new() };
     assert_eq!(layer.request(clear, T0), Err(Misuse::Channel));
 }
 
 #[test]
-fn bounds_hold() {
+fn limits_are_enforced() {
     let mut layer = Layer::new(Config {
         calls_max: 2,
         outgoing_bytes_max: 100,
@@ -422,18 +433,18 @@ fn bounds_hold() {
         ..config(Role::Dte)
     });
     layer.arrive(Below::Up, T0);
-    say(&mut layer, &[0x10, 0, 0xff]);
-    assert_eq!((told(&mut layer).len(), sent(&mut layer).len()), (1, 1));
+    receive(&mut layer, &[0x10, 0, 0xff]);
+    assert_eq!((indications(&mut layer).len(), sent(&mut layer).len()), (1, 1));
     for channel in 5..8 {
-        say(&mut layer, &[0x10, channel, 0x0b, 0, 0]);
+        receive(&mut layer, &[0x10, channel, 0x0b, 0, 0]);
     }
     assert_eq!(sent(&mut layer), [[0x10, 7, 0x13, 0, 71]]);
-    layer.request(Request::Accept { channel: 5, call: Call::default() }, T0).expect("it is called");
+    layer.request(Request::Accept { channel: 5, call: Call::default() }, T0).expect("a call is pending");
     layer.request(data(5, vec![0; 60]), T0).expect("room");
     assert_eq!((layer.room(5), layer.request(data(5, vec![0; 60]), T0)), (40, Err(Misuse::Full)));
     assert_eq!(sent(&mut layer).len(), 2);
-    say(&mut layer, &[&[0x10, 5, 0x10][..], &[0; 60]].concat());
-    say(&mut layer, &[&[0x10, 5, 0x12][..], &[0; 60]].concat());
+    receive(&mut layer, &[&[0x10, 5, 0x10][..], &[0; 60]].concat());
+    receive(&mut layer, &[&[0x10, 5, 0x12][..], &[0; 60]].concat());
     assert_eq!(sent(&mut layer).last(), Some(&vec![0x10, 5, 0x1b, 0, 163]));
     // With a host that takes no indications, and a link that takes no packets.
     for _ in 0..10_000 {
@@ -446,17 +457,17 @@ fn bounds_hold() {
             &[0x10, 8, 0x0b, 0, 0],
             &[0x10, 8, 0x13, 0, 0],
         ] {
-            say(&mut layer, packet);
+            receive(&mut layer, packet);
         }
     }
     assert!(layer.counters().control_lost > 0);
-    assert!(told(&mut layer).len() <= CONTROL_PACKETS_MAX + 10);
+    assert!(indications(&mut layer).len() <= CONTROL_PACKETS_MAX + 10);
     for _ in 0..10_000 {
         for packet in [&[0x10, 0, 0xfb, 0, 0][..], &[0x10, 0, 0xff], &[0x10, 0, 0xff]] {
-            say(&mut layer, packet);
+            receive(&mut layer, packet);
         }
     }
-    assert!(told(&mut layer).len() <= 10);
+    assert!(indications(&mut layer).len() <= 10);
 }
 
 /// Streams of two ends of XOT, cut anywhere.
@@ -489,7 +500,7 @@ fn xot_carries_a_circuit_in_either_modulo() {
             let Some(Indication::Incoming { call, .. }) = two.poll_up() else { panic!("no call") };
             assert_eq!(call.facilities.packet_bytes, Some(Both::same(1024)));
             two.request(Request::Accept { channel: CHANNEL, call: Call::default() }, T0)
-                .expect("it is called");
+                .expect("a call is pending");
             run_xot(&mut one, &mut two, cut);
             assert!(matches!(one.poll_up(), Some(Indication::Accepted { .. })));
             let unit: Vec<u8> = (0..300_000).map(|at| (at % 251) as u8).collect();
@@ -508,7 +519,7 @@ impl Config {
 }
 
 #[test]
-fn xot_discards_what_it_does_not_carry_and_breaks_on_what_is_none() {
+fn xot_discards_packets_of_no_circuit_and_ends_on_invalid_headers() {
     let mut xot = Xot::called(Config::new(Role::Dte));
     for packet in [&[0x10, 0, 0xfb, 0, 0][..], &[0x10, 7, 0x01], &[0x10, 0, 0xf1, 1], &[0x10, 1, 0xf3]] {
         let framed = [&[0, 0, 0, packet.len() as u8][..], packet].concat();

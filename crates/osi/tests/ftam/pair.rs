@@ -72,10 +72,10 @@ impl Pair {
             ..InitializeResponse::new(request.service_class, request.functional_units)
         };
         pair.initialize(request).expect("it can be asked for");
-        let heard = pair.hear(1);
-        assert!(matches!(&heard[..], [Indication::Initialize(_)]), "{heard:?}");
-        pair.say(1, Pdu::InitializeResponse(response.into()));
-        assert!(matches!(&pair.hear(0)[..], [Indication::Pdu(Pdu::InitializeResponse(_))]));
+        let indications = pair.indications(1);
+        assert!(matches!(&indications[..], [Indication::Initialize(_)]), "{indications:?}");
+        pair.send_pdu(1, Pdu::InitializeResponse(response.into()));
+        assert!(matches!(&pair.indications(0)[..], [Indication::Pdu(Pdu::InitializeResponse(_))]));
         pair
     }
 
@@ -90,7 +90,7 @@ impl Pair {
     }
 
     /// Makes a request, which must be allowed.
-    pub(crate) fn say(&mut self, side: usize, pdu: Pdu) {
+    pub(crate) fn send_pdu(&mut self, side: usize, pdu: Pdu) {
         let kind = pdu.kind();
         let state = self.machines[side].state();
         self.machines[side]
@@ -99,7 +99,7 @@ impl Pair {
     }
 
     /// Delivers all messages, and returns the indications at one side.
-    pub(crate) fn hear(&mut self, side: usize) -> Vec<Indication> {
+    pub(crate) fn indications(&mut self, side: usize) -> Vec<Indication> {
         self.carry_all();
         std::iter::from_fn(|| self.machines[side].poll_up()).collect()
     }
@@ -133,14 +133,14 @@ impl Pair {
                 Up::AssociateConfirm(response)
             }
             Down::Release(value) => {
-                assert!(self.token[side], "who releases holds the tokens");
+                assert!(self.token[side], "a release requires the tokens");
                 Up::Release(vec![value])
             }
             Down::ReleaseResponse(value) => Up::ReleaseConfirm(vec![value]),
             Down::Abort(value) => Up::Abort(vec![value]),
             Down::Data(values) => Up::Data(values),
             Down::SyncMinor => {
-                assert!(self.token[side], "who makes a point holds the token");
+                assert!(self.token[side], "a synchronisation point requires the token");
                 let serial = self.serials[side];
                 self.serials[side] += 1;
                 return Message::Check(serial);
@@ -167,7 +167,7 @@ impl Pair {
                 });
             }
             Down::GiveToken => {
-                assert!(self.token[side], "who gives the token holds it");
+                assert!(self.token[side], "only the holder gives the token");
                 self.token[side] = false;
                 return Message::Token;
             }
@@ -197,7 +197,7 @@ impl Pair {
                 self.machines[peer].arrive(up);
             }
             Message::Response(up) => {
-                let Some(how) = self.asked[peer].take() else { panic!("nobody asked for {up:?}") };
+                let Some(how) = self.asked[peer].take() else { panic!("unrequested confirm: {up:?}") };
                 self.token[peer] = holder(how) == peer;
                 self.machines[peer].arrive(up);
             }

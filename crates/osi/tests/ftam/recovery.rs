@@ -39,11 +39,11 @@ impl Job {
         }) {
             let transfer = pair.machines[0].docket().and_then(|docket| docket.transfer.as_ref()).unwrap();
             let checkpoint = transfer.checkpoint_last.min(transfer.checkpoint_answered + behind);
-            pair.say(0, Pdu::RestartRequest(Restart::new(checkpoint).into()));
+            pair.send_pdu(0, Pdu::RestartRequest(Restart::new(checkpoint).into()));
         }
         while matches!(pair.machines[sender].state(), State::Reading | State::Writing) {
             if ends.sent == self.elements {
-                pair.say(sender, data_end());
+                pair.send_pdu(sender, data_end());
                 ends.is_ended = true;
                 break;
             }
@@ -82,7 +82,7 @@ impl Job {
         }
     }
 
-    fn hear(&self, pair: &mut Pair, ends: &mut Ends) -> bool {
+    fn deliver(&self, pair: &mut Pair, ends: &mut Ends) -> bool {
         let mut is_done = false;
         for side in [0, 1] {
             while let Some(indication) = pair.machines[side].poll_up() {
@@ -95,7 +95,7 @@ impl Job {
                     Indication::Pdu(Pdu::TransferEndResponse(_)) => is_done = true,
                     Indication::Pdu(Pdu::ProviderAbort(abort)) => panic!("{abort:?}"),
                     Indication::Pdu(Pdu::RestartRequest(restart)) => {
-                        pair.say(side, Pdu::RestartResponse(restart.clone()));
+                        pair.send_pdu(side, Pdu::RestartResponse(restart.clone()));
                         self.go_back(ends, side, restart.checkpoint_identifier);
                     }
                     Indication::Pdu(Pdu::RestartResponse(restart)) => {
@@ -103,7 +103,7 @@ impl Job {
                     }
                     Indication::Pdu(request) => {
                         if let Some(answer) = answer(&request, true) {
-                            pair.say(side, answer);
+                            pair.send_pdu(side, answer);
                         }
                     }
                     _ => {}
@@ -134,27 +134,27 @@ impl Job {
                 }
                 pair.deliver(side);
             }
-            if self.hear(pair, ends) {
+            if self.deliver(pair, ends) {
                 return true;
             }
             pair.collect();
         }
-        panic!("they stand still: {:?}", pair.machines);
+        panic!("deadlock: {:?}", pair.machines);
     }
 }
 
 fn begin_job(job: &Job) -> (Pair, Ends) {
     let mut pair = Pair::initialized(ServiceClass::TRANSFER, UNITS, job.window);
     for pdu in [begin(2), select(), open(Some(99)), end()] {
-        pair.say(0, pdu);
+        pair.send_pdu(0, pdu);
     }
-    for indication in pair.hear(1) {
+    for indication in pair.indications(1) {
         let Indication::Pdu(request) = indication else { panic!() };
-        pair.say(1, answer(&request, true).unwrap());
+        pair.send_pdu(1, answer(&request, true).unwrap());
     }
-    pair.hear(0);
-    pair.say(0, if job.is_write { write() } else { read() });
-    pair.hear(1);
+    pair.indications(0);
+    pair.send_pdu(0, if job.is_write { write() } else { read() });
+    pair.indications(1);
     (pair, Ends { sent: 0, is_ended: false, got: vec![], to_answer: vec![] })
 }
 
@@ -166,31 +166,34 @@ fn recover(job: &Job, dockets: [Docket; 2], ends: &mut Ends) -> Pair {
     let asked = secured(&initiator).expect("there was a transfer");
     let activity = initiator.activity.expect("it had a name");
     let number = initiator.bulk_transfer_number;
-    pair.say(0, Pdu::RecoverRequest(RecoverRequest::new(activity, number, initiator.access, asked).into()));
-    let heard = pair.hear(1);
-    let [Indication::Pdu(Pdu::RecoverRequest(request))] = &heard[..] else { panic!("{heard:?}") };
+    pair.send_pdu(
+        0,
+        Pdu::RecoverRequest(RecoverRequest::new(activity, number, initiator.access, asked).into()),
+    );
+    let indications = pair.indications(1);
+    let [Indication::Pdu(Pdu::RecoverRequest(request))] = &indications[..] else { panic!("{indications:?}") };
     assert_eq!(
         (Some(request.activity_identifier.0), request.bulk_transfer_number),
         (responder.activity, number)
     );
     // The sender can go back to any of its checkpoints, the receiver to those it has acknowledged.
     let point = request.recovery_point;
-    pair.say(1, Pdu::RecoverResponse(RecoverResponse::new(responder.contents_type, point).into()));
-    let heard = pair.hear(0);
-    assert!(matches!(&heard[..], [Indication::Pdu(Pdu::RecoverResponse(_))]), "{heard:?}");
+    pair.send_pdu(1, Pdu::RecoverResponse(RecoverResponse::new(responder.contents_type, point).into()));
+    let indications = pair.indications(0);
+    assert!(matches!(&indications[..], [Indication::Pdu(Pdu::RecoverResponse(_))]), "{indications:?}");
     assert_eq!(pair.machines[0].state(), State::DataTransferIdle);
     job.go_back(ends, 0, point);
     job.go_back(ends, 1, point);
     ends.to_answer.clear();
-    pair.say(0, initiator.transfer.unwrap().request);
-    pair.hear(1);
+    pair.send_pdu(0, initiator.transfer.unwrap().request);
+    pair.indications(1);
     assert_eq!(pair.machines[1].docket().unwrap().bulk_transfer_number, number);
     pair
 }
 
 proptest! {
     #[test]
-    fn a_transfer_that_is_lost_and_restarted_anywhere_arrives_once(
+    fn a_transfer_lost_and_restarted_anywhere_arrives_once(
         is_write in any::<bool>(),
         elements in 0..40u32,
         between in 1..8u32,

@@ -176,7 +176,7 @@ fn expected(role: Role, own: bool, resynchronise: bool, state: &str, word: &str)
 }
 
 #[test]
-fn every_cell_says_what_the_services_say() {
+fn every_cell_matches_the_services() {
     let mut words: Vec<String> = Kind::ALL
         .iter()
         .flat_map(|kind| match kind.words() {
@@ -207,7 +207,7 @@ fn every_cell_says_what_the_services_say() {
 }
 
 #[test]
-fn what_one_end_may_say_the_other_may_hear() {
+fn every_pdu_that_one_end_may_send_the_other_accepts() {
     for role in [Role::Initiator, Role::Responder] {
         let peer = if role == Role::Initiator { Role::Responder } else { Role::Initiator };
         for resynchronise in [true, false] {
@@ -218,8 +218,8 @@ fn what_one_end_may_say_the_other_may_hear() {
                     if to == state || matches!(state, State::CancelCollision | State::CancelRequested) {
                         continue;
                     }
-                    let heard = verdict(peer, false, resynchronise, mirror(state), sends);
-                    assert_eq!(heard, Verdict::To(mirror(to)), "{kind} of {role:?} in {state:?}");
+                    let indications = verdict(peer, false, resynchronise, mirror(state), sends);
+                    assert_eq!(indications, Verdict::To(mirror(to)), "{kind} of {role:?} in {state:?}");
                 }
             }
         }

@@ -21,14 +21,14 @@ fn kinds(indications: &[Indication]) -> Vec<Kind> {
 
 /// Sends requests from the initiator; the responder answers each.
 fn ask(pair: &mut Pair, pdus: Vec<Pdu>, succeeds: bool) -> Vec<Indication> {
-    pdus.into_iter().for_each(|pdu| pair.say(0, pdu));
-    for indication in pair.hear(1) {
+    pdus.into_iter().for_each(|pdu| pair.send_pdu(0, pdu));
+    for indication in pair.indications(1) {
         let Indication::Pdu(request) = indication else { panic!("{indication:?}") };
         if let Some(answer) = answer(&request, succeeds) {
-            pair.say(1, answer);
+            pair.send_pdu(1, answer);
         }
     }
-    pair.hear(0)
+    pair.indications(0)
 }
 
 fn open_group() -> Vec<Pdu> {
@@ -47,9 +47,9 @@ fn states(pair: &Pair) -> [State; 2] {
 }
 
 #[test]
-fn a_group_leaves_in_one_p_data_and_is_answered_in_one() {
+fn a_group_and_its_response_each_fill_one_p_data() {
     let mut pair = Pair::initialized(ServiceClass::TRANSFER, FunctionalUnits::NONE, 1);
-    open_group().into_iter().for_each(|pdu| pair.say(0, pdu));
+    open_group().into_iter().for_each(|pdu| pair.send_pdu(0, pdu));
     let Some(Down::Data(values)) = pair.machines[0].poll_down() else { panic!() };
     assert_eq!(pair.machines[0].poll_down(), None);
     assert_eq!(values.len(), 4);
@@ -63,15 +63,15 @@ fn a_group_leaves_in_one_p_data_and_is_answered_in_one() {
     let value = Value { context: 1, form: Form::OctetAligned(joined) };
     pair.machines[1].arrive(Below::Data(vec![value]));
     use Kind::{BeginGroupRequest, EndGroupRequest, OpenRequest, SelectRequest};
-    let heard = pair.hear(1);
-    assert_eq!(kinds(&heard), [BeginGroupRequest, SelectRequest, OpenRequest, EndGroupRequest]);
+    let indications = pair.indications(1);
+    assert_eq!(kinds(&indications), [BeginGroupRequest, SelectRequest, OpenRequest, EndGroupRequest]);
     assert_eq!(states(&pair), [State::Initialized; 2], "nothing is selected before the answer");
-    for indication in heard {
+    for indication in indications {
         let Indication::Pdu(request) = indication else { panic!() };
         assert_eq!(pair.machines[1].poll_down(), None);
-        pair.say(1, answer(&request, true).unwrap());
+        pair.send_pdu(1, answer(&request, true).unwrap());
     }
-    assert_eq!(pair.hear(0).len(), 4);
+    assert_eq!(pair.indications(0).len(), 4);
     assert_eq!(states(&pair), [State::DataTransferIdle; 2]);
     assert_eq!(pair.machines[0].docket().unwrap().activity, Some(7));
 }
@@ -79,14 +79,14 @@ fn a_group_leaves_in_one_p_data_and_is_answered_in_one() {
 #[test]
 fn a_group_whose_selection_fails_leaves_no_file_selected() {
     let mut pair = Pair::initialized(ServiceClass::TRANSFER, FunctionalUnits::NONE, 1);
-    let heard = ask(&mut pair, open_group(), false);
-    assert_eq!(heard.len(), 4);
+    let indications = ask(&mut pair, open_group(), false);
+    assert_eq!(indications.len(), 4);
     assert_eq!(states(&pair), [State::Initialized; 2]);
     assert_eq!(pair.machines[0].docket(), None);
     // An open that succeeds without a selection is an error of the responder.
-    open_group().into_iter().for_each(|pdu| pair.say(0, pdu));
-    let heard = pair.hear(1);
-    let answers = heard.iter().map(|indication| match indication {
+    open_group().into_iter().for_each(|pdu| pair.send_pdu(0, pdu));
+    let indications = pair.indications(1);
+    let answers = indications.iter().map(|indication| match indication {
         Indication::Pdu(pdu) => answer(pdu, !matches!(pdu, Pdu::SelectRequest(_))).unwrap(),
         other => panic!("{other:?}"),
     });
@@ -95,7 +95,7 @@ fn a_group_whose_selection_fails_leaves_no_file_selected() {
 }
 
 #[test]
-fn groups_have_an_order_and_transfers_are_only_in_groups() {
+fn groups_have_an_order_and_transfers_require_groups() {
     let check = |class, pdus: Vec<Pdu>, expected: Result<(), RequestError>| {
         let mut pair = Pair::initialized(class, FunctionalUnits::NONE, 1);
         let names: Vec<_> = pdus.iter().map(Pdu::kind).collect();
@@ -146,30 +146,30 @@ fn groups_have_an_order_and_transfers_are_only_in_groups() {
 fn a_file_is_written_read_and_closed() {
     for more in [FunctionalUnits::NONE, RECOVERABLE] {
         let mut pair = opened(more, 1);
-        pair.say(0, write());
+        pair.send_pdu(0, write());
         for bytes in [&b"one"[..], b"", b"two"] {
             pair.machines[0].request(data(bytes)).unwrap();
         }
-        pair.say(0, data_end());
-        pair.say(0, transfer_end());
-        let heard = pair.hear(1);
-        assert_eq!(heard.len(), 6);
+        pair.send_pdu(0, data_end());
+        pair.send_pdu(0, transfer_end());
+        let indications = pair.indications(1);
+        assert_eq!(indications.len(), 6);
         assert!(
-            matches!(&heard[3], Indication::Data(element) if *element == DataElement::octets(b"two".to_vec().into()))
+            matches!(&indications[3], Indication::Data(element) if *element == DataElement::octets(b"two".to_vec().into()))
         );
-        pair.say(1, answer(&transfer_end(), true).unwrap());
-        assert_eq!(kinds(&pair.hear(0)), [Kind::TransferEndResponse]);
+        pair.send_pdu(1, answer(&transfer_end(), true).unwrap());
+        assert_eq!(kinds(&pair.indications(0)), [Kind::TransferEndResponse]);
 
-        pair.say(0, read());
-        assert_eq!(kinds(&pair.hear(1)), [Kind::ReadRequest]);
+        pair.send_pdu(0, read());
+        assert_eq!(kinds(&pair.indications(1)), [Kind::ReadRequest]);
         assert_eq!(
             pair.machines[0].request(data(b"no")),
             Err(RequestError::State),
             "who reads does not send"
         );
         pair.machines[1].request(data(b"one")).unwrap();
-        pair.say(1, data_end());
-        assert_eq!(pair.hear(0).len(), 2);
+        pair.send_pdu(1, data_end());
+        assert_eq!(pair.indications(0).len(), 2);
         assert_eq!(pair.machines[0].docket().unwrap().bulk_transfer_number, 2);
         assert_eq!(kinds(&ask(&mut pair, vec![transfer_end()], true)), [Kind::TransferEndResponse]);
 
@@ -183,14 +183,14 @@ fn a_file_is_written_read_and_closed() {
 }
 
 #[test]
-fn contents_are_referred_to_from_end_to_end() {
+fn contents_are_not_copied_end_to_end() {
     let mut pair = opened(FunctionalUnits::NONE, 1);
-    pair.say(0, write());
+    pair.send_pdu(0, write());
     let page = bytes_of(4096);
     let at = page.as_ptr();
     pair.machines[0].request(Request::Data(DataElement::octets(page.into()))).unwrap();
-    let heard = pair.hear(1);
-    let Indication::Data(DataElement::Value { contents, .. }) = &heard[1] else { panic!() };
+    let indications = pair.indications(1);
+    let Indication::Data(DataElement::Value { contents, .. }) = &indications[1] else { panic!() };
     assert_eq!(contents.clone().into_bytes().as_ptr(), at);
 }
 
@@ -204,31 +204,31 @@ fn either_end_cancels_in_every_state_of_a_transfer() {
         for by in [0, 1] {
             for steps in 0..4 {
                 let mut pair = opened(more, 1);
-                pair.say(0, write());
+                pair.send_pdu(0, write());
                 let mut all =
                     vec![data(b"one"), Request::Pdu(data_end()), Request::Pdu(transfer_end())].into_iter();
                 for step in all.by_ref().take(steps) {
                     pair.machines[0].request(step).unwrap();
                 }
-                pair.hear(1);
+                pair.indications(1);
                 let cancel = || Pdu::CancelRequest(Cancel::new(ActionResult::TRANSIENT_ERROR, None).into());
                 if by == 0 && steps == 3 {
                     // After F-TRANSFER-END was requested, its response must be awaited.
                     assert_eq!(pair.machines[0].request(Request::Pdu(cancel())), Err(RequestError::State));
                     continue;
                 }
-                pair.say(by, cancel());
-                assert_eq!(kinds(&pair.hear(1 - by)), [Kind::CancelRequest]);
-                pair.say(1 - by, answer(&cancel(), true).unwrap());
-                assert_eq!(kinds(&pair.hear(by)), [Kind::CancelResponse]);
+                pair.send_pdu(by, cancel());
+                assert_eq!(kinds(&pair.indications(1 - by)), [Kind::CancelRequest]);
+                pair.send_pdu(1 - by, answer(&cancel(), true).unwrap());
+                assert_eq!(kinds(&pair.indications(by)), [Kind::CancelResponse]);
                 assert_eq!(states(&pair), [State::DataTransferIdle; 2]);
                 assert_eq!(pair.machines[0].docket().unwrap().transfer, None);
                 // The next transfer starts from the beginning, with the token at the right end.
-                pair.say(0, read());
-                pair.hear(1);
+                pair.send_pdu(0, read());
+                pair.indications(1);
                 if more == RECOVERABLE {
                     pair.machines[1].request(Request::Check).unwrap();
-                    assert_eq!(pair.hear(0), [Indication::Check { checkpoint: 1 }]);
+                    assert_eq!(pair.indications(0), [Indication::Check { checkpoint: 1 }]);
                 }
             }
         }
@@ -236,36 +236,36 @@ fn either_end_cancels_in_every_state_of_a_transfer() {
 }
 
 #[test]
-fn two_cancels_that_cross_end_one_transfer() {
+fn crossing_cancels_end_one_transfer() {
     for more in [FunctionalUnits::NONE, RECOVERABLE] {
         let mut pair = opened(more, 1);
-        pair.say(0, write());
-        pair.hear(1);
+        pair.send_pdu(0, write());
+        pair.indications(1);
         let cancel = || Pdu::CancelRequest(Cancel::new(ActionResult::TRANSIENT_ERROR, None).into());
-        pair.say(0, cancel());
-        pair.say(1, cancel());
+        pair.send_pdu(0, cancel());
+        pair.send_pdu(1, cancel());
         pair.carry_all();
         for side in [0, 1] {
-            for indication in pair.hear(side) {
+            for indication in pair.indications(side) {
                 if let Indication::Pdu(pdu @ Pdu::CancelRequest(_)) = indication {
-                    pair.say(side, answer(&pdu, true).unwrap());
+                    pair.send_pdu(side, answer(&pdu, true).unwrap());
                 }
             }
         }
-        pair.hear(0);
-        pair.hear(1);
+        pair.indications(0);
+        pair.indications(1);
         assert_eq!(states(&pair), [State::DataTransferIdle; 2]);
     }
 }
 
 #[test]
-fn checkpoints_wait_for_the_window_and_are_counted_from_the_beginning() {
+fn checkpoints_respect_the_window_and_are_numbered_from_the_start() {
     let mut pair = opened(RECOVERABLE, 2);
     for round in 0..2 {
-        pair.say(0, write());
+        pair.send_pdu(0, write());
         for checkpoint in 1..=2 {
             pair.machines[0].request(Request::Check).unwrap();
-            assert_eq!(pair.hear(1).last(), Some(&Indication::Check { checkpoint }), "round {round}");
+            assert_eq!(pair.indications(1).last(), Some(&Indication::Check { checkpoint }), "round {round}");
         }
         assert_eq!(pair.machines[0].request(Request::Check), Err(RequestError::Checkpoint));
         assert_eq!(
@@ -277,59 +277,59 @@ fn checkpoints_wait_for_the_window_and_are_counted_from_the_beginning() {
             pair.machines[1].request(Request::CheckResponse { checkpoint: 2 }),
             Err(RequestError::Checkpoint)
         );
-        assert_eq!(pair.hear(0), [Indication::CheckConfirm { checkpoint: 2 }]);
+        assert_eq!(pair.indications(0), [Indication::CheckConfirm { checkpoint: 2 }]);
         pair.machines[0].request(Request::Check).unwrap();
-        pair.say(0, data_end());
-        pair.say(0, transfer_end());
-        pair.hear(1);
+        pair.send_pdu(0, data_end());
+        pair.send_pdu(0, transfer_end());
+        pair.indications(1);
         let end = || Request::Pdu(answer(&transfer_end(), true).unwrap());
         assert_eq!(pair.machines[1].request(end()), Err(RequestError::Checkpoint), "it is not secured yet");
         pair.machines[1].request(Request::CheckResponse { checkpoint: 3 }).unwrap();
         pair.machines[1].request(end()).unwrap();
-        assert_eq!(pair.hear(0).len(), 2);
+        assert_eq!(pair.indications(0).len(), 2);
     }
 }
 
 #[test]
-fn a_checkpoint_that_a_restart_goes_back_to_is_answered_by_that() {
+fn a_restart_acknowledges_the_checkpoint_it_returns_to() {
     for (is_answered, goes_on) in [(false, false), (false, true), (true, false), (true, true)] {
         let mut pair = opened(RECOVERABLE, 1);
-        pair.say(0, write());
+        pair.send_pdu(0, write());
         pair.machines[0].request(Request::Check).unwrap();
-        pair.hear(1);
+        pair.indications(1);
         let restart = Restart::new(1);
-        pair.say(0, Pdu::RestartRequest(restart.clone().into()));
+        pair.send_pdu(0, Pdu::RestartRequest(restart.clone().into()));
         pair.collect();
         let answers = Request::CheckResponse { checkpoint: 1 };
         if is_answered {
             // The end that restarts gets no indication of it.
             pair.machines[1].request(answers).unwrap();
-            pair.hear(1);
+            pair.indications(1);
         } else {
-            pair.hear(1);
+            pair.indications(1);
             assert_eq!(pair.machines[1].request(answers), Err(RequestError::State));
         }
-        pair.say(1, Pdu::RestartResponse(restart.into()));
-        assert_eq!(kinds(&pair.hear(0)), [Kind::RestartResponse], "{is_answered}");
+        pair.send_pdu(1, Pdu::RestartResponse(restart.into()));
+        assert_eq!(kinds(&pair.indications(0)), [Kind::RestartResponse], "{is_answered}");
         if goes_on {
             // The checkpoint window is open again.
             pair.machines[0].request(Request::Check).unwrap();
-            assert_eq!(pair.hear(1), [Indication::Check { checkpoint: 2 }]);
+            assert_eq!(pair.indications(1), [Indication::Check { checkpoint: 2 }]);
             pair.machines[1].request(Request::CheckResponse { checkpoint: 2 }).unwrap();
-            assert_eq!(pair.hear(0), [Indication::CheckConfirm { checkpoint: 2 }]);
+            assert_eq!(pair.indications(0), [Indication::CheckConfirm { checkpoint: 2 }]);
         }
-        pair.say(0, data_end());
-        pair.say(0, transfer_end());
-        pair.hear(1);
-        pair.say(1, answer(&transfer_end(), true).unwrap());
-        assert_eq!(kinds(&pair.hear(0)), [Kind::TransferEndResponse]);
+        pair.send_pdu(0, data_end());
+        pair.send_pdu(0, transfer_end());
+        pair.indications(1);
+        pair.send_pdu(1, answer(&transfer_end(), true).unwrap());
+        assert_eq!(kinds(&pair.indications(0)), [Kind::TransferEndResponse]);
     }
 }
 
 #[test]
 fn without_recovery_and_restart_there_are_no_checkpoints() {
     let mut pair = opened(FunctionalUnits::NONE, 1);
-    pair.say(0, write());
+    pair.send_pdu(0, write());
     assert_eq!(pair.machines[0].request(Request::Check), Err(RequestError::Unit));
     let restart = Pdu::RestartRequest(Restart::new(0).into());
     assert_eq!(pair.machines[0].request(Request::Pdu(restart)), Err(RequestError::Unit));
@@ -338,7 +338,7 @@ fn without_recovery_and_restart_there_are_no_checkpoints() {
 }
 
 #[test]
-fn what_was_not_proposed_is_not_accepted() {
+fn only_proposed_features_are_accepted() {
     let proposed = proposal(ServiceClass::TRANSFER | ServiceClass::MANAGEMENT, FunctionalUnits::NONE, 2);
     let fair = InitializeResponse::new(ServiceClass::TRANSFER, proposed.functional_units);
     for (response, expected) in [
@@ -364,7 +364,7 @@ fn what_was_not_proposed_is_not_accepted() {
     ] {
         let mut pair = Pair::new();
         pair.initialize(proposed.clone()).unwrap();
-        pair.hear(1);
+        pair.indications(1);
         let said = format!("{response:?}");
         assert_eq!(
             pair.machines[1].request(Request::Pdu(Pdu::InitializeResponse(response.into()))),
@@ -375,22 +375,22 @@ fn what_was_not_proposed_is_not_accepted() {
 }
 
 #[test]
-fn a_refusal_is_heard_and_ends_it() {
+fn a_refusal_is_indicated_and_ends_the_association() {
     let mut pair = Pair::new();
     pair.initialize(proposal(ServiceClass::TRANSFER, FunctionalUnits::NONE, 1)).unwrap();
-    pair.hear(1);
+    pair.indications(1);
     let response = InitializeResponse {
         state_result: StateResult::FAILURE,
         action_result: ActionResult::PERMANENT_ERROR,
         ..InitializeResponse::new(ServiceClass::NONE, FunctionalUnits::NONE)
     };
-    pair.say(1, Pdu::InitializeResponse(response.into()));
-    assert_eq!(kinds(&pair.hear(0)), [Kind::InitializeResponse]);
+    pair.send_pdu(1, Pdu::InitializeResponse(response.into()));
+    assert_eq!(kinds(&pair.indications(0)), [Kind::InitializeResponse]);
     assert_eq!(states(&pair), [State::Closed; 2]);
 }
 
 #[test]
-fn a_peer_that_breaks_a_rule_is_told_which() {
+fn a_protocol_error_is_answered_with_its_diagnostic() {
     let single = |pdu: Pdu| Below::Data(vec![Value { context: 1, form: Form::Single(pdu.to_rope()) }]);
     let bytes = |context, bytes: &[u8]| {
         Below::Data(vec![Value { context, form: Form::OctetAligned(kiban_base::Rope::copied(bytes)) }])
@@ -425,26 +425,26 @@ fn a_peer_that_breaks_a_rule_is_told_which() {
         };
         assert_eq!(pdu.diagnostic().unwrap().0[0].error(), error, "{said}");
         assert_eq!(pair.machines[1].state(), State::Closed);
-        assert_eq!(pair.hear(0), [Indication::Pdu(pdu)], "the peer is told the same");
+        assert_eq!(pair.indications(0), [Indication::Pdu(pdu)], "the peer is told the same");
     }
 }
 
 #[test]
-fn data_that_cannot_be_read_end_the_association_when_they_are_polled_for() {
+fn invalid_data_ends_the_association_when_polled() {
     let mut pair = opened(FunctionalUnits::NONE, 1);
-    pair.say(0, write());
-    pair.hear(1);
+    pair.send_pdu(0, write());
+    pair.indications(1);
     let rope = kiban_base::Rope::copied(b"\x04\x01a\x04\x01b\x02\x01\x00");
     pair.machines[1].arrive(Below::Data(vec![Value { context: 3, form: Form::OctetAligned(rope) }]));
-    let heard = pair.hear(1);
-    assert!(matches!(&heard[..2], [Indication::Data(_), Indication::Data(_)]), "{heard:?}");
-    assert_eq!(kinds(&heard[2..]), [Kind::ProviderAbort]);
+    let indications = pair.indications(1);
+    assert!(matches!(&indications[..2], [Indication::Data(_), Indication::Data(_)]), "{indications:?}");
+    assert_eq!(kinds(&indications[2..]), [Kind::ProviderAbort]);
     assert_eq!(pair.machines[1].counters().malformed_in, 1);
-    assert_eq!(kinds(&pair.hear(0)), [Kind::ProviderAbort]);
+    assert_eq!(kinds(&pair.indications(0)), [Kind::ProviderAbort]);
 }
 
 #[test]
-fn a_machine_answers_to_its_role() {
+fn requests_of_the_other_role_are_rejected() {
     let mut pair = Pair::new();
     let request = proposal(ServiceClass::TRANSFER, FunctionalUnits::NONE, 1);
     let (calling, called) = Default::default();

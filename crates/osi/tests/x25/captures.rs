@@ -58,7 +58,7 @@ fn config(modulo: Modulo) -> Config {
 }
 
 #[test]
-fn in_the_place_of_who_was_called_we_echo_as_the_recorded_peer_did() {
+fn replaying_the_called_side_echoes_the_recorded_packets() {
     for pcap in [MOD_8, MOD_128] {
         let all = packets(pcap);
         let mut end = Xot::called(config(Modulo::OneTwentyEight));
@@ -100,11 +100,11 @@ fn in_the_place_of_who_was_called_we_echo_as_the_recorded_peer_did() {
 }
 
 #[test]
-fn in_the_place_of_who_called_we_say_what_the_recorded_peer_did() {
+fn replaying_the_caller_sends_the_recorded_packets() {
     for (pcap, modulo) in [(MOD_8, Modulo::Eight), (MOD_128, Modulo::OneTwentyEight)] {
         let all = packets(pcap);
         let mut end = Xot::calling(config(modulo));
-        let (mut said, mut recorded, mut heard) = (VecDeque::new(), Vec::new(), 0);
+        let (mut said, mut recorded, mut received) = (VecDeque::new(), Vec::new(), 0);
         for (at, (way, packet)) in all.iter().enumerate() {
             if *way == 1 {
                 end.arrive(Rope::copied(packet), T0);
@@ -137,7 +137,7 @@ fn in_the_place_of_who_called_we_say_what_the_recorded_peer_did() {
                 }
             }
             while let Some(indication) = end.poll_up() {
-                heard += usize::from(matches!(indication, Indication::Data { .. }));
+                received += usize::from(matches!(indication, Indication::Data { .. }));
             }
             said.extend(
                 core::iter::from_fn(|| end.poll_down()).filter_map(|packet| essence(&packet.to_vec())),
@@ -145,7 +145,7 @@ fn in_the_place_of_who_called_we_say_what_the_recorded_peer_did() {
         }
         let counters = end.packet_layer().counters();
         assert_eq!((counters.resets_for_errors, counters.clears_for_errors), (0, 0));
-        assert!(heard > 3, "{heard} units");
+        assert!(received > 3, "{received} units");
         assert_eq!(Vec::from(said), recorded);
     }
 }

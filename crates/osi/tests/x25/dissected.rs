@@ -95,8 +95,8 @@ fn requests(channel: u16) -> [(usize, Request); 7] {
 }
 
 #[test]
-fn wireshark_reads_lapb_and_x25_of_a_line() {
-    let quality = Quality { bits_per_second: 64_000, delay: Duration::from_millis(1), harm: 0 };
+fn wireshark_decodes_lapb_and_x25_of_a_line() {
+    let quality = Quality { bits_per_second: 64_000, delay: Duration::from_millis(1), impairment: 0 };
     let mut world = World::new(Modulo::Eight, Sizes::same(128, 2), quality, 1);
     world.tape = Some(Vec::new());
     let settle = |world: &mut World| {
@@ -107,12 +107,12 @@ fn wireshark_reads_lapb_and_x25_of_a_line() {
             }
         };
         run(world);
-        let heard = world
+        let received = world
             .stations
             .each_mut()
             .map(|station| core::iter::from_fn(|| station.layer.poll_up()).collect::<Vec<Indication>>());
         run(world);
-        heard
+        received
     };
     settle(&mut world);
     let request = Request::Call { channel: 16, call: call() };
@@ -120,7 +120,7 @@ fn wireshark_reads_lapb_and_x25_of_a_line() {
     settle(&mut world);
     let answer =
         Request::Accept { channel: 16, call: Call { user_data: b"yes".to_vec(), ..Call::default() } };
-    world.stations[1].layer.request(answer, world.now).expect("it is called");
+    world.stations[1].layer.request(answer, world.now).expect("a call is pending");
     settle(&mut world);
     for (number, request) in requests(16) {
         world.stations[number].layer.request(request, world.now).expect("a circuit");
@@ -203,7 +203,7 @@ fn listen(ends: &mut [Xot; 2]) {
 }
 
 #[test]
-fn wireshark_reads_xot() {
+fn wireshark_decodes_xot() {
     let at = Instant::ZERO;
     for modulo in [Modulo::Eight, Modulo::OneTwentyEight] {
         let config = || Config { modulo, ..Config::new(Role::Dte) };
@@ -213,7 +213,7 @@ fn wireshark_reads_xot() {
         tape.run(&mut ends);
         listen(&mut ends);
         let answer = Call { user_data: b"yes".to_vec(), ..Call::default() };
-        ends[1].request(Request::Accept { channel: CHANNEL, call: answer }, at).expect("it is called");
+        ends[1].request(Request::Accept { channel: CHANNEL, call: answer }, at).expect("a call is pending");
         for (number, request) in requests(CHANNEL) {
             tape.run(&mut ends);
             listen(&mut ends);

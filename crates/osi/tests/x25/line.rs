@@ -7,7 +7,7 @@ use kiban_osi::x25::{Call, FastSelect, Indication, Request, Sizes};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-const CLEAN: Quality = Quality { bits_per_second: 2_000_000, delay: Duration::from_millis(5), harm: 0 };
+const CLEAN: Quality = Quality { bits_per_second: 2_000_000, delay: Duration::from_millis(5), impairment: 0 };
 
 /// Makes calls on these channels, alternately from both ends.
 fn call(world: &mut World, channels: &[u16]) {
@@ -22,7 +22,7 @@ fn call(world: &mut World, channels: &[u16]) {
                     Indication::Incoming { channel, call } => {
                         assert_eq!(call.facilities.fast_select, FastSelect::No);
                         let accept = Request::Accept { channel, call: Call::default() };
-                        station.layer.request(accept, world.now).expect("it is called");
+                        station.layer.request(accept, world.now).expect("a call is pending");
                         up[number].push(channel);
                     }
                     Indication::Accepted { channel, .. } => up[number].push(channel),
@@ -82,9 +82,9 @@ fn exchange(world: &mut World, channels: &[u16], count: usize, length: usize, bo
 }
 
 #[test]
-fn megabytes_pass_a_line_that_loses_and_doubles_frames() {
+fn megabytes_cross_a_lossy_line() {
     for (seed, modulo) in [(1, Modulo::Eight), (2, Modulo::OneTwentyEight), (3, Modulo::Eight)] {
-        let quality = Quality { harm: 20, ..CLEAN };
+        let quality = Quality { impairment: 20, ..CLEAN };
         let mut world = World::new(modulo, Sizes::same(512, modulo.mask().min(20)), quality, seed);
         call(&mut world, &[1, 2, 3]);
         let resets = |world: &World| world.stations.each_ref().map(|station| station.link.counters().resets);
@@ -93,7 +93,7 @@ fn megabytes_pass_a_line_that_loses_and_doubles_frames() {
         assert_eq!(resets(&world), before);
         for station in &world.stations {
             assert_eq!(station.layer.counters().resets_for_errors, 0);
-            assert!(station.link.counters().retransmits > 0, "the line did no harm");
+            assert!(station.link.counters().retransmits > 0, "the line lost no frame");
         }
     }
 }

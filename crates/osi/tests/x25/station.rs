@@ -14,7 +14,7 @@ pub(crate) struct Quality {
     pub(crate) bits_per_second: u64,
     pub(crate) delay: Duration,
     /// Frames lost per thousand; as many are duplicated.
-    pub(crate) harm: u64,
+    pub(crate) impairment: u64,
 }
 
 pub(crate) struct Station {
@@ -94,10 +94,10 @@ impl World {
                 }
                 let there = station.free_at + self.quality.delay;
                 let dice = station.chance.below(1000);
-                if dice >= self.quality.harm {
+                if dice >= self.quality.impairment {
                     station.flying.push_back((there, frame.clone()));
                 }
-                if (self.quality.harm..self.quality.harm * 2).contains(&dice) {
+                if (self.quality.impairment..self.quality.impairment * 2).contains(&dice) {
                     station.flying.push_back((there, frame));
                 }
             }

@@ -6,23 +6,23 @@
 //! Reload           [`Plan::needs_new_board`] returns the key of another configuration that a running board
 //!                  cannot take over.
 
-mod judge;
-mod mistake;
+mod error;
 mod plan;
 mod rates;
 mod services;
 pub mod switch;
 mod tables;
 mod units;
+mod validator;
 
-pub(crate) use judge::PORTS_MAX;
-pub use mistake::ConfigError;
+pub use error::ConfigError;
 pub use plan::{Carries, Endpoint, Kind, Plan, PortPlan, RoutePlan, SandboxPlan, ServicePlan};
 pub use units::DurationValue;
+pub(crate) use validator::PORTS_MAX;
 
-use judge::Validator;
 use std::path::Path;
 use tables::Tables;
+use validator::Validator;
 
 impl Plan {
     /// Parses and validates a configuration; `name` is the board's name if the text gives none.

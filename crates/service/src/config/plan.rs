@@ -198,12 +198,12 @@ pub enum Kind {
     /// Provides the board's sockets to unmodified programs.
     Sockets {
         /// The Unix socket on which they connect.
-        door: PathBuf,
+        path: PathBuf,
     },
     /// Provides the board's TCP to programs of this host, through shared memory.
     Attach {
         /// The Unix socket on which they connect.
-        door: PathBuf,
+        path: PathBuf,
     },
 }
 
@@ -254,7 +254,7 @@ impl Plan {
             return Some("memory".into());
         }
         if let Some(key) = old.tcp.keys().chain(new.tcp.keys()).find(|key| {
-            let value = |tables: &Tables| tables.tcp.get(*key).map(|said| said.get_ref().clone());
+            let value = |tables: &Tables| tables.tcp.get(*key).map(|value| value.get_ref().clone());
             value(old) != value(new)
         }) {
             return Some(format!("tcp.{key}"));

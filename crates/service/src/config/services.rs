@@ -1,10 +1,10 @@
 //! The services section of a configuration.
 
-use super::judge::Validator;
-use super::mistake::{ConfigError, hint};
+use super::error::{ConfigError, hint};
 use super::plan::{Carries, Endpoint, Kind, PortPlan, ServicePlan};
 use super::tables;
 use super::units::{Bytes, DurationValue, Word};
+use super::validator::Validator;
 use kiban_os::unix::names;
 use kiban_streams::{run_socket_path, socket_path};
 use std::net::{IpAddr, SocketAddr};
@@ -76,12 +76,12 @@ impl Validator<'_> {
 
     pub(super) fn services(
         &self,
-        said: &[tables::Service],
+        list: &[tables::Service],
         ports: &[PortPlan],
         board: &str,
     ) -> Result<Vec<ServicePlan>, ConfigError> {
         let mut services: Vec<ServicePlan> = Vec::new();
-        for table in said {
+        for table in list {
             let mut service = self.service(table, ports, board)?;
             if table.name.is_none() {
                 let others = services.iter().filter(|other| other.kind.word() == service.kind.word()).count();
@@ -90,9 +90,9 @@ impl Validator<'_> {
                 }
             }
             if services.iter().any(|other| other.name == service.name) {
-                let place = table.name.as_ref().unwrap_or(&table.kind);
+                let key = table.name.as_ref().unwrap_or(&table.kind);
                 return Err(self.at(
-                    place,
+                    key,
                     format!("duplicate service name `{}`", service.name),
                     "names must be unique",
                 ));
@@ -108,7 +108,7 @@ impl Validator<'_> {
         }
         if services.len() > SERVICES_MAX {
             return Err(self.at(
-                &said[SERVICES_MAX].kind,
+                &list[SERVICES_MAX].kind,
                 format!("too many services ({})", services.len()),
                 format!("at most {SERVICES_MAX} are allowed"),
             ));
@@ -118,48 +118,48 @@ impl Validator<'_> {
 
     fn service(
         &self,
-        said: &tables::Service,
+        table: &tables::Service,
         ports: &[PortPlan],
         board: &str,
     ) -> Result<ServicePlan, ConfigError> {
-        let word = said.kind.value.as_str();
-        let name = said.name.as_ref().map_or(Ok(word.to_owned()), |name| self.name(name))?;
+        let word = table.kind.value.as_str();
+        let name = table.name.as_ref().map_or(Ok(word.to_owned()), |name| self.name(name))?;
         // A key of another kind of service is an error, rather than being ignored.
         let others: [(&str, bool, &[&str]); 7] = [
-            ("listen", said.listen.is_some(), &["echo", "discard", "source", "http", "forward"]),
-            ("idle", said.idle.is_some(), &["echo", "discard", "source", "http", "forward", "sockets"]),
-            ("root", said.root.is_some(), &["http"]),
-            ("list", said.list.is_some(), &["http"]),
-            ("head_time", said.head_time.is_some(), &["http"]),
-            ("bytes", said.bytes.is_some(), &["source"]),
-            ("to", said.to.is_some(), &["forward"]),
+            ("listen", table.listen.is_some(), &["echo", "discard", "source", "http", "forward"]),
+            ("idle", table.idle.is_some(), &["echo", "discard", "source", "http", "forward", "sockets"]),
+            ("root", table.root.is_some(), &["http"]),
+            ("list", table.list.is_some(), &["http"]),
+            ("head_time", table.head_time.is_some(), &["http"]),
+            ("bytes", table.bytes.is_some(), &["source"]),
+            ("to", table.to.is_some(), &["forward"]),
         ];
         if !KINDS.contains(&word) {
-            return Err(self.at(&said.kind, format!("unknown value `{word}`"), hint(word, &KINDS)));
+            return Err(self.at(&table.kind, format!("unknown value `{word}`"), hint(word, &KINDS)));
         }
         if let Some((key, ..)) = others.iter().find(|(_, there, kinds)| *there && !kinds.contains(&word)) {
             return Err(self.missing(
-                &said.kind,
+                &table.kind,
                 format!("service `{name}` (kind {word}) has no key `{key}`"),
                 "remove it",
             ));
         }
         let needs = |key: &str, example: &str| {
-            self.missing(&said.kind, format!("`{name}` has no {key}"), format!("add {key} = \"{example}\""))
+            self.missing(&table.kind, format!("`{name}` has no {key}"), format!("add {key} = \"{example}\""))
         };
-        let listen = match &said.listen {
+        let listen = match &table.listen {
             Some(listen) => self.end(listen)?,
             None if word == "attach" => Endpoint::UnixSocket("attach"),
             None if word == "sockets" => Endpoint::UnixSocket("sockets"),
             None => return Err(needs("listen", "10.9.0.2:80")),
         };
         let kind = match word {
-            "attach" => Kind::Attach { door: socket_path(&names::own_path(), board) },
-            "sockets" => Kind::Sockets { door: run_socket_path(&names::own_path(), board) },
+            "attach" => Kind::Attach { path: socket_path(&names::own_path(), board) },
+            "sockets" => Kind::Sockets { path: run_socket_path(&names::own_path(), board) },
             "echo" => Kind::Echo,
             "discard" => Kind::Discard,
             "source" => Kind::Source {
-                bytes: said
+                bytes: table
                     .bytes
                     .as_ref()
                     .map(|word| self.read::<Bytes>(word))
@@ -167,19 +167,19 @@ impl Validator<'_> {
                     .map(|bytes| bytes.0),
             },
             "http" => {
-                let root = said.root.as_ref().ok_or_else(|| needs("root", "/srv/www"))?;
+                let root = table.root.as_ref().ok_or_else(|| needs("root", "/srv/www"))?;
                 let path = self.directory(root, "create it, or use another")?;
                 let about = std::fs::metadata(&path)
                     .map_err(|error| self.at(root, error.to_string(), "use another directory"))?;
                 Kind::Http {
                     root: path,
                     folder: (about.dev(), about.ino()),
-                    list: said.list.unwrap_or(false),
-                    head_time: self.time(said.head_time.as_ref(), Duration::from_secs(10))?,
+                    list: table.list.unwrap_or(false),
+                    head_time: self.time(table.head_time.as_ref(), Duration::from_secs(10))?,
                 }
             }
             _ => {
-                let to = said.to.as_ref().ok_or_else(|| needs("to", "kernel:127.0.0.1:8080"))?;
+                let to = table.to.as_ref().ok_or_else(|| needs("to", "kernel:127.0.0.1:8080"))?;
                 let end = self.end(to)?;
                 if matches!(
                     (listen, end),
@@ -191,24 +191,24 @@ impl Validator<'_> {
                 Kind::Forward { to: end }
             }
         };
-        match (listen, &said.listen, &kind) {
-            (Endpoint::Board(address), Some(said), _) => self.ours(said, address.ip(), ports)?,
-            (Endpoint::Kernel(_), Some(said), kind) if !matches!(kind, Kind::Forward { .. }) => {
+        match (listen, &table.listen, &kind) {
+            (Endpoint::Board(address), Some(written), _) => self.ours(written, address.ip(), ports)?,
+            (Endpoint::Kernel(_), Some(written), kind) if !matches!(kind, Kind::Forward { .. }) => {
                 return Err(self.at(
-                    said,
+                    written,
                     "only a `forward` service can listen on `kernel:` addresses",
                     "listen on an address of the board",
                 ));
             }
             _ => {}
         }
-        let idle = match &said.idle {
+        let idle = match &table.idle {
             Some(word) if word.value == "none" => None,
             Some(word) => Some(self.read::<DurationValue>(word)?.0),
             None if word == "http" => Some(Duration::from_secs(60)),
             None => None,
         };
-        let sessions_max = said.sessions.unwrap_or(1024).clamp(1, 65_536);
+        let sessions_max = table.sessions.unwrap_or(1024).clamp(1, 65_536);
         Ok(ServicePlan { name, listen, sessions_max, idle, kind })
     }
 }

@@ -7,7 +7,7 @@
 //! ```
 
 use super::Carries;
-use super::mistake::{ConfigError, hint};
+use super::error::{ConfigError, hint};
 use super::rates::Rates;
 use super::units::{DurationValue, Rate, Word};
 use crate::link;
@@ -135,7 +135,7 @@ fn yes() -> bool {
 pub struct LinkWords {
     /// Whether headers have 12-bit VPIs.
     pub nni: bool,
-    /// The line's rate for cells, as `149.76Mbit`.
+    /// The line's rate for cells, such as `149.76Mbit`.
     pub rate: Option<String>,
     /// Links at which segments end.
     pub segment_ends: Vec<String>,
@@ -151,15 +151,20 @@ impl Plan {
     pub fn read(text: &str, name: &str) -> Result<Plan, ConfigError> {
         let tables: Tables = toml::from_str(text).map_err(|error| ConfigError::of_toml(text, &error))?;
         let name = match &tables.name {
-            Some(said) if is_name(said) => said.value.clone(),
-            Some(said) => return Err(no_name(text, said)),
+            Some(word) if is_name(word) => word.value.clone(),
+            Some(word) => return Err(no_name(text, word)),
             None if is_name(name) => name.to_owned(),
             None => "switch".to_owned(),
         };
         let mut plan = Plan { name, links: Vec::new(), routes: Vec::new() };
         tables.links.iter().try_for_each(|link| plan.add_link(text, link))?;
         tables.routes.iter().try_for_each(|route| plan.add_route(text, route))?;
-        plan.judge().map_err(|(wrong, remedy)| ConfigError { line: 0, key: String::new(), wrong, remedy })?;
+        plan.validate().map_err(|(wrong, remedy)| ConfigError {
+            line: 0,
+            key: String::new(),
+            wrong,
+            remedy,
+        })?;
         Ok(plan)
     }
 
@@ -183,7 +188,7 @@ impl Plan {
                 segment_end: how.segment_ends.iter().any(|end| end == name),
                 retry: how.retry,
             };
-            plan.add_link("", &link).map_err(|mistake| say(&plainly(mistake)))?;
+            plan.add_link("", &link).map_err(|error| say(&plainly(error)))?;
         }
         if let Some(unknown) = how.segment_ends.iter().find(|end| plan.link(end).is_none()) {
             return Err(format!("--segment-end '{unknown}': {}", plan.no_link()));
@@ -191,13 +196,13 @@ impl Plan {
         for word in routes {
             let say = |what: &str| format!("--route '{word}': {what}");
             let route = route_of(word).map_err(|what| say(&what))?;
-            plan.add_route("", &route).map_err(|mistake| say(&plainly(mistake)))?;
+            plan.add_route("", &route).map_err(|error| say(&plainly(error)))?;
         }
-        plan.judge().map_err(|(wrong, remedy)| format!("{wrong}: {remedy}"))?;
+        plan.validate().map_err(|(wrong, remedy)| format!("{wrong}: {remedy}"))?;
         Ok(plan)
     }
 
-    fn judge(&self) -> Result<(), (String, String)> {
+    fn validate(&self) -> Result<(), (String, String)> {
         let wrong = |wrong: &str, remedy: &str| Err((wrong.to_owned(), remedy.to_owned()));
         if self.links.is_empty() {
             return wrong(
@@ -223,31 +228,31 @@ impl Plan {
         format!("unknown link; the links are {}", names.join(", "))
     }
 
-    fn add_link(&mut self, text: &str, said: &Link) -> Result<(), ConfigError> {
+    fn add_link(&mut self, text: &str, table: &Link) -> Result<(), ConfigError> {
         let at = |word: &Word, wrong: String, remedy: &str| ConfigError::at(text, word.at, wrong, remedy);
-        if !is_name(&said.name) {
-            return Err(no_name(text, &said.name));
+        if !is_name(&table.name) {
+            return Err(no_name(text, &table.name));
         }
-        if self.link(&said.name).is_some() {
-            let wrong = format!("duplicate link name `{}`", said.name.value);
-            return Err(at(&said.name, wrong, "names must be unique"));
+        if self.link(&table.name).is_some() {
+            let wrong = format!("duplicate link name `{}`", table.name.value);
+            return Err(at(&table.name, wrong, "names must be unique"));
         }
-        let carries = link::carries(&said.link).map_err(|remedy| {
-            at(&said.link, format!("invalid link address `{}`", said.link.value), &remedy)
+        let carries = link::carries(&table.link).map_err(|remedy| {
+            at(&table.link, format!("invalid link address `{}`", table.link.value), &remedy)
         })?;
         if carries != Carries::Cells {
             let remedy =
                 "a switch needs links that carry cells: udp-cells:, tcp-cells:, pseudowire:, atmtcp:";
-            return Err(at(&said.link, format!("the link carries {carries}"), remedy));
+            return Err(at(&table.link, format!("the link carries {carries}"), remedy));
         }
-        let interface = match said.interface.as_ref().map(|word| (word, word.value.as_str())) {
+        let interface = match table.interface.as_ref().map(|word| (word, word.value.as_str())) {
             None | Some((_, "uni")) => Interface::Uni,
             Some((_, "nni")) => Interface::Nni,
             Some((word, other)) => {
                 return Err(at(word, format!("unknown value `{other}`"), &hint(other, &["uni", "nni"])));
             }
         };
-        let bits_per_second = match &said.rate {
+        let bits_per_second = match &table.rate {
             None => OC3C_BITS_PER_SECOND,
             Some(word) => {
                 let rate = word.read::<Rate>();
@@ -255,52 +260,52 @@ impl Plan {
             }
         };
         self.links.push(LinkPlan {
-            name: said.name.value.clone(),
-            link: said.link.value.clone(),
+            name: table.name.value.clone(),
+            link: table.link.value.clone(),
             interface,
             bits_per_second,
-            cells_max: said.queue.unwrap_or(PORT_CELLS).clamp(1, 1 << 22),
-            ends_segment: said.segment_end,
-            retry: said.retry,
+            cells_max: table.queue.unwrap_or(PORT_CELLS).clamp(1, 1 << 22),
+            ends_segment: table.segment_end,
+            retry: table.retry,
         });
         Ok(())
     }
 
-    fn add_route(&mut self, text: &str, said: &Route) -> Result<(), ConfigError> {
+    fn add_route(&mut self, text: &str, table: &Route) -> Result<(), ConfigError> {
         let at = |word: &Word, wrong: String, remedy: &str| ConfigError::at(text, word.at, wrong, remedy);
-        let place = |word: &Word| {
-            self.place(word)
+        let circuit = |word: &Word| {
+            self.circuit(word)
                 .map_err(|remedy| at(word, format!("invalid circuit or path `{}`", word.value), &remedy))
         };
-        let (from, to) = (place(&said.from)?, place(&said.to)?);
+        let (from, to) = (circuit(&table.from)?, circuit(&table.to)?);
         let missing = |wrong: String, remedy: String| ConfigError {
             key: String::new(),
-            ..ConfigError::at(text, said.from.at, wrong, remedy)
+            ..ConfigError::at(text, table.from.at, wrong, remedy)
         };
         if std::mem::discriminant(&from.name) != std::mem::discriminant(&to.name) {
             let wrong = "a route joins two circuits or two paths".to_owned();
             return Err(missing(wrong, "write a:0.100 and b:1.200, or a:5 and b:7".into()));
         }
-        if said.frame_discard && matches!(from.name, ConnectionId::Path(_)) {
+        if table.frame_discard && matches!(from.name, ConnectionId::Path(_)) {
             let wrong =
                 "a path interleaves frames of many circuits, so frames cannot be discarded".to_owned();
             return Err(missing(wrong, "remove frame_discard".into()));
         }
-        let tolerance = match &said.cdvt {
+        let tolerance = match &table.cdvt {
             None => None,
             Some(word) => {
                 let time = word.read::<DurationValue>();
                 Some(time.map_err(|remedy| at(word, format!("invalid value `{}`", word.value), remedy))?.0)
             }
         };
-        let rates = Rates { pcr: said.pcr, scr: said.scr, mbs: said.mbs };
-        let whose = format!("route {} to {}", said.from.value, said.to.value);
+        let rates = Rates { pcr: table.pcr, scr: table.scr, mbs: table.mbs };
+        let whose = format!("route {} to {}", table.from.value, table.to.value);
         let line = self.links[from.link].bits_per_second.max(self.links[to.link].bits_per_second);
         let contract = rates
             .contract(&whose, line, tolerance, TOLERANCE)
             .map_err(|(wrong, remedy)| missing(wrong, remedy))?;
         let (mut police, mut shape) = (None, None);
-        match (contract, said.police.as_ref().map(|word| (word, word.value.as_str()))) {
+        match (contract, table.police.as_ref().map(|word| (word, word.value.as_str()))) {
             (None, None) => {}
             (Some(contract), None | Some((_, "drop"))) => police = Some((contract, Penalty::Drop)),
             (Some(contract), Some((_, "tag"))) => police = Some((contract, Penalty::Tag)),
@@ -314,10 +319,10 @@ impl Plan {
                 return Err(at(word, wrong, "set pcr, in cells/s"));
             }
         }
-        let cells_max = said.queue.unwrap_or(ROUTE_CELLS).clamp(1, 1 << 22);
-        let there = RoutePlan { from, to, cells_max, police, shape, frame_discard: said.frame_discard };
+        let cells_max = table.queue.unwrap_or(ROUTE_CELLS).clamp(1, 1 << 22);
+        let there = RoutePlan { from, to, cells_max, police, shape, frame_discard: table.frame_discard };
         let back = RoutePlan { from: to, to: from, ..there };
-        for route in [Some(there), said.both.then_some(back)].into_iter().flatten() {
+        for route in [Some(there), table.both.then_some(back)].into_iter().flatten() {
             if self.routes.iter().any(|other| other.from == route.from) {
                 let wrong = format!("{} already has a route", self.word(route.from));
                 return Err(missing(wrong, "each incoming circuit or path has one route".into()));
@@ -328,7 +333,7 @@ impl Plan {
     }
 
     /// Parses `a:0.100` or `a:5`.
-    fn place(&self, word: &str) -> Result<LinkCircuit, String> {
+    fn circuit(&self, word: &str) -> Result<LinkCircuit, String> {
         const SAY: &str = "write LINK:VPI.VCI, such as a:0.100, or LINK:VPI for a whole path";
         let (link, name) = word.rsplit_once(':').ok_or(SAY)?;
         let link = self.link(link).ok_or_else(|| self.no_link())?;
@@ -350,10 +355,10 @@ impl Plan {
         Ok(LinkCircuit { link, name })
     }
 
-    /// Formats a place as it is written.
-    pub fn word(&self, place: LinkCircuit) -> String {
-        let link = &self.links[place.link].name;
-        match place.name {
+    /// Formats a circuit or path as it is written in a configuration.
+    pub fn word(&self, circuit: LinkCircuit) -> String {
+        let link = &self.links[circuit.link].name;
+        match circuit.name {
             ConnectionId::Circuit(vc) => format!("{link}:{vc}"),
             ConnectionId::Path(vpi) => format!("{link}:{vpi}"),
         }
@@ -366,8 +371,8 @@ fn no_name(text: &str, word: &Word) -> ConfigError {
 }
 
 /// Formats an error in a word, which has no line.
-fn plainly(mistake: ConfigError) -> String {
-    ConfigError { line: 0, key: String::new(), ..mistake }.to_string()
+fn plainly(error: ConfigError) -> String {
+    ConfigError { line: 0, key: String::new(), ..error }.to_string()
 }
 
 /// Parses `a:0.100=b:1.200,pcr=10000,police=tag`.

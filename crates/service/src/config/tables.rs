@@ -117,7 +117,7 @@ pub(super) struct Port {
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Pvc {
-    /// VPI and VCI, as `0.100`.
+    /// VPI and VCI, such as `0.100`.
     pub(super) vc: Word,
     /// The peer's address; if absent, InATMARP discovers it.
     pub(super) peer: Option<Word>,
@@ -143,7 +143,7 @@ pub(super) struct Bridge {
     pub(super) name: Word,
     /// The address of its link of Ethernet frames.
     pub(super) link: Word,
-    /// Circuits, as `port:0.100`.
+    /// Circuits, such as `port:0.100`.
     #[serde(default)]
     pub(super) circuits: Words,
     /// Whether frames are sent with their FCS.

@@ -8,7 +8,7 @@ use toml::Spanned;
 
 /// A value and its position in the text.
 #[derive(Clone, Debug)]
-pub(super) struct Said<T> {
+pub(super) struct Located<T> {
     /// The value.
     pub(super) value: T,
     /// Byte offset of the value.
@@ -16,34 +16,34 @@ pub(super) struct Said<T> {
 }
 
 /// Compares the values only; positions make no difference.
-impl<T: PartialEq> PartialEq for Said<T> {
-    fn eq(&self, other: &Said<T>) -> bool {
+impl<T: PartialEq> PartialEq for Located<T> {
+    fn eq(&self, other: &Located<T>) -> bool {
         self.value == other.value
     }
 }
 
-impl<T> Deref for Said<T> {
+impl<T> Deref for Located<T> {
     type Target = T;
     fn deref(&self) -> &T {
         &self.value
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Said<T> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Said<T>, D::Error> {
-        let said = Spanned::<T>::deserialize(from)?;
-        let at = said.span().start;
-        Ok(Said { value: said.into_inner(), at })
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Located<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Located<T>, D::Error> {
+        let spanned = Spanned::<T>::deserialize(from)?;
+        let at = spanned.span().start;
+        Ok(Located { value: spanned.into_inner(), at })
     }
 }
 
 /// A string that is parsed when the configuration is validated.
-pub(super) type Word = Said<String>;
+pub(super) type Word = Located<String>;
 
 impl Word {
     /// Returns a word of the command line, which has no position.
     pub(super) fn plain(text: &str) -> Word {
-        Said { value: text.to_owned(), at: 0 }
+        Located { value: text.to_owned(), at: 0 }
     }
 
     /// Parses the word.
@@ -66,7 +66,7 @@ impl<'de> Deserialize<'de> for Words {
         }
         let either = Spanned::<Either>::deserialize(from)?;
         let at = either.span().start;
-        let word = |value| Said { value, at };
+        let word = |value| Located { value, at };
         Ok(Words(match either.into_inner() {
             Either::One(one) => vec![word(one)],
             Either::Many(many) => many.into_iter().map(word).collect(),

@@ -78,7 +78,7 @@ impl ControlClient {
                         names::left_out()
                     ));
                 }
-                many => return Err(format!("several boards are running, name one: {}", many.join(", "))),
+                many => return Err(format!("several boards are running; name one of {}", many.join(", "))),
             },
         };
         if !is_name(&name) {
@@ -91,7 +91,7 @@ impl ControlClient {
                 Ok(peer) => return Ok(ControlClient::over(peer, name)),
                 Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    why = Some(format!("board {name} does not answer: too many clients wait to be accepted"));
+                    why = Some(format!("board {name} does not answer: too many clients are waiting"));
                 }
                 Err(error) => why = Some(format!("board {name}: {error}")),
             }
@@ -99,7 +99,11 @@ impl ControlClient {
         Err(why.unwrap_or_else(|| match &boards()[..] {
             [] => format!("no board {name} is running, nor any other{}", names::left_out()),
             others => {
-                format!("no board {name} is running; these are: {}{}", others.join(", "), names::left_out())
+                format!(
+                    "no board {name} is running; running boards: {}{}",
+                    others.join(", "),
+                    names::left_out()
+                )
             }
         }))
     }
@@ -207,7 +211,7 @@ impl ControlClient {
             seen = self.received.len();
             if seen > self.answer_bytes_max {
                 let most = self.answer_bytes_max;
-                return Err(io::Error::other(format!("its answer is longer than {most} bytes")));
+                return Err(io::Error::other(format!("the answer is longer than {most} bytes")));
             }
             if self.receive(until)? == 0 {
                 return Err(io::Error::other("it closed the connection"));
@@ -291,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_board_that_dribbles_has_one_deadline_for_its_whole_answer() {
+    fn one_deadline_covers_the_whole_answer_of_a_slow_board() {
         let (mut caller, mut theirs) = pair();
         let dribble = std::thread::spawn(move || {
             theirs.set_read_timeout(Some(Duration::from_millis(1))).expect("a socket");
@@ -304,11 +308,11 @@ mod tests {
             caller.ask_within(&Question::Status {}, Duration::from_millis(300)).expect_err("no answer");
         assert_eq!(error, "board lab does not answer: no complete answer within 0.3 s");
         drop(caller);
-        dribble.join().expect("it was hung up on");
+        dribble.join().expect("the client has closed");
     }
 
     #[test]
-    fn a_board_that_says_nothing_and_reads_nothing_is_given_up_with_the_reason() {
+    fn a_silent_board_ends_the_request_with_a_timeout_error() {
         let (mut caller, _theirs) = pair();
         let long = Question::Loopback { port: "x".repeat(8 << 20), vc: "0.100".into(), segment: false };
         for question in [Question::Status {}, long] {
@@ -318,14 +322,14 @@ mod tests {
     }
 
     #[test]
-    fn answers_come_in_pieces_and_several_at_once() {
+    fn answers_are_split_from_the_stream_wherever_it_is_cut() {
         let (mut caller, mut theirs) = pair();
         theirs.write_all(b"{\"done\":\"one\\n\\ttwo\"}\n{\"refu").expect("room");
         assert_eq!(caller.ask(&Question::Reload {}), Ok(Reply::Done("one\n\ttwo".into())));
         theirs.write_all(b"sed\":\"no\"}\n").expect("room");
         assert_eq!(caller.ask(&Question::Reload {}), Ok(Reply::Refused("no".into())));
         drop(theirs);
-        let error = caller.ask(&Question::Reload {}).expect_err("nobody is there");
+        let error = caller.ask(&Question::Reload {}).expect_err("the board has closed");
         assert!(error.starts_with("board lab does not answer: "), "{error}");
     }
 }

@@ -11,16 +11,16 @@
 //!                  `{"captured":{…}}` or, if its file is not complete, `{"refused":"…"}`. It ends at its
 //!                  limits, and when the client sends anything more or shuts down its side.
 
+mod admission;
 mod client;
-mod desk;
 mod scrape;
-mod seats;
+mod server;
 
 pub use client::{CaptureEnd, ControlClient, boards};
-pub use desk::ControlServer;
 pub use scrape::MetricsListener;
+pub use server::ControlServer;
 
-use crate::orders::{Answer, Captured, Request};
+use crate::requests::{Answer, Captured, Request};
 use crate::status::{Status, rounded};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -45,7 +45,7 @@ pub enum Question {
     Loopback {
         /// The name of its port.
         port: String,
-        /// The circuit, as `0.100`.
+        /// The circuit, such as `0.100`.
         vc: String,
         /// Loop back at the segment's end, instead of end to end.
         #[serde(default)]

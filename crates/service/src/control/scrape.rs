@@ -1,8 +1,8 @@
 //! Prometheus metrics over HTTP: `GET /metrics`, and nothing else.
 
-use super::seats::{Admission, Admitted};
+use super::admission::{Admission, Admitted};
 use crate::metrics;
-use crate::orders::{Answer, Request, RequestQueue};
+use crate::requests::{Answer, Request, RequestQueue};
 use kiban_os::interface::bind_remedy;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
@@ -51,29 +51,29 @@ impl MetricsListener {
 pub(super) async fn serve(
     mut listener: Option<TcpListener>,
     mut wanted: watch::Receiver<Option<SocketAddr>>,
-    orders: Arc<RequestQueue>,
+    requests: Arc<RequestQueue>,
 ) {
-    let seats = Admission::new(CALLERS_MAX);
+    let admission = Admission::new(CALLERS_MAX);
     loop {
         tokio::select! {
             stream = accept(listener.as_ref()) => {
                 let Ok(stream) = stream else { continue };
-                let Some(place) = seats.take() else { continue };
-                let orders = orders.clone();
+                let Some(admitted) = admission.take() else { continue };
+                let requests = requests.clone();
                 tokio::spawn(async move {
                     // A client that disconnects is not an error.
-                    let _ = attend(stream, place, &orders).await;
+                    let _ = attend(stream, admitted, &requests).await;
                 });
             }
             changed = wanted.changed() => {
                 if changed.is_err() {
                     return std::future::pending().await;
                 }
-                let place = *wanted.borrow_and_update();
+                let address = *wanted.borrow_and_update();
                 let now = listener.as_ref().and_then(|listener| listener.local_addr().ok());
-                if place != now {
+                if address != now {
                     listener = None;
-                    match MetricsListener::bind(place).and_then(MetricsListener::listen) {
+                    match MetricsListener::bind(address).and_then(MetricsListener::listen) {
                         Ok(new) => listener = new,
                         Err(error) => tracing::error!("{error}"),
                     }
@@ -108,12 +108,12 @@ async fn head(stream: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(head))
 }
 
-async fn attend(mut stream: TcpStream, mut place: Admitted, orders: &RequestQueue) -> io::Result<()> {
-    let Some(head) = place.wait_for(TIME, head(&mut stream)).await? else { return Ok(()) };
+async fn attend(mut stream: TcpStream, mut admitted: Admitted, requests: &RequestQueue) -> io::Result<()> {
+    let Some(head) = admitted.wait_for(TIME, head(&mut stream)).await? else { return Ok(()) };
     let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
     let (status, text) = match words[..] {
-        [b"GET" | b"HEAD", b"/metrics", _] => match orders.answer(Request::Status).await {
+        [b"GET" | b"HEAD", b"/metrics", _] => match requests.answer(Request::Status).await {
             Answer::Status(status) => ("200 OK", metrics::text(&status)),
             Answer::Loopback(_) | Answer::Capturing(_) => {
                 ("503 Service Unavailable", "unexpected answer from the board\n".into())
@@ -131,9 +131,9 @@ async fn attend(mut stream: TcpStream, mut place: Admitted, orders: &RequestQueu
     if words.first() != Some(&&b"HEAD"[..]) {
         answer += &text;
     }
-    let told = async {
+    let reply = async {
         stream.write_all(answer.as_bytes()).await?;
         stream.shutdown().await
     };
-    place.wait_for(TIME, told).await
+    admitted.wait_for(TIME, reply).await
 }

@@ -41,7 +41,7 @@ const GREETING: Duration = Duration::from_secs(10);
 /// Limit of a client's memory, in bytes.
 const MEMORY_BYTES_MAX: usize = 8 << 30;
 /// The number of the listening socket among the files.
-const DOOR: u64 = u64::MAX;
+const LISTENER: u64 = u64::MAX;
 
 /// The bells of all clients, armed before the board's thread sleeps.
 #[derive(Default)]
@@ -100,7 +100,7 @@ pub struct Attach {
     bounds: SessionLimits,
     chime: Arc<ClientBells>,
     files: EpollSet,
-    door: Option<ChannelListener>,
+    listener: Option<ChannelListener>,
     /// Whether the listening socket is not watched for a while.
     rests: bool,
     clients: BTreeMap<u64, Client>,
@@ -124,7 +124,7 @@ impl Attach {
             bounds,
             chime,
             files,
-            door: None,
+            listener: None,
             rests: false,
             clients,
             next: 0,
@@ -135,13 +135,13 @@ impl Attach {
     }
 
     fn on_callers(&mut self, now: Instant) {
-        while let Some(door) = &self.door {
-            let half = match door.accept() {
+        while let Some(listener) = &self.listener {
+            let half = match listener.accept() {
                 Ok(Some(half)) => half,
                 Ok(None) => return,
                 // The system has no descriptor left: retry after a while instead of spinning.
                 Err(_) => {
-                    self.rests = self.files.forget(door).is_ok();
+                    self.rests = self.files.forget(listener).is_ok();
                     return;
                 }
             };
@@ -176,14 +176,14 @@ impl Attach {
         match self.clients.get_mut(&number) {
             Some(Client::Caller(half, _)) => match attached(half, free) {
                 Ok(None) => return,
-                Ok(Some((desk, channel))) => {
+                Ok(Some((streams, channel))) => {
                     self.chime.add(&channel);
-                    self.clients.insert(number, Client::Attached(desk, channel));
+                    self.clients.insert(number, Client::Attached(streams, channel));
                 }
                 Err(NotTaken::AsksFor { streams }) => {
                     self.lines.log_disconnect(
                         &*half,
-                        format!("it requests {streams} streams, and {free} are free: raise `sessions`"),
+                        format!("too many streams: {streams} requested, {free} free: raise `sessions`"),
                     );
                     self.past.refused += 1;
                     self.remove(number);
@@ -226,16 +226,16 @@ impl Attach {
     fn slots(&self) -> usize {
         let slots = |client: &Client| match client {
             Client::Caller(..) => 0,
-            Client::Attached(desk, _) => desk.slots(),
-            Client::Gone(desk, ..) => desk.streams(),
+            Client::Attached(streams, _) => streams.slots(),
+            Client::Gone(streams, ..) => streams.streams(),
         };
         self.clients.values().map(slots).sum()
     }
 
     /// Handles a client's requests.
     fn work(&mut self, number: u64, host: &mut Host<'_>) {
-        let Some(Client::Attached(desk, channel)) = self.clients.get_mut(&number) else { return };
-        match desk.process_requests(&mut host.for_client(number as u32)) {
+        let Some(Client::Attached(streams, channel)) = self.clients.get_mut(&number) else { return };
+        match streams.process_requests(&mut host.for_client(number as u32)) {
             Ok(true) => channel.ring(machine_nanos),
             Ok(false) => {}
             Err(_) => self.cut_off(number, host),
@@ -244,42 +244,41 @@ impl Attach {
 
     /// Handles the end of a client; its earlier requests are still handled.
     fn on_gone(&mut self, number: u64, host: &mut Host<'_>, now: Instant) {
-        let Some(Client::Attached(mut desk, _)) = self.remove(number) else { return };
-        if desk.process_requests(&mut host.for_client(number as u32)).is_err() {
-            desk.disconnect(host);
+        let Some(Client::Attached(mut streams, _)) = self.remove(number) else { return };
+        if streams.process_requests(&mut host.for_client(number as u32)).is_err() {
+            streams.disconnect(host);
         }
-        desk.detach(host);
-        let pace = Pace::new(desk.counters().bytes_out, now);
-        self.clients.insert(number, Client::Gone(desk, pace));
+        streams.detach(host);
+        let pace = Pace::new(streams.counters().bytes_out, now);
+        self.clients.insert(number, Client::Gone(streams, pace));
         self.forget();
     }
 
     /// Disconnects a client that has broken a rule.
     fn cut_off(&mut self, number: u64, host: &mut Host<'_>) {
-        let desk = match self.remove(number) {
-            Some(Client::Attached(desk, channel)) => {
-                self.lines
-                    .log_disconnect(channel.socket(), "it broke the protocol of the rings in shared memory");
-                desk
+        let streams = match self.remove(number) {
+            Some(Client::Attached(streams, channel)) => {
+                self.lines.log_disconnect(channel.socket(), "protocol error in the shared-memory rings");
+                streams
             }
-            Some(Client::Gone(desk, ..)) => desk,
+            Some(Client::Gone(streams, ..)) => streams,
             _ => return,
         };
         self.past.errors += 1;
-        self.end(desk, host);
+        self.end(streams, host);
     }
 
-    fn end(&mut self, mut desk: ClientStreams, host: &mut Host<'_>) {
-        desk.disconnect(host);
-        add(&mut self.past, &desk);
+    fn end(&mut self, mut streams: ClientStreams, host: &mut Host<'_>) {
+        streams.disconnect(host);
+        add(&mut self.past, &streams);
     }
 
     /// Forgets clients that have gone and left nothing behind.
     fn forget(&mut self) {
         let past = &mut self.past;
         self.clients.retain(|_, client| match client {
-            Client::Gone(desk, ..) if desk.is_finished() => {
-                add(past, desk);
+            Client::Gone(streams, ..) if streams.is_finished() => {
+                add(past, streams);
                 false
             }
             _ => true,
@@ -302,7 +301,7 @@ fn attached(
     free: usize,
 ) -> Result<Option<(ClientStreams, Arc<Channel>)>, NotTaken> {
     let (mut asked, mut layout) = (0, None);
-    let judged = half.complete_if(0..=MEMORY_BYTES_MAX, |hello, bytes| {
+    let accepted = half.complete_if(0..=MEMORY_BYTES_MAX, |hello, bytes| {
         let its = parse_greeting(hello).map_err(|error| error.to_string())?;
         if bytes < its.bytes() {
             return Err("the requested memory is too small for the requested streams".into());
@@ -314,7 +313,7 @@ fn attached(
         layout = Some(its);
         Ok(())
     });
-    match (judged, layout) {
+    match (accepted, layout) {
         (Ok(Some(channel)), Some(layout)) => {
             Ok(Some((ClientStreams::new(channel.region(), layout), Arc::new(channel))))
         }
@@ -325,8 +324,8 @@ fn attached(
 }
 
 /// Adds a client's counters.
-fn add(counters: &mut ServiceCounters, desk: &ClientStreams) {
-    let own = desk.counters();
+fn add(counters: &mut ServiceCounters, streams: &ClientStreams) {
+    let own = streams.counters();
     counters.accepted += own.opened + own.accepted;
     counters.refused += own.refused;
     counters.ended += own.ended;
@@ -340,23 +339,24 @@ impl Service for Attach {
     fn start(&mut self, _: &mut Host<'_>, _: Instant) -> Result<(), String> {
         let say = |error: io::Error| format!("{}: {error}", self.path.display());
         super::make_folder(&self.path)?;
-        let door = ChannelListener::open_at(&self.path).map_err(say)?;
-        self.files.watch(&door, DOOR, Interest::READ).map_err(say)?;
-        self.door = Some(door);
+        let listener = ChannelListener::open_at(&self.path).map_err(say)?;
+        self.files.watch(&listener, LISTENER, Interest::READ).map_err(say)?;
+        self.listener = Some(listener);
         Ok(())
     }
 
     fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, _: Instant) {
         let number = u64::from(host.consumer().client);
         let result = match self.clients.get_mut(&number) {
-            Some(Client::Attached(desk, channel)) => {
-                desk.on_completion(completion, host).and_then(|_| desk.flush_indications()).map(|told| {
-                    if told {
+            Some(Client::Attached(streams, channel)) => streams
+                .on_completion(completion, host)
+                .and_then(|_| streams.flush_indications())
+                .map(|notified| {
+                    if notified {
                         channel.ring(machine_nanos);
                     }
-                })
-            }
-            Some(Client::Gone(desk, ..)) => desk.on_completion(completion, host).map(drop),
+                }),
+            Some(Client::Gone(streams, ..)) => streams.on_completion(completion, host).map(drop),
             Some(Client::Caller(..)) | None => Ok(()),
         };
         if result.is_err() {
@@ -368,13 +368,13 @@ impl Service for Attach {
     }
 
     fn look(&mut self, host: &mut Host<'_>, now: Instant) {
-        if let (true, Some(door)) = (self.rests, &self.door) {
-            self.rests = self.files.watch(door, DOOR, Interest::READ).is_err();
+        if let (true, Some(listener)) = (self.rests, &self.listener) {
+            self.rests = self.files.watch(listener, LISTENER, Interest::READ).is_err();
         }
         for client in self.clients.values_mut() {
-            let Client::Gone(desk, pace) = client else { continue };
-            if pace.is_slow(desk.counters().bytes_out, LINGER, now) {
-                desk.disconnect(host);
+            let Client::Gone(streams, pace) = client else { continue };
+            if pace.is_slow(streams.counters().bytes_out, LINGER, now) {
+                streams.disconnect(host);
             }
         }
         self.remove_callers(Some(now));
@@ -382,15 +382,15 @@ impl Service for Attach {
     }
 
     fn close(&mut self, _: &mut Host<'_>) {
-        self.door = None;
+        self.listener = None;
         self.remove_callers(None);
     }
 
     fn cut(&mut self, host: &mut Host<'_>) {
         for client in std::mem::take(&mut self.clients).into_values() {
             client.forget_at(&self.files);
-            if let Client::Attached(desk, _) | Client::Gone(desk, ..) = client {
-                self.end(desk, host);
+            if let Client::Attached(streams, _) | Client::Gone(streams, ..) = client {
+                self.end(streams, host);
             }
         }
     }
@@ -398,7 +398,7 @@ impl Service for Attach {
     fn sessions(&self) -> usize {
         let streams = |client: &Client| match client {
             Client::Caller(..) => 0,
-            Client::Attached(desk, _) | Client::Gone(desk, ..) => desk.streams(),
+            Client::Attached(streams, _) | Client::Gone(streams, ..) => streams.streams(),
         };
         self.clients.values().map(streams).sum()
     }
@@ -406,8 +406,8 @@ impl Service for Attach {
     fn counters(&self) -> ServiceCounters {
         let mut counters = self.past;
         for client in self.clients.values() {
-            if let Client::Attached(desk, _) | Client::Gone(desk, ..) = client {
-                add(&mut counters, desk);
+            if let Client::Attached(streams, _) | Client::Gone(streams, ..) = client {
+                add(&mut counters, streams);
             }
         }
         counters
@@ -418,7 +418,9 @@ impl Service for Attach {
     }
 
     fn is_ready(&self) -> bool {
-        self.clients.values().any(|client| matches!(client, Client::Attached(desk, _) if desk.is_ready()))
+        self.clients
+            .values()
+            .any(|client| matches!(client, Client::Attached(streams, _) if streams.is_ready()))
     }
 
     fn on_file(&mut self, host: &mut Host<'_>, now: Instant) {
@@ -427,12 +429,12 @@ impl Service for Attach {
         self.files.ready(&mut ready);
         for number in &ready {
             match *number {
-                DOOR => self.on_callers(now),
+                LISTENER => self.on_callers(now),
                 number => self.on_client(number, host, now),
             }
         }
         self.ready = ready;
-        let asks = |client: &Client| matches!(client, Client::Attached(desk, _) if desk.is_ready());
+        let asks = |client: &Client| matches!(client, Client::Attached(streams, _) if streams.is_ready());
         let asking: Vec<u64> =
             self.clients.iter().filter(|(_, client)| asks(client)).map(|(number, _)| *number).collect();
         asking.into_iter().for_each(|number| self.work(number, host));

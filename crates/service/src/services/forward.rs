@@ -4,8 +4,8 @@
 //! Limits           on the number of sessions; further callers are reset and counted. If the kernel cannot
 //!                  connect, the peer is reset.
 
-use super::places::SessionSlot;
 use super::relay::{Begin, Relays, reset};
+use super::slots::SessionSlot;
 use super::{Service, ServiceCounters, SessionLimits};
 use crate::config::Endpoint;
 use kiban_base::Instant;
@@ -58,22 +58,22 @@ impl Forward {
     }
 
     /// Starts a session; waits for the side that is not connected yet.
-    fn begin(&mut self, stream: StreamId, socket: Socket, is_open: bool, place: SessionSlot, now: Instant) {
+    fn begin(&mut self, stream: StreamId, socket: Socket, is_open: bool, slot: SessionSlot, now: Instant) {
         let (socket, is_connected) = (socket.into(), !is_open);
-        let begin = Begin { socket, is_connected, is_open, skips: 0, tells_why: false, ends: None, place };
+        let begin = Begin { socket, is_connected, is_open, skips: 0, tells_why: false, ends: None, slot };
         self.relays.begin(stream, begin, &mut self.counters, now);
     }
 
     /// Handles a caller on the board: the kernel connects.
     fn on_accepted(&mut self, stream: StreamId, remote: SocketAddr, host: &mut Host<'_>, now: Instant) {
         let Endpoint::Kernel(to) = self.to else { return };
-        let Some(place) = self.relays.take_place(Some(remote.ip()), host, &mut self.counters, now) else {
+        let Some(slot) = self.relays.take_slot(Some(remote.ip()), host, &mut self.counters, now) else {
             let _ = host.abort(stream);
             return;
         };
         match connect(to) {
             Ok(socket) => {
-                self.begin(stream, socket, true, place, now);
+                self.begin(stream, socket, true, slot, now);
                 self.relays.pump(stream, host, &self.files, &mut self.counters, now);
             }
             Err(_) => {
@@ -97,15 +97,15 @@ impl Forward {
                     return;
                 }
             };
-            let place = self.relays.take_place(Some(peer), host, &mut self.counters, now);
-            let Some(place) = place.filter(|_| socket.set_nonblocking(true).is_ok()) else {
+            let slot = self.relays.take_slot(Some(peer), host, &mut self.counters, now);
+            let Some(slot) = slot.filter(|_| socket.set_nonblocking(true).is_ok()) else {
                 reset(&socket);
                 continue;
             };
             match host.open(to) {
                 Ok(stream) => {
                     let _ = socket.set_tcp_nodelay(true);
-                    self.begin(stream, socket, false, place, now);
+                    self.begin(stream, socket, false, slot, now);
                 }
                 Err(_) => {
                     self.counters.errors += 1;

@@ -1,4 +1,4 @@
-//! What a board does for others: services at its host edge.
+//! The services of a board, at its host edge.
 //!
 //! ```text
 //! completions ─► Services ─┬─► Echo, Discard, Source ─┐
@@ -9,7 +9,7 @@
 //! Services         get the completions of their own streams ([`kiban_board::Consumer`]) and take the time as
 //!                  an argument, so that the simulator runs them too; only `forward`, `attach` and `sockets`
 //!                  have files of the system.
-//! Limits           each service has a limit of sessions, shared among peer addresses (`places.rs`); further
+//! Limits           each service has a limit of sessions, shared among peer addresses (`slots.rs`); further
 //!                  callers are reset and counted. Idle sessions are ended; the check runs once a second,
 //!                  however many there are.
 //! Reload           services are added and removed while the board runs: a removed service stops listening,
@@ -19,9 +19,9 @@ mod attach;
 mod forward;
 mod http;
 mod pace;
-mod places;
 mod plain;
 mod relay;
+mod slots;
 mod sockets;
 
 pub use attach::{Attach, ClientBells};
@@ -55,7 +55,7 @@ kiban_base::counters! {
     pub struct ServiceCounters {
         /// Sessions started.
         accepted,
-        /// Callers refused because there was no place.
+        /// Callers refused because no session slot was free.
         refused,
         /// Sessions that ended in order.
         ended,
@@ -108,7 +108,7 @@ pub trait Service {
 }
 
 /// One service of the set.
-struct Place {
+struct ServiceEntry {
     number: u32,
     plan: ServicePlan,
     service: Box<dyn Service>,
@@ -120,7 +120,7 @@ struct Place {
 pub struct Services {
     files: EpollSet,
     chime: Arc<ClientBells>,
-    places: Vec<Place>,
+    entries: Vec<ServiceEntry>,
     next: u32,
     look_at: Instant,
     ready: Vec<u64>,
@@ -149,9 +149,9 @@ impl Services {
     /// # Errors
     /// The process has too many open files.
     pub fn new() -> io::Result<Services> {
-        let (files, places, ready) = (EpollSet::new()?, Vec::new(), Vec::new());
+        let (files, entries, ready) = (EpollSet::new()?, Vec::new(), Vec::new());
         let (waiting, failures, chime) = (Vec::new(), Vec::new(), Arc::default());
-        Ok(Services { files, chime, places, next: 0, look_at: Instant::NEVER, ready, waiting, failures })
+        Ok(Services { files, chime, entries, next: 0, look_at: Instant::NEVER, ready, waiting, failures })
     }
 
     /// Returns the bells of the attached clients of all services.
@@ -184,23 +184,23 @@ impl Services {
             return Err(format!("service {}: {error}", plan.name));
         }
         self.next += 1;
-        self.places.push(Place { number, plan, service, closed: false });
+        self.entries.push(ServiceEntry { number, plan, service, closed: false });
         self.look_at = self.look_at.min(now + LOOK);
         Ok(())
     }
 
     /// Closes the services that `which` selects; each is removed when its last session has ended.
     pub fn close(&mut self, host: &mut Host<'_>, which: impl Fn(&ServicePlan) -> bool) {
-        for place in self.places.iter_mut().filter(|place| !place.closed && which(&place.plan)) {
-            place.service.close(host);
-            place.closed = true;
+        for entry in self.entries.iter_mut().filter(|entry| !entry.closed && which(&entry.plan)) {
+            entry.service.close(host);
+            entry.closed = true;
         }
         self.forget();
     }
 
     /// Resets the sessions of closed services.
     pub fn cut(&mut self, host: &mut Host<'_>) {
-        self.places.iter_mut().filter(|place| place.closed).for_each(|place| place.service.cut(host));
+        self.entries.iter_mut().filter(|entry| entry.closed).for_each(|entry| entry.service.cut(host));
         self.forget();
     }
 
@@ -211,27 +211,27 @@ impl Services {
 
     /// Returns the number of sessions of all services.
     pub fn sessions(&self) -> usize {
-        self.places.iter().map(|place| place.service.sessions()).sum()
+        self.entries.iter().map(|entry| entry.service.sessions()).sum()
     }
 
     /// Returns the state of each service.
     pub fn views(&self) -> impl Iterator<Item = View> + '_ {
-        self.places.iter().map(|place| View {
-            plan: place.plan.clone(),
-            closed: place.closed,
-            sessions: place.service.sessions(),
-            counters: place.service.counters(),
+        self.entries.iter().map(|entry| View {
+            plan: entry.plan.clone(),
+            closed: entry.closed,
+            sessions: entry.service.sessions(),
+            counters: entry.service.counters(),
         })
     }
 
     /// Returns a listening service by its name.
     pub fn service(&self, name: &str) -> Option<&dyn Service> {
-        let place = self.places.iter().find(|place| !place.closed && place.plan.name == name)?;
-        Some(&*place.service)
+        let entry = self.entries.iter().find(|entry| !entry.closed && entry.plan.name == name)?;
+        Some(&*entry.service)
     }
 
     fn forget(&mut self) {
-        self.places.retain(|place| !place.closed || place.service.sessions() > 0);
+        self.entries.retain(|entry| !entry.closed || entry.service.sessions() > 0);
     }
 }
 
@@ -246,8 +246,8 @@ impl Program for Services {
 
     fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant) {
         let number = host.consumer().service;
-        if let Some(place) = self.places.iter_mut().find(|place| place.number == number) {
-            place.service.on_completion(completion, host, now);
+        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.number == number) {
+            entry.service.on_completion(completion, host, now);
         }
         if matches!(completion, Completion::Ended { .. } | Completion::PeerFinished { .. }) {
             self.forget();
@@ -259,8 +259,8 @@ impl Program for Services {
     }
 
     fn on_timeout(&mut self, host: &mut Host<'_>, now: Instant) {
-        self.look_at = if self.places.is_empty() { Instant::NEVER } else { now + LOOK };
-        self.places.iter_mut().for_each(|place| place.service.look(host, now));
+        self.look_at = if self.entries.is_empty() { Instant::NEVER } else { now + LOOK };
+        self.entries.iter_mut().for_each(|entry| entry.service.look(host, now));
         self.forget();
     }
 
@@ -279,7 +279,7 @@ impl FdProgram for Services {
     }
 
     fn is_ready(&self) -> bool {
-        self.places.iter().any(|place| place.service.is_ready()) || self.files.has_ready()
+        self.entries.iter().any(|entry| entry.service.is_ready()) || self.files.has_ready()
     }
 
     fn doorbell(&self) -> Option<Arc<dyn Doorbell + Send + Sync>> {
@@ -289,16 +289,16 @@ impl FdProgram for Services {
     fn on_file(&mut self, host: &mut Host<'_>, now: Instant) {
         self.ready.clear();
         self.files.ready(&mut self.ready);
-        for place in &mut self.places {
-            if self.ready.contains(&place.number.into()) || place.service.is_ready() {
-                place.service.on_file(&mut host.for_service(place.number), now);
+        for entry in &mut self.entries {
+            if self.ready.contains(&entry.number.into()) || entry.service.is_ready() {
+                entry.service.on_file(&mut host.for_service(entry.number), now);
             }
         }
         self.forget();
     }
 }
 
-/// Watches a caller's file if there is a place for it: `here` of `most` callers have one.
+/// Watches a caller's file unless the limit is reached: there are `here` of at most `most` callers.
 ///
 /// # Errors
 /// Why it is refused, for the caller and the log.
@@ -316,8 +316,8 @@ fn admit(
 
 /// Creates and checks the directory of a Unix socket if it is the default one. A socket elsewhere is its
 /// owner's responsibility.
-fn make_folder(door: &Path) -> Result<(), String> {
-    if door.parent() == Some(&names::own_path()) {
+fn make_folder(path: &Path) -> Result<(), String> {
+    if path.parent() == Some(&names::own_path()) {
         names::own_folder().map_err(|error| error.to_string())?;
     }
     Ok(())
@@ -344,8 +344,8 @@ pub fn make(plan: &ServicePlan, chime: &Arc<ClientBells>) -> io::Result<Box<dyn 
             let config = HttpConfig { list: *list, head_time: *head_time, bounds };
             Box::new(Http::new(on_board()?, Box::new(folder), config))
         }
-        Kind::Attach { door } => Box::new(Attach::new(door.clone(), bounds, chime.clone()).map_err(say)?),
-        Kind::Sockets { door } => Box::new(Sockets::new(door.clone(), bounds).map_err(say)?),
+        Kind::Attach { path } => Box::new(Attach::new(path.clone(), bounds, chime.clone()).map_err(say)?),
+        Kind::Sockets { path } => Box::new(Sockets::new(path.clone(), bounds).map_err(say)?),
         Kind::Forward { to } => Box::new(Forward::new(plan.listen, *to, bounds).map_err(say)?),
     })
 }
@@ -364,10 +364,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_caller_that_is_not_taken_hears_the_real_cause() {
+    fn a_refused_caller_gets_the_actual_cause() {
         let full = || Err(io::Error::from_raw_os_error(rustix::io::Errno::NOSPC.raw_os_error()));
         assert_eq!(admit("clients", 255, 256, || Ok(())), Ok(()));
-        let why = admit("clients", 256, 256, || panic!("it has no place")).expect_err("full");
+        let why = admit("clients", 256, 256, || panic!("it has no entry")).expect_err("full");
         assert_eq!(why, "too many clients: the limit of 256 is reached");
         let why = admit("clients", 3, 256, full).expect_err("no watch");
         assert!(why.starts_with("the board cannot watch the socket: No space left"), "{why}");

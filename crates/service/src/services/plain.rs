@@ -5,7 +5,7 @@
 //! Source           the 95 printing characters in lines of 72, each shifted by one, as RFC 864 shows them;
 //!                  received data is discarded.
 
-use super::places::{SessionSlot, SessionSlots};
+use super::slots::{SessionSlot, SessionSlots};
 use super::{PIECE_BYTES, Service, ServiceCounters, SessionLimits};
 use kiban_base::{Instant, Slice};
 use kiban_board::{Completion, Host, Reason, StreamId};
@@ -34,7 +34,7 @@ struct Session {
     peer_finished: bool,
     /// When data last moved.
     moved_at: Instant,
-    place: SessionSlot,
+    slot: SessionSlot,
 }
 
 /// The service.
@@ -42,7 +42,7 @@ pub struct Plain {
     local: SocketAddr,
     role: Role,
     bounds: SessionLimits,
-    places: SessionSlots,
+    slots: SessionSlots,
     listener: Option<u32>,
     sessions: BTreeMap<StreamId, Session>,
     counters: ServiceCounters,
@@ -65,8 +65,8 @@ impl Plain {
             Role::Echo | Role::Discard => Vec::new(),
         };
         let (listener, sessions, counters) = (None, BTreeMap::new(), ServiceCounters::default());
-        let places = SessionSlots::new(bounds.sessions_max);
-        Plain { local, role, bounds, places, listener, sessions, counters, pattern }
+        let slots = SessionSlots::new(bounds.sessions_max);
+        Plain { local, role, bounds, slots, listener, sessions, counters, pattern }
     }
 
     fn on_ended(&mut self, stream: StreamId, reason: Reason, host: &mut Host<'_>) {
@@ -100,7 +100,7 @@ impl Plain {
             session.moved_at = now;
         }
         if done {
-            session.place.read(stream, host);
+            session.slot.read(stream, host);
             sessions.remove(&stream);
             counters.ended += 1;
             // The stream may have just ended.
@@ -172,13 +172,13 @@ impl Service for Plain {
     }
 
     fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant) {
-        self.places.set_now(now);
+        self.slots.set_now(now);
         match completion {
             Completion::Accepted { stream, listener, remote } if Some(listener) == self.listener => {
                 let sessions =
-                    self.sessions.iter().map(|(id, session)| (*id, &session.place, session.moved_at));
-                let found = self.places.take(Some(remote.ip().into()), sessions, host);
-                let Some((place, displaced)) = found else {
+                    self.sessions.iter().map(|(id, session)| (*id, &session.slot, session.moved_at));
+                let found = self.slots.take(Some(remote.ip().into()), sessions, host);
+                let Some((slot, displaced)) = found else {
                     self.counters.refused += 1;
                     let _ = host.abort(stream);
                     return;
@@ -190,7 +190,7 @@ impl Service for Plain {
                     let _ = host.abort(displaced);
                 }
                 self.counters.accepted += 1;
-                let session = Session { held: None, sent: 0, peer_finished: false, moved_at: now, place };
+                let session = Session { held: None, sent: 0, peer_finished: false, moved_at: now, slot };
                 self.sessions.insert(stream, session);
                 self.pump(stream, host, now);
             }
@@ -209,7 +209,7 @@ impl Service for Plain {
     }
 
     fn look(&mut self, host: &mut Host<'_>, now: Instant) {
-        self.places.set_now(now);
+        self.slots.set_now(now);
         let Some(idle) = self.bounds.idle else { return };
         let Plain { sessions, counters, .. } = self;
         sessions.retain(|stream, session| {

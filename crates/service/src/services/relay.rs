@@ -9,7 +9,7 @@
 //!                  flag itself, and a program's end is a [`Peer`]. A program that sends descriptors is
 //!                  disconnected.
 
-use super::places::{SessionSlot, SessionSlots};
+use super::slots::{SessionSlot, SessionSlots};
 use super::{PIECE_BYTES, ServiceCounters};
 use kiban_attach::EndReason;
 use kiban_base::{Instant, Slice};
@@ -86,7 +86,7 @@ pub(super) struct Begin {
     pub(super) tells_why: bool,
     /// The stream's endpoints, if a program may ask what became of it.
     pub(super) ends: Option<Ends>,
-    pub(super) place: SessionSlot,
+    pub(super) slot: SessionSlot,
 }
 
 /// The endpoints of a stream: the board's, and the peer's.
@@ -119,7 +119,7 @@ struct Relay {
     ended: bool,
     watched: Option<Interest>,
     moved_at: Instant,
-    place: SessionSlot,
+    slot: SessionSlot,
 }
 
 /// What to do with a relay.
@@ -134,7 +134,7 @@ enum Next {
 pub(super) struct Relays {
     relays: BTreeMap<StreamId, Relay>,
     by_number: BTreeMap<u64, StreamId>,
-    places: SessionSlots,
+    slots: SessionSlots,
     next: u64,
     piece: Vec<u8>,
     /// Why streams were reset, the latest last.
@@ -145,7 +145,7 @@ impl Relays {
     /// Returns an empty set for `most` relays; the first has the number `first` among the files.
     pub(super) fn new(first: u64, most: usize) -> Relays {
         Relays {
-            places: SessionSlots::new(most),
+            slots: SessionSlots::new(most),
             relays: BTreeMap::new(),
             by_number: BTreeMap::new(),
             next: first,
@@ -163,18 +163,18 @@ impl Relays {
         self.relays.len()
     }
 
-    /// Takes a place for a relay of a peer, or of this host; `None` if there is none.
-    pub(super) fn take_place(
+    /// Takes a slot for a relay of a peer, or of this host; `None` if there is none.
+    pub(super) fn take_slot(
         &mut self,
         peer: Option<IpAddr>,
         host: &mut Host<'_>,
         counters: &mut ServiceCounters,
         now: Instant,
     ) -> Option<SessionSlot> {
-        self.places.set_now(now);
-        let relays = self.relays.iter().map(|(id, relay)| (*id, &relay.place, relay.moved_at));
-        let found = self.places.take(peer.map(Into::into), relays, host);
-        let Some((place, displaced)) = found else {
+        self.slots.set_now(now);
+        let relays = self.relays.iter().map(|(id, relay)| (*id, &relay.slot, relay.moved_at));
+        let found = self.slots.take(peer.map(Into::into), relays, host);
+        let Some((slot, displaced)) = found else {
             counters.refused += 1;
             return None;
         };
@@ -183,7 +183,7 @@ impl Relays {
             cut_off(&relay, EndReason::Aborted, &mut self.fates, counters);
             let _ = host.abort(displaced);
         }
-        Some(place)
+        Some(slot)
     }
 
     /// Starts a relay; waits for the side that is not connected yet.
@@ -197,7 +197,7 @@ impl Relays {
         let number = self.next;
         self.next += 1;
         counters.accepted += 1;
-        let Begin { socket, is_connected, is_open, skips, tells_why, ends, place } = begin;
+        let Begin { socket, is_connected, is_open, skips, tells_why, ends, slot } = begin;
         // The previous stream between these endpoints no longer matters.
         self.fates.retain(|(its, _)| Some(*its) != ends);
         let relay = Relay {
@@ -218,7 +218,7 @@ impl Relays {
             ended: false,
             watched: None,
             moved_at: now,
-            place,
+            slot,
         };
         self.by_number.insert(number, stream);
         self.relays.insert(stream, relay);
@@ -234,7 +234,7 @@ impl Relays {
         now: Instant,
     ) {
         let Some(relay) = self.relays.get_mut(&stream) else { return };
-        self.places.set_now(now);
+        self.slots.set_now(now);
         let before = (counters.bytes_in, counters.bytes_out);
         let next = relay.work(stream, host, &mut self.piece, counters);
         if before != (counters.bytes_in, counters.bytes_out) {
@@ -252,7 +252,7 @@ impl Relays {
                 cut_off(&relay, EndReason::Aborted, &mut self.fates, counters);
                 let _ = host.abort(stream);
             } else {
-                relay.place.read(stream, host);
+                relay.slot.read(stream, host);
                 counters.ended += 1;
                 // The stream may have just ended.
                 let _ = host.close(stream);
@@ -311,7 +311,7 @@ impl Relays {
             relay.told_board = true;
             return self.pump(stream, host, files, counters, now);
         }
-        self.places.set_now(now);
+        self.slots.set_now(now);
         let Some(relay) = self.remove(stream) else { return };
         if relay.tells_why && !relay.is_open {
             // The send fails if the program no longer listens.
@@ -344,8 +344,8 @@ impl Relays {
         now: Instant,
     ) {
         let Some(idle) = idle else { return };
-        let Relays { relays, by_number, places, fates, .. } = self;
-        places.set_now(now);
+        let Relays { relays, by_number, slots, fates, .. } = self;
+        slots.set_now(now);
         relays.retain(|stream, relay| {
             let stays = relay.moved_at + idle > now;
             if !stays {

@@ -20,7 +20,7 @@ use kiban_base::Instant;
 use kiban_board::{Completion, Host, Owner, StreamId};
 use kiban_link::{EpollSet, Interest};
 use kiban_os::lines::ClientLog;
-use kiban_os::unix::{Listener as Door, Peer};
+use kiban_os::unix::{Listener as UnixListener, Peer};
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
@@ -35,7 +35,7 @@ use std::time::Duration;
 
 /// The number of the listening socket among the files; requests, listeners and relays are numbered from other
 /// bases.
-const DOOR: u64 = u64::MAX;
+const LISTENER: u64 = u64::MAX;
 const RELAYS: u64 = 1 << 62;
 /// Limit of concurrent requests, and the timeout of each.
 const ASKERS_MAX: usize = 256;
@@ -44,7 +44,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const CALLERS_MAX: usize = 64;
 
 /// A program's listener.
-struct Listener {
+struct ProgramListener {
     /// The board's number.
     number: u32,
     /// Our end of the pair; the program has the other.
@@ -56,11 +56,11 @@ pub struct Sockets {
     path: PathBuf,
     bounds: SessionLimits,
     files: EpollSet,
-    door: Option<Door>,
+    listener: Option<UnixListener>,
     /// Whether the listening socket is not watched for a while.
     rests: bool,
     askers: BTreeMap<u64, (Peer, Owner, Instant)>,
-    listeners: BTreeMap<u64, Listener>,
+    listeners: BTreeMap<u64, ProgramListener>,
     relays: Relays,
     next: u64,
     counters: ServiceCounters,
@@ -82,7 +82,7 @@ impl Sockets {
             path,
             bounds,
             files: EpollSet::new()?,
-            door: None,
+            listener: None,
             rests: false,
             askers: BTreeMap::new(),
             listeners: BTreeMap::new(),
@@ -96,13 +96,13 @@ impl Sockets {
 
     fn on_door(&mut self, now: Instant) {
         for _ in 0..CALLERS_MAX {
-            let Some(door) = &self.door else { return };
-            let socket = match door.accept() {
+            let Some(listener) = &self.listener else { return };
+            let socket = match listener.accept() {
                 Ok(Some(socket)) => socket,
                 Ok(None) => return,
                 // The system has no descriptor left: retry after a while instead of spinning.
                 Err(_) => {
-                    self.rests = self.files.forget(door).is_ok();
+                    self.rests = self.files.forget(listener).is_ok();
                     return;
                 }
             };
@@ -149,7 +149,7 @@ impl Sockets {
             Ok(ENTRY_BYTES) => Request::read(&entry),
             _ => None,
         };
-        let (told, file) = match ask {
+        let (indication, file) = match ask {
             Some(Request::Connect { local, remote, .. }) => {
                 match self.connect(owner, local, remote, host, now) {
                     Ok((local, file)) => (Indication::Opened { slot: 0, local }, Some(file)),
@@ -175,7 +175,7 @@ impl Sockets {
             }
         };
         // If the client has gone, the socket for it is closed.
-        let _ = tell(socket.as_fd(), told, file.as_ref());
+        let _ = send_indication(socket.as_fd(), indication, file.as_ref());
     }
 
     fn connect(
@@ -186,7 +186,7 @@ impl Sockets {
         host: &mut Host<'_>,
         now: Instant,
     ) -> Result<(SocketAddr, OwnedFd), EndReason> {
-        let place = self.relays.take_place(None, host, &mut self.counters, now).ok_or(EndReason::TooMany)?;
+        let slot = self.relays.take_slot(None, host, &mut self.counters, now).ok_or(EndReason::TooMany)?;
         let stream = host.open_for(owner, local, remote)?;
         let begun = pair().and_then(|(ours, theirs)| Ok((ours, fill(theirs.as_fd())?, theirs)));
         let (Ok(info), Ok((ours, skips, theirs))) = (host.info(stream), begun) else {
@@ -195,7 +195,7 @@ impl Sockets {
         };
         let ends = Some((info.local, remote));
         let socket = ours.into();
-        let begin = Begin { socket, is_connected: true, is_open: false, skips, tells_why: true, ends, place };
+        let begin = Begin { socket, is_connected: true, is_open: false, skips, tells_why: true, ends, slot };
         self.relays.begin(stream, begin, &mut self.counters, now);
         self.relays.pump(stream, host, &self.files, &mut self.counters, now);
         Ok((info.local, theirs))
@@ -218,7 +218,7 @@ impl Sockets {
         match pair {
             Ok((ours, theirs)) if self.files.watch(&ours, own, Interest::READ).is_ok() => {
                 self.next += 1;
-                self.listeners.insert(own, Listener { number, socket: ours });
+                self.listeners.insert(own, ProgramListener { number, socket: ours });
                 Ok((local, theirs))
             }
             _ => {
@@ -237,16 +237,16 @@ impl Sockets {
         host: &mut Host<'_>,
         now: Instant,
     ) {
-        let Some(place) = self.relays.take_place(Some(remote.ip()), host, &mut self.counters, now) else {
+        let Some(slot) = self.relays.take_slot(Some(remote.ip()), host, &mut self.counters, now) else {
             let _ = host.abort(stream);
             return;
         };
         let mut give = || {
             let local = host.info(stream).ok()?.local;
             let (ours, theirs) = pair().ok()?;
-            let told = Indication::Accepted { listener: 0, slot: 0, local, remote };
+            let indication = Indication::Accepted { listener: 0, slot: 0, local, remote };
             // If the program does not accept, its queue is as long as the system's socket buffer.
-            tell(self.listeners.get(&listener)?.socket.as_fd(), told, Some(&theirs)).ok()?;
+            send_indication(self.listeners.get(&listener)?.socket.as_fd(), indication, Some(&theirs)).ok()?;
             Some((ours, local))
         };
         let Some((socket, local)) = give() else {
@@ -257,7 +257,7 @@ impl Sockets {
         let ends = Some((local, remote));
         let socket = socket.into();
         let begin =
-            Begin { socket, is_connected: true, is_open: true, skips: 0, tells_why: false, ends, place };
+            Begin { socket, is_connected: true, is_open: true, skips: 0, tells_why: false, ends, slot };
         self.relays.begin(stream, begin, &mut self.counters, now);
         self.relays.pump(stream, host, &self.files, &mut self.counters, now);
     }
@@ -292,14 +292,14 @@ fn fill(socket: BorrowedFd<'_>) -> io::Result<usize> {
     }
 }
 
-fn tell(socket: BorrowedFd<'_>, told: Indication, file: Option<&OwnedFd>) -> io::Result<()> {
+fn send_indication(socket: BorrowedFd<'_>, indication: Indication, file: Option<&OwnedFd>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let files = file.map(|file| [file.as_fd()]);
     if let Some(files) = &files {
         control.push(SendAncillaryMessage::ScmRights(files));
     }
-    let bytes = told.bytes();
+    let bytes = indication.bytes();
     let parts = [io::IoSlice::new(&bytes)];
     rustix::net::sendmsg(socket, &parts, &mut control, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?;
     Ok(())
@@ -309,9 +309,9 @@ impl Service for Sockets {
     fn start(&mut self, _: &mut Host<'_>, _: Instant) -> Result<(), String> {
         let say = |error: io::Error| format!("{}: {error}", self.path.display());
         super::make_folder(&self.path)?;
-        let door = Door::open(&self.path, SocketType::SEQPACKET).map_err(say)?;
-        self.files.watch(&door, DOOR, Interest::READ).map_err(say)?;
-        self.door = Some(door);
+        let listener = UnixListener::open(&self.path, SocketType::SEQPACKET).map_err(say)?;
+        self.files.watch(&listener, LISTENER, Interest::READ).map_err(say)?;
+        self.listener = Some(listener);
         Ok(())
     }
 
@@ -328,15 +328,15 @@ impl Service for Sockets {
     }
 
     fn look(&mut self, host: &mut Host<'_>, now: Instant) {
-        if let (true, Some(door)) = (self.rests, &self.door) {
-            self.rests = self.files.watch(door, DOOR, Interest::READ).is_err();
+        if let (true, Some(listener)) = (self.rests, &self.listener) {
+            self.rests = self.files.watch(listener, LISTENER, Interest::READ).is_err();
         }
         self.remove_askers(Some(now));
         self.relays.look(self.bounds.idle, host, &mut self.counters, now);
     }
 
     fn close(&mut self, host: &mut Host<'_>) {
-        self.door = None;
+        self.listener = None;
         self.remove_askers(None);
         for listener in std::mem::take(&mut self.listeners).into_values() {
             let _ = self.files.forget(&listener.socket);
@@ -367,7 +367,7 @@ impl Service for Sockets {
         for number in &ready {
             let Sockets { relays, files, counters, .. } = self;
             match *number {
-                DOOR => self.on_door(now),
+                LISTENER => self.on_door(now),
                 number if relays.on_ready(number, host, files, counters, now) => {}
                 number if self.listeners.contains_key(&number) => self.on_listener(number, host),
                 number => self.on_asker(number, host, now),

@@ -32,10 +32,10 @@ use kiban_osi::network::{Indication, Request};
 use kiban_osi::stack::below::NetworkService;
 use kiban_osi::stack::end::{End, OUTGOING_BYTES_MAX};
 use kiban_osi::stack::files::Files;
+use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::stack::line::{Line, LineConfig};
 use kiban_osi::stack::loopback::Loop;
 use kiban_osi::stack::meter::{Meter, Task};
-use kiban_osi::stack::tower::StackConfig;
 use kiban_osi::transport;
 use std::time::Duration;
 use user::User;
@@ -195,9 +195,9 @@ impl Boards {
                 tpdu_bytes_max: setup.tpdu_bytes,
                 ..transport::Config::default()
             };
-            let tower = StackConfig { transport, ..StackConfig::default() };
+            let stack = StackConfig { transport, ..StackConfig::default() };
             Side {
-                end: End::over(lower, machine, &tower),
+                end: End::over(lower, machine, &stack),
                 user,
                 has_more: false,
                 module: Module::default(),

@@ -18,7 +18,7 @@ use kiban_osi::ftam::initiator::{self, Event, Initiator, Job, Outcome};
 use kiban_osi::ftam::responder::{self, Responder, Store};
 use kiban_osi::ftam::{self, Machine, Role};
 use kiban_osi::stack::end::End;
-use kiban_osi::stack::tower::StackConfig;
+use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::transport;
 use kiban_osi::wire::ftam::{BinaryParameters, Document, Kind, TextParameters};
 use lower_layers::{Line, LowerLayer, Stream, Xot};
@@ -68,10 +68,10 @@ impl<W: LowerLayer> Session<W> {
             tpdu_bytes_max: tpdu_bytes,
             ..transport::Config::default()
         };
-        let tower = StackConfig { transport, ..StackConfig::default() };
+        let stack = StackConfig { transport, ..StackConfig::default() };
         let end = |role| {
             let abstract_syntaxes = ftam::ABSTRACT_SYNTAXES.to_vec();
-            End::over(W::lower(role), Machine::new(ftam::Config { role, abstract_syntaxes }), &tower)
+            End::over(W::lower(role), Machine::new(ftam::Config { role, abstract_syntaxes }), &stack)
         };
         let ours = initiator::Config {
             user: Some("ann".into()),

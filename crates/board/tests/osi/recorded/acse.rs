@@ -11,8 +11,8 @@ use kiban_osi::acse::{self, Associate, AssociateAnswer};
 use kiban_osi::ftam::{self, Machine, Role};
 use kiban_osi::presentation;
 use kiban_osi::stack::end::End;
+use kiban_osi::stack::layers::{Indication, Request, Stack, StackConfig};
 use kiban_osi::stack::stream::{ConnectionAction, Stream};
-use kiban_osi::stack::tower::{Indication, Request, Stack, StackConfig};
 use kiban_osi::wire::acse::{Aare, Apdu, AssociateDiagnostic, AssociateResult, UserDiagnostic};
 use kiban_osi::wire::ber::{Asn1, Oid};
 use kiban_osi::wire::cotp::Tpdu;
@@ -27,7 +27,7 @@ const T0: Instant = Instant::ZERO;
 
 /// Our layers, as the called side.
 struct Ours {
-    tower: Stack,
+    stack: Stack,
     stream: Stream,
     listener: Listener,
     aborted: bool,
@@ -35,11 +35,11 @@ struct Ours {
 
 impl Ours {
     fn new() -> Ours {
-        let mut tower = Stack::new(&StackConfig::default());
+        let mut stack = Stack::new(&StackConfig::default());
         let mut stream = Stream::new(tpkt::TPDU_BYTES_MAX);
-        tower.arrive(stream.connected(), T0, &mut ());
-        tower.settle(T0, &mut ());
-        Ours { tower, stream, listener: Listener::default(), aborted: false }
+        stack.arrive(stream.connected(), T0, &mut ());
+        stack.settle(T0, &mut ());
+        Ours { stack, stream, listener: Listener::default(), aborted: false }
     }
 
     /// Returns the reply to a run of TPKTs; `user` answers the indications.
@@ -52,9 +52,9 @@ impl Ours {
         for read in reads(said, in_two) {
             self.stream.arrive(read);
             while let Some(indication) = self.stream.poll() {
-                self.tower.arrive(indication, T0, &mut ());
-                self.tower.settle(T0, &mut ());
-                while let Some(indication) = self.tower.poll() {
+                self.stack.arrive(indication, T0, &mut ());
+                self.stack.settle(T0, &mut ());
+                while let Some(indication) = self.stack.poll() {
                     let acse = if let Indication::Acse(indication) = &indication {
                         Some(&**indication)
                     } else {
@@ -62,11 +62,11 @@ impl Ours {
                     };
                     self.aborted |= matches!(acse, Some(acse::Indication::Abort(_)));
                     if let Some(request) = user(indication) {
-                        self.tower.request(request, &mut ()).expect("it can be asked for");
-                        self.tower.settle(T0, &mut ());
+                        self.stack.request(request, &mut ()).expect("it can be asked for");
+                        self.stack.settle(T0, &mut ());
                     }
                 }
-                while let Some(request) = self.tower.poll_network() {
+                while let Some(request) = self.stack.poll_network() {
                     self.stream.request(request);
                 }
             }
@@ -172,7 +172,7 @@ fn josistack_receives_what_its_own_responder_sent() {
             let (ours, data) = replay(turns, in_two, |asked, _| asked);
             // The connection ends without a release: with a DR.
             assert_eq!(
-                (data, ours.stream.connection_action(), ours.tower.crossed()),
+                (data, ours.stream.connection_action(), ours.stack.crossed()),
                 (4, ConnectionAction::Close, 0)
             );
         }
@@ -186,7 +186,7 @@ fn libiec61850_gets_an_association_and_its_answers() {
     for in_two in [false, true] {
         for (turns, asked) in connections.iter().zip([1, 3]) {
             let (ours, data) = replay(turns, in_two, |_, recorded| recorded);
-            assert_eq!((data, ours.aborted, ours.tower.crossed()), (asked, true, 0));
+            assert_eq!((data, ours.aborted, ours.stack.crossed()), (asked, true, 0));
         }
     }
 }

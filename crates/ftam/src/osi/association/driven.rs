@@ -9,8 +9,8 @@ use kiban_osi::acse;
 use kiban_osi::network::Origin;
 use kiban_osi::presentation::{self, PAbort};
 use kiban_osi::session::AbortReason;
+use kiban_osi::stack::layers::{Indication, Request, Stack, StackConfig};
 use kiban_osi::stack::stream::{ConnectionAction, Stream};
-use kiban_osi::stack::tower::{Indication, Request, Stack, StackConfig};
 use kiban_osi::wire::ber::Oid;
 use kiban_osi::wire::tpkt;
 use std::collections::VecDeque;
@@ -28,10 +28,10 @@ pub const INCOMING_COUNT_MAX: usize = 4096;
 /// The layers, and the indications that wait for the user.
 #[derive(Debug)]
 pub(super) struct State {
-    tower: Stack,
+    stack: Stack,
     stream: Stream,
     indications: VecDeque<Indication>,
-    told_bytes: usize,
+    indicated_bytes: usize,
     /// Bytes that the pump has taken and not yet sent.
     sending_bytes: usize,
     /// How the association ended, once its user has received that.
@@ -42,12 +42,12 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(tower: &StackConfig) -> State {
+    pub(super) fn new(stack: &StackConfig) -> State {
         State {
-            tower: Stack::new(tower),
+            stack: Stack::new(stack),
             stream: Stream::new(tpkt::TPDU_BYTES_MAX),
             indications: VecDeque::new(),
-            told_bytes: 0,
+            indicated_bytes: 0,
             sending_bytes: 0,
             end: None,
             error: None,
@@ -55,28 +55,28 @@ impl State {
         }
     }
 
-    /// Does what is due, and moves output from the layers to the stream and to the user.
+    /// Handles due timers, and moves output from the layers to the stream and to the user.
     fn settle(&mut self, now: Instant) {
-        self.tower.settle(now, &mut ());
-        while let Some(request) = self.tower.poll_network() {
+        self.stack.settle(now, &mut ());
+        while let Some(request) = self.stack.poll_network() {
             self.stream.request(request);
             if self.stream.connection_action() == ConnectionAction::Connect {
                 // The socket was connected before.
                 let connected = self.stream.connected();
-                self.tower.arrive(connected, now, &mut ());
-                self.tower.settle(now, &mut ());
+                self.stack.arrive(connected, now, &mut ());
+                self.stack.settle(now, &mut ());
             }
         }
-        while let Some(told) = self.tower.poll() {
-            self.told_bytes += bytes_of(&told);
-            self.indications.push_back(told);
+        while let Some(indication) = self.stack.poll() {
+            self.indicated_bytes += bytes_of(&indication);
+            self.indications.push_back(indication);
         }
     }
 
     /// Returns the most specific reason that the layers below know.
     fn failure_of(&self, abort: PAbort) -> Failure {
         let is_transports = matches!(abort, PAbort::Session(AbortReason::TransportDisconnect));
-        let disconnected = self.tower.disconnected().filter(|_| is_transports);
+        let disconnected = self.stack.disconnected().filter(|_| is_transports);
         match (self.error, self.stream.broken(), disconnected) {
             (Some(kind), ..) => Failure::from(kind),
             (None, Some(rule), _) => Failure::NotTpkt(rule),
@@ -86,13 +86,13 @@ impl State {
     }
 
     fn wants_bytes(&self) -> bool {
-        self.told_bytes < INCOMING_BYTES_MAX && self.indications.len() < INCOMING_COUNT_MAX
+        self.indicated_bytes < INCOMING_BYTES_MAX && self.indications.len() < INCOMING_COUNT_MAX
     }
 }
 
 /// Returns the bytes of data in an indication.
-fn bytes_of(told: &Indication) -> usize {
-    match told {
+fn bytes_of(indication: &Indication) -> usize {
+    match indication {
         Indication::Presentation(
             presentation::Indication::Data(values) | presentation::Indication::TypedData(values),
         ) => values.iter().map(|pdv| pdv.octets().len()).sum(),
@@ -125,7 +125,7 @@ impl Shared {
     pub(super) fn connected(&self) {
         let (mut state, now) = (self.lock(), self.clock.now());
         let connected = state.stream.connected();
-        state.tower.arrive(connected, now, &mut ());
+        state.stack.arrive(connected, now, &mut ());
         state.settle(now);
     }
 
@@ -134,7 +134,7 @@ impl Shared {
         let now = self.clock.now();
         {
             let mut state = self.lock();
-            if let Err(misuse) = state.tower.request(request, &mut ()) {
+            if let Err(misuse) = state.stack.request(request, &mut ()) {
                 return Err(state.end.clone().unwrap_or(Failure::InvalidRequest(misuse)));
             }
             state.settle(now);
@@ -146,16 +146,16 @@ impl Shared {
     /// Waits for the next indication for the user.
     pub(super) async fn next_indication(&self) -> Result<Indication, Failure> {
         loop {
-            let news = self.user_wake.notified();
+            let notified = self.user_wake.notified();
             {
                 let mut state = self.lock();
                 let read_before = state.wants_bytes();
-                if let Some(told) = state.indications.pop_front() {
-                    state.told_bytes -= bytes_of(&told);
+                if let Some(indication) = state.indications.pop_front() {
+                    state.indicated_bytes -= bytes_of(&indication);
                     if !read_before && state.wants_bytes() {
                         self.pump_wake.notify_one();
                     }
-                    return Ok(told);
+                    return Ok(indication);
                 }
                 if let Some(end) = &state.end {
                     return Err(end.clone());
@@ -164,14 +164,14 @@ impl Shared {
                     return Err(Failure::Over);
                 }
             }
-            news.await;
+            notified.await;
         }
     }
 
     /// Waits until more may be sent. Does not see an end that the user has not received yet.
     pub(super) async fn room(&self) -> Result<(), Failure> {
         loop {
-            let news = self.user_wake.notified();
+            let notified = self.user_wake.notified();
             {
                 let state = self.lock();
                 if let Some(end) = &state.end {
@@ -181,17 +181,17 @@ impl Shared {
                     return Ok(());
                 }
             }
-            news.await;
+            notified.await;
         }
     }
 
     pub(super) async fn closed(&self) {
         loop {
-            let news = self.user_wake.notified();
+            let notified = self.user_wake.notified();
             if self.lock().closed {
                 return;
             }
-            news.await;
+            notified.await;
         }
     }
 
@@ -202,9 +202,9 @@ impl Shared {
     }
 
     /// Converts an ACSE indication that ends the association to a failure.
-    pub(super) fn failure_of(&self, told: Option<acse::Indication>) -> Failure {
+    pub(super) fn failure_of(&self, indication: Option<acse::Indication>) -> Failure {
         let mut state = self.lock();
-        let failure = match told {
+        let failure = match indication {
             Some(acse::Indication::Abort(abort)) => Failure::Aborted(Box::new(abort)),
             Some(acse::Indication::PAbort(abort)) => state.failure_of(abort),
             _ => Failure::Over,
@@ -221,7 +221,7 @@ impl Shared {
     }
 
     pub(super) fn contexts(&self) -> Vec<(i64, Oid, Oid)> {
-        self.lock().tower.layers().2.contexts().to_vec()
+        self.lock().stack.layers().2.contexts().to_vec()
     }
 }
 
@@ -252,8 +252,8 @@ impl pump::End for Driven {
         let state = &mut *guard;
         state.stream.arrive(bytes);
         while let Some(indication) = state.stream.poll() {
-            state.tower.arrive(indication, now, &mut ());
-            state.tower.settle(now, &mut ());
+            state.stack.arrive(indication, now, &mut ());
+            state.stack.settle(now, &mut ());
         }
         state.settle(now);
     }
@@ -263,7 +263,7 @@ impl pump::End for Driven {
         let origin = if how.is_ok() { Origin::User } else { Origin::Provider };
         state.error = how.err().map(|error| error.kind());
         if let Some(indication) = state.stream.ended(origin) {
-            state.tower.arrive(indication, now, &mut ());
+            state.stack.arrive(indication, now, &mut ());
             state.settle(now);
         }
     }
@@ -271,7 +271,7 @@ impl pump::End for Driven {
     fn work(&mut self, now: Instant) {
         let mut guard = self.shared.lock();
         let state = &mut *guard;
-        if state.tower.deadline() <= now {
+        if state.stack.deadline() <= now {
             state.settle(now);
         }
         while let Some(rope) = state.stream.outgoing().pop() {
@@ -279,11 +279,11 @@ impl pump::End for Driven {
         }
         state.sending_bytes = self.outgoing.len();
         self.wants_bytes = state.wants_bytes();
-        self.deadline = state.tower.deadline();
+        self.deadline = state.stack.deadline();
         self.over = state.stream.connection_action() == ConnectionAction::Close;
-        let news = !state.indications.is_empty() || state.sending_bytes < OUTGOING_BYTES_MAX;
+        let may_wake = !state.indications.is_empty() || state.sending_bytes < OUTGOING_BYTES_MAX;
         drop(guard);
-        if news {
+        if may_wake {
             self.shared.user_wake.notify_waiters();
         }
     }

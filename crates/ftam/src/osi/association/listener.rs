@@ -3,7 +3,7 @@
 use super::{Acceptance, Association, Failure, within};
 use crate::osi::socket;
 use kiban_osi::acse::{self, Associate, AssociateAnswer};
-use kiban_osi::stack::tower::StackConfig;
+use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::wire::acse::{AssociateDiagnostic, AssociateResult, UserDiagnostic};
 use std::io;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use tokio_rustls::TlsAcceptor;
 /// Listens for associations at an address.
 pub struct Listener {
     listener: TcpListener,
-    tower: StackConfig,
+    stack: StackConfig,
     tls: Option<TlsAcceptor>,
     timeout: Duration,
 }
@@ -26,11 +26,11 @@ impl Listener {
     /// The system's: the address is in use, or not this host's, or the port needs a privilege.
     pub fn bind(
         address: SocketAddr,
-        tower: StackConfig,
+        stack: StackConfig,
         tls: Option<TlsAcceptor>,
         timeout: Duration,
     ) -> io::Result<Listener> {
-        Ok(Listener { listener: socket::listen(address)?, tower, tls, timeout })
+        Ok(Listener { listener: socket::listen(address)?, stack, tls, timeout })
     }
 
     /// Returns the local address.
@@ -58,7 +58,7 @@ impl Listener {
         IncomingConnection {
             socket,
             peer,
-            tower: self.tower.clone(),
+            stack: self.stack.clone(),
             tls: self.tls.clone(),
             timeout: self.timeout,
         }
@@ -69,7 +69,7 @@ impl Listener {
 pub struct IncomingConnection {
     socket: TcpStream,
     peer: SocketAddr,
-    tower: StackConfig,
+    stack: StackConfig,
     tls: Option<TlsAcceptor>,
     timeout: Duration,
 }
@@ -85,11 +85,11 @@ impl IncomingConnection {
     /// # Errors
     /// [`Failure`]; the peer has been answered, and the connection is being closed.
     pub async fn request(self) -> Result<AssociateRequest, Failure> {
-        let IncomingConnection { socket, peer, tower, tls, timeout } = self;
+        let IncomingConnection { socket, peer, stack, tls, timeout } = self;
         let made = async {
             let mut association = match tls {
-                None => Association::start(socket, &tower, false),
-                Some(acceptor) => Association::start(acceptor.accept(socket).await?, &tower, false),
+                None => Association::start(socket, &stack, false),
+                Some(acceptor) => Association::start(acceptor.accept(socket).await?, &stack, false),
             };
             association.peer = Some(peer);
             match association.shared.next_indication().await?.into_acse() {

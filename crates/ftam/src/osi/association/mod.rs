@@ -1,4 +1,4 @@
-//! Associations for any user of ACSE: MMS, X.400, X.500, CMIP, protocols of one's own.
+//! Associations for any user of ACSE: MMS, X.400, X.500, CMIP, custom protocols.
 //!
 //! Purpose          a program that knows presentation data values gets an association over RFC 1006, with or
 //!                  without TLS, and need not know the six layers below it.
@@ -34,7 +34,7 @@ use driven::{Driven, Shared, State};
 use kiban_os::Clock;
 use kiban_osi::acse::{self, AssociateAnswer};
 use kiban_osi::presentation;
-use kiban_osi::stack::tower::{Request, StackConfig};
+use kiban_osi::stack::layers::{Request, StackConfig};
 use kiban_osi::wire::acse::{AbortSource, ReleaseRequestReason, ReleaseResponseReason};
 use kiban_osi::wire::ber::Oid;
 use kiban_osi::wire::presentation::Pdv;
@@ -49,7 +49,7 @@ pub enum Event {
     /// P-DATA: values, each with its context.
     Data(Vec<Pdv>),
     /// The peer requests a release; answer with [`Association::answer_release`].
-    ReleaseAsked {
+    ReleaseRequested {
         /// The peer's reason.
         reason: Option<ReleaseRequestReason>,
         /// The peer's user information.
@@ -106,8 +106,8 @@ impl Association {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let patience = parameters.timeout;
-        let (tower, associate) = parameters.into_tower();
-        let mut association = Association::start(socket, &tower, true);
+        let (stack, associate) = parameters.into_stack_config();
+        let mut association = Association::start(socket, &stack, true);
         let request = acse::Request::Associate(associate);
         association.shared.request(request.into())?;
         let answer = within(patience, association.shared.next_indication()).await?;
@@ -124,11 +124,11 @@ impl Association {
     }
 
     /// Starts the layers on a socket, and the task that moves its bytes.
-    fn start<S>(mut socket: S, tower: &StackConfig, calls: bool) -> Association
+    fn start<S>(mut socket: S, stack: &StackConfig, calls: bool) -> Association
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let shared = Arc::new(Shared::new(State::new(tower), Clock::new()));
+        let shared = Arc::new(Shared::new(State::new(stack), Clock::new()));
         if !calls {
             shared.connected();
         }
@@ -189,7 +189,7 @@ impl Association {
             Err(presentation::Indication::Data(values)) => Ok(Event::Data(values)),
             Err(beside) => Ok(Event::Beside(Box::new(beside))),
             Ok(acse::Indication::Release { reason, user_information }) => {
-                Ok(Event::ReleaseAsked { reason, user_information })
+                Ok(Event::ReleaseRequested { reason, user_information })
             }
             Ok(acse::Indication::ReleaseConfirm { reason, user_information, .. }) => {
                 Ok(Event::Released { reason, user_information })
@@ -215,18 +215,18 @@ impl Association {
     /// How the association ended otherwise.
     pub async fn release(&self, user_information: Vec<Pdv>) -> Result<Vec<Pdv>, Failure> {
         self.begin_release(user_information)?;
-        let mut asked = false;
+        let mut must_answer = false;
         loop {
             match self.receive().await? {
                 Event::Released { user_information, .. } => {
-                    if asked {
+                    if must_answer {
                         // X.227 §7.2.3.5: on a release collision, the responder answers after it has been
                         // answered.
                         let _ = self.answer_release(Vec::new());
                     }
                     return Ok(user_information);
                 }
-                Event::ReleaseAsked { .. } => asked = self.answer_release(Vec::new()).is_err(),
+                Event::ReleaseRequested { .. } => must_answer = self.answer_release(Vec::new()).is_err(),
                 Event::Data(_) | Event::Beside(_) => {}
             }
         }

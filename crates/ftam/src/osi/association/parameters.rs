@@ -4,7 +4,7 @@ use kiban_base::Malformed;
 use kiban_osi::acse::{Abort, Associate, AssociateAnswer, Authentication, EntityName};
 use kiban_osi::presentation::{self, PAbort, Refuser};
 use kiban_osi::session::{self, AbortReason, Units};
-use kiban_osi::stack::tower::StackConfig;
+use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::transport::Disconnected;
 use kiban_osi::wire::acse::{ABSTRACT_SYNTAX, AbortSource, AssociateDiagnostic};
 use kiban_osi::wire::ber::Oid;
@@ -29,7 +29,7 @@ pub struct Tls {
 #[derive(Clone)]
 pub struct Parameters {
     /// Settings of the layers.
-    pub tower: StackConfig,
+    pub stack: StackConfig,
     /// The selectors of this end.
     pub calling: Selectors,
     /// The peer's selectors.
@@ -65,7 +65,7 @@ impl Parameters {
             transfer_syntaxes: vec![BER],
         });
         Parameters {
-            tower: StackConfig::default(),
+            stack: StackConfig::default(),
             calling: Selectors::default(),
             called: Selectors::default(),
             application_context,
@@ -88,11 +88,11 @@ impl Parameters {
     }
 
     /// Splits the parameters; transport selectors are sent by the session machine.
-    pub(super) fn into_tower(self) -> (StackConfig, Associate) {
-        let mut tower = self.tower.clone();
-        tower.session.transport_calling = self.calling.transport.clone();
-        tower.session.transport_called = self.called.transport.clone();
-        (tower, self.into_associate())
+    pub(super) fn into_stack_config(self) -> (StackConfig, Associate) {
+        let mut stack = self.stack.clone();
+        stack.session.transport_calling = self.calling.transport.clone();
+        stack.session.transport_called = self.called.transport.clone();
+        (stack, self.into_associate())
     }
 
     fn into_associate(self) -> Associate {
@@ -159,9 +159,9 @@ impl Default for Acceptance {
 
 impl Acceptance {
     /// Builds the answer to a request.
-    pub(super) fn answer(self, asked: &Associate) -> AssociateAnswer {
-        let units = asked.presentation.session.units.and(self.units).or(Units::DUPLEX);
-        let granted = asked.accept(units, |context| self.contexts.has(context.abstract_syntax));
+    pub(super) fn answer(self, proposal: &Associate) -> AssociateAnswer {
+        let units = proposal.presentation.session.units.and(self.units).or(Units::DUPLEX);
+        let granted = proposal.accept(units, |context| self.contexts.has(context.abstract_syntax));
         AssociateAnswer {
             application_context: self.application_context.or(granted.application_context),
             responding: self.name,
@@ -180,7 +180,7 @@ pub enum Failure {
     Io(Arc<io::Error>),
     /// The time limit expired.
     Timeout,
-    /// The bytes received are no TPKT: the peer does not speak RFC 1006.
+    /// The bytes received are not a TPKT: the peer does not speak RFC 1006.
     NotTpkt(Malformed),
     /// The peer refused the association.
     Refused(Box<AssociateAnswer>),
@@ -224,21 +224,19 @@ impl fmt::Display for Failure {
             Failure::Aborted(abort) if abort.source == AbortSource::SERVICE_USER => {
                 f.write_str("the peer aborted the association")
             }
-            Failure::Aborted(_) => {
-                f.write_str("ACSE aborted the association: a rule of its protocol was broken")
-            }
+            Failure::Aborted(_) => f.write_str("ACSE aborted the association: protocol error"),
             Failure::Disconnected(why) => {
-                write!(f, "transport refused the connection or ended it: {why}")
+                write!(f, "transport refused or ended the connection: {why}")
             }
             Failure::Broken(PAbort::Session(AbortReason::TransportDisconnect)) => {
                 f.write_str("the peer refused the transport connection or closed it: is the selector right?")
             }
             Failure::Broken(PAbort::Session(reason)) => write!(f, "session aborted: {reason:?}"),
             Failure::Broken(PAbort::Here { reason, .. }) => {
-                write!(f, "the peer broke a rule of presentation: {reason:?}")
+                write!(f, "the peer violated the presentation protocol: {reason:?}")
             }
             Failure::Broken(PAbort::Peer { reason, .. }) => {
-                write!(f, "the peer's presentation aborted: {reason:?}")
+                write!(f, "the peer's presentation layer aborted: {reason:?}")
             }
             Failure::Over => f.write_str("the association has ended"),
             Failure::InvalidRequest(misuse) => write!(f, "{misuse}"),

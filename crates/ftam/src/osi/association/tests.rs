@@ -20,7 +20,7 @@ fn listener() -> (Listener, u16) {
     (listener, port)
 }
 
-async fn asked(listener: &Listener) -> AssociateRequest {
+async fn requested(listener: &Listener) -> AssociateRequest {
     listener.accept().await.expect("it comes").request().await.expect("it asks")
 }
 
@@ -30,7 +30,7 @@ async fn pair() -> (Association, Association) {
     let parameters = Parameters::new(APPLICATION, &[SYNTAX, OTHER]);
     let there = async {
         let wanted = Acceptance { contexts: AcceptedContexts::Only(vec![SYNTAX]), ..Acceptance::default() };
-        asked(&listener).await.accept(wanted).expect("granted")
+        requested(&listener).await.accept(wanted).expect("granted")
     };
     let (here, there) = tokio::join!(Association::connect("127.0.0.1", port, parameters), there);
     (here.expect("granted"), there)
@@ -41,7 +41,7 @@ fn value(context: i64, bytes: usize) -> Pdv {
 }
 
 #[tokio::test]
-async fn values_go_both_ways_and_the_end_is_orderly() {
+async fn values_go_both_ways_and_the_release_is_orderly() {
     let (here, there) = pair().await;
     let context = here.context(SYNTAX).expect("it was wanted");
     assert_eq!((here.context(OTHER), there.context(SYNTAX)), (None, Some(context)));
@@ -55,12 +55,12 @@ async fn values_go_both_ways_and_the_end_is_orderly() {
         there.send(sent.clone()).await.expect("sent");
         assert_eq!(here.receive().await.expect("received"), Event::Data(sent));
     }
-    let stranger = here.send(vec![value(99, 1)]).await;
-    assert!(matches!(stranger, Err(Failure::InvalidRequest(_))), "{stranger:?}");
+    let unknown = here.send(vec![value(99, 1)]).await;
+    assert!(matches!(unknown, Err(Failure::InvalidRequest(_))), "{unknown:?}");
 
     let answers = async {
         let event = there.receive().await.expect("received");
-        assert!(matches!(event, Event::ReleaseAsked { .. }), "{event:?}");
+        assert!(matches!(event, Event::ReleaseRequested { .. }), "{event:?}");
         there.answer_release(vec![value(context, 2)]).expect("answered");
     };
     let (released, ()) = tokio::join!(here.release(Vec::new()), answers);
@@ -72,7 +72,7 @@ async fn values_go_both_ways_and_the_end_is_orderly() {
 }
 
 #[tokio::test]
-async fn both_may_ask_for_the_end_at_once() {
+async fn both_ends_may_release_at_once() {
     let (here, there) = pair().await;
     let (one, two) = tokio::join!(here.release(Vec::new()), there.release(Vec::new()));
     one.expect("granted");
@@ -80,7 +80,7 @@ async fn both_may_ask_for_the_end_at_once() {
 }
 
 #[tokio::test]
-async fn an_abort_is_told_and_so_is_a_drop() {
+async fn an_abort_and_a_drop_are_both_reported() {
     let (here, there) = pair().await;
     here.abort(Vec::new());
     let end = there.receive().await.expect_err("it has ended");
@@ -95,13 +95,13 @@ async fn an_abort_is_told_and_so_is_a_drop() {
 }
 
 #[tokio::test]
-async fn a_refusal_says_why() {
+async fn a_refusal_carries_its_reason() {
     let (listener, port) = listener();
     let refuses = async {
-        let asked = asked(&listener).await;
-        assert_eq!(asked.associate().presentation.called.bytes(), b"psel");
+        let request = requested(&listener).await;
+        assert_eq!(request.associate().presentation.called.bytes(), b"psel");
         let why = UserDiagnostic::CALLED_AP_TITLE_NOT_RECOGNIZED;
-        asked.refuse(AssociateResult::REJECTED_PERMANENT, why).await;
+        request.refuse(AssociateResult::REJECTED_PERMANENT, why).await;
     };
     let called = Selectors { presentation: "psel".into(), session: "ssel".into(), transport: "tsel".into() };
     let parameters = Parameters { called, ..Parameters::new(APPLICATION, &[SYNTAX]) };
@@ -112,7 +112,7 @@ async fn a_refusal_says_why() {
 }
 
 #[tokio::test]
-async fn whoever_does_not_receive_is_waited_for_and_nothing_is_lost() {
+async fn a_sender_waits_for_a_slow_receiver_and_nothing_is_lost() {
     let (here, there) = pair().await;
     let context = here.context(SYNTAX).expect("it was wanted");
     let (count, bytes) = (400, 60_000);
@@ -124,7 +124,7 @@ async fn whoever_does_not_receive_is_waited_for_and_nothing_is_lost() {
     let mut talks = std::pin::pin!(talks);
     // Sending stops when the buffers in between are full: far below the total.
     tokio::select! {
-        () = &mut talks => panic!("24 MB were taken by nobody"),
+        () = &mut talks => panic!("24 MB were accepted without a reader"),
         () = full(&here, &there) => {}
     }
     let listens = async {
@@ -143,7 +143,7 @@ async fn full(here: &Association, there: &Association) {
 }
 
 #[tokio::test]
-async fn peers_that_speak_nonsense_or_not_at_all_are_told_of() {
+async fn invalid_and_silent_peers_are_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     let port = listener.local_addr().expect("it is bound").port();
     for (says, expected) in [

@@ -15,7 +15,7 @@ use tokio::time::{Sleep, sleep};
 
 /// Maximum length of an answer.
 pub(super) const ANSWER_BYTES_MAX: usize = 1 << 20;
-/// How many bytes are shown of data that is no TPKT.
+/// How many bytes are shown of data that is not a TPKT.
 const SHOWN_BYTES_MAX: usize = 24;
 
 trait Socket: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -53,16 +53,16 @@ impl Line {
 
     /// Starts TLS; returns a description of the negotiated session.
     pub(super) async fn secure(&mut self, target: &Target) -> Result<String, String> {
-        let Some(tls) = &target.tls else { return Ok("not asked for".into()) };
+        let Some(tls) = &target.tls else { return Ok("not requested".into()) };
         let socket = std::mem::replace(&mut self.socket, Box::new(tokio::io::empty()));
         let handshake = tls.connector.connect(tls.name.clone(), socket);
-        let socket = by(&mut self.deadline, handshake).await.map_err(|unheard| unheard.words)?;
+        let socket = by(&mut self.deadline, handshake).await.map_err(|no_answer| no_answer.words)?;
         let socket = socket.map_err(|error| error.to_string())?;
         let (_, session) = socket.get_ref();
         let version = session.protocol_version().and_then(|version| version.as_str());
         let suite = session.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str());
         let count = session.peer_certificates().map_or(0, <[_]>::len);
-        let (version, suite) = (version.unwrap_or("TLS"), suite.unwrap_or("a suite without a name"));
+        let (version, suite) = (version.unwrap_or("TLS"), suite.unwrap_or("unnamed cipher suite"));
         self.socket = Box::new(socket);
         Ok(format!("{}, {suite}, {count} certificate(s)", version.replace("TLSv1_", "TLS 1.")))
     }
@@ -77,16 +77,14 @@ impl Line {
     /// Sends one TPKT.
     pub(super) async fn send(&mut self, unit: &[u8]) -> Result<(), NoAnswer> {
         let mut packet = vec![0; tpkt::HEADER_BYTES];
-        let payload_bytes = unit.len().try_into().expect("what is asked is short");
+        let payload_bytes = unit.len().try_into().expect("the questions of the probe are short");
         tpkt::Header { payload_bytes }.write(&mut packet);
         packet.extend_from_slice(unit);
         let sent = async {
             self.socket.write_all(&packet).await?;
             self.socket.flush().await
         };
-        by(&mut self.deadline, sent)
-            .await?
-            .map_err(|error| NoAnswer::new(format!("it does not listen: {error}")))
+        by(&mut self.deadline, sent).await?.map_err(|error| NoAnswer::new(format!("cannot send: {error}")))
     }
 
     /// Sends one TPDU without user data.
@@ -135,13 +133,13 @@ impl Line {
         let mut tsdu = Vec::new();
         loop {
             let unit = self.receive().await?;
-            let (tpdu, count) = Tpdu::read(&unit)
-                .map_err(|rule| NoAnswer::new(format!("its transport broke a rule: {rule:?}")))?;
+            let (tpdu, count) =
+                Tpdu::read(&unit).map_err(|rule| NoAnswer::new(format!("invalid TPDU: {rule:?}")))?;
             match tpdu {
                 Tpdu::Data { end } => {
                     tsdu.extend_from_slice(&unit[count..]);
                     if tsdu.len() > ANSWER_BYTES_MAX {
-                        return Err(NoAnswer::new("its answer has no end"));
+                        return Err(NoAnswer::new("the answer is too long"));
                     }
                     if end {
                         return Ok(tsdu.into());
@@ -153,11 +151,9 @@ impl Line {
                     return Err(NoAnswer::new(format!("its transport disconnected (DR): {words}")));
                 }
                 Tpdu::Error { cause, .. } => {
-                    return Err(NoAnswer::new(format!(
-                        "its transport found an error in what was sent: {cause:?}"
-                    )));
+                    return Err(NoAnswer::new(format!("its transport reported an error (ER): {cause:?}")));
                 }
-                _ => return Err(NoAnswer::new("its transport sent something other than an answer")),
+                _ => return Err(NoAnswer::new("its transport sent an unexpected TPDU")),
             }
         }
     }

@@ -32,17 +32,17 @@ pub async fn probe(target: &Target) -> Report {
     let mut line = match line::Line::open(target).await {
         Ok(line) => line,
         Err(failure) => {
-            report.say("TCP", "is there a connection", Verdict::No, failure.words);
+            report.add("TCP", "connection", Verdict::No, failure.words);
             return report;
         }
     };
     let millis = clock.now().since(begin).as_secs_f64() * 1e3;
-    report.say("TCP", "is there a connection", Verdict::Yes, format!("after {millis:.1} ms"));
+    report.add("TCP", "connection", Verdict::Yes, format!("after {millis:.1} ms"));
     if target.tls.is_some() {
         match line.secure(target).await {
-            Ok(words) => report.say("TLS", "is it spoken, and trusted", Verdict::Yes, words),
+            Ok(words) => report.add("TLS", "handshake and certificate", Verdict::Yes, words),
             Err(words) => {
-                report.say("TLS", "is it spoken, and trusted", Verdict::No, words);
+                report.add("TLS", "handshake and certificate", Verdict::No, words);
                 return report;
             }
         }

@@ -37,7 +37,7 @@ pub struct Report {
 }
 
 impl Report {
-    pub(super) fn say(
+    pub(super) fn add(
         &mut self,
         layer: &'static str,
         question: impl Into<String>,

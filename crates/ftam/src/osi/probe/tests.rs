@@ -6,7 +6,7 @@ use crate::osi::echo;
 use crate::osi::secure::{self, Identity};
 use kiban_osi::AcceptedSelectors;
 use kiban_osi::Selectors;
-use kiban_osi::stack::tower::StackConfig;
+use kiban_osi::stack::layers::StackConfig;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -19,9 +19,9 @@ fn target(port: u16) -> Target {
 }
 
 /// Starts an echo responder with these layers; returns its port.
-fn echo(tower: StackConfig) -> u16 {
+fn echo(stack: StackConfig) -> u16 {
     let address = (Ipv4Addr::LOCALHOST, 0).into();
-    let listener = Listener::bind(address, tower, None, Duration::from_secs(10)).expect("a port is free");
+    let listener = Listener::bind(address, stack, None, Duration::from_secs(10)).expect("a port is free");
     let port = listener.address().expect("it is bound").port();
     tokio::spawn(echo::serve(listener, 10, |_| {}));
     port
@@ -36,15 +36,15 @@ fn check(report: &Report, layer: &str, question: &str, verdict: Verdict, words: 
 }
 
 #[tokio::test]
-async fn a_peer_that_speaks_it_all_is_seen_as_such() {
+async fn a_peer_with_all_layers_is_recognised() {
     let report = probe(&target(echo(StackConfig::default()))).await;
     assert!(report.tpkt);
     check(&report, "transport", "class 0", Verdict::Yes, "selected");
-    check(&report, "transport", "class 2", Verdict::No, "class 0 is selected");
+    check(&report, "transport", "class 2", Verdict::No, "class 0 selected instead");
     check(&report, "transport", "class 4", Verdict::No, "DR");
     check(&report, "transport", "TPDU sizes", Verdict::Yes, "128, 256, 512, 1024, 2048, 4096, 8192");
     check(&report, "transport", "preferred", Verdict::Yes, "5120 answered");
-    check(&report, "transport", "TSEL", Verdict::No, "any is taken");
+    check(&report, "transport", "TSEL", Verdict::No, "any selector is accepted");
     check(&report, "session", "version 1", Verdict::Yes, "accepted");
     check(&report, "session", "version 2", Verdict::Yes, "accepted");
     check(&report, "session", "typed data", Verdict::Yes, "resynchronise");
@@ -54,11 +54,11 @@ async fn a_peer_that_speaks_it_all_is_seen_as_such() {
 }
 
 #[tokio::test]
-async fn a_peer_that_wants_selectors_says_so_layer_by_layer() {
-    let mut tower = StackConfig::default();
-    tower.transport.accepted_selectors = AcceptedSelectors::Only(vec![b"\0\x01"[..].into()]);
-    tower.session.attached = AcceptedSelectors::Only(vec!["ssel".into()]);
-    let mut target = target(echo(tower));
+async fn a_peer_that_requires_selectors_is_recognised_layer_by_layer() {
+    let mut stack = StackConfig::default();
+    stack.transport.accepted_selectors = AcceptedSelectors::Only(vec![b"\0\x01"[..].into()]);
+    stack.session.attached = AcceptedSelectors::Only(vec!["ssel".into()]);
+    let mut target = target(echo(stack));
     let report = probe(&target).await;
     assert!(report.tpkt);
     check(&report, "transport", "TSEL", Verdict::Yes, "taken: 0x0001");
@@ -69,7 +69,7 @@ async fn a_peer_that_wants_selectors_says_so_layer_by_layer() {
 }
 
 #[tokio::test]
-async fn peers_that_speak_something_else_or_nothing_are_survived() {
+async fn other_protocols_and_silent_peers_are_reported() {
     let refused = probe(&target(1)).await;
     assert!(!refused.tpkt);
     check(&refused, "TCP", "connection", Verdict::No, "refused");
@@ -118,7 +118,7 @@ async fn a_silent_peer_costs_one_timeout() {
 }
 
 #[tokio::test]
-async fn all_of_it_is_asked_through_tls_as_well() {
+async fn the_probe_works_through_tls() {
     let folder = std::env::temp_dir().join(format!("kiban-probe-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder for certificates");
     let rcgen::CertifiedKey { cert, signing_key } =
@@ -150,7 +150,7 @@ async fn all_of_it_is_asked_through_tls_as_well() {
     assert!(report.tpkt);
     check(&report, "TLS", "spoken", Verdict::Yes, "TLS 1.3");
     check(&report, "ACSE", "MMS", Verdict::Yes, "accepted");
-    // The same port without TLS: what comes back is no TPKT.
+    // The same port without TLS: the answer is not a TPKT.
     let report = probe(&target(port)).await;
     assert!(!report.tpkt);
     check(&report, "TPKT", "RFC 1006", Verdict::No, "");

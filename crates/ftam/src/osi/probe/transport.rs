@@ -25,7 +25,7 @@ impl Answer {
         match self {
             Answer::Confirmed(_) => "it is confirmed",
             Answer::Refused(words) => words,
-            Answer::NoAnswer(unheard) => &unheard.words,
+            Answer::NoAnswer(no_answer) => &no_answer.words,
         }
     }
 
@@ -42,12 +42,12 @@ pub(super) fn request(target: &Target) -> Connect {
 
 /// Sends a CR and waits for its answer.
 pub(super) async fn connect(line: &mut Line, request: Connect) -> Answer {
-    if let Err(unheard) = line.send_tpdu(&Tpdu::ConnectRequest(request)).await {
-        return Answer::NoAnswer(unheard);
+    if let Err(no_answer) = line.send_tpdu(&Tpdu::ConnectRequest(request)).await {
+        return Answer::NoAnswer(no_answer);
     }
     let unit = match line.receive().await {
         Ok(unit) => unit,
-        Err(unheard) => return Answer::NoAnswer(unheard),
+        Err(no_answer) => return Answer::NoAnswer(no_answer),
     };
     match Tpdu::read(&unit) {
         Ok((Tpdu::ConnectConfirm(confirm), _)) => Answer::Confirmed(Box::new(confirm)),
@@ -56,7 +56,7 @@ pub(super) async fn connect(line: &mut Line, request: Connect) -> Answer {
             Answer::Refused(format!("refused (DR): {}", Disconnected { reason, additional }))
         }
         Ok((Tpdu::Error { cause, .. }, _)) => Answer::Refused(format!("rejected (ER): {cause:?}")),
-        Ok(_) => Answer::Refused("answered with a TPDU that is no answer".into()),
+        Ok(_) => Answer::Refused("answered with an unexpected TPDU".into()),
         Err(rule) => Answer::Refused(format!("the answer is not a valid TPDU ({rule:?})")),
     }
 }
@@ -64,7 +64,7 @@ pub(super) async fn connect(line: &mut Line, request: Connect) -> Answer {
 async fn again(target: &Target, request: Connect) -> Answer {
     match Line::ready(target).await {
         Ok(mut line) => connect(&mut line, request).await,
-        Err(unheard) => Answer::NoAnswer(unheard),
+        Err(no_answer) => Answer::NoAnswer(no_answer),
     }
 }
 
@@ -73,20 +73,23 @@ pub(super) async fn ask(target: &Target, mut line: Line, report: &mut Report) ->
     let first = connect(&mut line, request(target)).await;
     drop(line);
     report.tpkt = !matches!(first, Answer::NoAnswer(_));
-    if let Answer::NoAnswer(unheard) = &first {
-        report.say("TPKT", "is RFC 1006 spoken", Verdict::No, &unheard.words);
+    if let Answer::NoAnswer(no_answer) = &first {
+        report.add("TPKT", "RFC 1006", Verdict::No, &no_answer.words);
         return false;
     }
-    report.say("TPKT", "is RFC 1006 spoken", Verdict::Yes, "received a TPDU in a TPKT");
+    report.add("TPKT", "RFC 1006", Verdict::Yes, "received a TPDU in a TPKT");
     let verdict = if first.is_confirmed() { Verdict::Yes } else { Verdict::No };
     let Answer::Confirmed(confirm) = &first else {
-        report.say(LAYER, "class 0", verdict, first.words());
+        report.add(LAYER, "class 0", verdict, first.words());
         selectors(target, report).await;
         return false;
     };
-    let words =
-        if confirm.class == 0 { "selected".into() } else { format!("class {} came back", confirm.class) };
-    report.say(LAYER, "class 0", if confirm.class == 0 { verdict } else { Verdict::Unclear }, words);
+    let words = if confirm.class == 0 {
+        "selected".into()
+    } else {
+        format!("class {} selected instead", confirm.class)
+    };
+    report.add(LAYER, "class 0", if confirm.class == 0 { verdict } else { Verdict::Unclear }, words);
     classes(target, report).await;
     sizes(target, report).await;
     selectors(target, report).await;
@@ -96,15 +99,15 @@ pub(super) async fn ask(target: &Target, mut line: Line, report: &mut Report) ->
 /// Asks which other classes the peer accepts.
 async fn classes(target: &Target, report: &mut Report) {
     for (class, alternatives, question) in
-        [(2, vec![0x00], "class 2, or else 0 (RFC 2126)"), (4, Vec::new(), "class 4 alone")]
+        [(2, vec![0x00], "class 2, alternatively 0 (RFC 2126)"), (4, Vec::new(), "class 4 only")]
     {
         let answer = again(target, Connect { class, alternatives, ..request(target) }).await;
         let (verdict, words) = match &answer {
             Answer::Confirmed(confirm) if confirm.class == class => (Verdict::Yes, "selected".into()),
-            Answer::Confirmed(confirm) => (Verdict::No, format!("class {} is selected", confirm.class)),
+            Answer::Confirmed(confirm) => (Verdict::No, format!("class {} selected instead", confirm.class)),
             other => (Verdict::No, other.words().to_owned()),
         };
-        report.say(LAYER, question, verdict, words);
+        report.add(LAYER, question, verdict, words);
     }
 }
 
@@ -113,37 +116,37 @@ async fn sizes(target: &Target, report: &mut Report) {
     let mut largest = None;
     let mut words = Vec::new();
     for code in cotp::SIZE_CODE_MIN..=cotp::SIZE_CODE_MAX {
-        let asked = 1u32 << code;
+        let proposed = 1u32 << code;
         let answer = again(target, Connect { tpdu_size: Some(code), ..request(target) }).await;
         words.push(match &answer {
             Answer::Confirmed(confirm) => match confirm.tpdu_size.and_then(cotp::size_bytes) {
                 Some(bytes) => {
-                    largest = largest.max(Some(bytes.min(asked)));
-                    if bytes == asked { asked.to_string() } else { format!("{asked} -> {bytes}") }
+                    largest = largest.max(Some(bytes.min(proposed)));
+                    if bytes == proposed { proposed.to_string() } else { format!("{proposed} -> {bytes}") }
                 }
-                None => format!("{asked} -> nothing said"),
+                None => format!("{proposed} -> not stated"),
             },
-            Answer::Refused(_) => format!("{asked} refused"),
-            Answer::NoAnswer(unheard) => format!("{asked}: {}", unheard.words),
+            Answer::Refused(_) => format!("{proposed} refused"),
+            Answer::NoAnswer(no_answer) => format!("{proposed}: {}", no_answer.words),
         });
-        if matches!(&answer, Answer::NoAnswer(unheard) if unheard.silent) {
+        if matches!(&answer, Answer::NoAnswer(no_answer) if no_answer.silent) {
             break;
         }
     }
     let verdict = if largest.is_some() { Verdict::Yes } else { Verdict::Unclear };
-    report.say(LAYER, "TPDU sizes", verdict, words.join(", "));
+    report.add(LAYER, "TPDU sizes", verdict, words.join(", "));
     let preferred = Connect { preferred: Some(PREFERRED_UNITS), tpdu_size: Some(12), ..request(target) };
     let (verdict, words) = match again(target, preferred).await {
         Answer::Confirmed(confirm) => match confirm.preferred {
             Some(units) => {
                 let bytes = u64::from(units) * u64::from(cotp::PREFERRED_UNIT_BYTES);
-                (Verdict::Yes, format!("{} asked, {bytes} answered", PREFERRED_UNITS * 128))
+                (Verdict::Yes, format!("{} requested, {bytes} returned", PREFERRED_UNITS * 128))
             }
-            None => (Verdict::No, "passed over".into()),
+            None => (Verdict::No, "ignored".into()),
         },
         other => (Verdict::No, other.words().to_owned()),
     };
-    report.say(LAYER, "preferred maximum TPDU size", verdict, words);
+    report.add(LAYER, "preferred maximum TPDU size", verdict, words);
 }
 
 /// Asks whether a called selector is needed, and whether any value is accepted.
@@ -163,13 +166,13 @@ async fn selectors(target: &Target, report: &mut Report) {
         }
     }
     let others = match (nobodys.is_confirmed(), taken.is_empty()) {
-        (true, _) => "any is taken".to_owned(),
-        (false, false) => format!("taken: {}; say --tsel", taken.join(", ")),
-        (false, true) => "an unknown one is refused, and so are the usual ones; say --tsel".to_owned(),
+        (true, _) => "any selector is accepted".to_owned(),
+        (false, false) => format!("accepted: {}; try --tsel with one of these", taken.join(", ")),
+        (false, true) => "unknown and usual selectors are refused; give one with --tsel".to_owned(),
     };
     let (verdict, none) = match without.is_confirmed() {
-        true => (Verdict::No, "none is taken"),
-        false => (Verdict::Yes, "none is refused"),
+        true => (Verdict::No, "an absent selector is accepted"),
+        false => (Verdict::Yes, "an absent selector is refused"),
     };
-    report.say(LAYER, "called selector (TSEL) needed", verdict, format!("{none}; {others}"));
+    report.add(LAYER, "called selector (TSEL) needed", verdict, format!("{none}; {others}"));
 }

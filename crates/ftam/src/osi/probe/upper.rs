@@ -59,7 +59,7 @@ const APPLICATIONS: [Application; 5] = [
         first_words: |_| Vec::new(),
     },
     Application {
-        name: "an application that does not exist",
+        name: "a nonexistent application",
         context: Oid::of("2.999.7.8"),
         syntaxes: &[(Oid::of("2.999.7.9"), "an unknown syntax")],
         first_words: |_| Vec::new(),
@@ -156,11 +156,11 @@ impl Reply {
 
 fn refuse_words(reason: spdu::RefuseReason) -> String {
     match reason {
-        spdu::RefuseReason::User => "its user does not say why".into(),
-        spdu::RefuseReason::SelectorUnknown => "the session selector is unknown; say --ssel".into(),
+        spdu::RefuseReason::User => "its user gives no reason".into(),
+        spdu::RefuseReason::SelectorUnknown => "the session selector is unknown; give one with --ssel".into(),
         spdu::RefuseReason::UserNotAttached => "no user is attached to the session selector".into(),
         spdu::RefuseReason::Version => "the version is not supported".into(),
-        spdu::RefuseReason::Provider => "session does not say why".into(),
+        spdu::RefuseReason::Provider => "session gives no reason".into(),
         other => format!("{other:?}"),
     }
 }
@@ -185,9 +185,9 @@ pub(super) async fn ask(target: &Target, report: &mut Report) {
         .map(|(application, _)| *application);
     if !replies.iter().any(|(_, reply)| reply.is_of_session()) {
         let words = replies.first().map(|(_, reply)| reply.words()).unwrap_or_default();
-        return report.say("session", "is it spoken", Verdict::No, words);
+        return report.add("session", "CONNECT", Verdict::No, words);
     }
-    report.say("session", "is it spoken", Verdict::Yes, "it answers to CONNECT");
+    report.add("session", "CONNECT", Verdict::Yes, "answered");
     if let Some(application) = best {
         session(target, application, report).await;
     }
@@ -204,23 +204,23 @@ pub(super) async fn ask(target: &Target, report: &mut Report) {
 
 /// Asks for session versions and functional units.
 async fn session(target: &Target, application: &Application, report: &mut Report) {
-    for (versions, question) in [(Versions::V1, "version 1 alone"), (Versions::V2, "version 2 alone")] {
+    for (versions, question) in [(Versions::V1, "version 1 only"), (Versions::V2, "version 2 only")] {
         let reply = propose(target, Proposal { application, units: Units::DUPLEX, versions }).await;
         let (verdict, words) = match &reply.session {
             Some(Session::Accept { versions: selected, .. }) if selected.has_any(versions) => {
                 (Verdict::Yes, "accepted".into())
             }
-            Some(Session::Accept { versions, .. }) => (Verdict::No, format!("{versions:?} came back")),
+            Some(Session::Accept { versions, .. }) => (Verdict::No, format!("{versions:?} selected instead")),
             Some(Session::Refuse { reason: spdu::RefuseReason::UserData | spdu::RefuseReason::User }) => {
                 (Verdict::Yes, reply.words())
             }
             _ => (Verdict::No, reply.words()),
         };
-        report.say("session", question, verdict, words);
+        report.add("session", question, verdict, words);
     }
     for (units, question) in [
         (OFFERED, "duplex, synchronise, resynchronise, typed data"),
-        (Units::HALF_DUPLEX, "half-duplex alone"),
+        (Units::HALF_DUPLEX, "half-duplex only"),
     ] {
         let proposal = Proposal { application, units, versions: Versions::V1.or(Versions::V2) };
         let reply = propose(target, proposal).await;
@@ -228,11 +228,11 @@ async fn session(target: &Target, application: &Application, report: &mut Report
             Some(Session::Accept { units: selected, .. }) => {
                 let common = selected.and(units);
                 let verdict = if common.is_empty() { Verdict::No } else { Verdict::Yes };
-                (verdict, format!("it has {selected:?}"))
+                (verdict, format!("selected {selected:?}"))
             }
             _ => (Verdict::Unclear, reply.words()),
         };
-        report.say("session", format!("units: {question}"), verdict, words);
+        report.add("session", format!("units: {question}"), verdict, words);
     }
 }
 
@@ -242,12 +242,12 @@ fn contexts(application: &Application, reply: &Reply, report: &mut Report) {
     if reply.results.is_empty() {
         let words = match &reply.provider_reason {
             Some(reason) if *reason == ppdu::ProviderReason::CALLED_ADDRESS_UNKNOWN => {
-                format!("presentation refuses: {reason:?}; say --psel, or another --tsel")
+                format!("presentation refuses: {reason:?}; give another selector with --psel or --tsel")
             }
             Some(reason) => format!("presentation refuses: {reason:?}"),
             None => format!("no result for contexts ({})", reply.words()),
         };
-        return report.say("presentation", question, Verdict::Unclear, words);
+        return report.add("presentation", question, Verdict::Unclear, words);
     }
     let names = std::iter::once("ACSE").chain(application.syntaxes.iter().map(|(_, name)| *name));
     let words = names.zip(&reply.results).map(|(name, result)| {
@@ -256,17 +256,17 @@ fn contexts(application: &Application, reply: &Reply, report: &mut Report) {
     });
     let words: Vec<String> = words.collect();
     let taken = reply.results.iter().skip(1).any(ContextResult::is_acceptance);
-    report.say("presentation", question, if taken { Verdict::Yes } else { Verdict::No }, words.join(", "));
+    report.add("presentation", question, if taken { Verdict::Yes } else { Verdict::No }, words.join(", "));
 }
 
 /// Reports the answers of ACSE and its user.
 fn association(application: &Application, reply: &Reply, report: &mut Report) {
     let Some(aare) = &reply.aare else {
-        return report.say(
+        return report.add(
             "ACSE",
             application.name,
             Verdict::Unclear,
-            format!("no answer of ACSE's: {}", reply.words()),
+            format!("no answer from ACSE: {}", reply.words()),
         );
     };
     let mut words = match (aare.result == AssociateResult::ACCEPTED, &aare.diagnostic) {
@@ -277,13 +277,13 @@ fn association(application: &Application, reply: &Reply, report: &mut Report) {
         }
     };
     if aare.application_context != application.context {
-        words += &format!("; it answers with the context {}", aare.application_context);
+        words += &format!("; application context {}", aare.application_context);
     }
     if let Some(about) = &aare.implementation {
         words += &format!("; implementation \"{about}\"");
     }
     let verdict = if aare.result == AssociateResult::ACCEPTED { Verdict::Yes } else { Verdict::No };
-    report.say("ACSE", application.name, verdict, words);
+    report.add("ACSE", application.name, verdict, words);
 }
 
 /// Reports FTAM's answer.
@@ -299,10 +299,10 @@ fn files(caller: &Caller, reply: &Reply, report: &mut Report) {
         ftam::Pdu::InitializeResponse(response) => Some(response),
         _ => None,
     }) else {
-        return report.say("FTAM", question, Verdict::No, "no answer of FTAM's");
+        return report.add("FTAM", question, Verdict::No, "no answer from FTAM");
     };
     let accepted = response.state_result == ftam::StateResult::SUCCESS;
-    let mut words = vec![if accepted { "accepted".to_owned() } else { "FTAM speaks, and refuses".into() }];
+    let mut words = vec![if accepted { "accepted".to_owned() } else { "FTAM answers and refuses".into() }];
     for item in response.diagnostic.iter().flat_map(|diagnostic| &diagnostic.0) {
         let number = ftam::ErrorIdentifier(item.error_identifier);
         let details = item.further_details.as_ref().map(|text| format!(" (\"{text}\")")).unwrap_or_default();
@@ -311,20 +311,20 @@ fn files(caller: &Caller, reply: &Reply, report: &mut Report) {
     if let Some(about) = &response.implementation_information {
         words.push(format!("implementation \"{}\"", about.0));
     }
-    report.say("FTAM", question, Verdict::Yes, words.join("; "));
+    report.add("FTAM", question, Verdict::Yes, words.join("; "));
     if accepted {
         let words = format!(
             "classes {:?}, units {:?}, attributes {:?}",
             response.service_class, response.functional_units, response.attribute_groups
         );
-        report.say("FTAM", "what it offers", Verdict::Yes, words);
+        report.add("FTAM", "offered service", Verdict::Yes, words);
         let documents = response.contents_type_list.iter().flat_map(|list| &list.0).map(|item| match item {
             ContentsTypeName::Document(name) => document_words(name.0),
             ContentsTypeName::AbstractSyntax(name) => name.0.to_string(),
         });
         let documents: Vec<String> = documents.collect();
         let verdict = if documents.is_empty() { Verdict::Unclear } else { Verdict::Yes };
-        report.say("FTAM", "document types", verdict, documents.join(", "));
+        report.add("FTAM", "document types", verdict, documents.join(", "));
     }
 }
 
@@ -351,7 +351,7 @@ async fn conversation(target: &Target, proposal: Proposal<'_>) -> Result<Reply, 
     let confirm = match transport::connect(&mut line, transport::request(target)).await {
         Answer::Confirmed(confirm) => confirm,
         Answer::Refused(words) => return Ok(Reply { fault: Some(words), ..Reply::default() }),
-        Answer::NoAnswer(unheard) => return Err(unheard),
+        Answer::NoAnswer(no_answer) => return Err(no_answer),
     };
     let tpdu_bytes_max =
         confirm.tpdu_size.and_then(cotp::size_bytes).map_or(tpkt::TPDU_BYTES_MAX, |bytes| bytes as usize);
@@ -439,7 +439,7 @@ fn read(tsdu: Rope) -> Reply {
                     reply.read_acse(parameters.user_data);
                 }
                 Ok(_) => reply.fault = Some("presentation answers in X.410 mode".into()),
-                Err(rule) => reply.fault = Some(format!("presentation's answer is no CPA ({rule:?})")),
+                Err(rule) => reply.fault = Some(format!("presentation's answer is not a CPA ({rule:?})")),
             }
         }
         Ok(Spdu::Refuse(refuse)) => {
@@ -452,7 +452,7 @@ fn read(tsdu: Rope) -> Reply {
             }
         }
         Ok(Spdu::Abort(abort)) => reply.session = Some(Session::Abort { user: abort.user }),
-        Ok(_) => reply.fault = Some("session's answer is not one to CONNECT".into()),
+        Ok(_) => reply.fault = Some("session's answer is not a reply to CONNECT".into()),
         Err(rule) => reply.fault = Some(format!("not a valid SPDU ({rule:?})")),
     }
     reply
@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn what_real_peers_answer_is_read() {
+    fn answers_of_real_peers_are_decoded() {
         for (hex, contexts, application) in [
             (ISODE, &[true, true, true, true, false, true][..], "1.0.8571.1.1"),
             (LIBIEC61850, &[true, true], "1.0.9506.2.3"),
@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_cut_anywhere_are_survived() {
+    fn truncated_answers_do_not_panic() {
         for hex in [ISODE, LIBIEC61850, JOSISTACK] {
             for end in (0..hex.len()).step_by(2) {
                 assert!(!reply(&hex[..end]).is_accepted());

@@ -40,7 +40,7 @@ impl End for Talker {
     }
 
     fn ended(&mut self, how: io::Result<()>, _now: Instant) {
-        how.expect("nobody broke it");
+        how.expect("the connection is intact");
         self.ended = true;
     }
 
@@ -95,7 +95,7 @@ async fn sockets() -> (TcpStream, TcpStream) {
 }
 
 #[tokio::test]
-async fn what_one_end_says_the_other_hears_both_ways_at_once() {
+async fn data_goes_both_ways_at_once() {
     let (here, there) = tokio::io::duplex(1000);
     both_talk(here, there).await;
     let (here, there) = sockets().await;
@@ -103,7 +103,7 @@ async fn what_one_end_says_the_other_hears_both_ways_at_once() {
 }
 
 #[tokio::test]
-async fn the_same_through_tls_with_certificates_of_both() {
+async fn data_goes_both_ways_through_mutual_tls() {
     let folder = std::env::temp_dir().join(format!("kiban-pump-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder for certificates");
     let rcgen::CertifiedKey { cert, signing_key } =
@@ -134,7 +134,7 @@ async fn the_same_through_tls_with_certificates_of_both() {
 }
 
 #[tokio::test]
-async fn an_end_hears_that_the_other_is_gone() {
+async fn an_end_learns_that_its_peer_has_closed() {
     let (mut here, there) = sockets().await;
     let mut end = Talker::new(3, 0, usize::MAX);
     drop(there);

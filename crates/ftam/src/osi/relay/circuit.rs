@@ -106,29 +106,31 @@ impl Circuit {
     pub(super) async fn wait_for_call(&mut self, socket: &mut TcpStream) -> Result<Call, String> {
         self.until(socket, |indication| match indication {
             Indication::Incoming { call, .. } => Some(Ok(call.clone())),
-            Indication::Down => Some(Err("it is not XOT, or ended before a call".into())),
+            Indication::Down => {
+                Some(Err("the peer does not speak XOT, or closed the connection before a call".into()))
+            }
             _ => None,
         })
         .await
-        .unwrap_or_else(|| Err("it did not call in time".into()))
+        .unwrap_or_else(|| Err("the peer sent no call in time".into()))
     }
 
     /// Makes the call, and waits until it is accepted.
     pub(super) async fn call(&mut self, socket: &mut TcpStream) -> Result<(), String> {
         let call = self.network.request(service::Request::Connect).expect("a connect is a call");
         let called = self.xot.request(call, self.clock.now());
-        called.map_err(|misuse| format!("the call cannot be made: {misuse:?}"))?;
+        called.map_err(|misuse| format!("cannot make the call: {misuse:?}"))?;
         let answer = self.until(socket, |indication| match indication {
             Indication::Accepted { .. } => Some(Ok(())),
             Indication::Cleared { cause, by_peer: true, .. } => Some(Err(words(*cause))),
             Indication::Cleared { cause, .. } if cause.diagnostic == Some(diagnostic::CALL_TIME) => {
-                Some(Err("the call was not answered in time".into()))
+                Some(Err("no answer to the call in time".into()))
             }
             Indication::Cleared { .. } => Some(Err("it closed the connection, or does not speak XOT".into())),
             Indication::Down => Some(Err("it closed the connection".into())),
             _ => None,
         });
-        answer.await.unwrap_or_else(|| Err("the call was not answered in time".into()))
+        answer.await.unwrap_or_else(|| Err("no answer to the call in time".into()))
     }
 
     /// Accepts the call.
@@ -339,10 +341,10 @@ impl Circuit {
     fn on_x25(&mut self, indication: Indication) {
         let why = match &indication {
             Indication::Cleared { cause, by_peer: true, .. } => words(*cause),
-            Indication::Reset { .. } => "the circuit was reset, which class 0 does not survive".into(),
+            Indication::Reset { .. } => "the circuit was reset, which ends a class 0 connection".into(),
             _ if self.xot.is_broken() => "received data is not XOT".into(),
             _ if self.xot_ended => "the XOT connection was closed".into(),
-            _ => "the call was cleared here: a rule of X.25 was broken".into(),
+            _ => "the call was cleared by this end: X.25 protocol error".into(),
         };
         // A reset leaves the call in place; it must be cleared.
         let ends = matches!(
@@ -353,7 +355,7 @@ impl Circuit {
         match self.network.arrive(indication) {
             Some(service::Indication::Data(unit)) => {
                 if !(UNIT_BYTES_MIN..=tpkt::TPDU_BYTES_MAX).contains(&unit.len()) {
-                    let why = "a unit of X.25 is not a TPDU: too short or too long";
+                    let why = "data from X.25 is not a TPDU: too short or too long";
                     self.end_call(Reason::Protocol, why);
                     return self.end_tcp(Reason::Protocol, why);
                 }

@@ -13,14 +13,14 @@
 //! End              a clear closes TCP when everything is delivered; a close of TCP clears the call when
 //!                  everything is acknowledged. A reset ends both, as class 0 demands (X.224 §6.15). Packets
 //!                  with the Q bit do not belong to transport and are ignored.
-//! Flow control     what one side does not take is not read from the other: [`WAITING_BYTES_MAX`] wait each
-//!                  way, in addition to one unit.
+//! Flow control     while one side does not accept data, the relay does not read from the other:
+//!                  [`WAITING_BYTES_MAX`] wait in each direction, in addition to one unit.
 //! Limits           a maximum number of circuits; further connections are closed at once.
 //!                  [`Settings::state_timeout`] limits every intermediate state: a call not yet received,
-//!                  accepted or cleared; a TCP connection not yet established, or one that does not take the
-//! rest. Not implemented  permanent circuits; X.25 over anything other than XOT; a transport entity of its
-//! own:
-//!                  both ends speak class 0.
+//!                  accepted or cleared; a TCP connection not yet established, or one that does not accept
+//!                  the remaining data.
+//! Not implemented  permanent circuits; X.25 over anything other than XOT; a transport entity of the relay's
+//!                  own: both ends use class 0.
 
 mod circuit;
 mod route;
@@ -89,7 +89,7 @@ pub enum Event {
 /// A relay: the state that its listeners share.
 pub struct Relay {
     settings: Settings,
-    places: Semaphore,
+    permits: Semaphore,
     clock: Clock,
     count: AtomicU64,
     say: Box<dyn Fn(CircuitEvent) + Send + Sync>,
@@ -98,10 +98,10 @@ pub struct Relay {
 impl Relay {
     /// Creates a relay without listeners; `say` receives its events.
     pub fn new(settings: Settings, say: impl Fn(CircuitEvent) + Send + Sync + 'static) -> Arc<Relay> {
-        let places = Semaphore::new(settings.circuits_max);
+        let permits = Semaphore::new(settings.circuits_max);
         Arc::new(Relay {
             settings,
-            places,
+            permits,
             clock: Clock::new(),
             count: AtomicU64::new(0),
             say: Box::new(say),
@@ -141,7 +141,7 @@ impl Relay {
             let work = serve(self.clone(), socket, peer);
             tokio::spawn(async move {
                 // When the relay is full, a new connection is closed at once.
-                if let Ok(_place) = relay.places.try_acquire() {
+                if let Ok(_permit) = relay.permits.try_acquire() {
                     work.await;
                 }
             });
@@ -172,7 +172,7 @@ impl Relay {
         let called = call.addresses.called.to_string();
         let Some(route) = routes.iter().find(|route| route.called.has(&call)) else {
             circuit.refuse(&mut xot, circuit::NOT_OBTAINABLE).await;
-            return self.refuse(number, peer, called, "no route is for this call");
+            return self.refuse(number, peer, called, "no route for this call");
         };
         let to = format!("{}:{}", route.host, route.port);
         let connects =
@@ -190,9 +190,9 @@ impl Relay {
         };
         if circuit.accept().is_err() {
             let why = if call.facilities.fast_select == FastSelect::Restricted {
-                "fast select lets nobody accept it"
+                "fast select with restricted response: the call cannot be accepted"
             } else {
-                "it was ended before it was accepted"
+                "the call ended before it was accepted"
             };
             circuit.refuse(&mut xot, circuit::OUT_OF_ORDER).await;
             return self.refuse(number, peer, called, why);

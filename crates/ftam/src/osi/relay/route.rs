@@ -47,7 +47,7 @@ pub struct PatternError;
 impl fmt::Display for PatternError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "say *, an X.121 address such as 45678901 or 4567*, nsap:470005 or nsap:4700*, or user-data:03010100",
+            "write *, an X.121 address such as 45678901 or 4567*, nsap:470005 or nsap:4700*, or user-data:03010100",
         )
     }
 }

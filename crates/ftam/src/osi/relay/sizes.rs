@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_believe_the_same_size() {
+    fn both_ends_assume_the_same_size() {
         // CR in, CR out, CC in, CC out, and whether they come from TCP.
         for (from_tcp, cr, cr_out, cc, cc_out) in [
             (true, CR.to_vec(), sized(CR, 11), CC.to_vec(), sized(CC, 7)),
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_connect_passes_and_a_full_header_stays() {
+    fn other_tpdus_and_full_headers_pass_unchanged() {
         for unit in [&[2, 0xf0, 0x80, 1, 2][..], &[0xff; 300], &[3], &[6, 0xe0, 0]] {
             assert_eq!(Sizes::default().for_x25(unit.to_vec().into()).to_vec(), unit);
         }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::osi::association::{Association, Event as Heard, Listener, Parameters};
 use crate::osi::echo;
-use kiban_osi::stack::tower::StackConfig;
+use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::wire::ber::{Asn1, OctetString};
 use kiban_osi::wire::presentation::Pdv;
 use kiban_osi::x25::AddressBlock;
@@ -17,7 +17,8 @@ use tokio::sync::mpsc;
 fn relay(settings: Settings) -> (Arc<Relay>, mpsc::UnboundedReceiver<Event>) {
     let (tell, told) = mpsc::unbounded_channel();
     let tell = Mutex::new(tell);
-    let say = move |said: CircuitEvent| drop(tell.lock().expect("nobody panics here").send(said.event));
+    let say =
+        move |said: CircuitEvent| drop(tell.lock().expect("no holder of the lock panics").send(said.event));
     (Relay::new(settings, say), told)
 }
 
@@ -45,7 +46,7 @@ fn echo() -> u16 {
     port
 }
 
-/// From TPKT through X.25 to TPKT: where to connect, and what both relays say.
+/// Starts two relays, from TPKT through X.25 to TPKT; returns the port to connect to, and the events of both.
 fn back_to_back(settings: Settings, to: u16) -> (u16, [mpsc::UnboundedReceiver<Event>; 2]) {
     let ((first, told_first), (second, told_second)) = (relay(settings.clone()), relay(settings));
     let ((xot, xot_port), (tpkt, port)) = (bound(), bound());
@@ -84,7 +85,7 @@ async fn an_association_crosses_two_relays_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn whoever_does_not_take_units_is_waited_for() {
+async fn a_slow_receiver_stops_the_sender() {
     let (sink, to) = bound();
     let (port, _told) = back_to_back(Settings::default(), to);
     let mut here = TcpStream::connect(("127.0.0.1", port)).await.expect("it listens");
@@ -99,7 +100,7 @@ async fn whoever_does_not_take_units_is_waited_for() {
     };
     let mut sends = std::pin::pin!(sends);
     // 26 MB are more than all buffers on the way hold.
-    assert!(timeout(&mut sends).await, "taken by nobody");
+    assert!(timeout(&mut sends).await, "data was accepted without a reader");
     let takes = async {
         let mut got = vec![0; unit.len()];
         for _ in 0..count {
@@ -111,7 +112,7 @@ async fn whoever_does_not_take_units_is_waited_for() {
     tokio::join!(sends, takes);
 }
 
-/// Returns whether it is not finished after a while.
+/// Returns whether the future is still pending after a while.
 async fn timeout(what: impl Future<Output = ()>) -> bool {
     tokio::time::timeout(Duration::from_millis(300), what).await.is_err()
 }
@@ -121,7 +122,7 @@ fn packet(bytes: &[u8]) -> Vec<u8> {
     [&[0, 0, 0, bytes.len() as u8], bytes].concat()
 }
 
-/// A call to 45 with packets of 128 octets and windows of 2, and these user data.
+/// Returns a call to 45 with packets of 128 octets, windows of 2, and this user data.
 fn call_packet(user_data: &[u8]) -> Vec<u8> {
     let facilities = [6, 0x42, 7, 7, 0x43, 2, 2];
     packet(&[&[0x10, 1, 0x0b, 0x02, 0x45], &facilities[..], user_data].concat())
@@ -130,7 +131,7 @@ fn call_packet(user_data: &[u8]) -> Vec<u8> {
 const FOR_TRANSPORT: [u8; 4] = [3, 1, 1, 0];
 
 #[tokio::test]
-async fn hostile_callers_are_refused_or_ended_and_the_next_is_served() {
+async fn hostile_callers_are_refused_and_the_next_is_served() {
     let (sink, to) = bound();
     tokio::spawn(async move {
         let mut kept = Vec::new();
@@ -161,7 +162,7 @@ async fn hostile_callers_are_refused_or_ended_and_the_next_is_served() {
         (packet(&[0x10, 1, 0x13, 0, 241]), "cause 0x00, diagnostic 241"),
         (packet(&[0x10, 1, 0x1b, 0, 0]), "reset"),
         (packet(&[0x10, 1, 0x00, 1]), "too short"),
-        // A packet out of turn: reset by us.
+        // An out-of-sequence packet: this end resets.
         (packet(&[0x10, 1, 0x0e, 1, 2, 3]), "reset"),
         (b"\x01\x01\x01\x01".to_vec(), "not XOT"),
         (Vec::new(), "XOT connection was closed"),
@@ -187,13 +188,13 @@ async fn says_to(port: u16, says: &[u8]) -> TcpStream {
     socket
 }
 
-/// The end of a connection comes, in order or not.
+/// Waits for the end of a connection, orderly or not.
 async fn ends(mut socket: TcpStream) {
     let _ = socket.read_to_end(&mut Vec::new()).await;
 }
 
 #[tokio::test]
-async fn hostile_tcp_peers_are_ended_and_a_router_that_is_none_is_told_of() {
+async fn hostile_tcp_peers_are_disconnected_and_a_non_xot_router_is_reported() {
     let settings = Settings { state_timeout: Duration::from_millis(300), ..Settings::default() };
     let (sink, to) = bound();
     tokio::spawn(async move {
@@ -242,7 +243,7 @@ async fn hostile_tcp_peers_are_ended_and_a_router_that_is_none_is_told_of() {
 }
 
 #[tokio::test]
-async fn more_circuits_than_there_are_places_are_closed_at_once() {
+async fn circuits_beyond_the_limit_are_closed_at_once() {
     let (relay, mut told) = relay(Settings { circuits_max: 1, ..Settings::default() });
     let (listener, port) = bound();
     tokio::spawn(relay.from_xot(listener, Vec::new()));
@@ -254,7 +255,7 @@ async fn more_circuits_than_there_are_places_are_closed_at_once() {
 }
 
 #[test]
-fn routes_fit_what_they_say() {
+fn routes_match_their_patterns() {
     let mut nsap = call("");
     nsap.facilities.called_extension = Some(vec![0x47, 0, 5]);
     let pad = Call { user_data: vec![1, 0, 0, 0], ..call("4567") };

@@ -3,24 +3,24 @@
 use super::*;
 
 #[test]
-fn a_transfer_is_cancelled_and_restarted_at_any_moment() {
+fn a_transfer_can_be_cancelled_and_restarted_at_any_moment() {
     let contents: Vec<u8> = (0..30_000u32).map(|n| n as u8).collect();
     for at in 0..60 {
         for cancels in [true, false] {
             for gets in [true, false] {
-                let mut ground = Ground::new();
-                ground.here.put(&path("mine"), &contents);
-                ground.there.put(&path("f"), &contents);
-                let mut pair = Pair::connected(&mut ground);
+                let mut fixture = Fixture::new();
+                fixture.here.put(&path("mine"), &contents);
+                fixture.there.put(&path("f"), &contents);
+                let mut pair = Pair::connected(&mut fixture);
                 let job = if gets { get("f", "x") } else { put("mine", "x", BINARY) };
-                pair.initiator.start(job, &mut pair.caller, &mut ground.here).unwrap();
-                (0..at).for_each(|_| _ = pair.round(&mut ground));
+                pair.initiator.start(job, &mut pair.caller, &mut fixture.here).unwrap();
+                (0..at).for_each(|_| _ = pair.round(&mut fixture));
                 let done = match cancels {
-                    true => pair.initiator.cancel(&mut pair.caller, &mut ground.here).is_ok(),
+                    true => pair.initiator.cancel(&mut pair.caller, &mut fixture.here).is_ok(),
                     false => pair.initiator.restart(&mut pair.caller).is_ok(),
                 };
-                pair.run(&mut ground);
-                let disk = if gets { &ground.here } else { &ground.there };
+                pair.run(&mut fixture);
+                let disk = if gets { &fixture.here } else { &fixture.there };
                 match &pair.events[..] {
                     [Event::Ended(Err(failure))] if cancels && done => {
                         assert!(failure.cancelled);
@@ -32,15 +32,15 @@ fn a_transfer_is_cancelled_and_restarted_at_any_moment() {
                     other => panic!("{at} {cancels} {gets} {done}: {other:?}"),
                 }
                 pair.events.clear();
-                pair.close(&mut ground);
-                ground.is_tidy();
+                pair.close(&mut fixture);
+                fixture.is_tidy();
             }
         }
     }
 }
 
 #[test]
-fn a_transfer_that_is_cut_anywhere_is_recovered() {
+fn a_transfer_cut_anywhere_is_recovered() {
     let mut chance = SimRng::from_seed(7);
     let binary: Vec<u8> = (0..25_000).map(|_| chance.draw() as u8).collect();
     let some_lines = lines(800, &mut chance);
@@ -48,11 +48,11 @@ fn a_transfer_that_is_cut_anywhere_is_recovered() {
     for (document, contents) in [(BINARY, &binary), (text(27), &binary), (records(), &some_lines)] {
         for kind in ["get", "put", "append"] {
             for cut in (0..90).step_by(3) {
-                let mut ground = Ground::new();
-                ground.here.put(&path("mine"), contents);
-                ground.there.put(&path("old"), b"old\n");
-                let mut pair = Pair::connected(&mut ground);
-                pair.job(&mut ground, put("mine", "f", document.clone())).unwrap();
+                let mut fixture = Fixture::new();
+                fixture.here.put(&path("mine"), contents);
+                fixture.there.put(&path("old"), b"old\n");
+                let mut pair = Pair::connected(&mut fixture);
+                pair.job(&mut fixture, put("mine", "f", document.clone())).unwrap();
                 let job = match kind {
                     "get" => get("f", "x"),
                     "put" => put("mine", "old", document.clone()),
@@ -61,37 +61,37 @@ fn a_transfer_that_is_cut_anywhere_is_recovered() {
                     }
                 };
                 pair.left = Some(cut);
-                pair.initiator.start(job.clone(), &mut pair.caller, &mut ground.here).unwrap();
-                (0..200).for_each(|_| _ = pair.round(&mut ground));
+                pair.initiator.start(job.clone(), &mut pair.caller, &mut fixture.here).unwrap();
+                (0..200).for_each(|_| _ = pair.round(&mut fixture));
                 let finished = pair.events.contains(&Event::Ended(Ok(Outcome::Done)));
-                let keys = crate::ftam::filestore::Disk::kept(&mut ground.here);
-                let told = lose(pair, &mut ground);
-                // Both programs end, whatever they had still to do.
-                ground.here.crash();
-                ground.there.crash();
-                ground.locks = Locks::new(100);
+                let keys = crate::ftam::filestore::Disk::kept(&mut fixture.here);
+                let told = lose(pair, &mut fixture);
+                // Both programs end, without completing pending work.
+                fixture.here.crash();
+                fixture.there.crash();
+                fixture.locks = Locks::new(100);
                 let expected: Vec<u8> = match kind {
                     "append" => [b"old\n", &contents[..]].concat(),
                     _ => contents.clone(),
                 };
-                let is_there = |ground: &Ground| match kind {
-                    "get" => ground.here.contents(&path("x")).map(<[u8]>::to_vec),
-                    _ => ground.there.contents(&path("old")).map(<[u8]>::to_vec),
+                let is_there = |fixture: &Fixture| match kind {
+                    "get" => fixture.here.contents(&path("x")).map(<[u8]>::to_vec),
+                    _ => fixture.there.contents(&path("old")).map(<[u8]>::to_vec),
                 };
                 if finished {
-                    assert_eq!(is_there(&ground), Some(expected));
+                    assert_eq!(is_there(&fixture), Some(expected));
                     continue;
                 }
-                let mut pair = Pair::connected(&mut ground);
+                let mut pair = Pair::connected(&mut fixture);
                 match told {
                     Some(key) => {
                         assert_eq!(keys, core::slice::from_ref(&key));
-                        pair.initiator.recover(&key, &mut pair.caller, &mut ground.here).unwrap();
-                        pair.run(&mut ground);
+                        pair.initiator.recover(&key, &mut pair.caller, &mut fixture.here).unwrap();
+                        pair.run(&mut fixture);
                         match &pair.events[..] {
                             [Event::Ended(Ok(Outcome::Done))] => {
                                 recovered += 1;
-                                assert_eq!(is_there(&ground), Some(expected), "{document:?} {kind} {cut}");
+                                assert_eq!(is_there(&fixture), Some(expected), "{document:?} {kind} {cut}");
                             }
                             // The request that begins, or the answer that ends it, may be what was lost: the
                             // responder knows no such transfer, or has it whole.
@@ -101,7 +101,7 @@ fn a_transfer_that_is_cut_anywhere_is_recovered() {
                                     said == [ErrorIdentifier::ACTIVITY_NOT_RECOGNIZED.0],
                                     "{document:?} {kind} {cut}: {failure:?}"
                                 );
-                                let there = is_there(&ground);
+                                let there = is_there(&fixture);
                                 let untouched = if kind == "get" { None } else { Some(b"old\n".to_vec()) };
                                 assert!(there == Some(expected) || there == untouched, "{kind} {cut}");
                             }
@@ -109,11 +109,11 @@ fn a_transfer_that_is_cut_anywhere_is_recovered() {
                         }
                     }
                     // Nothing had begun.
-                    None => assert_eq!(pair.job(&mut ground, job), Ok(Outcome::Done), "{kind} {cut}"),
+                    None => assert_eq!(pair.job(&mut fixture, job), Ok(Outcome::Done), "{kind} {cut}"),
                 }
                 pair.events.clear();
-                pair.close(&mut ground);
-                ground.is_tidy();
+                pair.close(&mut fixture);
+                fixture.is_tidy();
             }
         }
     }
@@ -121,48 +121,48 @@ fn a_transfer_that_is_cut_anywhere_is_recovered() {
 }
 
 #[test]
-fn a_file_that_changed_meanwhile_is_not_recovered() {
+fn a_changed_file_is_not_recovered() {
     for (kind, remote) in [("get", true), ("put", false)] {
-        let mut ground = Ground::new();
-        ground.here.put(&path("mine"), &[7; 20_000]);
-        ground.there.put(&path("f"), &[7; 20_000]);
-        let mut pair = Pair::connected(&mut ground);
+        let mut fixture = Fixture::new();
+        fixture.here.put(&path("mine"), &[7; 20_000]);
+        fixture.there.put(&path("f"), &[7; 20_000]);
+        let mut pair = Pair::connected(&mut fixture);
         let job = if kind == "get" { get("f", "x") } else { put("mine", "x", BINARY) };
         pair.left = Some(14);
-        pair.initiator.start(job, &mut pair.caller, &mut ground.here).unwrap();
-        (0..100).for_each(|_| _ = pair.round(&mut ground));
-        let key = lose(pair, &mut ground).expect("it was cut");
+        pair.initiator.start(job, &mut pair.caller, &mut fixture.here).unwrap();
+        (0..100).for_each(|_| _ = pair.round(&mut fixture));
+        let key = lose(pair, &mut fixture).expect("it was cut");
         if remote {
-            ground.there.put(&path("f"), &[8; 20_000])
+            fixture.there.put(&path("f"), &[8; 20_000])
         } else {
-            ground.here.put(&path("mine"), &[8; 20_000])
+            fixture.here.put(&path("mine"), &[8; 20_000])
         }
-        let mut pair = Pair::connected(&mut ground);
-        pair.initiator.recover(&key, &mut pair.caller, &mut ground.here).unwrap();
-        pair.run(&mut ground);
+        let mut pair = Pair::connected(&mut fixture);
+        pair.initiator.recover(&key, &mut pair.caller, &mut fixture.here).unwrap();
+        pair.run(&mut fixture);
         assert!(matches!(&pair.events[..], [Event::Ended(Err(_))]), "{kind}: {:?}", pair.events);
-        assert_eq!((ground.here.contents(&path("x")), ground.there.contents(&path("x"))), (None, None));
+        assert_eq!((fixture.here.contents(&path("x")), fixture.there.contents(&path("x"))), (None, None));
     }
 }
 
 #[test]
-fn a_docket_whose_contents_were_removed_is_of_an_activity_that_no_longer_exists() {
-    let mut ground = Ground::new();
-    ground.here.put(&path("mine"), &[7; 20_000]);
-    let mut pair = Pair::connected(&mut ground);
+fn a_docket_without_its_contents_yields_activity_no_longer_exists() {
+    let mut fixture = Fixture::new();
+    fixture.here.put(&path("mine"), &[7; 20_000]);
+    let mut pair = Pair::connected(&mut fixture);
     pair.left = Some(14);
-    pair.initiator.start(put("mine", "x", BINARY), &mut pair.caller, &mut ground.here).unwrap();
-    (0..100).for_each(|_| _ = pair.round(&mut ground));
-    let key = lose(pair, &mut ground).expect("it was cut");
-    ground.there.crash();
+    pair.initiator.start(put("mine", "x", BINARY), &mut pair.caller, &mut fixture.here).unwrap();
+    (0..100).for_each(|_| _ = pair.round(&mut fixture));
+    let key = lose(pair, &mut fixture).expect("it was cut");
+    fixture.there.crash();
     for number in 0..100 {
         let token = format!("begun-{number}");
-        crate::ftam::filestore::Disk::discard(&mut ground.there, &path("x"), &token);
+        crate::ftam::filestore::Disk::discard(&mut fixture.there, &path("x"), &token);
     }
-    ground.locks = Locks::new(100);
-    let mut pair = Pair::connected(&mut ground);
-    pair.initiator.recover(&key, &mut pair.caller, &mut ground.here).unwrap();
-    pair.run(&mut ground);
+    fixture.locks = Locks::new(100);
+    let mut pair = Pair::connected(&mut fixture);
+    pair.initiator.recover(&key, &mut pair.caller, &mut fixture.here).unwrap();
+    pair.run(&mut fixture);
     match &pair.events[..] {
         [Event::Ended(Err(failure))] => {
             assert_eq!(errors(failure), [ErrorIdentifier::ACTIVITY_NO_LONGER_EXISTS.0]);
@@ -172,56 +172,56 @@ fn a_docket_whose_contents_were_removed_is_of_an_activity_that_no_longer_exists(
 }
 
 #[test]
-fn without_recovery_nothing_is_left_behind() {
+fn without_recovery_nothing_is_kept() {
     for cut in 0..60 {
-        let mut ground = Ground::new();
-        ground.here.put(&path("mine"), &[7; 20_000]);
+        let mut fixture = Fixture::new();
+        fixture.here.put(&path("mine"), &[7; 20_000]);
         let ours = initiator::Config { quality: QualityOfService::NO_RECOVERY, ..small() };
-        let mut pair = Pair::connected_with(&mut ground, ours, responder_small());
+        let mut pair = Pair::connected_with(&mut fixture, ours, responder_small());
         pair.left = Some(cut);
-        pair.initiator.start(put("mine", "x", BINARY), &mut pair.caller, &mut ground.here).unwrap();
-        (0..100).for_each(|_| _ = pair.round(&mut ground));
-        assert_eq!(lose(pair, &mut ground), None);
-        ground.is_tidy();
+        pair.initiator.start(put("mine", "x", BINARY), &mut pair.caller, &mut fixture.here).unwrap();
+        (0..100).for_each(|_| _ = pair.round(&mut fixture));
+        assert_eq!(lose(pair, &mut fixture), None);
+        fixture.is_tidy();
     }
 }
 
 #[test]
-fn a_note_that_cannot_be_read_now_is_not_forgotten() {
+fn an_unreadable_docket_is_kept() {
     let contents: Vec<u8> = (0..25_000u32).map(|n| n as u8).collect();
     // Once while the responder looks for expired dockets, once while the transfer resumes.
     for fetches in 0..2 {
         let cut = |cut| {
-            let mut ground = Ground::new();
-            ground.here.put(&path("mine"), &contents);
-            let mut pair = Pair::connected(&mut ground);
+            let mut fixture = Fixture::new();
+            fixture.here.put(&path("mine"), &contents);
+            let mut pair = Pair::connected(&mut fixture);
             pair.left = Some(cut);
-            pair.initiator.start(put("mine", "f", BINARY), &mut pair.caller, &mut ground.here).unwrap();
-            (0..200).for_each(|_| _ = pair.round(&mut ground));
-            let key = lose(pair, &mut ground)?;
-            ground.here.crash();
-            ground.there.crash();
-            ground.locks = Locks::new(100);
-            let is_noted = crate::ftam::filestore::Disk::kept(&mut ground.there).len() == 1;
-            is_noted.then_some((ground, key))
+            pair.initiator.start(put("mine", "f", BINARY), &mut pair.caller, &mut fixture.here).unwrap();
+            (0..200).for_each(|_| _ = pair.round(&mut fixture));
+            let key = lose(pair, &mut fixture)?;
+            fixture.here.crash();
+            fixture.there.crash();
+            fixture.locks = Locks::new(100);
+            let is_noted = crate::ftam::filestore::Disk::kept(&mut fixture.there).len() == 1;
+            is_noted.then_some((fixture, key))
         };
-        let (mut ground, key) = (1..90).find_map(cut).expect("some cut is in the midst of it");
-        ground.there.fail_after(Call::Fetch, fetches, DiskError::Failed);
-        let mut pair = Pair::connected(&mut ground);
-        let kept = crate::ftam::filestore::Disk::kept(&mut ground.there);
-        assert_eq!(kept.len(), 1, "{fetches}: connecting forgets nothing that it cannot read");
-        pair.initiator.recover(&key, &mut pair.caller, &mut ground.here).unwrap();
-        pair.run(&mut ground);
+        let (mut fixture, key) = (1..90).find_map(cut).expect("some cut is in the midst of it");
+        fixture.there.fail_after(Call::Fetch, fetches, DiskError::Failed);
+        let mut pair = Pair::connected(&mut fixture);
+        let kept = crate::ftam::filestore::Disk::kept(&mut fixture.there);
+        assert_eq!(kept.len(), 1, "{fetches}: connecting deletes no docket that it cannot read");
+        pair.initiator.recover(&key, &mut pair.caller, &mut fixture.here).unwrap();
+        pair.run(&mut fixture);
         let ended = pair.events.drain(..).next();
-        pair.close(&mut ground);
+        pair.close(&mut fixture);
         match (fetches, ended) {
             (0, Some(Event::Ended(Ok(Outcome::Done)))) => {
-                assert_eq!(ground.there.contents(&path("f")), Some(&contents[..]));
-                ground.is_tidy();
+                assert_eq!(fixture.there.contents(&path("f")), Some(&contents[..]));
+                fixture.is_tidy();
             }
             (1, Some(Event::Ended(Err(failure)))) => {
                 assert_eq!(errors(&failure), [ErrorIdentifier::LOCAL_FAILURE_DEVICE.0]);
-                assert_eq!(crate::ftam::filestore::Disk::kept(&mut ground.there).len(), 1);
+                assert_eq!(crate::ftam::filestore::Disk::kept(&mut fixture.there).len(), 1);
             }
             other => panic!("{other:?}"),
         }

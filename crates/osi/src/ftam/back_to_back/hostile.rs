@@ -108,7 +108,7 @@ fn fits(state: State, pdu: &Pdu) -> bool {
 }
 
 /// A machine of a responder with an unconstrained association, so that any order of requests has a chance.
-fn called(pair: &mut Pair, ground: &mut Ground) {
+fn called(pair: &mut Pair, fixture: &mut Fixture) {
     let mut request = InitializeRequest::new(
         ServiceClass::UNCONSTRAINED,
         FunctionalUnits(responder::Config::default().units.0),
@@ -133,26 +133,29 @@ fn called(pair: &mut Pair, ground: &mut Ground) {
         initial_serial: 1,
         user_information: vec![value(1, Pdu::InitializeRequest(Box::new(request)).to_rope())],
     }));
-    work(pair, ground);
+    work(pair, fixture);
 }
 
-fn work(pair: &mut Pair, ground: &mut Ground) {
-    let mut store =
-        Store { disk: &mut ground.there, locks: &mut ground.locks, authenticator: &mut ground.door };
+fn work(pair: &mut Pair, fixture: &mut Fixture) {
+    let mut store = Store {
+        disk: &mut fixture.there,
+        locks: &mut fixture.locks,
+        authenticator: &mut fixture.authenticator,
+    };
     pair.responder.work(&mut pair.called, &mut store, 2000);
     while pair.called.poll_down().is_some() {}
 }
 
 #[test]
-fn a_responder_bears_any_initiator_and_cleans_up_behind_it() {
+fn a_responder_survives_any_initiator_and_releases_everything() {
     let mut transfers = 0;
     for seed in 0..300 {
         let mut chance = SimRng::from_seed(seed);
-        let mut ground = Ground::new();
-        crate::ftam::filestore::Disk::make_directory(&mut ground.there, &path("d")).unwrap();
-        ground.there.put(&path("f"), &[7; 5000]);
+        let mut fixture = Fixture::new();
+        crate::ftam::filestore::Disk::make_directory(&mut fixture.there, &path("d")).unwrap();
+        fixture.there.put(&path("f"), &[7; 5000]);
         let mut pair = Pair::new(small(), responder_small());
-        called(&mut pair, &mut ground);
+        called(&mut pair, &mut fixture);
         assert_eq!(pair.called.state(), State::Initialized);
         for _ in 0..120 {
             let writes = pair.called.state() == State::Writing || chance.below(200) == 0;
@@ -177,7 +180,7 @@ fn a_responder_bears_any_initiator_and_cleans_up_behind_it() {
                         .find(|pdu| tries == 1 || fits(pair.called.state(), pdu));
                     let Some(pdu) = pdu else {
                         // It waits for an answer.
-                        work(&mut pair, &mut ground);
+                        work(&mut pair, &mut fixture);
                         continue;
                     };
                     let values = vec![value(1, pdu.to_rope())];
@@ -191,39 +194,42 @@ fn a_responder_bears_any_initiator_and_cleans_up_behind_it() {
             };
             pair.called.arrive(up);
             if chance.below(3) > 0 {
-                work(&mut pair, &mut ground);
+                work(&mut pair, &mut fixture);
             }
         }
-        work(&mut pair, &mut ground);
+        work(&mut pair, &mut fixture);
         assert_eq!(pair.responder.counters().internal_errors, 0, "seed {seed}");
         transfers += pair.responder.counters().transfers;
         pair.called.arrive(Up::ProviderAbort);
-        work(&mut pair, &mut ground);
-        let mut store =
-            Store { disk: &mut ground.there, locks: &mut ground.locks, authenticator: &mut ground.door };
+        work(&mut pair, &mut fixture);
+        let mut store = Store {
+            disk: &mut fixture.there,
+            locks: &mut fixture.locks,
+            authenticator: &mut fixture.authenticator,
+        };
         pair.responder.end(&mut store);
-        assert_eq!((ground.there.loose_ends().0, ground.locks.holders()), (0, 0), "seed {seed}");
+        assert_eq!((fixture.there.loose_ends().0, fixture.locks.holders()), (0, 0), "seed {seed}");
     }
     assert!(transfers > 20, "only {transfers} transfers ended well: the peer is too hostile to be of use");
 }
 
 #[test]
-fn an_initiator_bears_any_responder() {
+fn an_initiator_survives_any_responder() {
     for seed in 0..2000 {
         let mut chance = SimRng::from_seed(seed);
-        let mut ground = Ground::new();
-        ground.here.put(&path("mine"), &[7; 5000]);
-        ground.there.put(&path("f"), &[7; 5000]);
-        let mut pair = Pair::connected(&mut ground);
+        let mut fixture = Fixture::new();
+        fixture.here.put(&path("mine"), &[7; 5000]);
+        fixture.there.put(&path("f"), &[7; 5000]);
+        let mut pair = Pair::connected(&mut fixture);
         let job = match chance.below(4) {
             0 => get("f", "x"),
             1 => put("mine", "x", BINARY),
             2 => Job::List { remote: ".".into() },
             _ => Job::Stat { remote: "f".into() },
         };
-        pair.initiator.start(job, &mut pair.caller, &mut ground.here).unwrap();
+        pair.initiator.start(job, &mut pair.caller, &mut fixture.here).unwrap();
         for _ in 0..chance.below(40) {
-            pair.round(&mut ground);
+            pair.round(&mut fixture);
         }
         for _ in 0..10 {
             let values = vec![value(1, any(&mut chance).to_rope())];
@@ -233,11 +239,11 @@ fn an_initiator_bears_any_responder() {
                 2 => Up::SyncMinor { serial: chance.below(9) as u32 },
                 _ => Up::Data(values),
             });
-            pair.initiator.work(&mut pair.caller, &mut ground.here, 2000);
+            pair.initiator.work(&mut pair.caller, &mut fixture.here, 2000);
             while pair.caller.poll_down().is_some() {}
         }
-        pair.initiator.lost(&mut ground.here);
+        pair.initiator.lost(&mut fixture.here);
         assert!(!pair.initiator.is_busy());
-        assert_eq!(ground.here.loose_ends().0, 0, "seed {seed}");
+        assert_eq!(fixture.here.loose_ends().0, 0, "seed {seed}");
     }
 }

@@ -1,8 +1,8 @@
-//! Initiator and responder, two machines, and nothing but a queue between them: every job, every trouble.
+//! Initiator and responder, each on its machine, joined by queues: every job, every error.
 
 mod cuts;
 mod hostile;
-mod stories;
+mod jobs;
 mod worlds;
 
 use crate::ftam::below::{Indication as Up, Request as Down, Resynchronise};
@@ -42,23 +42,23 @@ fn path(name: &str) -> Path {
     Path::read(name).unwrap()
 }
 
-/// Lets everybody in whose password is his name; a name with a `!` may only read.
-struct Door {
+/// Admits every user whose password equals the name; a name with a `!` may only read.
+struct TestAuthenticator {
     waits: u32,
     rights: Actions,
     home: Path,
 }
 
-impl Authenticator for Door {
-    fn authenticate(&mut self, visitor: &Credentials) -> AuthResult {
+impl Authenticator for TestAuthenticator {
+    fn authenticate(&mut self, credentials: &Credentials) -> AuthResult {
         if self.waits > 0 {
             self.waits -= 1;
             return AuthResult::Wait;
         }
-        let user = visitor.user.clone().unwrap_or_default();
-        match visitor.password.as_deref() {
+        let user = credentials.user.clone().unwrap_or_default();
+        match credentials.password.as_deref() {
             Some(b"later") => AuthResult::Refused(AuthRefusal::Later),
-            _ if visitor.account.as_deref() == Some("wrong") => AuthResult::Refused(AuthRefusal::Account),
+            _ if credentials.account.as_deref() == Some("wrong") => AuthResult::Refused(AuthRefusal::Account),
             Some(password) if password == user.as_bytes() => {
                 AuthResult::Admitted(Admission { user, rights: self.rights, home: self.home.clone() })
             }
@@ -67,18 +67,18 @@ impl Authenticator for Door {
     }
 }
 
-/// What outlives an association.
-struct Ground {
+/// The state that outlives an association.
+struct Fixture {
     here: MemoryDisk,
     there: MemoryDisk,
     locks: Locks,
-    door: Door,
+    authenticator: TestAuthenticator,
 }
 
-impl Ground {
-    fn new() -> Ground {
-        let door = Door { waits: 0, rights: Actions::ALL, home: Path::root() };
-        Ground { here: MemoryDisk::new(), there: MemoryDisk::new(), locks: Locks::new(100), door }
+impl Fixture {
+    fn new() -> Fixture {
+        let authenticator = TestAuthenticator { waits: 0, rights: Actions::ALL, home: Path::root() };
+        Fixture { here: MemoryDisk::new(), there: MemoryDisk::new(), locks: Locks::new(100), authenticator }
     }
 
     fn is_tidy(&mut self) {
@@ -97,7 +97,7 @@ struct Pair {
     caller: Machine,
     called: Machine,
     serial: u32,
-    /// How much may still be carried before the line is cut.
+    /// Units that are still carried before the line is cut.
     left: Option<u32>,
     events: Vec<Event>,
 }
@@ -118,14 +118,14 @@ impl Pair {
         }
     }
 
-    fn connected(ground: &mut Ground) -> Pair {
-        Pair::connected_with(ground, small(), responder_small())
+    fn connected(fixture: &mut Fixture) -> Pair {
+        Pair::connected_with(fixture, small(), responder_small())
     }
 
-    fn connected_with(ground: &mut Ground, ours: initiator::Config, theirs: responder::Config) -> Pair {
+    fn connected_with(fixture: &mut Fixture, ours: initiator::Config, theirs: responder::Config) -> Pair {
         let mut pair = Pair::new(ours, theirs);
         pair.initiator.connect(&mut pair.caller).unwrap();
-        pair.run(ground);
+        pair.run(fixture);
         assert_eq!(pair.events, [Event::Connected]);
         pair.events.clear();
         pair
@@ -178,7 +178,7 @@ impl Pair {
     }
 
     /// Performs one round. Returns whether anything was carried; always false once the line is cut.
-    fn round(&mut self, ground: &mut Ground) -> bool {
+    fn round(&mut self, fixture: &mut Fixture) -> bool {
         let mut crossed = false;
         for (by_caller, sent) in [true, false].into_iter().zip(self.sent()) {
             for request in sent {
@@ -193,9 +193,12 @@ impl Pair {
                 }
             }
         }
-        self.initiator.work(&mut self.caller, &mut ground.here, 3000);
-        let mut store =
-            Store { disk: &mut ground.there, locks: &mut ground.locks, authenticator: &mut ground.door };
+        self.initiator.work(&mut self.caller, &mut fixture.here, 3000);
+        let mut store = Store {
+            disk: &mut fixture.there,
+            locks: &mut fixture.locks,
+            authenticator: &mut fixture.authenticator,
+        };
         self.responder.work(&mut self.called, &mut store, 3000);
         while let Some(event) = self.initiator.event() {
             self.events.push(event);
@@ -203,10 +206,10 @@ impl Pair {
         crossed
     }
 
-    fn run(&mut self, ground: &mut Ground) {
+    fn run(&mut self, fixture: &mut Fixture) {
         let mut quiet = 0;
         for _ in 0..1_000_000 {
-            quiet = if self.round(ground) { 0 } else { quiet + 1 };
+            quiet = if self.round(fixture) { 0 } else { quiet + 1 };
             if quiet > 4 {
                 assert_eq!(self.responder.counters().internal_errors, 0);
                 return;
@@ -215,10 +218,10 @@ impl Pair {
         panic!("it never ends");
     }
 
-    fn job(&mut self, ground: &mut Ground, job: Job) -> Result<Outcome, initiator::Failure> {
+    fn job(&mut self, fixture: &mut Fixture, job: Job) -> Result<Outcome, initiator::Failure> {
         let about = format!("{job:?}");
-        self.initiator.start(job, &mut self.caller, &mut ground.here).unwrap();
-        self.run(ground);
+        self.initiator.start(job, &mut self.caller, &mut fixture.here).unwrap();
+        self.run(fixture);
         let mut ended = self.events.drain(..).filter_map(|event| match event {
             Event::Ended(result) => Some(result),
             _ => None,
@@ -226,18 +229,21 @@ impl Pair {
         ended.next().unwrap_or_else(|| panic!("{about} has not ended"))
     }
 
-    fn close(mut self, ground: &mut Ground) {
+    fn close(mut self, fixture: &mut Fixture) {
         self.initiator.terminate(&mut self.caller).unwrap();
-        self.run(ground);
+        self.run(fixture);
         assert_eq!(self.events, [Event::Closed]);
     }
 }
 
 /// Reports to both processes that the line is cut.
-fn lose(mut pair: Pair, ground: &mut Ground) -> Option<String> {
-    pair.initiator.lost(&mut ground.here);
-    let mut store =
-        Store { disk: &mut ground.there, locks: &mut ground.locks, authenticator: &mut ground.door };
+fn lose(mut pair: Pair, fixture: &mut Fixture) -> Option<String> {
+    pair.initiator.lost(&mut fixture.here);
+    let mut store = Store {
+        disk: &mut fixture.there,
+        locks: &mut fixture.locks,
+        authenticator: &mut fixture.authenticator,
+    };
     pair.responder.end(&mut store);
     let mut docket = None;
     while let Some(event) = pair.initiator.event() {

@@ -2,14 +2,14 @@
 
 use super::*;
 
-/// A filestore as plainly as can be.
+/// The model: a map from paths to contents.
 type Plain = alloc::collections::BTreeMap<String, Option<Vec<u8>>>;
 
 #[test]
-fn two_hundred_worlds_are_as_a_plain_filestore_would_be() {
+fn two_hundred_random_runs_match_a_model_filestore() {
     for seed in 0..200 {
         let mut chance = SimRng::from_seed(seed);
-        let mut ground = Ground::new();
+        let mut fixture = Fixture::new();
         let mut plain = Plain::new();
         let below = |chance: &mut SimRng, bound: u64| chance.below(bound) as usize;
         let ours = initiator::Config {
@@ -23,13 +23,13 @@ fn two_hundred_worlds_are_as_a_plain_filestore_would_be() {
             checkpoint_bytes: 1 + chance.below(5000),
             ..responder_small()
         };
-        let mut pair = Pair::connected_with(&mut ground, ours, theirs);
+        let mut pair = Pair::connected_with(&mut fixture, ours, theirs);
         let names = ["a", "b", "d", "d/a", "d/b", "e", "e/f", "../x"];
         for step in 0..12 {
             let name = names[below(&mut chance, names.len() as u64)];
             let count = below(&mut chance, 120);
             let contents = lines(count, &mut chance);
-            ground.here.put(&path("mine"), &contents);
+            fixture.here.put(&path("mine"), &contents);
             let document = [BINARY, text(27), text(22)][below(&mut chance, 3)].clone();
             let good = !name.starts_with("..");
             let directory = |plain: &Plain, name: &str| match name.rsplit_once('/') {
@@ -41,7 +41,7 @@ fn two_hundred_worlds_are_as_a_plain_filestore_would_be() {
             match chance.below(7) {
                 0 | 1 => {
                     let fits = good && directory(&plain, name) && plain.get(name) != Some(&None);
-                    let done = pair.job(&mut ground, put("mine", name, document)).is_ok();
+                    let done = pair.job(&mut fixture, put("mine", name, document)).is_ok();
                     assert_eq!(done, fits, "{about}: put");
                     if done {
                         plain.insert(name.to_string(), Some(contents));
@@ -49,16 +49,16 @@ fn two_hundred_worlds_are_as_a_plain_filestore_would_be() {
                 }
                 2 => {
                     let job = Job::Get { remote: name.into(), local: path("back"), document: None };
-                    let done = pair.job(&mut ground, job).is_ok();
+                    let done = pair.job(&mut fixture, job).is_ok();
                     let is_directory = plain.get(name) == Some(&None);
                     assert_eq!(done, good && is_file(&plain, name), "{about}: get, {is_directory}");
                     if let (true, Some(Some(expected))) = (done, plain.get(name)) {
-                        assert_eq!(ground.here.contents(&path("back")), Some(&expected[..]), "{about}");
+                        assert_eq!(fixture.here.contents(&path("back")), Some(&expected[..]), "{about}");
                     }
                 }
                 3 => {
                     let fits = good && directory(&plain, name) && !plain.contains_key(name);
-                    let done = pair.job(&mut ground, Job::MakeDirectory { remote: name.into() }).is_ok();
+                    let done = pair.job(&mut fixture, Job::MakeDirectory { remote: name.into() }).is_ok();
                     assert_eq!(done, fits, "{about}: make");
                     if done {
                         plain.insert(name.to_string(), None);
@@ -69,7 +69,7 @@ fn two_hundred_worlds_are_as_a_plain_filestore_would_be() {
                     let fits = good
                         && plain.contains_key(name)
                         && !plain.keys().any(|other| other.starts_with(&inner));
-                    let done = pair.job(&mut ground, Job::Remove { remote: name.into() }).is_ok();
+                    let done = pair.job(&mut fixture, Job::Remove { remote: name.into() }).is_ok();
                     assert_eq!(done, fits, "{about}: remove");
                     if done {
                         plain.remove(name);
@@ -86,7 +86,7 @@ fn two_hundred_worlds_are_as_a_plain_filestore_would_be() {
                                 && !plain.contains_key(to)
                                 && !to.starts_with(&inner));
                     let done =
-                        pair.job(&mut ground, Job::Rename { remote: name.into(), to: to.into() }).is_ok();
+                        pair.job(&mut fixture, Job::Rename { remote: name.into(), to: to.into() }).is_ok();
                     assert_eq!(done, fits, "{about}: rename to {to}");
                     if done {
                         let moved: Vec<String> = plain
@@ -101,7 +101,7 @@ fn two_hundred_worlds_are_as_a_plain_filestore_would_be() {
                     }
                 }
                 _ => {
-                    let done = match pair.job(&mut ground, Job::List { remote: name.into() }) {
+                    let done = match pair.job(&mut fixture, Job::List { remote: name.into() }) {
                         Ok(Outcome::Entries(entries)) => {
                             let inner = format!("{name}/");
                             let expected = plain.keys().filter(|other| other.starts_with(&inner)).count();
@@ -113,14 +113,14 @@ fn two_hundred_worlds_are_as_a_plain_filestore_would_be() {
                     assert_eq!(done, good && plain.get(name) == Some(&None), "{about}: list");
                 }
             }
-            let there: Plain = ground
+            let there: Plain = fixture
                 .there
                 .tree()
                 .map(|(path, contents)| (path.as_str().to_string(), contents.map(<[u8]>::to_vec)))
                 .collect();
             assert_eq!(there, plain, "{about}");
         }
-        pair.close(&mut ground);
-        ground.is_tidy();
+        pair.close(&mut fixture);
+        fixture.is_tidy();
     }
 }

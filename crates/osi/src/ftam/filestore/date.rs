@@ -85,7 +85,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn dates_and_their_texts() {
+    fn dates_match_their_texts() {
         let rows = [
             (0, "19700101000000Z"),
             (951_782_399, "20000228235959Z"),
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_others() {
+    fn dates_of_other_implementations_are_parsed() {
         let rows = [
             ("20231114221320", Some(1_700_000_000)),
             ("20231114221320.5Z", Some(1_700_000_000)),
@@ -127,12 +127,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(seconds in FIRST..LAST) {
+        fn encoding_and_decoding_agree(seconds in FIRST..LAST) {
             prop_assert_eq!(Date::read(&Date(seconds).text()), Some(Date(seconds)));
         }
 
         #[test]
-        fn any_text_is_judged(text in ".{0,24}") {
+        fn any_text_is_accepted_or_rejected(text in ".{0,24}") {
             let _ = Date::read(&text);
         }
     }

@@ -111,7 +111,7 @@ pub enum DiskError {
 }
 
 /// A filestore's files. Every call is complete when it returns, and waits for no other user.
-#[expect(clippy::missing_errors_doc, reason = "every call fails with the trouble that there is")]
+#[expect(clippy::missing_errors_doc, reason = "every call returns the error of the disk")]
 pub trait Disk {
     /// Returns information on the object at `path`.
     fn stat(&mut self, path: &Path) -> Result<Entry, DiskError>;
@@ -127,14 +127,14 @@ pub trait Disk {
     fn read(&mut self, handle: Handle, at: u64, bytes_max: usize) -> Result<Bytes, DiskError>;
 
     /// Begins new contents.
-    fn begin(&mut self, path: &Path, way: WriteMode) -> Result<OpenedContents, DiskError>;
+    fn begin(&mut self, path: &Path, write_mode: WriteMode) -> Result<OpenedContents, DiskError>;
 
-    /// Reopens contents that were left, truncated to `bytes`. What the last [`Disk::sync`] covered is
-    /// there.
+    /// Reopens contents that were left, truncated to `bytes`. Data covered by the last [`Disk::sync`] is
+    /// present.
     fn resume(
         &mut self,
         path: &Path,
-        way: WriteMode,
+        write_mode: WriteMode,
         token: &str,
         bytes: u64,
     ) -> Result<OpenedContents, DiskError>;
@@ -201,19 +201,19 @@ pub fn is_key(key: &str) -> bool {
 impl fmt::Display for DiskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            DiskError::NotThere => "there is no such file",
-            DiskError::Exists => "there is a file of that name",
-            DiskError::Denied => "the host does not allow it",
-            DiskError::Full => "no room is left on the disk",
-            DiskError::Busy => "somebody uses it",
-            DiskError::Changed => "the file has been changed meanwhile",
-            DiskError::Outside => "the path leads through a link, or out of the filestore",
-            DiskError::NotAFile => "it is not a file",
-            DiskError::NotADirectory => "it is not a directory",
+            DiskError::NotThere => "no such file",
+            DiskError::Exists => "a file of that name exists",
+            DiskError::Denied => "permission denied on the host",
+            DiskError::Full => "no space left on the disk",
+            DiskError::Busy => "the file is in use",
+            DiskError::Changed => "the file has changed in the meantime",
+            DiskError::Outside => "the path follows a link or leaves the filestore",
+            DiskError::NotAFile => "not a file",
+            DiskError::NotADirectory => "not a directory",
             DiskError::NotEmpty => "the directory is not empty",
-            DiskError::Long => "the host cannot hold a name or a value of this length",
-            DiskError::TooMany => "too much is open, left or kept already",
-            DiskError::Unable => "the filestore cannot do this",
+            DiskError::Long => "a name or value is too long for the host",
+            DiskError::TooMany => "too many files are open, unfinished or kept for recovery",
+            DiskError::Unable => "the filestore does not support this",
             DiskError::Failed => "the device failed",
         })
     }

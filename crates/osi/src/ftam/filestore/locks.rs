@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Limits    [`Locks`] limits the number of lock holders; one table serves all associations of a filestore.
-//! Missing   waiting: a lock that is not available is refused at once, as the service has it.
+//! Not implemented  waiting: a lock that is not available is refused at once, as the service defines.
 
 use super::{Action, Actions, Path};
 use alloc::collections::BTreeMap;
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn which_locks_agree() {
+    fn compatible_locks_are_granted() {
         use Lock::{Exclusive, NoAccess, NotRequired, Shared};
         let rows = [
             (NotRequired, [true, true, true, true]),
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn who_meets_whom_where_nobody_asks_for_locks() {
+    fn default_locks_decide_which_actions_may_coincide() {
         let one = |action| Actions::NONE.with(action);
         let rows = [
             (one(Action::Read), one(Action::Read), true),
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_gives_changes_and_takes_back() {
+    fn locks_are_taken_changed_and_released() {
         let (a, b) = (Path::read("a").unwrap(), Path::read("b").unwrap());
         let exclusive = Control::default().with(Action::Read, Lock::Exclusive);
         let shared = Control::default().with(Action::Read, Lock::Shared);

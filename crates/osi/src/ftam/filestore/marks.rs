@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_lead_back_to_their_marks() {
+    fn names_map_back_to_their_marks() {
         for mark in Mark::ALL {
             assert_eq!(Mark::of_word(mark.word()), Some(mark));
         }
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn values_have_a_bound_and_an_empty_one_is_none() {
+    fn values_are_limited_and_an_empty_value_removes_the_mark() {
         let mut marks = Marks::default().with(Mark::Account, b"sales");
         assert!(!marks.set(Mark::Account, &[0; MARK_BYTES_MAX + 1]));
         assert_eq!(marks.text(Mark::Account), Some("sales"));

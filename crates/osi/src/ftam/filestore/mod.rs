@@ -1,26 +1,26 @@
 //! The virtual filestore of ISO 8571-2: its values and rules. The files themselves are stored by a [`Disk`].
 //!
 //! ```text
-//! path      names, checked before any disk sees them
-//! disk      the storage interface and its errors
-//! marks     attributes that a host's file system cannot store itself
-//! actions   the eight actions on a file; rights are sets of them
-//! locks     concurrency control: which actions may run at the same time
-//! text      FTAM-1 and FTAM-2: character strings <-> text files of a host
-//! door      authentication of initiators
-//! date      dates of records, and their text form in attributes
-//! memory    a disk in memory, with injected faults: for tests and the simulator
+//! path            names, checked before they reach a disk
+//! disk            the storage interface and its errors
+//! marks           attributes that a host's file system cannot store itself
+//! actions         the eight actions on a file; rights are sets of them
+//! locks           concurrency control: which actions may run at the same time
+//! text            FTAM-1 and FTAM-2: character strings <-> text files of a host
+//! authentication  of initiators
+//! date            dates of records, and their text form in attributes
+//! memory          a disk in memory, with injected faults: for tests and the simulator
 //! ```
 //!
 //! Purpose          a put becomes visible completely or not at all; a get returns one version of the file, or
-//!                  an error; nobody reaches another user's files.
+//!                  an error; no user can reach another user's files.
 //! Limits           every name, value, list and table has a limit, documented beside it.
 //! Not implemented  hierarchical files (FTAM-4 and on): a file is bytes, or lines of them.
 
 mod actions;
+mod authentication;
 mod date;
 mod disk;
-mod door;
 mod locks;
 mod marks;
 pub mod memory;
@@ -28,12 +28,12 @@ mod path;
 pub mod text;
 
 pub use actions::{Action, Actions};
+pub use authentication::{Admission, AuthRefusal, AuthResult, Authenticator, Credentials};
 pub use date::Date;
 pub use disk::{
     Disk, DiskError, Entry, Handle, KEY_BYTES_MAX, Kind, OpenedContents, RECORD_BYTES_MAX, Stamp, WriteMode,
     is_key,
 };
-pub use door::{Admission, AuthRefusal, AuthResult, Authenticator, Credentials};
 pub use locks::{Concurrency, Control, Hold, Lock, LockError, Locks};
 pub use marks::{MARK_BYTES_MAX, Mark, Marks};
 pub use path::{COMPONENT_BYTES_MAX, COMPONENTS_MAX, PATH_BYTES_MAX, Path, PathError, RESERVED};

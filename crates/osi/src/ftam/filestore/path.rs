@@ -2,13 +2,13 @@
 //!
 //! Purpose    whatever filename a peer sends, the disk gets a plain path below its root.
 //! Format     ISO 8571-2 has filenames of several strings. Some peers send a whole path in one string, others
-//!            one string a level. Both are equivalent here: strings are joined by `/` and split at `/`.
+//!            one string per level. Both are equivalent here: strings are joined by `/` and split at `/`.
 //! Rules      no component is empty, `.` or `..`, contains a control character, is longer than a host's
 //!            limit, or is the name that the disk reserves for itself. A leading `/` is the root that the
 //!            user sees, as in a chroot jail; a trailing one, common for directories, is ignored. `.` alone
 //!            is the root, and a trailing `/.` is ignored: ISODE's `ls` sends these.
 //! Limits     [`COMPONENTS_MAX`], [`COMPONENT_BYTES_MAX`], [`PATH_BYTES_MAX`].
-//! Missing    names of a host that are not UTF-8.
+//! Not implemented  names of a host that are not UTF-8.
 
 use alloc::string::String;
 use core::fmt;
@@ -166,12 +166,12 @@ impl fmt::Debug for Path {
 impl fmt::Display for PathError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            PathError::Missing => "there is no name",
+            PathError::Missing => "the name is missing",
             PathError::Empty => "a component of the name is empty",
-            PathError::Dots => "`.` and `..` are no components of a name here",
-            PathError::Control => "the name has control characters",
+            PathError::Dots => "`.` and `..` are not allowed as components of a name",
+            PathError::Control => "the name contains control characters",
             PathError::Long => "the name is too long",
-            PathError::Reserved => "the name is kept for the filestore itself",
+            PathError::Reserved => "the name is reserved for the filestore",
         })
     }
 }
@@ -183,7 +183,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn spellings_and_what_they_come_to() {
+    fn paths_are_normalised() {
         let long = "x".repeat(COMPONENT_BYTES_MAX + 1);
         let deep = "d/".repeat(COMPONENTS_MAX + 1);
         let wide = ["y".repeat(COMPONENT_BYTES_MAX).as_str(); 5].join("/");
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_knows_its_place() {
+    fn a_path_knows_its_parent_and_name() {
         let path = Path::read("a/b/c").unwrap();
         assert_eq!(path.name(), Some("c"));
         assert_eq!(path.parent(), Path::read("a/b").ok());
@@ -246,7 +246,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_spelling_leads_up(strings in proptest::collection::vec("[a./\\\\\0 ]{0,6}", 0..5)) {
+        fn no_path_leads_above_the_root(strings in proptest::collection::vec("[a./\\\\\0 ]{0,6}", 0..5)) {
             if let Ok(path) = Path::from_filename(strings.iter().map(|string| string.as_str())) {
                 let components: Vec<&str> = path.components().collect();
                 prop_assert!(components.iter().all(|name| !["", ".", ".."].contains(name) && !name.contains('\0')));

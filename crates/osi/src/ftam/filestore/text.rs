@@ -9,7 +9,7 @@
 //!            a string ends a line. A last line without LF has one when it comes back.
 //! Limits     a string has at most `string_bytes_max`. If strings are lines, a longer line cannot be sent,
 //!            and a line is buffered until its end.
-//! Missing    conversion between character sets.
+//! Not implemented  conversion between character sets.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_and_their_strings() {
+    fn texts_match_their_strings() {
         type Row<'a> = (Lines, usize, &'a [&'a [u8]], &'a [&'a [u8]]);
         let rows: &[Row<'_>] = &[
             (Lines::Within, 100, &[b"one\ntwo\n"], &[b"one\r\ntwo\r\n"]),
@@ -252,14 +252,14 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_cross() {
+    fn unrepresentable_text_is_rejected() {
         assert_eq!(strings(Lines::Strings, 3, &[b"four\n"]), Err(TextError::LongLine));
         assert_eq!(strings(Lines::Strings, 3, &[b"fo", b"ur"]), Err(TextError::LongLine));
         assert_eq!(text(Lines::Strings, &[b"a\nb".to_vec()]), Err(TextError::LineEnd));
     }
 
     #[test]
-    fn a_return_at_the_end_of_a_string_waits_for_what_follows() {
+    fn a_cr_at_the_end_of_a_string_waits_for_the_next_byte() {
         let rows: &[(&[&[u8]], &[u8])] = &[
             (&[b"a\r", b"\nb"], b"a\nb"),
             (&[b"a\r", b"b"], b"a\rb"),
@@ -276,7 +276,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn text_comes_back_as_it_was(
+        fn text_survives_a_round_trip(
             pieces in proptest::collection::vec("[ab\r\n]{0,12}", 0..6), most in 2..20usize,
         ) {
             let pieces: Vec<&[u8]> = pieces.iter().map(|piece| piece.as_bytes()).collect();
@@ -286,7 +286,7 @@ mod tests {
         }
 
         #[test]
-        fn lines_come_back_as_they_were(pieces in proptest::collection::vec("[ab\r\n]{0,12}", 0..6)) {
+        fn lines_survive_a_round_trip(pieces in proptest::collection::vec("[ab\r\n]{0,12}", 0..6)) {
             let pieces: Vec<&[u8]> = pieces.iter().map(|piece| piece.as_bytes()).collect();
             let strings = strings(Lines::Strings, 100, &pieces).unwrap();
             let mut expected = pieces.concat();

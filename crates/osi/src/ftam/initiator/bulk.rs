@@ -53,8 +53,8 @@ impl Initiator {
         };
         match begun {
             Ok(transfer) => running.transfer = Some(transfer),
-            Err(trouble) => {
-                running.failure = Some(Failure { local: Some(trouble), ..Failure::default() });
+            Err(disk_error) => {
+                running.failure = Some(Failure { local: Some(disk_error), ..Failure::default() });
                 return self.close_unwritten(machine);
             }
         }
@@ -81,7 +81,7 @@ impl Initiator {
         {
             running.docket = None;
         }
-        self.say(machine, pdu);
+        self.send(machine, pdu);
     }
 
     pub(super) fn send_contents(
@@ -111,8 +111,8 @@ impl Initiator {
                         *unchecked = 0;
                         let checkpoint = points.newest().checkpoint + 1;
                         points.push(Point { checkpoint, at: outflow.at(), held: false });
-                        if let Err(trouble) = self.note(disk) {
-                            self.give_up(Some(trouble), machine, disk);
+                        if let Err(disk_error) = self.note(disk) {
+                            self.give_up(Some(disk_error), machine, disk);
                         }
                         continue;
                     }
@@ -141,10 +141,10 @@ impl Initiator {
                         running.phase = Phase::Ending;
                     }
                     let end = DataEndRequest { action_result: ActionResult::SUCCESS, diagnostic: None };
-                    self.say(machine, Pdu::DataEndRequest(Box::new(end)));
-                    self.say(machine, Pdu::TransferEndRequest(Box::new(TransferEndRequest::PLAIN)));
+                    self.send(machine, Pdu::DataEndRequest(Box::new(end)));
+                    self.send(machine, Pdu::TransferEndRequest(Box::new(TransferEndRequest::PLAIN)));
                 }
-                Err(Stopped::Disk(trouble)) => self.give_up(Some(trouble), machine, disk),
+                Err(Stopped::Disk(disk_error)) => self.give_up(Some(disk_error), machine, disk),
                 Err(Stopped::Text) => {
                     if let Some(running) = &mut self.running {
                         running.fail(Some(own(ErrorIdentifier::LOCAL_FAILURE_DATA).into()));
@@ -175,7 +175,7 @@ impl Initiator {
                             *at = behind;
                             self.done_bytes = behind;
                         }
-                        Err(trouble) => self.give_up(Some(trouble), machine, disk),
+                        Err(disk_error) => self.give_up(Some(disk_error), machine, disk),
                     }
                 }
                 Err(error) => {
@@ -202,7 +202,7 @@ impl Initiator {
                 // Fails if a cancel or a restart has arrived since, which makes the checkpoint void.
                 let _ = machine.request(Request::CheckResponse { checkpoint });
             }
-            Err(trouble) => self.give_up(Some(trouble), machine, disk),
+            Err(disk_error) => self.give_up(Some(disk_error), machine, disk),
         }
     }
 
@@ -211,16 +211,16 @@ impl Initiator {
         if end.action_result != ActionResult::SUCCESS {
             running.fail(end.diagnostic.clone());
         } else if let Some(Transfer::In { begun, inflow, at, .. }) = &mut running.transfer
-            && let Err(trouble) = disk.write(begun.handle, *at, inflow.end())
+            && let Err(disk_error) = disk.write(begun.handle, *at, inflow.end())
         {
-            return self.give_up(Some(trouble), machine, disk);
+            return self.give_up(Some(disk_error), machine, disk);
         }
         running.phase = Phase::Ending;
         if machine.state() != State::ReadEnded {
             // A cancel has arrived since.
             return;
         }
-        self.say(machine, Pdu::TransferEndRequest(Box::new(TransferEndRequest::PLAIN)));
+        self.send(machine, Pdu::TransferEndRequest(Box::new(TransferEndRequest::PLAIN)));
     }
 
     pub(super) fn on_transfer_end(
@@ -237,8 +237,8 @@ impl Initiator {
             Some(Transfer::Out { handle, .. }) => disk.leave(handle),
             Some(Transfer::In { begun, .. }) if running.failure.is_some() => disk.abandon(begun.handle),
             Some(Transfer::In { begun, .. }) => {
-                if let Err(trouble) = disk.finish(begun.handle, &[]) {
-                    self.local_failure(trouble);
+                if let Err(disk_error) = disk.finish(begun.handle, &[]) {
+                    self.local_failure(disk_error);
                 }
             }
             _ => {}
@@ -291,15 +291,15 @@ impl Initiator {
         }
         let checkpoint = restart.checkpoint_identifier;
         let back = self.go_back(checkpoint, disk);
-        self.say(machine, Pdu::RestartResponse(Box::new(Restart::new(checkpoint))));
-        if let Err(trouble) = back {
-            self.give_up(Some(trouble), machine, disk);
+        self.send(machine, Pdu::RestartResponse(Box::new(Restart::new(checkpoint))));
+        if let Err(disk_error) = back {
+            self.give_up(Some(disk_error), machine, disk);
         }
     }
 
     pub(super) fn on_restarted(&mut self, restart: &Restart, machine: &mut Machine, disk: &mut dyn Disk) {
-        if let Err(trouble) = self.go_back(restart.checkpoint_identifier, disk) {
-            self.give_up(Some(trouble), machine, disk);
+        if let Err(disk_error) = self.go_back(restart.checkpoint_identifier, disk) {
+            self.give_up(Some(disk_error), machine, disk);
         }
     }
 
@@ -330,7 +330,7 @@ impl Initiator {
             running.fail(cancel.diagnostic.clone());
         }
         self.drop_transfer(disk);
-        self.say(machine, Pdu::CancelResponse(Box::new(Cancel::new(ActionResult::SUCCESS, None))));
+        self.send(machine, Pdu::CancelResponse(Box::new(Cancel::new(ActionResult::SUCCESS, None))));
         if machine.state() == State::DataTransferIdle {
             self.close(machine);
         }
@@ -344,16 +344,16 @@ impl Initiator {
     }
 
     /// Cancels the transfer after an error at this end.
-    fn give_up(&mut self, trouble: Option<DiskError>, machine: &mut Machine, disk: &mut dyn Disk) {
-        if let Some(trouble) = trouble {
-            self.local_failure(trouble);
+    fn give_up(&mut self, disk_error: Option<DiskError>, machine: &mut Machine, disk: &mut dyn Disk) {
+        if let Some(disk_error) = disk_error {
+            self.local_failure(disk_error);
         }
         self.drop_transfer(disk);
         let Some(running) = &mut self.running else { return };
         running.phase = Phase::Ending;
         let here = EntityReference::INITIATING_FILE_SERVICE_USER;
-        let item = trouble.map(|trouble| {
-            let (error, kind) = kind_of_failure(trouble);
+        let item = disk_error.map(|disk_error| {
+            let (error, kind) = kind_of_failure(disk_error);
             DiagnosticItem::new(kind, error, here, here)
         });
         let diagnostic: Option<Diagnostic> = item.map(Into::into);
@@ -362,15 +362,15 @@ impl Initiator {
         {
             return;
         }
-        self.say(
+        self.send(
             machine,
             Pdu::CancelRequest(Box::new(Cancel::new(ActionResult::PERMANENT_ERROR, diagnostic))),
         );
     }
 
-    fn local_failure(&mut self, trouble: DiskError) {
+    fn local_failure(&mut self, disk_error: DiskError) {
         if let Some(running) = &mut self.running {
-            running.failure.get_or_insert_default().local = Some(trouble);
+            running.failure.get_or_insert_default().local = Some(disk_error);
         }
     }
 
@@ -446,7 +446,7 @@ impl Initiator {
         let record =
             disk.fetch(key).ok().and_then(|bytes| Record::read(&bytes)).ok_or(RequestError::Value)?;
         let (job, document, activity) = job_of(&record).ok_or(RequestError::Value)?;
-        let asked = points_of(&record).map(|point| point.checkpoint).max().unwrap_or(0);
+        let checkpoint = points_of(&record).map(|point| point.checkpoint).max().unwrap_or(0);
         let access = writing_of(&job).map_or(AccessRequest::READ, |(access, _)| access);
         self.activity = self.activity.max(activity);
         self.running = Some(Running {
@@ -459,8 +459,8 @@ impl Initiator {
             transfer: None,
             resume: None,
         });
-        let request = RecoverRequest::new(activity, 1, access, asked);
-        self.say(machine, Pdu::RecoverRequest(Box::new(request)));
+        let request = RecoverRequest::new(activity, 1, access, checkpoint);
+        self.send(machine, Pdu::RecoverRequest(Box::new(request)));
         Ok(())
     }
 
@@ -524,8 +524,8 @@ impl Initiator {
                 running.transfer = Some(transfer);
                 self.begin_transfer(machine, disk);
             }
-            Err(trouble) => {
-                self.local_failure(trouble);
+            Err(disk_error) => {
+                self.local_failure(disk_error);
                 self.forget(disk);
                 self.close(machine);
             }

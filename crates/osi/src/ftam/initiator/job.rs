@@ -95,9 +95,9 @@ impl Initiator {
         if let Job::Put { local, .. } | Job::Append { local, .. } = &running.job {
             match disk.stat(local) {
                 Ok(entry) => self.total_bytes = Some(entry.bytes),
-                Err(trouble) => {
+                Err(disk_error) => {
                     running.docket = None;
-                    running.failure = Some(Failure { local: Some(trouble), ..Failure::default() });
+                    running.failure = Some(Failure { local: Some(disk_error), ..Failure::default() });
                     self.running = Some(running);
                     self.end(disk);
                     return Ok(());
@@ -171,11 +171,11 @@ impl Initiator {
 
     fn say_group(&mut self, group: Vec<Pdu>, machine: &mut Machine) {
         let begin = BeginGroupRequest { threshold: group.len() as i64 };
-        self.say(machine, Pdu::BeginGroupRequest(Box::new(begin)));
+        self.send(machine, Pdu::BeginGroupRequest(Box::new(begin)));
         for pdu in group {
-            self.say(machine, pdu);
+            self.send(machine, pdu);
         }
-        self.say(machine, Pdu::EndGroupRequest(Box::new(EndGroupRequest {})));
+        self.send(machine, Pdu::EndGroupRequest(Box::new(EndGroupRequest {})));
     }
 
     /// Closes the file and ends the selection.

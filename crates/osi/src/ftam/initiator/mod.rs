@@ -11,7 +11,7 @@
 //!            failure of a lost job contains the docket's key; [`Initiator::recover`] resumes the job over
 //!            another association.
 //! Limits     [`Config`] names them; one job at a time.
-//! Missing    file access (LOCATE, ERASE); locks are the responder's default ones.
+//! Not implemented  file access (LOCATE, ERASE); locks are the responder's default ones.
 
 mod bulk;
 mod job;
@@ -342,7 +342,7 @@ impl Initiator {
         self.on_lost(None, disk);
     }
 
-    fn say(&mut self, machine: &mut Machine, pdu: Pdu) {
+    fn send(&mut self, machine: &mut Machine, pdu: Pdu) {
         if machine.request(Request::Pdu(pdu)).is_err() {
             self.abort(machine);
         }

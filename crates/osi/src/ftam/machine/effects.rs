@@ -15,9 +15,9 @@ impl Machine {
                 self.contents_of(&response.contents_type).map(drop).ok_or(RequestError::Context)
             }
             Pdu::RecoverResponse(response) if is_positive(pdu) => {
-                let asked = self.opening.recover.as_ref().map_or(0, |recover| recover.recovery_point);
+                let proposed = self.opening.recover.as_ref().map_or(0, |recover| recover.recovery_point);
                 // The responder may move the point back, but not forward.
-                let range = 0..=asked.max(0);
+                let range = 0..=proposed.max(0);
                 if range.contains(&response.recovery_point) { Ok(()) } else { Err(RequestError::Value) }
             }
             Pdu::RestartRequest(restart) => {

@@ -19,9 +19,9 @@ mod below_up;
 mod change;
 mod effects;
 mod group;
-mod judge;
 mod opening;
 mod state;
+mod validate;
 
 use super::below::{self, Context, Form, Value};
 use super::{Docket, Indication, Initialize, Request, RequestError, Role};
@@ -209,7 +209,7 @@ impl Machine {
                         self.counters.malformed_in += 1;
                         self.up.pop_front();
                         if self.state != State::Closed {
-                            // Whatever was received after it is discarded, too.
+                            // Everything received after it is discarded, too.
                             self.up.clear();
                             self.abort(ErrorIdentifier::BAD_DATA_ELEMENT_TYPE);
                         }

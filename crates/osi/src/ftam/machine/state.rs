@@ -167,7 +167,7 @@ pub fn verdict(role: Role, own: bool, resynchronise: bool, state: State, sends: 
         }
         _ => {}
     }
-    // Whatever was sent before a cancel by P-DATA arrived crosses with it.
+    // Everything sent before a cancel by P-DATA arrived crosses with it.
     if crosses(own, resynchronise, state)
         && matches!(kind, Kind::DataEndRequest | Kind::TransferEndRequest | Kind::TransferEndResponse)
     {

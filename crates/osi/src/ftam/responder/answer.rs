@@ -10,10 +10,10 @@ use crate::wire::ftam::{
 use alloc::boxed::Box;
 
 /// Maps a disk error to a diagnostic's error identifier and type.
-pub(in super::super) fn kind_of_failure(trouble: DiskError) -> (ErrorIdentifier, DiagnosticType) {
+pub(in super::super) fn kind_of_failure(disk_error: DiskError) -> (ErrorIdentifier, DiagnosticType) {
     use DiagnosticType as T;
     use ErrorIdentifier as E;
-    match trouble {
+    match disk_error {
         DiskError::NotThere => (E::FILE_NON_EXISTENT, T::PERMANENT),
         DiskError::Exists => (E::FILE_EXISTS, T::PERMANENT),
         DiskError::Denied => (E::LOCAL_SECURITY, T::PERMANENT),

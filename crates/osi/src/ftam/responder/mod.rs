@@ -19,7 +19,7 @@
 //! Logging          refusals and failures are reported for a log ([`Responder::next_failure`]).
 //! Limits           [`Config`] names them.
 //! Not implemented  access control lists are stored and returned, but not enforced: rights come from the
-//!                  doorkeeper; passwords of single files; FADU locking; LOCATE and ERASE (no file access
+//!                  authenticator; passwords of single files; FADU locking; LOCATE and ERASE (no file access
 //!                  unit is offered).
 
 mod answer;
@@ -70,9 +70,9 @@ kiban_base::counters! {
     }
 }
 
-/// Maximum number of setbacks kept for the log.
-pub const SETBACKS_MAX: usize = 16;
-/// Maximum number of characters of a file name in a setback.
+/// Maximum number of failure reports kept for the log.
+pub const FAILURE_REPORTS_MAX: usize = 16;
+/// Maximum number of characters of a file name in a failure report.
 const FILE_CHARACTERS_MAX: usize = 256;
 
 /// Configuration of a responder: the services it offers, and its limits.
@@ -156,9 +156,9 @@ pub struct FailureReport {
 pub enum Progress {
     /// The peer.
     Peer,
-    /// Room below: there is more to send.
+    /// Room in the layers below: there is more to send.
     Room,
-    /// The doorkeeper.
+    /// The authentication.
     Authentication,
 }
 
@@ -174,7 +174,7 @@ pub struct Responder {
     transfer: Option<Transfer>,
     /// The name that the peer used for the last requested file.
     file: String,
-    setbacks: VecDeque<FailureReport>,
+    failure_reports: VecDeque<FailureReport>,
     counters: Counters,
 }
 
@@ -191,7 +191,7 @@ impl Responder {
             selected: None,
             transfer: None,
             file: String::new(),
-            setbacks: VecDeque::new(),
+            failure_reports: VecDeque::new(),
             counters: Counters::default(),
         }
     }
@@ -206,9 +206,9 @@ impl Responder {
         &self.file
     }
 
-    /// Returns the oldest refusal or failure not yet fetched. Only the last [`SETBACKS_MAX`] are kept.
+    /// Returns the oldest refusal or failure not yet fetched. Only the last [`FAILURE_REPORTS_MAX`] are kept.
     pub fn next_failure(&mut self) -> Option<FailureReport> {
-        self.setbacks.pop_front()
+        self.failure_reports.pop_front()
     }
 
     /// Returns the counters.
@@ -250,12 +250,12 @@ impl Responder {
         self.admission = None;
     }
 
-    fn say(&mut self, machine: &mut Machine, pdu: Pdu) {
+    fn send(&mut self, machine: &mut Machine, pdu: Pdu) {
         // The indication that ended the association after the request is still to be polled.
         if machine.state() == State::Closed {
             return;
         }
-        self.note_setback(&pdu);
+        self.report_failure(&pdu);
         if machine.request(Request::Pdu(pdu)).is_err() {
             self.counters.internal_errors += 1;
             let item = DiagnosticItem::new(
@@ -270,7 +270,7 @@ impl Responder {
         }
     }
 
-    fn note_setback(&mut self, pdu: &Pdu) {
+    fn report_failure(&mut self, pdu: &Pdu) {
         let items = pdu.diagnostic().map_or(&[][..], |diagnostic| &diagnostic.0);
         // A mere consequence of another failure is not reported.
         let followed = [ErrorIdentifier::SUBSEQUENT_ERROR, ErrorIdentifier::GROUPING_THRESHOLD];
@@ -285,23 +285,23 @@ impl Responder {
             // Nothing was interrupted.
             return;
         }
-        if self.setbacks.len() == SETBACKS_MAX {
-            self.setbacks.pop_front();
+        if self.failure_reports.len() == FAILURE_REPORTS_MAX {
+            self.failure_reports.pop_front();
             self.counters.failure_reports_dropped += 1;
         }
         let (kind, file, item) = (pdu.kind(), self.file.clone(), item.clone());
-        self.setbacks.push_back(FailureReport { kind, file, item });
+        self.failure_reports.push_back(FailureReport { kind, file, item });
     }
 
     fn on_initialize(&mut self, initialize: Box<Initialize>, machine: &mut Machine, store: &mut Store<'_>) {
         let request = &initialize.request;
-        let visitor = Credentials {
+        let credentials = Credentials {
             user: request.initiator_identity.as_ref().map(|user| user.0.text().into_owned()),
             account: request.account.as_ref().map(|account| account.0.text().into_owned()),
             password: request.filestore_password.as_ref().map(|password| password.bytes().to_vec()),
             address: self.address.clone(),
         };
-        let error = match store.authenticator.authenticate(&visitor) {
+        let error = match store.authenticator.authenticate(&credentials) {
             AuthResult::Wait => {
                 self.pending = Some(initialize);
                 return;
@@ -333,10 +333,10 @@ impl Responder {
         if self.admission.is_some() {
             self.sweep(store);
         }
-        self.say(machine, Pdu::InitializeResponse(Box::new(response)));
+        self.send(machine, Pdu::InitializeResponse(Box::new(response)));
     }
 
-    /// Negotiates: the richest service class, and for the rest what both ends have.
+    /// Negotiates the richest common service class, and of the other features those that both ends support.
     fn accept(&mut self, initialize: &Initialize) -> Result<InitializeResponse, ErrorIdentifier> {
         use ServiceClass as C;
         let (request, config) = (&initialize.request, &self.config);
@@ -388,11 +388,11 @@ impl Responder {
             Pdu::TerminateRequest(_) => {
                 self.end(store);
                 let response = TerminateResponse { shared_ase_information: None, charging: None };
-                self.say(machine, Pdu::TerminateResponse(Box::new(response)));
+                self.send(machine, Pdu::TerminateResponse(Box::new(response)));
             }
             Pdu::UserAbort(_) | Pdu::ProviderAbort(_) => {
                 // The peer violated the protocol, or gave up; its diagnostic says why.
-                self.note_setback(&pdu);
+                self.report_failure(&pdu);
                 self.end(store);
             }
             Pdu::ReadRequest(request) => self.on_read(&request, machine, store),
@@ -403,14 +403,14 @@ impl Responder {
             Pdu::RestartRequest(restart) => self.on_restart(&restart, machine, store),
             Pdu::RecoverRequest(request) => {
                 let answer = self.recover(&request, machine, store);
-                self.say(machine, answer);
+                self.send(machine, answer);
             }
             Pdu::CancelResponse(_) => self.stop_transfer(store, false),
             other => match &mut self.group {
                 Some((_, requests)) => requests.push(other),
                 None => {
                     let answer = self.perform(&other, machine, store);
-                    self.say(machine, answer);
+                    self.send(machine, answer);
                 }
             },
         }
@@ -441,11 +441,11 @@ impl Responder {
                 }
             }
         }
-        self.say(machine, Pdu::BeginGroupResponse(Box::new(BeginGroupResponse {})));
+        self.send(machine, Pdu::BeginGroupResponse(Box::new(BeginGroupResponse {})));
         for answer in answers {
-            self.say(machine, answer);
+            self.send(machine, answer);
         }
-        self.say(machine, Pdu::EndGroupResponse(Box::new(EndGroupResponse {})));
+        self.send(machine, Pdu::EndGroupResponse(Box::new(EndGroupResponse {})));
     }
 
     /// Undoes the selection of a failed group.
@@ -503,7 +503,7 @@ impl Responder {
     }
 }
 
-fn trouble(trouble: DiskError) -> DiagnosticItem {
-    let (error, kind) = kind_of_failure(trouble);
+fn disk_error(disk_error: DiskError) -> DiagnosticItem {
+    let (error, kind) = kind_of_failure(disk_error);
     item_of(error, kind)
 }

@@ -3,7 +3,7 @@
 use super::answer::{permanent, refused};
 use super::regimes::{Open, Point, Points, Resume, Selected, Unfinished};
 use super::select::control_of;
-use super::{Responder, Store, item_of, trouble};
+use super::{Responder, Store, disk_error, item_of};
 use crate::ftam::Machine;
 use crate::ftam::filestore::{
     Action, Actions, Control, Disk, DiskError, Entry, Kind, Mark, Path, Stamp, WriteMode,
@@ -47,8 +47,8 @@ impl Docket<'_> {
         record.put_number("mode", self.mode.bits() as i64);
         record.put("contents-type", &self.document.contents_type().to_vec());
         record.put_number("bulk", self.bulk);
-        if let Some(Unfinished { begun, way, marks }) = self.writes {
-            record.put("way", way_word(*way).as_bytes());
+        if let Some(Unfinished { begun, write_mode, marks }) = self.writes {
+            record.put("way", write_mode_word(*write_mode).as_bytes());
             record.put("token", begun.token.as_bytes());
             for (mark, value) in marks {
                 record.put("mark", &[mark.word().as_bytes(), b" ", value].concat());
@@ -64,16 +64,18 @@ impl Docket<'_> {
     }
 }
 
-pub(in super::super) fn way_word(way: WriteMode) -> &'static str {
-    match way {
+pub(in super::super) fn write_mode_word(write_mode: WriteMode) -> &'static str {
+    match write_mode {
         WriteMode::New => "new",
         WriteMode::Replace => "replace",
         WriteMode::Extend => "extend",
     }
 }
 
-pub(in super::super) fn way_of(word: &str) -> Option<WriteMode> {
-    [WriteMode::New, WriteMode::Replace, WriteMode::Extend].into_iter().find(|way| way_word(*way) == word)
+pub(in super::super) fn write_mode_of(word: &str) -> Option<WriteMode> {
+    [WriteMode::New, WriteMode::Replace, WriteMode::Extend]
+        .into_iter()
+        .find(|write_mode| write_mode_word(*write_mode) == word)
 }
 
 /// Decodes the marks of a record.
@@ -146,7 +148,7 @@ impl Responder {
         // Without room for a docket the transfer proceeds, but cannot be recovered.
         let docket = docket.filter(|key| has_room(key, most, store.disk));
         if let Some(key) = &docket {
-            // An older activity of that number that was not recovered is given up.
+            // An older, unrecovered activity with that number is abandoned.
             drop_docket(key, store.disk);
         }
         let mut response = OpenResponse::new(document.contents_type());
@@ -201,7 +203,7 @@ impl Responder {
         let bytes = store.disk.fetch(&key).map_err(|failed| match failed {
             DiskError::NotThere => permanent(E::ACTIVITY_NOT_RECOGNIZED),
             // It exists, and may be readable later.
-            failed => trouble(failed),
+            failed => disk_error(failed),
         })?;
         let corrupt = || permanent(E::CORRUPT_DOCKET);
         let record = Record::read(&bytes).ok_or_else(corrupt)?;
@@ -229,15 +231,15 @@ impl Responder {
         let point = point.max_by_key(|point| point.checkpoint).unwrap_or(start);
         let marks = marks_of(&record).ok_or_else(corrupt)?;
         let hold = store.locks.take(&path, Control::usual(access)).map_err(refused)?;
-        let resumed = match (record.text("way").and_then(way_of), record.text("token")) {
-            (Some(way), Some(token)) => {
-                let begun = store.disk.resume(&path, way, token, point.at);
+        let resumed = match (record.text("way").and_then(write_mode_of), record.text("token")) {
+            (Some(write_mode), Some(token)) => {
+                let begun = store.disk.resume(&path, write_mode, token, point.at);
                 let begun = begun.map_err(|failed| match failed {
                     // A failed transfer's contents were removed, its docket could not be.
                     DiskError::NotThere => permanent(E::ACTIVITY_NO_LONGER_EXISTS),
-                    failed => trouble(failed),
+                    failed => disk_error(failed),
                 });
-                begun.map(|begun| (Some(Unfinished { begun, way, marks }), None))
+                begun.map(|begun| (Some(Unfinished { begun, write_mode, marks }), None))
             }
             _ => store
                 .disk
@@ -246,7 +248,7 @@ impl Responder {
                     true => Ok((None, Some(entry))),
                     false => Err(DiskError::Changed),
                 })
-                .map_err(trouble),
+                .map_err(disk_error),
         };
         let (begun, entry): (_, Option<Entry>) = match resumed {
             Ok(resumed) => resumed,
@@ -292,29 +294,29 @@ impl Responder {
 /// Returns the document type of this open regime, and a diagnostic if there is one.
 fn contents(
     selected: &Selected,
-    asked: &OpenContentsType,
+    requested: &OpenContentsType,
     usual: &Document,
 ) -> Result<(Document, Option<ErrorIdentifier>), DiagnosticItem> {
     let inconsistent = || permanent(ErrorIdentifier::CONTENTS_TYPE_INCONSISTENT);
-    let asked = match asked {
+    let requested = match requested {
         OpenContentsType::Unknown(_) => {
             return Ok((selected.document.clone().unwrap_or_else(|| usual.clone()), None));
         }
         OpenContentsType::Proposed(contents_type) => Document::of(contents_type).ok_or_else(inconsistent)?,
     };
-    let directory = matches!(asked, Document::Directory(_) | Document::DirectoryOld(_));
-    match (&selected.document, &asked) {
+    let directory = matches!(requested, Document::Directory(_) | Document::DirectoryOld(_));
+    match (&selected.document, &requested) {
         _ if directory != (selected.kind == Kind::Directory) => Err(inconsistent()),
-        _ if directory => Ok((asked, None)),
+        _ if directory => Ok((requested, None)),
         // A file without a mark has whatever document type is requested.
-        (None, _) => Ok((asked, None)),
-        (Some(stored), asked) if stored.name() == asked.name() => {
-            let plain = asked.contents_type() == ContentsType::document(asked.name(), None);
-            Ok((if plain { stored.clone() } else { asked.clone() }, None))
+        (None, _) => Ok((requested, None)),
+        (Some(stored), requested) if stored.name() == requested.name() => {
+            let plain = requested.contents_type() == ContentsType::document(requested.name(), None);
+            Ok((if plain { stored.clone() } else { requested.clone() }, None))
         }
         // ISO 8571-2, FTAM-2: it can be simplified to FTAM-1.
         (Some(Document::SequentialText(_)), Document::UnstructuredText(_)) => {
-            Ok((asked, Some(ErrorIdentifier::CONTENTS_TYPE_SIMPLIFIED)))
+            Ok((requested, Some(ErrorIdentifier::CONTENTS_TYPE_SIMPLIFIED)))
         }
         _ => Err(inconsistent()),
     }

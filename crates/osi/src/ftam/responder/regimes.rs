@@ -15,7 +15,7 @@ use alloc::vec::{self, Vec};
 /// so that a recovered transfer ends as the original one would have.
 pub(super) struct Unfinished {
     pub(super) begun: OpenedContents,
-    pub(super) way: WriteMode,
+    pub(super) write_mode: WriteMode,
     pub(super) marks: Vec<(Mark, Vec<u8>)>,
 }
 

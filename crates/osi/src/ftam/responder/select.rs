@@ -2,7 +2,7 @@
 
 use super::answer::{bad_name, permanent, refused, result_of};
 use super::regimes::{Selected, Unfinished};
-use super::{Responder, Store, item_of, trouble};
+use super::{Responder, Store, disk_error, item_of};
 use crate::ftam::attributes;
 use crate::ftam::filestore::{
     Action, Actions, Control, Date, Disk, DiskError, Entry, Hold, Kind, Lock, Mark, Marks, Path, Stamp,
@@ -19,11 +19,11 @@ use alloc::vec::Vec;
 
 /// Returns the requested locks, or the default ones if none are requested.
 pub(super) fn control_of(
-    asked: Option<&ConcurrencyControl>,
+    requested: Option<&ConcurrencyControl>,
     actions: Actions,
 ) -> Result<Control, DiagnosticItem> {
-    let Some(asked) = asked else { return Ok(Control::usual(actions)) };
-    let locks = Action::ALL.into_iter().zip(asked.locks());
+    let Some(requested) = requested else { return Ok(Control::usual(actions)) };
+    let locks = Action::ALL.into_iter().zip(requested.locks());
     let control = locks.fold(Control::default(), |control, (action, lock)| {
         let lock = match lock.0 {
             1 => Lock::Shared,
@@ -55,7 +55,7 @@ impl Responder {
         let actions = Actions::from_bits(request.requested_access.0);
         let path = self.path(&request.attributes.pathname)?;
         self.may(actions)?;
-        let entry = store.disk.stat(&path).map_err(trouble)?;
+        let entry = store.disk.stat(&path).map_err(disk_error)?;
         let control = control_of(request.concurrency_control.as_ref(), actions)?;
         let hold = store.locks.take(&path, control).map_err(refused)?;
         self.selected = Some(Selected {
@@ -91,7 +91,7 @@ impl Responder {
         let there = match store.disk.stat(&path) {
             Ok(entry) => Some(entry),
             Err(DiskError::NotThere) => None,
-            Err(other) => return Err(trouble(other)),
+            Err(other) => return Err(disk_error(other)),
         };
         let control = control_of(request.concurrency_control.as_ref(), actions)?;
         let mut marks = attributes::marks_of_create(wanted);
@@ -103,7 +103,7 @@ impl Responder {
         marks.push((Mark::Modifier, user));
         let mut said = None;
         let override_possible = there.as_ref().is_none_or(|entry| entry.kind == Kind::File) && !directory;
-        let way = match (&there, request.r#override) {
+        let write_mode = match (&there, request.r#override) {
             (None, _) => Some(WriteMode::New),
             (Some(entry), Override::SELECT_OLD_OBJECT) if (entry.kind == Kind::Directory) == directory => {
                 said = Some(ErrorIdentifier::OVERRIDE_SELECTED);
@@ -124,15 +124,15 @@ impl Responder {
             (Some(_), Override::CREATE_FAILURE) => return Err(permanent(ErrorIdentifier::FILE_EXISTS)),
             _ => return Err(permanent(ErrorIdentifier::OVERRIDE_NOT_POSSIBLE)),
         };
-        if way == Some(WriteMode::Replace)
+        if write_mode == Some(WriteMode::Replace)
             && !self.admission()?.rights.has_any(Actions::NONE.with(Action::Replace).with(Action::Delete))
         {
             return Err(permanent(ErrorIdentifier::PERMITTED_ACTIONS_VIOLATED));
         }
         let hold = store.locks.take(&path, control).map_err(refused)?;
-        let made = match way {
+        let made = match write_mode {
             Some(_) if directory => store.disk.make_directory(&path).map(|()| None),
-            Some(way) => store.disk.begin(&path, way).map(|begun| Some((begun, way))),
+            Some(write_mode) => store.disk.begin(&path, write_mode).map(|begun| Some((begun, write_mode))),
             None => Ok(None),
         };
         let fresh = match made {
@@ -143,14 +143,14 @@ impl Responder {
                     DiskError::NotThere | DiskError::Outside => {
                         permanent(ErrorIdentifier::FILE_CANNOT_BE_CREATED)
                     }
-                    other => trouble(other),
+                    other => disk_error(other),
                 });
             }
         };
         let mut attributes = wanted.clone();
         let rights = self.admission()?.rights;
         attributes.permitted_actions = PermittedActions(rights.bits()) | PermittedActions::TRAVERSAL;
-        let stored = match way {
+        let stored = match write_mode {
             None => there.as_ref().and_then(attributes::document_of),
             Some(_) => Some(document),
         };
@@ -164,7 +164,7 @@ impl Responder {
             hold,
             document: stored,
             entry: if fresh.is_some() { Some(created(&marks, store.disk.date())) } else { there },
-            fresh: fresh.map(|(begun, way)| Unfinished { begun, way, marks }),
+            fresh: fresh.map(|(begun, write_mode)| Unfinished { begun, write_mode, marks }),
             open: None,
         });
         self.counters.selected += 1;
@@ -188,7 +188,7 @@ impl Responder {
         let entry = match (&selected.fresh, &selected.entry) {
             // No other user has seen it yet: its attributes are those of its creation.
             (Some(_), Some(entry)) => entry.clone(),
-            _ => store.disk.stat(&selected.path).map_err(trouble)?,
+            _ => store.disk.stat(&selected.path).map_err(disk_error)?,
         };
         let names = crate::wire::ftam::AttributeNames(request.attribute_names.0 & allowed.0);
         let name = below(&selected.path, &home);
@@ -232,19 +232,19 @@ impl Responder {
         if let Some(new) = &new
             && *new != selected.path
         {
-            // The new name is locked for a moment, so that nobody creates it meanwhile.
+            // The new name is locked for a moment, so that no other association creates it in the meantime.
             let all = Control::usual(Actions::ALL);
             let hold = store.locks.take(new, all).map_err(refused)?;
             let renamed = store.disk.rename(&selected.path, new);
             store.locks.give(hold);
-            renamed.map_err(trouble)?;
+            renamed.map_err(disk_error)?;
             selected.path = new.clone();
         }
         marks.push((Mark::AttributeModifier, user));
         marks.push((Mark::AttributesModified, store.disk.date().text().into_bytes()));
         store.disk.mark(&selected.path, &marks).map_err(|other| match other {
             DiskError::Long => permanent(ErrorIdentifier::BAD_ATTRIBUTE_VALUE),
-            other => trouble(other),
+            other => disk_error(other),
         })?;
         Ok(Pdu::ChangeAttributesResponse(Box::new(ChangeAttributesResponse {
             action_result: ActionResult::SUCCESS,
@@ -263,7 +263,7 @@ impl Responder {
             None => Ok(()),
         };
         store.locks.give(selected.hold);
-        let item = finished.err().map(trouble);
+        let item = finished.err().map(disk_error);
         Ok(Pdu::DeselectResponse(Box::new(DeselectResponse {
             action_result: item.as_ref().map_or(ActionResult::SUCCESS, result_of),
             charging: None,
@@ -308,11 +308,11 @@ fn remove(
         }
         return match disk.remove(path) {
             Ok(()) | Err(DiskError::NotThere) => Ok(()),
-            Err(other) => Err(trouble(other)),
+            Err(other) => Err(disk_error(other)),
         };
     }
     match allowed {
-        true => disk.remove(path).map_err(trouble),
+        true => disk.remove(path).map_err(disk_error),
         false => Err(permanent(ErrorIdentifier::REQUESTED_ACCESS_INCONSISTENT)),
     }
 }

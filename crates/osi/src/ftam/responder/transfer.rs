@@ -3,7 +3,7 @@
 use super::answer::{permanent, result_of};
 use super::open::Docket;
 use super::regimes::{Point, Points, Reading, Resume, Source, Transfer, Unfinished, Writing};
-use super::{Progress, Responder, Store, item_of, trouble};
+use super::{Progress, Responder, Store, disk_error, item_of};
 use crate::ftam::contents::{Inflow, Outflow};
 use crate::ftam::filestore::{Action, Disk, Kind, Mark, Stamp, WriteMode};
 use crate::ftam::{Machine, Request, RequestError, State, attributes};
@@ -58,15 +58,15 @@ impl Responder {
             open.resume.take().map_or(Point { checkpoint: 0, at: 0, held: false }, |resume| resume.point);
         let source = match (&open.document, selected.kind) {
             (Document::Directory(wanted) | Document::DirectoryOld(wanted), Kind::Directory) => {
-                let names = store.disk.list(&selected.path, names_max).map_err(trouble)?;
+                let names = store.disk.list(&selected.path, names_max).map_err(disk_error)?;
                 Source::Directory { names: names.into_iter(), wanted: wanted.0 }
             }
             (document, _) => {
-                let (handle, entry) = store.disk.open(&selected.path).map_err(trouble)?;
+                let (handle, entry) = store.disk.open(&selected.path).map_err(disk_error)?;
                 let known = selected.entry.as_ref().map(|entry| entry.stamp);
                 if point.checkpoint > 0 && known != Some(entry.stamp) {
                     store.disk.leave(handle);
-                    return Err(trouble(crate::ftam::filestore::DiskError::Changed));
+                    return Err(disk_error(crate::ftam::filestore::DiskError::Changed));
                 }
                 let outflow = Outflow::new(document, fdata_bytes, structured, entry.bytes, point.at);
                 Source::File { handle, stamp: entry.stamp, outflow }
@@ -131,7 +131,7 @@ impl Responder {
                         reading.ended = true;
                     }
                     let end = DataEndRequest { action_result: ActionResult::SUCCESS, diagnostic: None };
-                    self.say(machine, Pdu::DataEndRequest(Box::new(end)));
+                    self.send(machine, Pdu::DataEndRequest(Box::new(end)));
                 }
                 Err(item) => self.end_data(item, machine, store),
             }
@@ -196,7 +196,7 @@ impl Responder {
             return;
         }
         let end = DataEndRequest { action_result: result_of(&item), diagnostic: Some(item.into()) };
-        self.say(machine, Pdu::DataEndRequest(Box::new(end)));
+        self.send(machine, Pdu::DataEndRequest(Box::new(end)));
     }
 
     pub(super) fn on_write(&mut self, request: &WriteRequest, machine: &mut Machine, store: &mut Store<'_>) {
@@ -221,7 +221,7 @@ impl Responder {
         let open = selected.open.as_mut().ok_or_else(|| permanent(ErrorIdentifier::SUBSEQUENT_ERROR))?;
         open.bulk += 1;
         let text = matches!(open.document, Document::SequentialText(_));
-        let (action, way) = match request.file_access_data_unit_operation {
+        let (action, write_mode) = match request.file_access_data_unit_operation {
             WriteOperation::REPLACE => (Action::Replace, WriteMode::Replace),
             WriteOperation::EXTEND if !text => (Action::Extend, WriteMode::Extend),
             WriteOperation::INSERT if text => (Action::Insert, WriteMode::Extend),
@@ -243,8 +243,8 @@ impl Responder {
                         crate::wire::ber::Asn1::to_vec(&open.document.contents_type()),
                     ));
                 }
-                let begun = store.disk.begin(&selected.path, way).map_err(trouble)?;
-                (Unfinished { begun, way, marks }, start)
+                let begun = store.disk.begin(&selected.path, write_mode).map_err(disk_error)?;
+                (Unfinished { begun, write_mode, marks }, start)
             }
         };
         let inflow = Inflow::new(&open.document, point.held);
@@ -265,7 +265,7 @@ impl Responder {
             if writing.at + count > most {
                 return Err(permanent(ErrorIdentifier::FUTURE_FILE_SIZE_EXCEEDED));
             }
-            store.disk.write(writing.contents.begun.handle, writing.at, bytes).map_err(trouble)?;
+            store.disk.write(writing.contents.begun.handle, writing.at, bytes).map_err(disk_error)?;
             writing.at += count;
             self.counters.bytes_in += count;
             Ok(())
@@ -279,7 +279,7 @@ impl Responder {
         let Some(Transfer::Write(writing)) = &mut self.transfer else { return };
         let point = Point { checkpoint, at: writing.at, held: writing.inflow.is_holding() };
         writing.points.push(point);
-        let settled = store.disk.sync(writing.contents.begun.handle).map_err(trouble);
+        let settled = store.disk.sync(writing.contents.begun.handle).map_err(disk_error);
         match settled.and_then(|()| self.note(store)) {
             Ok(()) => {
                 // Fails if a cancel or a restart has arrived since, which makes the checkpoint void.
@@ -294,7 +294,7 @@ impl Responder {
         writing.failed = end.action_result != ActionResult::SUCCESS;
         let rest = writing.inflow.end();
         if let Err(trouble_) = store.disk.write(writing.contents.begun.handle, writing.at, rest) {
-            self.cancel(trouble(trouble_), machine, store);
+            self.cancel(disk_error(trouble_), machine, store);
         }
     }
 
@@ -308,7 +308,7 @@ impl Responder {
                 let finished = store
                     .disk
                     .finish(writing.contents.begun.handle, &writing.contents.marks)
-                    .map_err(trouble)
+                    .map_err(disk_error)
                     .err();
                 if finished.is_none()
                     && let Some(selected) = &mut self.selected
@@ -335,13 +335,13 @@ impl Responder {
         }
         let result = item.as_ref().map_or(ActionResult::SUCCESS, result_of);
         let response = TransferEndResponse::new(result, item.map(Into::into));
-        self.say(machine, Pdu::TransferEndResponse(Box::new(response)));
+        self.send(machine, Pdu::TransferEndResponse(Box::new(response)));
     }
 
     pub(super) fn on_cancel(&mut self, machine: &mut Machine, store: &mut Store<'_>) {
         self.stop_transfer(store, false);
         self.counters.transfers_failed += 1;
-        self.say(machine, Pdu::CancelResponse(Box::new(Cancel::new(ActionResult::SUCCESS, None))));
+        self.send(machine, Pdu::CancelResponse(Box::new(Cancel::new(ActionResult::SUCCESS, None))));
     }
 
     pub(super) fn on_restart(&mut self, restart: &Restart, machine: &mut Machine, store: &mut Store<'_>) {
@@ -365,9 +365,9 @@ impl Responder {
             (Some(Transfer::Write(writing)), Some(selected)) => match writing.points.back_to(checkpoint) {
                 Some(point) => {
                     // Truncated at the restart point: the new data may be shorter than the old.
-                    let Unfinished { begun, way, .. } = &mut writing.contents;
+                    let Unfinished { begun, write_mode, .. } = &mut writing.contents;
                     store.disk.leave(begun.handle);
-                    let resumed = store.disk.resume(&selected.path, *way, &begun.token, point.at);
+                    let resumed = store.disk.resume(&selected.path, *write_mode, &begun.token, point.at);
                     writing.at = point.at;
                     writing.inflow.go_back(point.held);
                     resumed.map(|resumed| *begun = resumed).is_ok()
@@ -376,7 +376,7 @@ impl Responder {
             },
             _ => false,
         };
-        self.say(machine, Pdu::RestartResponse(Box::new(Restart::new(checkpoint))));
+        self.send(machine, Pdu::RestartResponse(Box::new(Restart::new(checkpoint))));
         if !back {
             let item = permanent(ErrorIdentifier::BAD_CHECKPOINT);
             match machine.state() {
@@ -395,7 +395,7 @@ impl Responder {
             return;
         }
         let cancel = Cancel::new(result_of(&item), Some(item.into()));
-        self.say(machine, Pdu::CancelRequest(Box::new(cancel)));
+        self.send(machine, Pdu::CancelRequest(Box::new(cancel)));
     }
 
     /// Stops a transfer before its end. `lost`: keeps what can be recovered.
@@ -411,7 +411,7 @@ impl Responder {
             None => {}
         }
         if lost {
-            // A recovered transfer that was not begun again stays available.
+            // A recovered transfer that was not restarted stays available.
             let resume = self.selected.as_mut().and_then(|selected| selected.open.as_mut()?.resume.take());
             if let Some(unfinished) = resume.and_then(|resume| resume.begun) {
                 store.disk.leave(unfinished.begun.handle);
@@ -452,7 +452,7 @@ impl Responder {
             stamp,
             points,
         };
-        docket.keep(key, store.disk).map_err(trouble)
+        docket.keep(key, store.disk).map_err(disk_error)
     }
 }
 
@@ -476,7 +476,7 @@ fn bad_data(error: ErrorIdentifier) -> DiagnosticItem {
 
 fn failure(failure: crate::ftam::contents::Failure) -> DiagnosticItem {
     match failure {
-        crate::ftam::contents::Failure::Disk(other) => trouble(other),
+        crate::ftam::contents::Failure::Disk(other) => disk_error(other),
         crate::ftam::contents::Failure::Text => permanent(ErrorIdentifier::LOCAL_FAILURE_DATA),
     }
 }

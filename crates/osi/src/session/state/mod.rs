@@ -127,7 +127,7 @@ pub(super) struct Given {
     pub(super) serial: u32,
     /// The kind of resynchronisation.
     pub(super) kind: Resynchronisation,
-    /// Tokens given or asked for.
+    /// Tokens given or requested.
     pub(super) tokens: Tokens,
     /// p204: there is more than 10240 octets of user data.
     pub(super) overflow: bool,

@@ -127,7 +127,7 @@ fn predicate(name: &str, event: Event, v: &Variables, given: &Given) -> bool {
             Resynchronisation::Set => 1,
             Resynchronisation::Restart => 2,
         };
-        // Of two, the lower pair prevails.
+        // If two resynchronisations collide, the lower pair prevails.
         let number = |kind, number: u32| if kind == Resynchronisation::Restart { number } else { 0 };
         let new = (order(given.kind), number(given.kind, sn));
         let current = v.vrsp.map(|kind| (order(kind), number(kind, v.vrspnb)));
@@ -261,7 +261,7 @@ fn variables() -> impl Strategy<Value = Variables> {
                 vr,
                 vsc,
                 vcoll,
-                // Vdnr is only set after a collision, at the end that did not ask for the transport
+                // Vdnr is only set after a collision, at the end that did not request the transport
                 // connection.
                 vdnr: vdnr && vcoll && !initiator,
                 vrsp,
@@ -287,7 +287,7 @@ fn given() -> impl Strategy<Value = Given> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(3000))]
     #[test]
-    fn every_cell_is_that_of_the_standard(v in variables(), given in given()) {
+    fn every_cell_matches_the_standard(v in variables(), given in given()) {
         for (row, event, kind, cells) in TABLE {
             let given = Given { kind: kind.unwrap_or(given.kind), ..given };
             for (state, state_name) in STATES {
@@ -310,7 +310,7 @@ proptest! {
 }
 
 #[test]
-fn the_table_has_every_event_and_only_states_that_are() {
+fn the_table_has_every_event_and_only_valid_states() {
     for (row, _, _, cells) in TABLE {
         for (state, _) in *cells {
             assert!(STATES.iter().any(|(_, name)| name == state), "{row} in {state}");

@@ -30,10 +30,10 @@ impl OidError {
     const fn text(self) -> &'static str {
         match self {
             OidError::Notation => {
-                "an object identifier is written as numbers with dots between, such as 1.0.8571.1.1"
+                "write an object identifier as numbers separated by dots, such as 1.0.8571.1.1"
             }
             OidError::Root => {
-                "an object identifier begins with 0, 1 or 2, and under 0 and 1 the second number is at most 39"
+                "an object identifier starts with 0, 1 or 2; after 0 or 1 the second number is at most 39"
             }
             OidError::Length => "the object identifier is too long",
         }

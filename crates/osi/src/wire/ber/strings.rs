@@ -122,10 +122,10 @@ texts! {
     TeletexString, TELETEX_STRING, "TeletexString (T61String).";
     VideotexString, VIDEOTEX_STRING, "VideotexString.";
     Ia5String, IA5_STRING, "IA5String: ASCII.";
-    GraphicString, GRAPHIC_STRING, "GraphicString: characters that can be seen, and spaces.";
-    VisibleString, VISIBLE_STRING, "VisibleString (ISO646String): ASCII that can be seen, and spaces.";
-    GeneralString, GENERAL_STRING, "GeneralString: characters and controls.";
-    ObjectDescriptor, OBJECT_DESCRIPTOR, "ObjectDescriptor: a word for people.";
+    GraphicString, GRAPHIC_STRING, "GraphicString: graphic characters and spaces.";
+    VisibleString, VISIBLE_STRING, "VisibleString (ISO646String): printable ASCII and spaces.";
+    GeneralString, GENERAL_STRING, "GeneralString: graphic and control characters.";
+    ObjectDescriptor, OBJECT_DESCRIPTOR, "ObjectDescriptor: a name for human readers.";
     UtcTime, UTC_TIME, "UTCTime, such as 9211221530Z; kept as it was sent.";
     GeneralizedTime, GENERALIZED_TIME, "GeneralizedTime, such as 19921122153000Z; kept as it was sent.";
 }

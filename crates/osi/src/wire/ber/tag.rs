@@ -147,7 +147,6 @@ impl Header {
     ///
     /// # Panics
     /// If `room` is smaller than the header; [`Header::BYTES_MAX`] is always enough.
-    /// When the room is smaller than the header; [`Header::BYTES_MAX`] is always enough.
     pub fn write_before(&self, room: &mut [u8]) -> usize {
         let mut at = room.len();
         let mut put = |octet: u8| {

@@ -80,7 +80,7 @@ fn check_read<T: Asn1 + PartialEq + core::fmt::Debug>(bytes: &str, expected: Res
 }
 
 #[test]
-fn values_are_written_as_the_standard_has_them() {
+fn values_are_encoded_as_in_the_standard() {
     check(true, "01 01 ff");
     check(Null, "05 00");
     for (number, bytes) in [
@@ -123,7 +123,7 @@ fn values_are_written_as_the_standard_has_them() {
 }
 
 #[test]
-fn every_form_that_the_standard_allows_is_read() {
+fn every_form_that_the_standard_allows_is_decoded() {
     check_read("02 02 0005", Ok(5i64));
     check_read("02 0a 00000000000000000005", Ok(5i64));
     check_read("02 0a ffffffffffffffffffff", Ok(-1i64));
@@ -150,7 +150,7 @@ fn every_form_that_the_standard_allows_is_read() {
 }
 
 #[test]
-fn what_breaks_a_rule_is_refused() {
+fn invalid_encodings_are_rejected() {
     use Malformed::*;
     let rows: &[(&str, Malformed)] = &[
         ("", Truncated),
@@ -195,7 +195,7 @@ fn what_breaks_a_rule_is_refused() {
 }
 
 #[test]
-fn nesting_ends_somewhere() {
+fn nesting_depth_is_limited() {
     let definite = |levels: usize| {
         (0..levels).fold(vec![4, 0], |inner, _| {
             let mut builder = Builder::new();
@@ -215,7 +215,7 @@ fn nesting_ends_somewhere() {
 }
 
 #[test]
-fn identifiers_are_texts_and_bytes() {
+fn object_identifiers_convert_between_text_and_bytes() {
     for text in ["0.0", "1.0.8571.1.1", "2.1.1", "2.999.18446744073709551615", "1.39.4096", "2.25.1"] {
         let oid = Oid::parse(text).unwrap();
         assert_eq!(oid.to_string(), text);
@@ -240,7 +240,7 @@ fn identifiers_are_texts_and_bytes() {
 }
 
 #[test]
-fn names_are_shown() {
+fn named_values_are_formatted_by_name() {
     assert_eq!(Colour::DARK_BLUE.to_string(), "dark-blue");
     assert_eq!(Outcome(9).to_string(), "9");
     assert_eq!((Units::READ | Units(1 << 5)).to_string(), "read + bit 5");
@@ -251,7 +251,7 @@ fn names_are_shown() {
 }
 
 #[test]
-fn ropes_lie_within_elements_uncopied() {
+fn ropes_are_embedded_without_copying() {
     let page = kiban_base::Bytes::from(vec![7u8; 4096]);
     let mut builder = Builder::new();
     builder.element(Tag::NULL, &[]);
@@ -402,8 +402,7 @@ fn form() -> impl Strategy<Value = Form> {
         .prop_map(|(indefinite, zeros, segments, stranger)| Form { indefinite, zeros, segments, stranger })
 }
 
-/// The elements of `bytes` written anew, in the forms that come next; the string at `[31]` and the title in
-/// segments.
+/// Re-encodes the elements of `bytes` in the given forms; the string at `[31]` and the title in segments.
 fn in_other_forms(bytes: &[u8], forms: &mut dyn Iterator<Item = Form>) -> Vec<u8> {
     let mut out = Vec::new();
     for element in Cursor::new(bytes) {
@@ -455,7 +454,7 @@ fn in_other_forms(bytes: &[u8], forms: &mut dyn Iterator<Item = Form>) -> Vec<u8
 
 proptest! {
     #[test]
-    fn what_was_written_is_read(value in everything(), behind in octets()) {
+    fn encoding_and_decoding_agree(value in everything(), behind in octets()) {
         let bytes = value.to_vec();
         prop_assert_eq!(&value.to_rope().to_vec(), &bytes);
         let longer = [&bytes[..], &behind].concat();
@@ -471,7 +470,7 @@ proptest! {
     }
 
     #[test]
-    fn cut_bytes_are_truncated_and_broken_ones_are_judged(
+    fn cut_bytes_are_truncated_and_corrupt_ones_decoded_or_rejected(
         value in everything(), forms in proptest::collection::vec(form(), 1..20), at in any::<prop::sample::Index>(),
         octet in any::<u8>(),
     ) {
@@ -488,7 +487,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_judged(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn any_bytes_are_decoded_or_rejected(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _ = Everything::read(&bytes);
         let _ = Choice::read(&bytes);
         let _ = External::read(&bytes);

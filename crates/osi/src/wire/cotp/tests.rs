@@ -62,7 +62,7 @@ fn captured() -> Vec<(&'static str, &'static str, Tpdu)> {
 }
 
 #[test]
-fn captured_units_are_understood() {
+fn captured_tpdus_are_decoded() {
     for (who, bytes, expected) in captured() {
         let mut bytes = hex(bytes);
         let length = bytes.len();
@@ -72,7 +72,7 @@ fn captured_units_are_understood() {
 }
 
 #[test]
-fn units_are_written_as_they_are() {
+fn encodings_match_captures() {
     let rows = [
         (
             request(Connect {
@@ -122,7 +122,7 @@ fn units_are_written_as_they_are() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn errors_name_the_broken_rule() {
     let rows = [
         ("", Malformed::Truncated),
         ("00", Malformed::HeaderLength),
@@ -146,7 +146,7 @@ fn what_is_wrong_is_named() {
 }
 
 #[test]
-fn what_is_not_known_is_skipped() {
+fn unknown_parameters_are_skipped() {
     // Checksum, throughput, an unknown parameter, and the size twice.
     let bytes = hex("19 e0 0000 0001 40 c3 02 beef 89 01 00 aa 00 c0 01 0a c0 01 09 99 02 0102");
     let expected = Connect { source: 1, class: 4, tpdu_size: Some(9), ..Connect::default() };
@@ -157,7 +157,7 @@ fn what_is_not_known_is_skipped() {
 }
 
 #[test]
-fn class_0_is_offered_by_some() {
+fn class_0_as_an_alternative_is_decoded() {
     for (class, alternatives, offered) in [
         (0, vec![], true),
         (1, vec![], true),
@@ -174,7 +174,7 @@ fn class_0_is_offered_by_some() {
 
 proptest! {
     #[test]
-    fn what_was_read_is_written_and_read_again(bytes in proptest::collection::vec(any::<u8>(), 0..60), kind in 0..6usize) {
+    fn decoded_units_survive_a_round_trip(bytes in proptest::collection::vec(any::<u8>(), 0..60), kind in 0..6usize) {
         let mut bytes = bytes;
         if let [length, code, ..] = &mut bytes[..] {
             *length = (*length).min(59);

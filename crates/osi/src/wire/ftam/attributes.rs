@@ -339,8 +339,8 @@ impl ContentsType {
         })
     }
 
-    /// Returns the parameter of the document type: `None` if this is no document type, has no parameter, or
-    /// one of another type.
+    /// Returns the parameter of the document type: `None` if this is not a document type, has no parameter,
+    /// or one of another type.
     pub fn parameter<T: Asn1>(&self) -> Option<T> {
         let ContentsType::DocumentType(document) = self else { return None };
         T::read(&document.parameter.as_ref()?.0).ok().map(|(parameter, _)| parameter)

@@ -71,7 +71,7 @@ asn1! {
 
     /// F-RESTART request and response, which have the same fields.
     Restart ::= SEQUENCE {
-        /// The checkpoint from which data is sent again; 0 is the beginning.
+        /// The checkpoint from which data is retransmitted; 0 is the beginning.
         checkpoint_identifier            [0] IMPLICIT Integer,
         request_type                     RequestType OPTIONAL,
         /// With overlapped access only: the first edition lacks this field.

@@ -115,7 +115,7 @@ impl DataElement {
     /// Splits one element off the front of a rope. Contents are shared, not copied.
     ///
     /// # Errors
-    /// Any rule that it breaks; `Alternative` for a type that is no data element's. The rope is then
+    /// Any rule that it breaks; `Alternative` for a type that is not a data element. The rope is then
     /// unusable.
     pub fn read(rope: &mut Rope) -> Result<DataElement, Malformed> {
         let (header, header_bytes) = front(rope)?;

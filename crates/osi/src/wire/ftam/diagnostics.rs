@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_rise_and_have_words() {
+    fn numbers_are_sorted_and_have_texts() {
         assert!(ErrorIdentifier::ALL.is_sorted_by(|a, b| a < b));
         assert!(ErrorIdentifier::ALL.iter().all(|number| number.words().is_some()));
         let count =
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_is_not_assigned_is_carried_without_words() {
+    fn an_unassigned_number_has_no_text() {
         for number in [12, 1018, 2001, 5033, 7000, -1] {
             assert_eq!(ErrorIdentifier(number).words(), None, "{number}");
         }

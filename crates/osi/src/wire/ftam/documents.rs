@@ -133,7 +133,7 @@ impl TextParameters {
         string_significance: None,
     };
 
-    /// Returns the tag of the strings: GraphicString if none is given, or one that is no character string.
+    /// Returns the tag of the strings: GraphicString if none is given, or one that is not a character string.
     pub fn string_tag(&self) -> Tag {
         match self.universal_class_number {
             Some(number @ (19..=22 | 25..=27)) => Tag::universal(number as u32),
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_document_type_is_read_from_what_a_peer_says_and_said_alike() {
+    fn a_document_type_survives_a_round_trip() {
         for (name, parameter, document) in [
             (
                 "1.0.8571.5.3",
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_of_another_type_is_no_document_type_of_ours() {
+    fn a_parameter_of_a_wrong_type_is_rejected() {
         assert_eq!(Document::of(&ContentsType::document(oids::FTAM_3, Some(b"\x02\x01\x00".to_vec()))), None);
         assert_eq!(Document::of(&ContentsType::document(Oid::of("1.0.8571.5.9"), None)), None);
         let plain = ContentsType::document(oids::FTAM_1, None);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_are_graphic_where_the_class_says_nothing() {
+    fn strings_default_to_graphic() {
         for (number, tag) in [(None, 25), (Some(22), 22), (Some(27), 27), (Some(4), 25), (Some(i64::MAX), 25)]
         {
             let parameters = TextParameters { universal_class_number: number, ..TextParameters::NONE };

@@ -361,7 +361,7 @@ impl RecoverRequest {
 }
 
 impl RecoverResponse {
-    /// Builds a response for a file that is open again, with a transfer that continues at this point.
+    /// Builds a response for a reopened file, with a transfer that continues at this point.
     pub fn new(contents_type: ContentsType, recovery_point: i64) -> RecoverResponse {
         RecoverResponse {
             state_result: StateResult::SUCCESS,

@@ -47,7 +47,7 @@ fn hex(text: &str) -> Vec<u8> {
         .collect()
 }
 
-/// Reads all of the bytes; what is written of it reads the same.
+/// Decodes all of the bytes, and checks that the value survives a round trip.
 #[track_caller]
 fn read<T: Asn1 + PartialEq + core::fmt::Debug>(text: &str) -> T {
     let bytes = hex(text);
@@ -69,7 +69,7 @@ fn apdu_of(data: Option<UserData>) -> (i64, Apdu) {
 }
 
 #[test]
-fn an_ftam_association_of_isode_is_read() {
+fn an_ftam_association_of_isode_is_decoded() {
     let cp = read::<Cp>(ISODE_CP);
     assert_eq!(cp.mode, ModeSelector::NORMAL);
     let parameters = cp.parameters.unwrap();
@@ -116,7 +116,7 @@ fn an_ftam_association_of_isode_is_read() {
 }
 
 #[test]
-fn associations_of_iec_61850_and_of_josistack_are_read() {
+fn associations_of_iec_61850_and_josistack_are_decoded() {
     let cp = read::<Cp>(MMS_CP);
     assert_eq!(cp.to_vec(), hex(MMS_CP));
     let parameters = cp.parameters.unwrap();
@@ -163,7 +163,7 @@ fn refusals_and_aborts_of_the_provider_are_short() {
 }
 
 #[test]
-fn values_lie_where_they_arrived() {
+fn values_are_not_copied() {
     let page = Bytes::from(vec![7u8; 100_000]);
     let mut value = Rope::from(page.clone());
     value.prepend(&hex("048400 0186a0"));
@@ -183,7 +183,7 @@ fn page_part(piece: &Bytes, part: &[u8]) -> Bytes {
 }
 
 #[test]
-fn what_is_no_user_data_is_refused() {
+fn invalid_user_data_is_rejected() {
     let rows: &[(&str, Malformed)] = &[
         ("", Malformed::Truncated),
         ("61 00", Malformed::ElementMissing),
@@ -242,7 +242,7 @@ fn user_data() -> impl Strategy<Value = UserData> {
     ]
 }
 
-/// Elements of presentation written anew: indefinite or long lengths, octet-aligned values in segments.
+/// Re-encodes elements of presentation: indefinite or long lengths, octet-aligned values in segments.
 fn in_other_forms(bytes: &[u8], forms: &mut dyn Iterator<Item = (bool, u8)>) -> Vec<u8> {
     let mut out = Vec::new();
     for element in Cursor::new(bytes) {
@@ -300,7 +300,7 @@ fn in_pieces(bytes: &[u8], sizes: &[usize]) -> Rope {
 
 proptest! {
     #[test]
-    fn user_data_is_what_was_written_in_whatever_pieces_and_forms_it_comes(
+    fn user_data_is_decoded_in_any_pieces_and_forms(
         data in user_data(), forms in proptest::collection::vec((any::<bool>(), 0..60u8), 1..20),
         sizes in proptest::collection::vec(1..100usize, 1..5), behind in octets(),
     ) {
@@ -313,7 +313,7 @@ proptest! {
     }
 
     #[test]
-    fn cut_user_data_is_truncated_and_broken_is_judged(
+    fn cut_user_data_is_truncated_and_corrupt_is_decoded_or_rejected(
         data in user_data(), sizes in proptest::collection::vec(1..100usize, 1..5), at in any::<prop::sample::Index>(),
         octet in any::<u8>(),
     ) {
@@ -328,7 +328,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_judged(bytes in octets(), start in 0..6usize) {
+    fn any_bytes_are_decoded_or_rejected(bytes in octets(), start in 0..6usize) {
         let bytes = [&hex(["", "31", "30", "61", "60", "a0"][start])[..], &bytes].concat();
         let _ = Cp::read(&bytes);
         let _ = Cpa::read(&bytes);
@@ -341,7 +341,7 @@ proptest! {
 }
 
 #[test]
-fn an_external_says_what_a_value_says() {
+fn an_external_equals_its_pdv() {
     let all = [
         Pdv::single(3, 7i64.to_vec()),
         Pdv { transfer_syntax: Some(BER), ..Pdv::octet_aligned(Pdv::NO_CONTEXT, vec![1, 2]) },

@@ -162,7 +162,7 @@ impl UserData {
     /// Decodes user data from a rope; bytes after it are dropped. No payload is copied.
     ///
     /// # Errors
-    /// `Alternative` if it is no user data; `TooMany` values; those of elements.
+    /// `Alternative` if it is not user data; `TooMany` values; those of elements.
     pub fn from_rope(mut rope: Rope) -> Result<UserData, Malformed> {
         let (header, _) = take_header(&mut rope)?;
         let data = match header.tag {

@@ -135,7 +135,7 @@ fn captured() -> Vec<(&'static str, &'static str, Spdu)> {
 }
 
 #[test]
-fn captured_units_are_understood_and_written_the_same() {
+fn captured_spdus_survive_a_round_trip() {
     for (who, bytes, expected) in captured() {
         assert_eq!(alone(bytes), expected, "{who}");
         let mut again = expected.clone().into_rope();
@@ -147,7 +147,7 @@ fn captured_units_are_understood_and_written_the_same() {
 }
 
 #[test]
-fn units_are_written_as_they_are() {
+fn encodings_match_captures() {
     let first = Enclosure { begins: true, ends: false };
     let last = Enclosure { begins: false, ends: true };
     let minor = TokenSettings { minor: TokenSetting::AcceptorChooses, ..TokenSettings::default() };
@@ -275,7 +275,7 @@ fn a_token_unit_that_names_tokens_comes_second() {
 }
 
 #[test]
-fn liberties_are_taken_well() {
+fn permitted_variations_are_accepted() {
     // Unknown parameters, reserved bits, parameters outside of their groups and in another order, twice, and
     // empty ones.
     let expected = Connect {
@@ -314,7 +314,7 @@ fn other_functional_units_are_recognised() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn errors_name_the_broken_rule() {
     let rows = [
         ("", Malformed::Truncated),
         ("0d", Malformed::Truncated),
@@ -360,7 +360,7 @@ fn what_is_wrong_is_named() {
 }
 
 #[test]
-fn payload_is_referred_to() {
+fn payload_is_not_copied() {
     let page = Bytes::from(vec![7; 5000]);
     let sent = data(page.clone().into(), None);
     assert_eq!(sent.runs().next(), Some(&[1, 0, 1, 0][..]));
@@ -374,7 +374,7 @@ fn payload_is_referred_to() {
 }
 
 #[test]
-fn sets_say_what_is_in_them() {
+fn sets_format_their_members() {
     assert_eq!(alloc::format!("{:?}", Units::DUPLEX | Units::TYPED_DATA), "[duplex, typed data]");
     assert!(!Malformed::Concatenation.to_string().is_empty());
     for code in 0..=255 {
@@ -387,7 +387,7 @@ fn sets_say_what_is_in_them() {
 
 proptest! {
     #[test]
-    fn what_was_read_is_written_and_read_again(
+    fn decoded_units_survive_a_round_trip(
         si in prop::sample::select(vec![1u8, 2, 8, 9, 10, 12, 13, 14, 15, 16, 25, 26, 33, 34, 49, 50, 53, 99]),
         joined in any::<bool>(),
         parameters in proptest::collection::vec(

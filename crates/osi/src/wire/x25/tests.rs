@@ -9,7 +9,7 @@ use proptest::prelude::*;
 const MOD_8: &[u8] = include_bytes!("../../../tests/data/xot-mod8.pcap");
 const MOD_128: &[u8] = include_bytes!("../../../tests/data/xot-mod128.pcap");
 
-/// The packets of a capture of XOT: each with its way (0 is who connected), in order.
+/// Returns the packets of an XOT capture in order, each with its direction (0: from the end that connected).
 fn packets(pcap: &[u8]) -> Vec<(usize, Vec<u8>)> {
     let (file, _) = capture::FileHeader::read(pcap).expect("a capture");
     let mut streams = [Vec::new(), Vec::new()];
@@ -19,23 +19,23 @@ fn packets(pcap: &[u8]) -> Vec<(usize, Vec<u8>)> {
         // Ethernet, IPv4 without options, TCP.
         let (ip_bytes, tcp) = (usize::from(u16::from_be_bytes([frame[16], frame[17]])), &frame[34..]);
         let payload = &frame[34 + usize::from(tcp[12] >> 4) * 4..14 + ip_bytes];
-        let way = usize::from(u16::from_be_bytes([tcp[0], tcp[1]]) == xot::PORT);
-        streams[way].extend_from_slice(payload);
-        while let Ok((header, used)) = xot::Header::read(&streams[way]) {
+        let direction = usize::from(u16::from_be_bytes([tcp[0], tcp[1]]) == xot::PORT);
+        streams[direction].extend_from_slice(payload);
+        while let Ok((header, used)) = xot::Header::read(&streams[direction]) {
             let end = used + usize::from(header.packet_bytes);
-            if streams[way].len() < end {
+            if streams[direction].len() < end {
                 break;
             }
-            let packet: Vec<u8> = streams[way].drain(..end).skip(used).collect();
-            all.push((way, packet));
+            let packet: Vec<u8> = streams[direction].drain(..end).skip(used).collect();
+            all.push((direction, packet));
         }
     }
-    assert!(streams.iter().all(Vec::is_empty), "what is left is no packet");
+    assert!(streams.iter().all(Vec::is_empty), "the rest is not a packet");
     all
 }
 
 #[test]
-fn packets_of_another_implementation_are_read_and_written_as_they_were() {
+fn packets_of_another_implementation_survive_a_round_trip() {
     for (pcap, modulo, expected) in [(MOD_8, Modulo::Eight, 110), (MOD_128, Modulo::OneTwentyEight, 110)] {
         let all = packets(pcap);
         let mut numbers = 0;
@@ -76,7 +76,7 @@ fn packets_of_another_implementation_are_read_and_written_as_they_were() {
 }
 
 #[test]
-fn facilities_are_read_by_their_class() {
+fn facilities_are_decoded_by_class() {
     let field = [
         0x42, 7, 10, 0x43, 2, 7, 0x01, 0x81, 0x02, 0xab, 0x03, 0x12, 0x49, 1, 0x2c, 0x84, 1, 2, 3, 0xc3, 2,
         8, 9, 0, 0x0f, 0x0b, 1, 0xcb, 4, 5, 0x47, 0, 0x50, 0xc9, 2, 0x84, 0x99,
@@ -148,7 +148,7 @@ fn an_address_block_has_both_its_forms() {
 }
 
 #[test]
-fn codes_have_names_in_words() {
+fn codes_have_texts() {
     assert_eq!(clearing_cause(0x13), "local procedure error");
     assert_eq!(clearing_cause(0x91), "DTE originated");
     assert_eq!(resetting_cause(0x09), "remote DTE operational");
@@ -168,7 +168,7 @@ fn codes_have_names_in_words() {
 }
 
 #[test]
-fn a_permanent_circuit_is_asked_for() {
+fn a_permanent_circuit_is_requested() {
     let set_up = xot::PvcSetUp {
         front: Front { modulo: Modulo::Eight, qualifier: false, delivery: false, channel: 1 },
         status: xot::PvcStatus::OK,
@@ -206,7 +206,7 @@ fn kind() -> impl Strategy<Value = Kind> {
 
 proptest! {
     #[test]
-    fn a_header_comes_back(
+    fn a_header_survives_a_round_trip(
         kind in kind(), qualifier in any::<bool>(), delivery in any::<bool>(), extended in any::<bool>(), channel in 0..4096u16,
     ) {
         let modulo = if extended { Modulo::OneTwentyEight } else { Modulo::Eight };

@@ -37,12 +37,12 @@ impl Layer {
         if is_known {
             let cleared =
                 Indication::Cleared { channel: number, by_peer: false, cause, user_data: Vec::new() };
-            self.tell(cleared, 0);
+            self.indicate(cleared, 0);
         } else {
             let channel = self.channel(number);
             self.channels.entry(number).or_insert(channel);
         }
-        self.channels.get_mut(&number).expect("it is there").tries = 0;
+        self.channels.get_mut(&number).expect("the channel exists").tries = 0;
         self.send_clear(number, cause, &[], now);
     }
 
@@ -52,7 +52,7 @@ impl Layer {
         self.begin_reset(number, cause, now);
         let Some(channel) = self.channels.get_mut(&number) else { return };
         if !core::mem::replace(&mut channel.reset_is_told, true) {
-            self.tell(Indication::Reset { channel: number, by_peer: false, cause }, 0);
+            self.indicate(Indication::Reset { channel: number, by_peer: false, cause }, 0);
         } else {
             self.forget_units(number);
         }
@@ -108,7 +108,7 @@ impl Layer {
                 channel.reset = ResetState::Ready;
                 channel.due = Instant::NEVER;
                 if !core::mem::replace(&mut channel.reset_is_told, true) {
-                    self.tell(Indication::Reset { channel: number, by_peer, cause: code }, 0);
+                    self.indicate(Indication::Reset { channel: number, by_peer, cause: code }, 0);
                 }
                 continue;
             }
@@ -117,7 +117,7 @@ impl Layer {
                 continue;
             }
             self.channels.remove(&number);
-            self.tell(
+            self.indicate(
                 Indication::Cleared { channel: number, by_peer, cause: code, user_data: Vec::new() },
                 0,
             );

@@ -350,14 +350,14 @@ impl Layer {
         self.next_due = self.next_due.min(due);
     }
 
-    fn tell(&mut self, indication: Indication, generation: u32) {
+    fn indicate(&mut self, indication: Indication, generation: u32) {
         self.up.push_back(Up { indication, generation });
     }
 
     /// Queues an indication unless the same one is queued already, so that a peer cannot fill the queue.
     fn tell_once(&mut self, indication: Indication) {
         if !self.up.iter().any(|up| up.indication == indication) {
-            self.tell(indication, 0);
+            self.indicate(indication, 0);
         }
     }
 
@@ -373,7 +373,7 @@ impl Layer {
     /// Reports to the host that a channel is free, if the host knew of the call.
     fn tell_free(&mut self, number: u16) {
         if self.channels.remove(&number).is_some_and(|channel| channel.is_known) {
-            self.tell(Indication::ClearConfirmed { channel: number }, 0);
+            self.indicate(Indication::ClearConfirmed { channel: number }, 0);
         }
     }
 

@@ -59,7 +59,7 @@ impl Layer {
                 if let Some((code, explained)) = octets.get(3..).and_then(<[u8]>::split_first) {
                     self.counters.diagnostics += 1;
                     if self.up.len() < CONTROL_PACKETS_MAX {
-                        self.tell(
+                        self.indicate(
                             Indication::Diagnostic(*code, explained.iter().copied().take(32).collect()),
                             0,
                         );
@@ -186,7 +186,7 @@ impl Layer {
                 }
                 if self.channels.remove(&number).is_some() {
                     let user_data = user_data.into();
-                    self.tell(
+                    self.indicate(
                         Indication::Cleared { channel: number, by_peer: true, cause: clear.cause, user_data },
                         0,
                     );
@@ -213,7 +213,7 @@ impl Layer {
             let code = Cause { cause: cause::CLEAR_NUMBER_BUSY, diagnostic: Some(diagnostic::COLLISION) };
             let lost =
                 Indication::Cleared { channel: number, by_peer: true, cause: code, user_data: Vec::new() };
-            self.tell(lost, 0);
+            self.indicate(lost, 0);
         }
         let mut channel = self.channel(number);
         channel.call = next;
@@ -222,7 +222,7 @@ impl Layer {
         channel.is_known = true;
         self.channels.insert(number, channel);
         self.calls_up += 1;
-        self.tell(Indication::Incoming { channel: number, call }, 0);
+        self.indicate(Indication::Incoming { channel: number, call }, 0);
         Ok(())
     }
 
@@ -249,7 +249,7 @@ impl Layer {
         channel.due = Instant::NEVER;
         channel.sizes = Sizes::of(packet, window, true);
         let sizes = channel.sizes;
-        self.tell(Indication::Accepted { channel: number, sizes, call }, 0);
+        self.indicate(Indication::Accepted { channel: number, sizes, call }, 0);
         Ok(())
     }
 
@@ -278,7 +278,7 @@ impl Layer {
                         qualifier: unit.qualifier,
                         delivery: unit.delivery,
                     };
-                    self.tell(indication, generation);
+                    self.indicate(indication, generation);
                 }
             }
             Kind::ReceiveReady(p_r) | Kind::ReceiveNotReady(p_r) => {
@@ -300,7 +300,7 @@ impl Layer {
                     return Err(diagnostic::UNAUTHORIZED_INTERRUPT);
                 }
                 packet.skip(used);
-                self.tell(Indication::Interrupt { channel: number, data: packet.to_vec() }, generation);
+                self.indicate(Indication::Interrupt { channel: number, data: packet.to_vec() }, generation);
             }
             Kind::InterruptConfirmation => {
                 fixed(&packet, used, 0..=0)?;
@@ -308,7 +308,7 @@ impl Layer {
                     return Err(diagnostic::UNAUTHORIZED_CONFIRMATION);
                 }
                 channel.interrupt_due = Instant::NEVER;
-                self.tell(Indication::InterruptConfirmed { channel: number }, 0);
+                self.indicate(Indication::InterruptConfirmed { channel: number }, 0);
             }
             Kind::ResetRequest if next == ResetState::Peer => {
                 let code = fixed(&packet, used, 1..=2)?;
@@ -316,7 +316,7 @@ impl Layer {
                 let is_news = !core::mem::replace(&mut channel.reset_is_told, true);
                 self.send(number, Kind::ResetConfirmation, &[]);
                 if is_news {
-                    self.tell(Indication::Reset { channel: number, by_peer: true, cause: code }, 0);
+                    self.indicate(Indication::Reset { channel: number, by_peer: true, cause: code }, 0);
                 } else {
                     self.forget_units(number);
                 }
@@ -334,7 +334,7 @@ impl Layer {
     }
 
     pub(super) fn tell_delivered(&mut self, channel: u16, count: usize) {
-        (0..count).for_each(|_| self.tell(Indication::Delivered { channel }, 0));
+        (0..count).for_each(|_| self.indicate(Indication::Delivered { channel }, 0));
     }
 }
 

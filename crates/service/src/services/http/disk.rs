@@ -31,13 +31,13 @@ impl Folder {
     }
 
     fn walk(&self, parts: &[String], flags: OFlags) -> io::Result<OwnedFd> {
-        let way = if parts.is_empty() { ".".to_owned() } else { parts.join("/") };
+        let path = if parts.is_empty() { ".".to_owned() } else { parts.join("/") };
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         let mut last = rustix::io::Errno::AGAIN;
         for _ in 0..WALKS_MAX {
             // O_NONBLOCK: opening a pipe would block.
             let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK;
-            match rustix::fs::openat2(&self.0, way.as_str(), flags, Mode::empty(), resolve) {
+            match rustix::fs::openat2(&self.0, path.as_str(), flags, Mode::empty(), resolve) {
                 Err(errno @ (rustix::io::Errno::AGAIN | rustix::io::Errno::INTR)) => last = errno,
                 result => return Ok(result?),
             }

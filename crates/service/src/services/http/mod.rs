@@ -12,7 +12,7 @@ pub(super) mod disk;
 mod request;
 
 use super::pace::Pace;
-use super::places::{SessionSlot, SessionSlots};
+use super::slots::{SessionSlot, SessionSlots};
 use super::{PIECE_BYTES, Service, ServiceCounters, SessionLimits};
 use kiban_base::Instant;
 use kiban_board::{Completion, Host, Reason, StreamId};
@@ -79,7 +79,7 @@ struct Session {
     pace: Option<Pace>,
     peer_finished: bool,
     moved_at: Instant,
-    place: SessionSlot,
+    slot: SessionSlot,
 }
 
 struct Sending {
@@ -102,7 +102,7 @@ pub struct Http {
     local: SocketAddr,
     store: Box<dyn Store>,
     config: HttpConfig,
-    places: SessionSlots,
+    slots: SessionSlots,
     listener: Option<u32>,
     /// Whether it has stopped listening; then connections do not persist.
     closed: bool,
@@ -127,7 +127,7 @@ impl Http {
         Http {
             local,
             store,
-            places: SessionSlots::new(config.bounds.sessions_max),
+            slots: SessionSlots::new(config.bounds.sessions_max),
             config,
             listener: None,
             closed: false,
@@ -156,7 +156,7 @@ impl Http {
             }
             // The stream may have just ended.
             Next::Close => {
-                session.place.read(stream, host);
+                session.slot.read(stream, host);
                 self.counters.ended += 1;
                 let _ = host.close(stream);
             }
@@ -244,11 +244,11 @@ impl Http {
             Found::File(_) if request.is_folder && !request.parts.is_empty() => Err(not_found()),
             Found::File(content) => file(request, content, request.parts.last().map_or("", |name| name)),
             Found::Folder if !request.is_folder => {
-                let place = format!(
+                let slot = format!(
                     "/{}/",
                     request.parts.iter().map(|part| encoded(part)).collect::<Vec<_>>().join("/")
                 );
-                Ok(stay(plain("301 Moved Permanently", "", &[("Location", &place)]), request))
+                Ok(stay(plain("301 Moved Permanently", "", &[("Location", &slot)]), request))
             }
             Found::Folder => {
                 let mut index = request.parts.clone();
@@ -382,7 +382,7 @@ fn stay(mut sending: Sending, request: &Request) -> Sending {
 fn plain_for(bad: Bad) -> Sending {
     match bad {
         Bad::Malformed => plain("400 Bad Request", "malformed request\n", &[]),
-        Bad::NoWay => plain("404 Not Found", "not found\n", &[]),
+        Bad::NotServed => plain("404 Not Found", "not found\n", &[]),
         Bad::Method => plain("405 Method Not Allowed", "use GET or HEAD\n", &[("Allow", "GET, HEAD")]),
         Bad::Body => plain("413 Content Too Large", "request bodies are not supported\n", &[]),
         Bad::Version => plain("505 HTTP Version Not Supported", "use HTTP/1.1\n", &[]),
@@ -453,13 +453,13 @@ impl Service for Http {
     }
 
     fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant) {
-        self.places.set_now(now);
+        self.slots.set_now(now);
         match completion {
             Completion::Accepted { stream, listener, remote } if Some(listener) == self.listener => {
                 let sessions =
-                    self.sessions.iter().map(|(id, session)| (*id, &session.place, session.moved_at));
-                let found = self.places.take(Some(remote.ip().into()), sessions, host);
-                let Some((place, displaced)) = found else {
+                    self.sessions.iter().map(|(id, session)| (*id, &session.slot, session.moved_at));
+                let found = self.slots.take(Some(remote.ip().into()), sessions, host);
+                let Some((slot, displaced)) = found else {
                     self.counters.refused += 1;
                     let _ = host.abort(stream);
                     return;
@@ -478,7 +478,7 @@ impl Service for Http {
                     pace: None,
                     peer_finished: false,
                     moved_at: now,
-                    place,
+                    slot,
                 };
                 self.sessions.insert(stream, session);
                 self.pump(stream, host, now);
@@ -496,10 +496,10 @@ impl Service for Http {
     }
 
     fn look(&mut self, host: &mut Host<'_>, now: Instant) {
-        let Http { places, sessions, counters, config, .. } = self;
-        places.set_now(now);
+        let Http { slots, sessions, counters, config, .. } = self;
+        slots.set_now(now);
         sessions.retain(|stream, session| {
-            // Slow bytes must not hold a place: the whole head has one timeout.
+            // A slow request must not hold a slot: the whole head has one timeout.
             let collects = session.sending.is_none() && !session.head.is_empty();
             let is_late = collects && session.head_at + config.head_time <= now;
             let is_idle = config.bounds.idle.is_some_and(|idle| session.is_idle(idle, *stream, host, now));

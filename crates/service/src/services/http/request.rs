@@ -56,7 +56,7 @@ pub(super) enum Bad {
     /// 400: malformed.
     Malformed,
     /// 404: the path is never served.
-    NoWay,
+    NotServed,
     /// 405: neither GET nor HEAD.
     Method,
     /// 413: it has a body.
@@ -133,7 +133,7 @@ pub(super) fn read(head: &[u8]) -> Result<Request, Bad> {
         "HEAD" => true,
         _ => return Err(Bad::Method),
     };
-    let (parts, is_folder) = way(target)?;
+    let (parts, is_folder) = path_of(target)?;
     Ok(Request { is_head, parts, is_folder, range: range.filter(|_| !is_head), stays })
 }
 
@@ -147,7 +147,7 @@ fn read_range(value: &str) -> Option<Range> {
 }
 
 /// Returns the segments of a path, and whether it names a folder.
-fn way(target: &str) -> Result<(Vec<String>, bool), Bad> {
+fn path_of(target: &str) -> Result<(Vec<String>, bool), Bad> {
     // RFC 9112 §3.2.2: the absolute form is accepted, too.
     let path = match target.strip_prefix("http://") {
         Some(rest) => rest.find('/').map_or("/", |at| &rest[at..]),
@@ -163,7 +163,7 @@ fn way(target: &str) -> Result<(Vec<String>, bool), Bad> {
     for part in path.split('/').filter(|_| !path.is_empty()) {
         let part = decoded(part)?;
         if part.is_empty() || part.starts_with('.') || part.contains(['/', '\0']) {
-            return Err(Bad::NoWay);
+            return Err(Bad::NotServed);
         }
         parts.push(part);
     }
@@ -183,7 +183,7 @@ fn decoded(part: &str) -> Result<String, Bad> {
             byte => byte,
         });
     }
-    String::from_utf8(bytes).map_err(|_| Bad::NoWay)
+    String::from_utf8(bytes).map_err(|_| Bad::NotServed)
 }
 
 #[cfg(test)]
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn no_way_leads_out() {
+    fn no_path_leads_out_of_the_root() {
         for (target, parts, is_folder) in [
             ("/", &[][..], true),
             ("/a", &["a"], false),
@@ -212,17 +212,17 @@ mod tests {
             );
         }
         for (target, bad) in [
-            ("/..", Bad::NoWay),
-            ("/../etc/passwd", Bad::NoWay),
-            ("/a/../../etc/passwd", Bad::NoWay),
-            ("/%2e%2e/etc/passwd", Bad::NoWay),
-            ("/..%2fetc", Bad::NoWay),
-            ("/a%2f..%2f..", Bad::NoWay),
-            ("/a//b", Bad::NoWay),
-            ("//etc/passwd", Bad::NoWay),
-            ("/.git/config", Bad::NoWay),
-            ("/a%00b", Bad::NoWay),
-            ("/%ff", Bad::NoWay),
+            ("/..", Bad::NotServed),
+            ("/../etc/passwd", Bad::NotServed),
+            ("/a/../../etc/passwd", Bad::NotServed),
+            ("/%2e%2e/etc/passwd", Bad::NotServed),
+            ("/..%2fetc", Bad::NotServed),
+            ("/a%2f..%2f..", Bad::NotServed),
+            ("/a//b", Bad::NotServed),
+            ("//etc/passwd", Bad::NotServed),
+            ("/.git/config", Bad::NotServed),
+            ("/a%00b", Bad::NotServed),
+            ("/%ff", Bad::NotServed),
             ("/%2", Bad::Malformed),
             ("/%zz", Bad::Malformed),
             ("etc", Bad::Malformed),
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_keep_the_rules_or_are_refused() {
+    fn invalid_request_heads_are_refused() {
         for (head, expected) in [
             ("GET / HTTP/1.1\r\nHost: a\r\n\r\n", Ok(true)),
             ("\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", Ok(true)),
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_lie_within() {
+    fn ranges_are_clipped_to_the_file() {
         for (value, length, expected) in [
             ("bytes=0-0", 10, Some((0, 1))),
             ("bytes=2-5", 10, Some((2, 6))),

@@ -73,7 +73,7 @@ struct Node {
 #[derive(Debug)]
 struct Unfinished {
     path: Path,
-    way: WriteMode,
+    write_mode: WriteMode,
     contents: Vec<u8>,
     settled: usize,
     open: bool,
@@ -112,8 +112,8 @@ impl MemoryDisk {
     }
 
     /// Makes one call of this kind fail, after `calls` that succeed.
-    pub fn fail_after(&mut self, call: Call, calls: u64, trouble: DiskError) {
-        self.faults.push((call, calls, trouble));
+    pub fn fail_after(&mut self, call: Call, calls: u64, disk_error: DiskError) {
+        self.faults.push((call, calls, disk_error));
     }
 
     /// Writes a file as another program of the host would: in place, even while it is being read.
@@ -170,17 +170,17 @@ impl MemoryDisk {
         {
             return Err(DiskError::Denied);
         }
-        let mut trouble = None;
+        let mut disk_error = None;
         self.faults.retain_mut(|(of, calls, what)| {
-            if *of != call || trouble.is_some() {
+            if *of != call || disk_error.is_some() {
                 return true;
             }
             let now = *calls == 0;
             *calls = calls.saturating_sub(1);
-            trouble = now.then_some(*what);
+            disk_error = now.then_some(*what);
             !now
         });
-        trouble.map_or(Ok(()), Err)
+        disk_error.map_or(Ok(()), Err)
     }
 
     fn number(&mut self) -> u64 {
@@ -199,7 +199,7 @@ impl MemoryDisk {
             Some(node) => Ok(*node),
             None if path.is_root() => Err(DiskError::NotAFile),
             None => {
-                // As a host's file system does: an ancestor that is not a directory is reported.
+                // Like the file system of a host, reports an ancestor that is not a directory.
                 let mut above = path.parent();
                 while let Some(path) = above {
                     if self.names.get(&path).is_some_and(|node| self.nodes[node].kind == Kind::File) {
@@ -276,7 +276,7 @@ impl MemoryDisk {
         let path = &unfinished.path;
         self.directory_above(path)?;
         let (old, date) = (self.names.get(path).copied(), self.date);
-        match unfinished.way {
+        match unfinished.write_mode {
             WriteMode::New if old.is_some() => return Err(DiskError::Exists),
             WriteMode::Extend => {
                 let node = self.file(path)?;
@@ -357,13 +357,13 @@ impl Disk for MemoryDisk {
         Ok(Bytes::copy_from_slice(&node.contents[at..end]))
     }
 
-    fn begin(&mut self, path: &Path, way: WriteMode) -> Result<OpenedContents, DiskError> {
+    fn begin(&mut self, path: &Path, write_mode: WriteMode) -> Result<OpenedContents, DiskError> {
         self.call(Call::Begin, Some(path))?;
         if path.is_root() {
             return Err(DiskError::NotAFile);
         }
         self.directory_above(path)?;
-        match (way, self.names.contains_key(path)) {
+        match (write_mode, self.names.contains_key(path)) {
             (WriteMode::New, true) => return Err(DiskError::Exists),
             (WriteMode::Extend, _) | (WriteMode::Replace, true) => drop(self.file(path)?),
             (WriteMode::New | WriteMode::Replace, false) => {}
@@ -373,7 +373,7 @@ impl Disk for MemoryDisk {
         }
         let token = format!("begun-{}", self.number());
         let path = path.clone();
-        let unfinished = Unfinished { path, way, contents: Vec::new(), settled: 0, open: true };
+        let unfinished = Unfinished { path, write_mode, contents: Vec::new(), settled: 0, open: true };
         self.begun.insert(token.clone(), unfinished);
         Ok(OpenedContents { handle: self.opened(Open::Writer { token: token.clone() }), token })
     }
@@ -381,7 +381,7 @@ impl Disk for MemoryDisk {
     fn resume(
         &mut self,
         path: &Path,
-        way: WriteMode,
+        write_mode: WriteMode,
         token: &str,
         bytes: u64,
     ) -> Result<OpenedContents, DiskError> {
@@ -390,7 +390,10 @@ impl Disk for MemoryDisk {
         if unfinished.open {
             return Err(DiskError::Busy);
         }
-        if unfinished.path != *path || unfinished.way != way || bytes > unfinished.contents.len() as u64 {
+        if unfinished.path != *path
+            || unfinished.write_mode != write_mode
+            || bytes > unfinished.contents.len() as u64
+        {
             return Err(DiskError::Changed);
         }
         unfinished.contents.truncate(bytes as usize);
@@ -422,11 +425,11 @@ impl Disk for MemoryDisk {
     }
 
     fn finish(&mut self, handle: Handle, marks: &[(Mark, Vec<u8>)]) -> Result<(), DiskError> {
-        let trouble = self.call(Call::Finish, None);
+        let disk_error = self.call(Call::Finish, None);
         let Some(Open::Writer { token }) = self.open.get(&handle) else { return Err(DiskError::Unable) };
         let unfinished = self.begun.remove(token).expect("writers have contents");
         self.open.remove(&handle);
-        trouble?;
+        disk_error?;
         let placed = self.place(unfinished, marks);
         self.sweep();
         placed

@@ -6,13 +6,13 @@ fn path(text: &str) -> Path {
     Path::read(text).unwrap()
 }
 
-fn put(disk: &mut MemoryDisk, name: &str, way: WriteMode, pieces: &[&str]) -> Result<(), DiskError> {
-    let begun = disk.begin(&path(name), way)?;
+fn put(disk: &mut MemoryDisk, name: &str, write_mode: WriteMode, pieces: &[&str]) -> Result<(), DiskError> {
+    let begun = disk.begin(&path(name), write_mode)?;
     let mut at = 0;
     for piece in pieces {
-        if let Err(trouble) = disk.write(begun.handle, at, Rope::copied(piece.as_bytes())) {
+        if let Err(disk_error) = disk.write(begun.handle, at, Rope::copied(piece.as_bytes())) {
             disk.abandon(begun.handle);
-            return Err(trouble);
+            return Err(disk_error);
         }
         at += piece.len() as u64;
     }
@@ -20,11 +20,11 @@ fn put(disk: &mut MemoryDisk, name: &str, way: WriteMode, pieces: &[&str]) -> Re
 }
 
 #[test]
-fn a_failed_put_leaves_what_was_there() {
+fn a_failed_put_leaves_the_old_file() {
     let mut disk = MemoryDisk::with_capacity(10);
     put(&mut disk, "a", WriteMode::New, &["old"]).unwrap();
-    for way in [WriteMode::Replace, WriteMode::Extend] {
-        assert_eq!(put(&mut disk, "a", way, &["1234", "5678"]), Err(DiskError::Full));
+    for write_mode in [WriteMode::Replace, WriteMode::Extend] {
+        assert_eq!(put(&mut disk, "a", write_mode, &["1234", "5678"]), Err(DiskError::Full));
         assert_eq!(disk.contents(&path("a")), Some(&b"old"[..]));
     }
     disk.fail_after(Call::Finish, 0, DiskError::Failed);
@@ -36,7 +36,7 @@ fn a_failed_put_leaves_what_was_there() {
 }
 
 #[test]
-fn a_change_under_the_reader_is_told() {
+fn a_change_during_a_read_is_reported() {
     let mut disk = MemoryDisk::new();
     disk.put(&path("a"), b"contents");
     let (reader, _) = disk.open(&path("a")).unwrap();
@@ -46,7 +46,7 @@ fn a_change_under_the_reader_is_told() {
 }
 
 #[test]
-fn what_was_settled_outlives_the_process() {
+fn synced_data_outlives_the_process() {
     let mut disk = MemoryDisk::new();
     let begun = disk.begin(&path("a"), WriteMode::New).unwrap();
     disk.write(begun.handle, 0, Rope::copied(b"settled")).unwrap();
@@ -66,7 +66,7 @@ fn what_was_settled_outlives_the_process() {
 }
 
 #[test]
-fn what_is_denied_is_there_and_not_to_be_had() {
+fn a_denied_file_exists_but_cannot_be_opened() {
     let mut disk = MemoryDisk::new();
     disk.put(&path("secret"), b"x");
     disk.deny(&path("secret"));

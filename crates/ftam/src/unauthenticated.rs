@@ -80,23 +80,26 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_from_one_place_loses_its_oldest_and_nobody_elses() {
-        let mut strangers = Unauthenticated::default();
-        strangers.add(1, from("192.0.2.1"), 'a');
-        (2..100).for_each(|number| strangers.add(number, from("192.0.2.2"), 'b'));
-        strangers.add(100, from("192.0.2.3"), 'c');
+    fn an_origin_with_too_many_connections_loses_only_its_own() {
+        let mut unauthenticated = Unauthenticated::default();
+        unauthenticated.add(1, from("192.0.2.1"), 'a');
+        (2..100).for_each(|number| unauthenticated.add(number, from("192.0.2.2"), 'b'));
+        unauthenticated.add(100, from("192.0.2.3"), 'c');
         for _ in 0..97 {
-            assert_eq!(strangers.evict(), Some((from("192.0.2.2"), 'b')));
+            assert_eq!(unauthenticated.evict(), Some((from("192.0.2.2"), 'b')));
         }
-        assert_eq!((strangers.len(), strangers.remove(99), strangers.remove(99)), (3, Some('b'), None));
-        assert_eq!(strangers.evict().map(|gone| gone.1), Some('c'));
-        assert_eq!(strangers.evict().map(|gone| gone.1), Some('a'));
-        assert_eq!(strangers.evict(), None);
-        assert!(strangers.by_origin.is_empty() && strangers.crowds.is_empty());
+        assert_eq!(
+            (unauthenticated.len(), unauthenticated.remove(99), unauthenticated.remove(99)),
+            (3, Some('b'), None)
+        );
+        assert_eq!(unauthenticated.evict().map(|gone| gone.1), Some('c'));
+        assert_eq!(unauthenticated.evict().map(|gone| gone.1), Some('a'));
+        assert_eq!(unauthenticated.evict(), None);
+        assert!(unauthenticated.by_origin.is_empty() && unauthenticated.crowds.is_empty());
     }
 
     #[test]
-    fn an_origin_is_what_one_subscriber_has() {
+    fn an_origin_is_one_subscribers_prefix() {
         let rows = [
             ("192.0.2.7", "192.0.2.7"),
             ("::ffff:192.0.2.7", "192.0.2.7"),

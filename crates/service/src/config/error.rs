@@ -37,21 +37,21 @@ impl ConfigError {
         let message = error.message().trim();
         let words: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
         let is_unknown = message.starts_with("unknown field") || message.starts_with("unknown variant");
-        let mut mistake = match &words[..] {
+        let mut converted = match &words[..] {
             [word, known @ ..] if is_unknown => {
                 let is_key = message.starts_with("unknown field");
                 let what = if is_key { "key" } else { "value" };
-                let mut mistake =
+                let mut unknown =
                     ConfigError::at(text, at, format!("unknown {what} `{word}`"), hint(word, known));
                 if is_key {
-                    mistake.key.clear();
+                    unknown.key.clear();
                 }
-                mistake
+                unknown
             }
             [word] if message.starts_with("missing field") => {
-                let mut mistake = ConfigError::at(text, at, format!("`{word}` is missing"), example(word));
-                mistake.key.clear();
-                mistake
+                let mut missing = ConfigError::at(text, at, format!("`{word}` is missing"), example(word));
+                missing.key.clear();
+                missing
             }
             _ => match of_type(message) {
                 Some((wrong, remedy)) => ConfigError::at(text, at, wrong, remedy),
@@ -59,9 +59,9 @@ impl ConfigError {
             },
         };
         if error.span().is_none() {
-            mistake.line = 0;
+            converted.line = 0;
         }
-        mistake
+        converted
     }
 }
 

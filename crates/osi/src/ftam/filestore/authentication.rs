@@ -1,8 +1,9 @@
-//! Authentication: who is admitted, as which user, and with which rights.
+//! Authentication of initiators: admission, user name and rights.
 //!
-//! Purpose    passwords are verified by whoever manages the users; a responder asks, and uses the answer.
-//! Waiting    verifying a password is slow on purpose, and slower after failures: a doorkeeper may return
-//!            [`AuthResult::Wait`], and is asked again. No call blocks.
+//! Purpose    the owner of the user database verifies passwords ([`Authenticator`]); a responder only uses
+//!            the result.
+//! Waiting    verifying a password is slow on purpose, and slower after failures: an authenticator may return
+//!            [`AuthResult::Wait`], and the responder calls it again later. No call blocks.
 
 use super::{Actions, Path};
 use alloc::string::String;
@@ -43,19 +44,19 @@ pub enum AuthRefusal {
     Later,
 }
 
-/// A doorkeeper's answer.
+/// The result of an authentication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuthResult {
     /// The initiator is admitted.
     Admitted(Admission),
     /// The initiator is refused.
     Refused(AuthRefusal),
-    /// Not decided yet: ask again.
+    /// Not decided yet: call again later.
     Wait,
 }
 
-/// Verifies initiators.
+/// Verifies the credentials of initiators.
 pub trait Authenticator {
-    /// Verifies a visitor; called again with the same visitor after [`AuthResult::Wait`].
-    fn authenticate(&mut self, visitor: &Credentials) -> AuthResult;
+    /// Verifies an initiator; called again with the same credentials after [`AuthResult::Wait`].
+    fn authenticate(&mut self, credentials: &Credentials) -> AuthResult;
 }

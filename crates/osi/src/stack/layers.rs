@@ -5,7 +5,7 @@
 //!            neighbour.
 //! Above      [`Request`] and [`Indication`]: ACSE's primitives, and those of presentation that bypass ACSE.
 //! Below      [`network`]'s primitives: a [`Stream`](super::stream::Stream) of TPKTs, a channel of X.25, or
-//!            another tower.
+//!            another stack.
 //! Crossing   a request that crosses with the end of its connection is counted and dropped: the indication of
 //!            the end is on its way up.
 //! Tasks      the paper's board had a task for each layer and an operating system that passed buffers between
@@ -196,7 +196,7 @@ impl Stack {
             moved = true;
         }
         while let Some(request) = self.transport.poll_down() {
-            // Turned to again for each TPDU: segmenting is transport's work.
+            // The meter is called for each TPDU: segmenting is transport's work.
             let bytes = if let network::Request::Data(unit) = &request { unit.len() } else { 0 };
             meter.turn_to(Task::Transport, bytes);
             self.down.push_back(request);

@@ -45,32 +45,36 @@ fn attempt(machine: &mut Machine, number: u8) {
 }
 
 /// Handles indications; requests are queued for answers in order.
-fn listen(machine: &mut Machine, owed: &mut VecDeque<Pdu>) {
+fn receive(machine: &mut Machine, pending: &mut VecDeque<Pdu>) {
     while let Some(indication) = machine.poll_up() {
         match indication {
             Indication::Pdu(Pdu::ProviderAbort(abort)) => panic!("both ends keep the rules: {abort:?}"),
             Indication::Pdu(request) => {
                 // Requests that were cancelled or restarted are not answered any more.
                 if matches!(request, Pdu::CancelRequest(_) | Pdu::RestartRequest(_)) {
-                    owed.clear();
+                    pending.clear();
                 }
-                owed.extend(answer(&request, true).is_some().then_some(request));
+                pending.extend(answer(&request, true).is_some().then_some(request));
             }
             Indication::Check { .. } | Indication::CheckConfirm { .. } | Indication::Data(_) => {}
-            Indication::Initialize(_) => unreachable!("it has been"),
+            Indication::Initialize(_) => unreachable!("the association is already established"),
         }
     }
 }
 
-fn repay(machine: &mut Machine, owed: &mut VecDeque<Pdu>, succeeds: bool) {
-    if let Some(request) = owed.front() {
-        let _ = match machine.request(Request::Pdu(answer(request, succeeds).expect("it has one"))) {
-            Ok(()) => owed.pop_front(),
+fn answer_pending(machine: &mut Machine, pending: &mut VecDeque<Pdu>, succeeds: bool) {
+    if let Some(request) = pending.front() {
+        let _ = match machine
+            .request(Request::Pdu(answer(request, succeeds).expect("every request has a response")))
+        {
+            Ok(()) => pending.pop_front(),
             // A checkpoint must be answered first, or this end has cancelled what the answer is for.
             Err(_) => {
                 secure(machine);
-                match machine.request(Request::Pdu(answer(request, succeeds).expect("it has one"))) {
-                    Ok(()) => owed.pop_front(),
+                match machine
+                    .request(Request::Pdu(answer(request, succeeds).expect("every request has a response")))
+                {
+                    Ok(()) => pending.pop_front(),
                     Err(_)
                         if !matches!(
                             machine.state(),
@@ -79,7 +83,7 @@ fn repay(machine: &mut Machine, owed: &mut VecDeque<Pdu>, succeeds: bool) {
                                 | State::ReadRestartRequested
                         ) =>
                     {
-                        owed.pop_front()
+                        pending.pop_front()
                     }
                     Err(_) => None,
                 }
@@ -97,7 +101,7 @@ fn secure(machine: &mut Machine) {
 }
 
 #[test]
-fn ends_that_keep_the_rules_never_break_them_for_each_other_and_never_stand_still() {
+fn conforming_ends_never_see_protocol_errors_or_deadlocks() {
     let seen = RefCell::new(BTreeSet::new());
     let act = proptest::collection::vec((0..7u8, any::<u8>()), 0..300);
     let programs = (any::<bool>(), any::<bool>(), 1..4i64, act);
@@ -141,18 +145,18 @@ fn seen_in(
     let units = FunctionalUnits::RECOVERY | FunctionalUnits::RESTART_DATA_TRANSFER;
     let class = if unconstrained { ServiceClass::UNCONSTRAINED } else { ServiceClass::TRANSFER };
     let mut pair = Pair::initialized(class, if recoverable { units } else { FunctionalUnits::NONE }, window);
-    let mut owed = [VecDeque::new(), VecDeque::new()];
+    let mut pending = [VecDeque::new(), VecDeque::new()];
     for (act, number) in acts {
         let side = usize::from(number % 2);
         match act {
             0 | 1 => attempt(&mut pair.machines[side], number / 2),
             // Two requests that cross.
             6 if number < 24 => pair.machines.iter_mut().for_each(|machine| attempt(machine, 11)),
-            2 => repay(&mut pair.machines[side], &mut owed[side], number % 8 > 1),
+            2 => answer_pending(&mut pair.machines[side], &mut pending[side], number % 8 > 1),
             _ => {
                 pair.collect();
                 pair.deliver(side);
-                listen(&mut pair.machines[1 - side], &mut owed[1 - side]);
+                receive(&mut pair.machines[1 - side], &mut pending[1 - side]);
             }
         }
         seen.extend(pair.machines.each_ref().map(Machine::state));
@@ -161,11 +165,11 @@ fn seen_in(
     for _ in 0..2000 {
         pair.carry_all();
         for side in [0, 1] {
-            listen(&mut pair.machines[side], &mut owed[side]);
-            repay(&mut pair.machines[side], &mut owed[side], true);
+            receive(&mut pair.machines[side], &mut pending[side]);
+            answer_pending(&mut pair.machines[side], &mut pending[side], true);
         }
         pair.collect();
-        if pair.under_way.iter().all(VecDeque::is_empty) && owed.iter().all(VecDeque::is_empty) {
+        if pair.under_way.iter().all(VecDeque::is_empty) && pending.iter().all(VecDeque::is_empty) {
             break;
         }
     }

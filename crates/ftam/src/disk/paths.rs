@@ -17,8 +17,8 @@ pub(super) struct DirectoryEntry {
 }
 
 /// Opens what a path leads to, if it stays below `root` and passes no link.
-pub(super) fn enter(root: BorrowedFd<'_>, way: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
-    walk(root, way, flags, Mode::empty())
+pub(super) fn enter(root: BorrowedFd<'_>, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+    walk(root, path, flags, Mode::empty())
 }
 
 /// Creates a file in a directory.
@@ -26,11 +26,11 @@ pub(super) fn create(directory: BorrowedFd<'_>, name: &str, flags: OFlags) -> Re
     walk(directory, name, flags | OFlags::CREATE, Mode::from_raw_mode(0o666))
 }
 
-fn walk(root: BorrowedFd<'_>, way: &str, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+fn walk(root: BorrowedFd<'_>, path: &str, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let mut last = Errno::AGAIN;
     for _ in 0..WALKS_MAX {
-        match rustix::fs::openat2(root, way, flags | OFlags::CLOEXEC, mode, resolve) {
+        match rustix::fs::openat2(root, path, flags | OFlags::CLOEXEC, mode, resolve) {
             Err(errno @ (Errno::AGAIN | Errno::INTR)) => last = errno,
             result => return result,
         }
@@ -40,8 +40,8 @@ fn walk(root: BorrowedFd<'_>, way: &str, flags: OFlags, mode: Mode) -> Result<Ow
 
 /// Opens the directory at a path for listing.
 pub(super) fn directory(root: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, DiskError> {
-    let way = if path.is_root() { "." } else { path.as_str() };
-    real(enter(root, way, OFlags::RDONLY | OFlags::DIRECTORY))
+    let path = if path.is_root() { "." } else { path.as_str() };
+    real(enter(root, path, OFlags::RDONLY | OFlags::DIRECTORY))
 }
 
 /// Opens the parent directory of a path; returns it with the path's last component.
@@ -65,8 +65,8 @@ pub(super) fn open_at(directory: BorrowedFd<'_>, name: &str, flags: OFlags) -> R
 
 /// Opens one of the disk's own subdirectories, creating it if missing.
 pub(super) fn state(directory: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, DiskError> {
-    let way = format!("{RESERVED}/{name}");
-    match enter(directory, &way, OFlags::RDONLY | OFlags::DIRECTORY) {
+    let path = format!("{RESERVED}/{name}");
+    match enter(directory, &path, OFlags::RDONLY | OFlags::DIRECTORY) {
         Err(Errno::NOENT) => {}
         result => return real(result),
     }
@@ -78,7 +78,7 @@ pub(super) fn state(directory: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Di
             result => real(result)?,
         }
     }
-    directory_at(directory, &way)
+    directory_at(directory, &path)
 }
 
 /// As [`state`], but creates nothing.
@@ -112,13 +112,13 @@ pub(super) fn names(directory: BorrowedFd<'_>, names_max: usize) -> Result<Vec<S
 }
 
 /// Removes a directory that holds nothing but what the disk itself left there.
-pub(super) fn remove_directory(place: &DirectoryEntry) -> Result<(), DiskError> {
-    let remove = || rustix::fs::unlinkat(&place.directory, place.name.as_str(), AtFlags::REMOVEDIR);
+pub(super) fn remove_directory(entry: &DirectoryEntry) -> Result<(), DiskError> {
+    let remove = || rustix::fs::unlinkat(&entry.directory, entry.name.as_str(), AtFlags::REMOVEDIR);
     match remove() {
         Err(Errno::NOTEMPTY | Errno::EXIST) => {}
         result => return real(result),
     }
-    let inner = directory_at(place.directory.as_fd(), &place.name)?;
+    let inner = directory_at(entry.directory.as_fd(), &entry.name)?;
     let foreign = real(Dir::read_from(&inner))?.filter_map(Result::ok).any(|entry| {
         let name = entry.file_name().to_bytes();
         name != b"." && name != b".." && name != RESERVED.as_bytes()

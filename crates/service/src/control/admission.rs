@@ -21,21 +21,21 @@ pub(super) struct Admission {
 #[derive(Default)]
 struct Taken {
     number: u64,
-    seats: Vec<Seat>,
+    slots: Vec<Slot>,
 }
 
-struct Seat {
+struct Slot {
     number: u64,
     has_asked: bool,
-    /// Since when the client is waited for; `None` while it is being answered.
+    /// Since when the client has been idle; `None` while it is being answered.
     waits_since: Option<Instant>,
-    /// Dropped with the seat, which notifies the client's task.
-    _told: oneshot::Sender<()>,
+    /// Dropped with the slot, which notifies the client's task.
+    _notify: oneshot::Sender<()>,
 }
 
-/// The seat of one client; dropping it frees the seat.
+/// The slot of one client; dropping it frees the slot.
 pub(super) struct Admitted {
-    seats: Arc<Admission>,
+    admission: Arc<Admission>,
     number: u64,
     gone: oneshot::Receiver<()>,
 }
@@ -45,22 +45,22 @@ impl Admission {
         Arc::new(Admission { most, taken: Mutex::default() })
     }
 
-    /// Takes a seat for a new client, which may disconnect an idle one; `None` if all clients are being
+    /// Takes a slot for a new client, which may disconnect an idle one; `None` if all clients are being
     /// answered.
     pub(super) fn take(self: &Arc<Admission>) -> Option<Admitted> {
         let mut taken = lock(&self.taken);
-        if taken.seats.len() >= self.most {
-            let silent = taken.seats.iter().enumerate();
-            let silent = silent.filter_map(|(at, seat)| Some((seat.has_asked, seat.waits_since?, at)));
+        if taken.slots.len() >= self.most {
+            let silent = taken.slots.iter().enumerate();
+            let silent = silent.filter_map(|(at, slot)| Some((slot.has_asked, slot.waits_since?, at)));
             let (_, _, at) = silent.min()?;
-            taken.seats.swap_remove(at);
+            taken.slots.swap_remove(at);
         }
         taken.number += 1;
         let number = taken.number;
-        let (told, gone) = oneshot::channel();
+        let (notify, gone) = oneshot::channel();
         let waits_since = Some(Instant::now());
-        taken.seats.push(Seat { number, has_asked: false, waits_since, _told: told });
-        Some(Admitted { seats: self.clone(), number, gone })
+        taken.slots.push(Slot { number, has_asked: false, waits_since, _notify: notify });
+        Some(Admitted { admission: self.clone(), number, gone })
     }
 }
 
@@ -88,18 +88,18 @@ impl Admitted {
     }
 
     fn set(&self, waits_since: Option<Instant>) {
-        let mut taken = lock(&self.seats.taken);
-        if let Some(seat) = taken.seats.iter_mut().find(|seat| seat.number == self.number) {
-            seat.has_asked |= waits_since.is_none();
-            seat.waits_since = waits_since;
+        let mut taken = lock(&self.admission.taken);
+        if let Some(slot) = taken.slots.iter_mut().find(|slot| slot.number == self.number) {
+            slot.has_asked |= waits_since.is_none();
+            slot.waits_since = waits_since;
         }
     }
 }
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        let mut taken = lock(&self.seats.taken);
-        taken.seats.retain(|seat| seat.number != self.number);
+        let mut taken = lock(&self.admission.taken);
+        taken.slots.retain(|slot| slot.number != self.number);
     }
 }
 
@@ -107,34 +107,34 @@ impl Drop for Admitted {
 mod tests {
     use super::*;
 
-    /// Returns whether a client has lost its seat.
-    fn has_gone(place: &Admitted) -> bool {
-        let taken = lock(&place.seats.taken);
-        !taken.seats.iter().any(|seat| seat.number == place.number)
+    /// Returns whether a client has lost its slot.
+    fn has_gone(admitted: &Admitted) -> bool {
+        let taken = lock(&admitted.admission.taken);
+        !taken.slots.iter().any(|slot| slot.number == admitted.number)
     }
 
     #[tokio::test(flavor = "current_thread")]
-    async fn who_has_asked_nothing_makes_way_first_and_who_is_answered_stays() {
+    async fn clients_without_a_request_are_evicted_first_and_clients_being_answered_never() {
         let long = Duration::from_secs(60);
-        let seats = Admission::new(3);
-        let mut answered = seats.take().expect("a seat");
-        answered.wait_for(long, async { Ok(()) }).await.expect("it has asked");
-        let mut between = seats.take().expect("a seat");
-        between.wait_for(long, async { Ok(()) }).await.expect("it has asked");
+        let admission = Admission::new(3);
+        let mut answered = admission.take().expect("a slot");
+        answered.wait_for(long, async { Ok(()) }).await.expect("a request was sent");
+        let mut between = admission.take().expect("a slot");
+        between.wait_for(long, async { Ok(()) }).await.expect("a request was sent");
         between.set(Some(Instant::now()));
-        let mut silent = seats.take().expect("a seat");
+        let mut silent = admission.take().expect("a slot");
         // The client that has never sent a request goes, not the first or the one that has been idle longest.
-        let mut other = seats.take().expect("somebody makes way");
+        let mut other = admission.take().expect("an idle client is evicted");
         assert!(has_gone(&silent) && !has_gone(&between) && !has_gone(&answered));
-        let told = silent.wait_for(long, std::future::pending::<io::Result<()>>()).await;
-        assert!(told.is_err());
-        other.wait_for(long, async { Ok(()) }).await.expect("it has asked");
+        let evicted = silent.wait_for(long, std::future::pending::<io::Result<()>>()).await;
+        assert!(evicted.is_err());
+        other.wait_for(long, async { Ok(()) }).await.expect("a request was sent");
         // Now only the client between two requests can go.
-        let last = seats.take().expect("somebody makes way");
+        let last = admission.take().expect("an idle client is evicted");
         assert!(has_gone(&between) && !has_gone(&other));
         last.set(None);
-        assert!(seats.take().is_none(), "all are being answered");
+        assert!(admission.take().is_none(), "all clients are being answered");
         drop(last);
-        assert!(seats.take().is_some(), "a seat is free");
+        assert!(admission.take().is_some(), "a slot is free");
     }
 }

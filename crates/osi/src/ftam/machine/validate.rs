@@ -36,7 +36,7 @@ impl Machine {
                 Ok(Change::To(self.state, Group::Responses { left, has_begun: false }))
             }
             Group::Requests { kinds, regime } if by_initiator && is_groupable(kind) => {
-                let response = kind.response().expect("what can be in a group is answered");
+                let response = kind.response().expect("every request in a group has a response");
                 let regime = self
                     .then(own, *regime, kind, true)
                     .and_then(|pending| self.then(!own, pending, response, true));
@@ -76,7 +76,7 @@ impl Machine {
         }
     }
 
-    /// As [`Machine::judge`], outside of a group.
+    /// As [`Machine::check_fpdu`], outside a group.
     fn plain(&self, own: bool, pdu: &Pdu) -> Result<Change, RequestError> {
         let sends = Item::Pdu { kind: pdu.kind(), positive: is_positive(pdu) };
         match verdict(self.role, own, self.synchronise, self.state, sends) {

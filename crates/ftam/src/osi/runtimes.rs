@@ -29,10 +29,10 @@ impl RuntimePool {
     /// The system gives no threads or event descriptors.
     pub fn new() -> io::Result<RuntimePool> {
         let count = available_parallelism().map_or(1, NonZeroUsize::get);
-        // If one fails, the others are dropped as lanes are: a task must not drop a runtime.
-        let mut lanes = RuntimePool { runtimes: Vec::new(), anchors: Vec::new() };
-        (0..count).try_for_each(|_| lanes.add())?;
-        Ok(lanes)
+        // If one fails, the others are dropped in the background: a task must not drop a runtime.
+        let mut pool = RuntimePool { runtimes: Vec::new(), anchors: Vec::new() };
+        (0..count).try_for_each(|_| pool.add())?;
+        Ok(pool)
     }
 
     /// Adds a runtime and its anchor, an idle blocking thread. While a runtime has one blocking thread,
@@ -42,14 +42,14 @@ impl RuntimePool {
         let mut builder = Builder::new_multi_thread();
         let runtime =
             kiban_tokio::runtime::build(builder.worker_threads(1).thread_name("kiban-osi").enable_all())?;
-        let lane = runtime.handle().clone();
+        let handle = runtime.handle().clone();
         self.runtimes.push(runtime);
         let (anchor, gone) = oneshot::channel::<()>();
         let hold = || {
             // The anchor ends when the sender is dropped.
             let _ = gone.blocking_recv();
         };
-        kiban_tokio::runtime::catch_panic(|| lane.spawn_blocking(hold))?;
+        kiban_tokio::runtime::catch_panic(|| handle.spawn_blocking(hold))?;
         self.anchors.push(anchor);
         Ok(())
     }
@@ -64,13 +64,13 @@ impl RuntimePool {
 ///
 /// # Errors
 /// The system cannot register another socket.
-pub fn into_runtime(socket: TcpStream, lane: &Handle) -> io::Result<TcpStream> {
+pub fn into_runtime(socket: TcpStream, runtime: &Handle) -> io::Result<TcpStream> {
     let socket = socket.into_std()?;
-    let _guard = lane.enter();
+    let _guard = runtime.enter();
     TcpStream::from_std(socket)
 }
 
-/// The lanes may be dropped by a task, which must not block; tasks left in them are dropped.
+/// A task may drop the pool, and must not block; tasks that are left are dropped.
 impl Drop for RuntimePool {
     fn drop(&mut self) {
         self.anchors.clear();

@@ -7,7 +7,7 @@
 //!                  complete, and a client that is still connected is informed.
 //! Errors           a write error ends the capture, not the link.
 
-use crate::orders::{Captured, RunningCapture};
+use crate::requests::{Captured, RunningCapture};
 use kiban_base::Instant;
 use kiban_board::recorder::Recorder;
 use kiban_link::unit::Unit;
@@ -196,15 +196,15 @@ impl CapturePoint {
         recording.as_ref().map_or(Instant::NEVER, |recording| recording.ends)
     }
 
-    /// Records units if a capture runs; `way` is 0 for received and 1 for sent.
-    fn record<'a, U: Unit>(&self, way: usize, units: impl Iterator<Item = &'a U>, now: Instant) {
+    /// Records units if a capture runs; `direction` is 0 for received and 1 for sent.
+    fn record<'a, U: Unit>(&self, direction: usize, units: impl Iterator<Item = &'a U>, now: Instant) {
         let mut place = lock(&self.recording);
         let Some(recording) = place.as_mut().filter(|recording| !recording.is_full()) else { return };
         let mut bytes = Vec::new();
         let nanoseconds = recording.wall + now.since(recording.begins).as_nanos() as u64;
         for unit in units {
             let before = bytes.len();
-            unit.record(&mut recording.recorders[way], nanoseconds, way as u8, &mut bytes);
+            unit.record(&mut recording.recorders[direction], nanoseconds, direction as u8, &mut bytes);
             // A cell adds a record only if it ends a frame.
             recording.packets += u64::from(bytes.len() > before);
             if recording.packets >= recording.packets_max {
@@ -224,7 +224,7 @@ impl CapturePoint {
 /// A link with a capture point.
 pub(crate) struct CapturedLink<U> {
     link: Box<dyn Link<U>>,
-    tape: Arc<CapturePoint>,
+    capture: Arc<CapturePoint>,
     /// Whether units that the link does not take are kept for a retry.
     keeps: bool,
     /// Units that wait for the link and are already recorded.
@@ -236,10 +236,10 @@ impl<U: Unit> CapturedLink<U> {
         link: Box<dyn Link<U>>,
         frames: bool,
         keeps: bool,
-        tape: Arc<CapturePoint>,
+        capture: Arc<CapturePoint>,
     ) -> CapturedLink<U> {
-        tape.form.get_or_init(|| U::link_type(frames));
-        CapturedLink { link, tape, keeps, noted: 0 }
+        capture.form.get_or_init(|| U::link_type(frames));
+        CapturedLink { link, capture, keeps, noted: 0 }
     }
 }
 
@@ -251,21 +251,21 @@ impl<U: Unit> Link<U> for CapturedLink<U> {
     fn receive(&mut self, lent: &mut LinkContext<'_>, into: &mut VecDeque<U>) -> io::Result<()> {
         let before = into.len();
         let result = self.link.receive(lent, into);
-        if self.tape.runs.load(Ordering::Acquire) && into.len() > before {
-            self.tape.record(0, into.range(before..), lent.now);
+        if self.capture.runs.load(Ordering::Acquire) && into.len() > before {
+            self.capture.record(0, into.range(before..), lent.now);
         }
         result
     }
 
     fn send(&mut self, units: &mut VecDeque<U>, lent: &mut LinkContext<'_>) -> io::Result<()> {
-        if !self.tape.runs.load(Ordering::Acquire) {
+        if !self.capture.runs.load(Ordering::Acquire) {
             self.noted = 0;
             return self.link.send(units, lent);
         }
         // Units that the link did not take are offered again, but recorded once. Cells are not offered again:
         // the line does not wait.
         let noted = if self.keeps { self.noted.min(units.len()) } else { 0 };
-        self.tape.record(1, units.range(noted..), lent.now);
+        self.capture.record(1, units.range(noted..), lent.now);
         let result = self.link.send(units, lent);
         self.noted = units.len();
         result

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use crate::status::Status;
 
 /// Limit of waiting requests.
-const ORDERS_MAX: usize = 64;
+const REQUESTS_MAX: usize = 64;
 /// Timeout of an answer.
 pub(crate) const ANSWER: Duration = Duration::from_secs(10);
 
@@ -102,11 +102,11 @@ impl RequestQueue {
     }
 
     /// Queues a request; the answer comes after the board has handled it.
-    pub fn ask(&self, order: Request) -> oneshot::Receiver<Answer> {
+    pub fn ask(&self, request: Request) -> oneshot::Receiver<Answer> {
         let (sender, receiver) = oneshot::channel();
         let mut queue = lock(&self.queue);
-        if queue.len() < ORDERS_MAX {
-            queue.push_back((order, sender));
+        if queue.len() < REQUESTS_MAX {
+            queue.push_back((request, sender));
             self.waits.store(true, Ordering::Release);
         }
         drop(queue);
@@ -115,8 +115,8 @@ impl RequestQueue {
     }
 
     /// Queues a request and waits for the answer; refused if the board does not answer within [`ANSWER`].
-    pub(crate) async fn answer(&self, order: Request) -> Answer {
-        match timeout(ANSWER, self.ask(order)).await {
+    pub(crate) async fn answer(&self, request: Request) -> Answer {
+        match timeout(ANSWER, self.ask(request)).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Answer::Refused("the board is stopping".into()),
             Err(_) => Answer::Refused(format!("the board did not answer within {} s", ANSWER.as_secs())),

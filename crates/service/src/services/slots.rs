@@ -1,21 +1,21 @@
-//! The session slots ("places") of a service, shared among peer addresses.
+//! The session slots of a service, shared among peer addresses.
 //!
-//! Purpose   neither a single address, nor as many addresses as there are places, can keep others out of a
+//! Purpose   neither a single address, nor as many addresses as there are slots, can keep others out of a
 //!           service.
-//! Rule      while a place is free, any session gets it. When none is free, the address with the most
+//! Rule      while a slot is free, any session gets it. When none is free, the address with the most
 //!           sessions loses its longest-idle one to a caller whose address has at least two fewer.
 //! Tie       when no address has more than one, a caller whose address has none replaces the address that
 //!           has gone longest without moving `EARNING_BYTES`, if that is at least `TENURE`. An address that
-//!           moves twice as much per tenure, at a steady rate, keeps its place. Any other caller is refused.
+//!           moves twice as much per tenure, at a steady rate, keeps its slot. Any other caller is refused.
 //! Account   for each address: since when it has not moved `EARNING_BYTES`, and how much since. It stops when
 //!           the last session of the address ends and continues with the next, for `MEMORY`, so that a new
 //!           connection does not start a new tenure. A caller with such an account can displace only an
 //!           address whose account is longer by a tenure, so a displaced address cannot immediately displace
 //!           those that displaced it.
-//! Flow      with `tcp.fairness = "flow"`, addresses do not count: callers are refused when no place is free.
+//! Flow      with `tcp.fairness = "flow"`, addresses do not count: callers are refused when no slot is free.
 //! Host      sessions opened by programs of this host belong to no address and are never closed to make
 //!           room. On a tie such a caller replaces an address as a new address does.
-//! Limits    addresses that all move `EARNING_BYTES` per tenure keep their places.
+//! Limits    addresses that all move `EARNING_BYTES` per tenure keep their slots.
 //! Cost      two ordered sets of addresses. Bytes are read from TCP only on a tie, at most once a second;
 //!           sessions are searched only when one is closed. A caller must complete a handshake to cause
 //!           either.
@@ -29,11 +29,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How long an address keeps its place regardless of traffic.
+/// How long an address keeps its slot regardless of traffic.
 const TENURE: Duration = Duration::from_secs(20);
 /// Bytes, in both directions together, with which an address earns another tenure.
 const EARNING_BYTES: u64 = MINIMUM_RATE * TENURE.as_secs();
-/// Maximum age of the account of an address that returns. It bounds the wait for a place to this plus a
+/// Maximum age of the account of an address that returns. It bounds the wait for a slot to this plus a
 /// tenure, however long earlier sessions were idle (a session that ended by a reset may have moved bytes that
 /// were never counted). With this value six slow clients take turns; with 40 s they do not.
 const AGE_MAX: Duration = Duration::from_secs(120);
@@ -55,7 +55,7 @@ struct Account {
     left_at: Instant,
 }
 
-/// The accounts of all addresses, and the number of places taken.
+/// The accounts of all addresses, and the number of slots taken.
 #[derive(Default)]
 struct Accounts {
     now: Instant,
@@ -123,14 +123,14 @@ impl Accounts {
     }
 }
 
-/// The places of one service.
+/// The slots of one service.
 pub(super) struct SessionSlots {
     most: usize,
     read_at: Cell<Option<Instant>>,
     accounts: Rc<RefCell<Accounts>>,
 }
 
-/// A taken place; dropping it frees the place.
+/// A slot in use; dropping it frees the slot.
 pub(super) struct SessionSlot {
     /// The peer's address; `None` for a program of this host.
     net: Option<PeerNet>,
@@ -173,9 +173,9 @@ impl SessionSlots {
         self.accounts.borrow_mut().now = now;
     }
 
-    /// Takes a place for a new session, of a peer at `net` or of this host (`None`). Returns it with the
+    /// Takes a slot for a new session, of a peer at `net` or of this host (`None`). Returns it with the
     /// stream of the session that must be closed for it, if any; `None` if the session is refused. `sessions`
-    /// lists the existing ones: stream, place, and when data last moved.
+    /// lists the existing ones: stream, slot, and when data last moved.
     pub(super) fn take<'a>(
         &self,
         net: Option<PeerNet>,
@@ -186,7 +186,7 @@ impl SessionSlots {
             None
         } else {
             let loses = self.loser(net, sessions.clone(), host)?;
-            let of_net = sessions.filter(|(_, place, _)| place.net == Some(loses));
+            let of_net = sessions.filter(|(_, slot, _)| slot.net == Some(loses));
             Some(of_net.min_by_key(|(_, _, moved_at)| *moved_at)?.0)
         };
         Some((self.give(net), displaced))
@@ -228,7 +228,7 @@ impl SessionSlots {
         oldest().filter(is_over)?;
         if self.read_at.get().is_none_or(|read_at| read_at + READING <= now) {
             self.read_at.set(Some(now));
-            sessions.for_each(|(stream, place, _)| place.read(stream, host));
+            sessions.for_each(|(stream, slot, _)| slot.read(stream, host));
         }
         oldest().filter(is_over).map(|(_, net)| net)
     }
@@ -243,36 +243,36 @@ mod tests {
     }
 
     #[test]
-    fn counts_go_with_the_places_and_accounts_are_forgotten() {
-        let places = SessionSlots::new(2);
-        let later = |seconds| places.set_now(Instant::ZERO + Duration::from_secs(seconds));
-        let held = [Some(1), Some(1), Some(2), None].map(|number| places.give(number.map(net)));
-        assert_eq!(places.accounts.borrow().taken, 4);
+    fn dropping_slots_updates_the_counts_and_accounts_expire() {
+        let slots = SessionSlots::new(2);
+        let later = |seconds| slots.set_now(Instant::ZERO + Duration::from_secs(seconds));
+        let held = [Some(1), Some(1), Some(2), None].map(|number| slots.give(number.map(net)));
+        assert_eq!(slots.accounts.borrow().taken, 4);
         later(30);
         drop(held);
         {
-            let accounts = places.accounts.borrow();
+            let accounts = slots.accounts.borrow();
             let sizes = (accounts.taken, accounts.by_sessions.len(), accounts.by_age.len());
             assert_eq!((sizes, accounts.by_absence.len()), ((0, 0, 0), 2));
             assert_eq!(accounts.now.since(accounts.account(net(1)).since), Duration::from_secs(30));
         }
         // Absence does not count towards the age, and ends the account.
         later(500);
-        assert_eq!(places.accounts.borrow().account(net(1)).since, Instant::ZERO + Duration::from_secs(470));
+        assert_eq!(slots.accounts.borrow().account(net(1)).since, Instant::ZERO + Duration::from_secs(470));
         // Also if no session ends meanwhile.
         later(630);
-        assert_eq!(places.accounts.borrow().account(net(1)).since, Instant::ZERO + Duration::from_secs(630));
-        drop(places.give(Some(net(3))));
-        assert_eq!(places.accounts.borrow().by_net.len(), 1);
+        assert_eq!(slots.accounts.borrow().account(net(1)).since, Instant::ZERO + Duration::from_secs(630));
+        drop(slots.give(Some(net(3))));
+        assert_eq!(slots.accounts.borrow().by_net.len(), 1);
     }
 
     #[test]
-    fn a_session_that_rested_for_long_gives_its_address_a_bounded_age() {
-        let places = SessionSlots::new(1);
-        let later = |seconds| places.set_now(Instant::ZERO + Duration::from_secs(seconds));
-        let held = places.give(Some(net(1)));
+    fn a_long_idle_session_does_not_age_its_address_beyond_a_limit() {
+        let slots = SessionSlots::new(1);
+        let later = |seconds| slots.set_now(Instant::ZERO + Duration::from_secs(seconds));
+        let held = slots.give(Some(net(1)));
         later(36_000);
-        let age = || places.accounts.borrow().now.since(places.accounts.borrow().account(net(1)).since);
+        let age = || slots.accounts.borrow().now.since(slots.accounts.borrow().account(net(1)).since);
         assert_eq!(age(), Duration::from_secs(36_000));
         drop(held);
         assert_eq!(age(), AGE_MAX);
@@ -281,13 +281,13 @@ mod tests {
     }
 
     #[test]
-    fn a_bounded_number_of_addresses_is_remembered() {
-        let places = SessionSlots::new(2);
+    fn the_number_of_remembered_addresses_is_limited() {
+        let slots = SessionSlots::new(2);
         for number in 0..REMEMBERED_MAX as u32 + 100 {
-            places.set_now(Instant::from_nanos(number.into()));
-            drop(places.give(Some(net(number))));
+            slots.set_now(Instant::from_nanos(number.into()));
+            drop(slots.give(Some(net(number))));
         }
-        let accounts = places.accounts.borrow();
+        let accounts = slots.accounts.borrow();
         assert_eq!((accounts.by_net.len(), accounts.by_absence.len()), (REMEMBERED_MAX, REMEMBERED_MAX));
         assert!(!accounts.by_net.contains_key(&net(99)) && accounts.by_net.contains_key(&net(100)));
     }

@@ -36,7 +36,7 @@ pub trait FdProgram: Program {
         None
     }
 
-    /// Does a bounded part of the work at hand.
+    /// Does a limited amount of pending work.
     fn on_file(&mut self, host: &mut Host<'_>, now: Instant);
 }
 

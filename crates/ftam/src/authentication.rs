@@ -1,14 +1,13 @@
 //! Authentication for a filestore in real time: users, their passwords, and delays after failures.
 //!
-//! Purpose    a wrong password delays its sender and nobody else; passwords are verified where that blocks
-//!            no transfer.
+//! Purpose    a wrong password delays only its sender; passwords are verified where that blocks no transfer.
 //! Operation  verification runs on a thread that may block, after the delay set by [`Attempts`]; when it is
 //!            done, the association's bell wakes it. Its duration does not reveal whether the user exists.
 //! Floods     sending many guesses at once gains nothing: the delay is computed again when a guess's turn
 //!            comes, and counts the failures of those before it. Addresses are grouped as in `origin_of`.
 //! Limits     [`VERIFICATIONS_MAX`]: each verification takes the memory that its hash requires.
 
-use super::strangers::origin_of;
+use super::unauthenticated::origin_of;
 use super::users::{Attempts, Memory, NAME_BYTES_MAX, Users};
 use kiban_os::Clock;
 use kiban_os::lines::LogLimiter;
@@ -20,8 +19,8 @@ use tokio::sync::{Notify, Semaphore, oneshot};
 
 /// How many passwords are verified at a time.
 pub const VERIFICATIONS_MAX: usize = 4;
-/// The longest delay before a verification. A visitor who would have to wait longer is refused at once, and
-/// nothing is verified.
+/// The longest delay before a verification. If the delay would be longer, the login is refused at once
+/// without a verification.
 pub const WAIT_MAX: Duration = Duration::from_secs(4);
 
 /// The authentication state that all associations of a filestore share.
@@ -32,7 +31,7 @@ pub struct AuthService {
     permits: Semaphore,
     /// Memory for verifications, one for each that runs at the same time.
     memories: Mutex<Vec<Memory>>,
-    /// Rate limit for log lines about visitors that are refused unverified.
+    /// Rate limit for log lines about logins refused without a verification.
     lines: Mutex<LogLimiter>,
     clock: Clock,
 }
@@ -56,10 +55,11 @@ impl AuthService {
         *ignore_poison(self.users.write()) = Arc::new(users);
     }
 
-    async fn judge(&self, visitor: Credentials) -> AuthResult {
+    async fn verify(&self, credentials: Credentials) -> AuthResult {
         // A name too long for any user counts as the empty name, so that long names do not fill the memory.
-        let user = visitor.user.clone().filter(|name| name.len() <= NAME_BYTES_MAX).unwrap_or_default();
-        let address = visitor.address.parse().map_or(visitor.address.clone(), |ip| origin_of(ip).to_string());
+        let user = credentials.user.clone().filter(|name| name.len() <= NAME_BYTES_MAX).unwrap_or_default();
+        let address =
+            credentials.address.parse().map_or(credentials.address.clone(), |ip| origin_of(ip).to_string());
         let attempts = || lock(&self.attempts);
         let came = self.clock.now();
         let permit = loop {
@@ -87,12 +87,12 @@ impl AuthService {
         let memories = || lock(&self.memories);
         let mut memory = memories().pop().unwrap_or_default();
         // Not tokio's `spawn_blocking`, which panics if the system gives no thread.
-        let verified = kiban_tokio::runtime::blocking(c"kiban-door", move || {
-            let verified = users.verify_in(&visitor, &mut memory);
+        let verified = kiban_tokio::runtime::blocking(c"kiban-auth", move || {
+            let verified = users.verify_in(&credentials, &mut memory);
             (verified, memory)
         });
         let verified = match verified {
-            Ok(verified) => verified.await.map_err(|_| "it was not verified".to_owned()),
+            Ok(verified) => verified.await.map_err(|_| "the verification did not finish".to_owned()),
             Err(error) => Err(error.to_string()),
         };
         let verified = verified.map(|(verified, memory)| {
@@ -109,7 +109,7 @@ impl AuthService {
             Ok(Err(AuthRefusal::Later)) => AuthResult::Refused(AuthRefusal::Later),
             Ok(Err(refusal)) => {
                 attempts().failed(&user, &address, self.clock.now());
-                tracing::warn!(user, address, ?refusal, "not let in");
+                tracing::warn!(user, address, ?refusal, "login refused");
                 AuthResult::Refused(refusal)
             }
             Err(why) => {
@@ -123,35 +123,35 @@ impl AuthService {
 /// The authentication of one association.
 #[derive(Debug)]
 pub struct PasswordAuthenticator {
-    gate: Arc<AuthService>,
+    auth: Arc<AuthService>,
     bell: Arc<Notify>,
-    asked: Option<oneshot::Receiver<AuthResult>>,
+    pending: Option<oneshot::Receiver<AuthResult>>,
 }
 
 impl PasswordAuthenticator {
     /// Creates the authenticator of one association; `bell` is notified when a verification is done.
-    pub fn new(gate: Arc<AuthService>, bell: Arc<Notify>) -> PasswordAuthenticator {
-        PasswordAuthenticator { gate, bell, asked: None }
+    pub fn new(auth: Arc<AuthService>, bell: Arc<Notify>) -> PasswordAuthenticator {
+        PasswordAuthenticator { auth, bell, pending: None }
     }
 }
 
 impl Authenticator for PasswordAuthenticator {
-    fn authenticate(&mut self, visitor: &Credentials) -> AuthResult {
-        let Some(asked) = &mut self.asked else {
-            let (tell, asked) = oneshot::channel();
-            self.asked = Some(asked);
-            let (gate, bell, visitor) = (self.gate.clone(), self.bell.clone(), visitor.clone());
+    fn authenticate(&mut self, credentials: &Credentials) -> AuthResult {
+        let Some(pending) = &mut self.pending else {
+            let (sender, receiver) = oneshot::channel();
+            self.pending = Some(receiver);
+            let (auth, bell, credentials) = (self.auth.clone(), self.bell.clone(), credentials.clone());
             tokio::spawn(async move {
                 // The receiver may have been dropped.
-                let _ = tell.send(gate.judge(visitor).await);
+                let _ = sender.send(auth.verify(credentials).await);
                 bell.notify_one();
             });
             return AuthResult::Wait;
         };
-        match asked.try_recv() {
-            Ok(judgement) => {
-                self.asked = None;
-                judgement
+        match pending.try_recv() {
+            Ok(result) => {
+                self.pending = None;
+                result
             }
             Err(oneshot::error::TryRecvError::Empty) => AuthResult::Wait,
             Err(oneshot::error::TryRecvError::Closed) => AuthResult::Refused(AuthRefusal::Later),

@@ -1,4 +1,4 @@
-//! Jobs, and what may go wrong with them.
+//! Jobs, and how they fail.
 
 use super::*;
 
@@ -6,12 +6,12 @@ use super::*;
 const LONG_BYTES: usize = 300_000;
 
 #[test]
-fn every_document_comes_back_as_it_was() {
+fn every_document_type_survives_a_round_trip() {
     let mut chance = SimRng::from_seed(1);
     let binary: Vec<u8> = (0..20_000).map(|_| chance.draw() as u8).collect();
     let some_lines = lines(500, &mut chance);
-    let mut ground = Ground::new();
-    let mut pair = Pair::connected(&mut ground);
+    let mut fixture = Fixture::new();
+    let mut pair = Pair::connected(&mut fixture);
     for (contents, document) in [
         (&binary, BINARY),
         (&binary, text(27)),
@@ -21,37 +21,37 @@ fn every_document_comes_back_as_it_was() {
         (&Vec::new(), BINARY),
         (&Vec::new(), records()),
     ] {
-        ground.here.put(&path("mine"), contents);
+        fixture.here.put(&path("mine"), contents);
         assert_eq!(
-            pair.job(&mut ground, put("mine", "theirs", document.clone())),
+            pair.job(&mut fixture, put("mine", "theirs", document.clone())),
             Ok(Outcome::Done),
             "{document:?}"
         );
-        assert_eq!(ground.there.contents(&path("theirs")), Some(&contents[..]), "{document:?}");
-        assert_eq!(pair.job(&mut ground, get("theirs", "back")), Ok(Outcome::Done), "{document:?}");
-        assert_eq!(ground.here.contents(&path("back")), Some(&contents[..]), "{document:?}");
+        assert_eq!(fixture.there.contents(&path("theirs")), Some(&contents[..]), "{document:?}");
+        assert_eq!(pair.job(&mut fixture, get("theirs", "back")), Ok(Outcome::Done), "{document:?}");
+        assert_eq!(fixture.here.contents(&path("back")), Some(&contents[..]), "{document:?}");
         let append = Job::Append { local: path("mine"), remote: "theirs".into(), document: document.clone() };
-        assert_eq!(pair.job(&mut ground, append), Ok(Outcome::Done), "{document:?}");
-        assert_eq!(ground.there.contents(&path("theirs")).unwrap(), [&contents[..], contents].concat());
+        assert_eq!(pair.job(&mut fixture, append), Ok(Outcome::Done), "{document:?}");
+        assert_eq!(fixture.there.contents(&path("theirs")).unwrap(), [&contents[..], contents].concat());
     }
     // Contents stored as records can be read as plain text.
     let simple = Job::Get { remote: "theirs".into(), local: path("back"), document: Some(text(27)) };
-    assert_eq!(pair.job(&mut ground, simple), Ok(Outcome::Done));
-    pair.close(&mut ground);
-    ground.is_tidy();
+    assert_eq!(pair.job(&mut fixture, simple), Ok(Outcome::Done));
+    pair.close(&mut fixture);
+    fixture.is_tidy();
 }
 
 #[test]
-fn directories_attributes_and_names() {
-    let mut ground = Ground::new();
-    ground.there.set_date(crate::ftam::filestore::Date(1_700_000_000));
-    ground.here.put(&path("mine"), b"contents");
-    let mut pair = Pair::connected(&mut ground);
+fn directory_attribute_and_rename_jobs() {
+    let mut fixture = Fixture::new();
+    fixture.there.set_date(crate::ftam::filestore::Date(1_700_000_000));
+    fixture.here.put(&path("mine"), b"contents");
+    let mut pair = Pair::connected(&mut fixture);
     let done = Ok(Outcome::Done);
-    assert_eq!(pair.job(&mut ground, Job::MakeDirectory { remote: "d".into() }), done);
-    assert_eq!(pair.job(&mut ground, put("mine", "d/f", BINARY)), done);
-    assert_eq!(pair.job(&mut ground, put("mine", "g", text(27))), done);
-    assert_eq!(pair.job(&mut ground, Job::Rename { remote: "g".into(), to: "d/g".into() }), done);
+    assert_eq!(pair.job(&mut fixture, Job::MakeDirectory { remote: "d".into() }), done);
+    assert_eq!(pair.job(&mut fixture, put("mine", "d/f", BINARY)), done);
+    assert_eq!(pair.job(&mut fixture, put("mine", "g", text(27))), done);
+    assert_eq!(pair.job(&mut fixture, Job::Rename { remote: "g".into(), to: "d/g".into() }), done);
     let attributes = ChangeAttributes {
         storage_account: Some(AccountAttribute::Actual(Account("sales".into()))),
         future_object_size: Some(SizeAttribute::Actual(99)),
@@ -59,8 +59,8 @@ fn directories_attributes_and_names() {
         ..ChangeAttributes::NONE
     };
     let change = Job::Change { remote: "d/g".into(), attributes: Box::new(attributes) };
-    assert_eq!(pair.job(&mut ground, change), done);
-    let Ok(Outcome::Attributes(read)) = pair.job(&mut ground, Job::Stat { remote: "d/g".into() }) else {
+    assert_eq!(pair.job(&mut fixture, change), done);
+    let Ok(Outcome::Attributes(read)) = pair.job(&mut fixture, Job::Stat { remote: "d/g".into() }) else {
         panic!("no attributes");
     };
     assert_eq!(read.pathname.unwrap().text(), "d/g");
@@ -71,28 +71,28 @@ fn directories_attributes_and_names() {
     assert_eq!(read.contents_type, Some(text(27).contents_type()));
     let written = format!("{:?}", (read.identity_of_creator, read.date_and_time_of_creation));
     assert!(written.contains("ann") && written.contains("20231114221320Z"), "{written}");
-    let Ok(Outcome::Entries(entries)) = pair.job(&mut ground, Job::List { remote: "d".into() }) else {
+    let Ok(Outcome::Entries(entries)) = pair.job(&mut fixture, Job::List { remote: "d".into() }) else {
         panic!("no entries");
     };
     let names: Vec<String> = entries.iter().map(|entry| entry.pathname.as_ref().unwrap().text()).collect();
     assert_eq!(names, ["f", "g"]);
-    let Ok(Outcome::Entries(root)) = pair.job(&mut ground, Job::List { remote: ".".into() }) else {
+    let Ok(Outcome::Entries(root)) = pair.job(&mut fixture, Job::List { remote: ".".into() }) else {
         panic!("no entries");
     };
     assert_eq!(root.len(), 1);
     for name in ["d/f", "d/g", "d"] {
-        assert_eq!(pair.job(&mut ground, Job::Remove { remote: name.into() }), done, "{name}");
+        assert_eq!(pair.job(&mut fixture, Job::Remove { remote: name.into() }), done, "{name}");
     }
-    assert_eq!(ground.there.tree().count(), 0);
-    pair.close(&mut ground);
-    ground.is_tidy();
+    assert_eq!(fixture.there.tree().count(), 0);
+    pair.close(&mut fixture);
+    fixture.is_tidy();
 }
 
 #[test]
-fn what_fails_and_what_is_said() {
+fn failures_yield_the_standards_diagnostics() {
     use ErrorIdentifier as E;
     let directory = Document::Directory(DirectoryParameters(AttributeNames::KERNEL));
-    type Prepare = fn(&mut Ground);
+    type Prepare = fn(&mut Fixture);
     let rows: Vec<(&str, Prepare, Job, ErrorIdentifier)> = vec![
         ("no file", |_| {}, get("none", "x"), E::FILE_NON_EXISTENT),
         ("dots", |_| {}, get("../secret", "x"), E::FILENAME_NOT_FOUND),
@@ -162,7 +162,7 @@ fn what_fails_and_what_is_said() {
             E::FILE_EXISTS,
         ),
         (
-            "a name that is none",
+            "an invalid name",
             |_| {},
             Job::Rename { remote: "f".into(), to: "..".into() },
             E::FILENAME_NOT_FOUND,
@@ -182,7 +182,7 @@ fn what_fails_and_what_is_said() {
             E::BAD_ATTRIBUTE_VALUE,
         ),
         (
-            "a group that is not there",
+            "a group that was not negotiated",
             |_| {},
             Job::Change {
                 remote: "f".into(),
@@ -195,24 +195,24 @@ fn what_fails_and_what_is_said() {
         ),
         (
             "no right to write",
-            |g| g.door.rights = Actions::NONE.with(Action::Read),
+            |g| g.authenticator.rights = Actions::NONE.with(Action::Read),
             put("mine", "new", BINARY),
             E::PERMITTED_ACTIONS_VIOLATED,
         ),
         (
             "no right to read",
-            |g| g.door.rights = Actions::WRITING,
+            |g| g.authenticator.rights = Actions::WRITING,
             get("f", "x"),
             E::PERMITTED_ACTIONS_VIOLATED,
         ),
         (
             "no right to delete",
-            |g| g.door.rights = Actions::NONE.with(Action::Read),
+            |g| g.authenticator.rights = Actions::NONE.with(Action::Read),
             Job::Remove { remote: "f".into() },
             E::PERMITTED_ACTIONS_VIOLATED,
         ),
         (
-            "somebody has it",
+            "locked by another user",
             |g| {
                 use crate::ftam::filestore::{Concurrency, Control};
                 g.locks.take(&path("f"), Control::usual(Actions::ALL)).unwrap();
@@ -223,75 +223,76 @@ fn what_fails_and_what_is_said() {
         ("no more locks", |g| g.locks = Locks::new(0), get("f", "x"), E::RESOURCES),
     ];
     for (about, prepare, job, expected) in rows {
-        let mut ground = Ground::new();
-        ground.here.put(&path("mine"), &[7; 9000]);
-        crate::ftam::filestore::Disk::make_directory(&mut ground.there, &path("d")).unwrap();
+        let mut fixture = Fixture::new();
+        fixture.here.put(&path("mine"), &[7; 9000]);
+        crate::ftam::filestore::Disk::make_directory(&mut fixture.there, &path("d")).unwrap();
         for name in ["f", "d/f", "marked"] {
-            ground.there.put(&path(name), &[8; 9000]);
+            fixture.there.put(&path(name), &[8; 9000]);
         }
-        ground.there.put(&path("long"), &[8; LONG_BYTES]);
-        let mut first = Pair::connected(&mut ground);
-        first.job(&mut ground, put("mine", "marked", BINARY)).unwrap();
-        first.close(&mut ground);
-        let before: Vec<(Path, Option<Vec<u8>>)> = ground
+        fixture.there.put(&path("long"), &[8; LONG_BYTES]);
+        let mut first = Pair::connected(&mut fixture);
+        first.job(&mut fixture, put("mine", "marked", BINARY)).unwrap();
+        first.close(&mut fixture);
+        let before: Vec<(Path, Option<Vec<u8>>)> = fixture
             .there
             .tree()
             .map(|(path, contents)| (path.clone(), contents.map(<[u8]>::to_vec)))
             .collect();
-        prepare(&mut ground);
-        let mut pair = Pair::connected(&mut ground);
-        let failure = pair.job(&mut ground, job).expect_err(about);
+        prepare(&mut fixture);
+        let mut pair = Pair::connected(&mut fixture);
+        let failure = pair.job(&mut fixture, job).expect_err(about);
         assert_eq!(pair.caller.state(), crate::ftam::State::Initialized, "{about}: {failure:?}");
         assert_eq!(errors(&failure).first(), Some(&expected.0), "{about}: {failure:?}");
-        let after: Vec<(Path, Option<Vec<u8>>)> = ground
+        let after: Vec<(Path, Option<Vec<u8>>)> = fixture
             .there
             .tree()
             .map(|(path, contents)| (path.clone(), contents.map(<[u8]>::to_vec)))
             .collect();
         assert_eq!(after, before, "{about}: nothing has changed");
-        assert_eq!(ground.here.contents(&path("x")), None, "{about}");
+        assert_eq!(fixture.here.contents(&path("x")), None, "{about}");
         // The association lives on.
-        if about != "somebody has it" && about != "no more locks" {
-            pair.close(&mut ground);
-            ground.is_tidy();
+        if about != "locked by another user" && about != "no more locks" {
+            pair.close(&mut fixture);
+            fixture.is_tidy();
         }
     }
 }
 
 #[test]
-fn trouble_at_home() {
-    let mut ground = Ground::new();
-    ground.there.put(&path("f"), &[8; 9000]);
-    let mut pair = Pair::connected(&mut ground);
-    let failure = pair.job(&mut ground, put("none", "x", BINARY)).unwrap_err();
+fn local_errors_end_the_job() {
+    let mut fixture = Fixture::new();
+    fixture.there.put(&path("f"), &[8; 9000]);
+    let mut pair = Pair::connected(&mut fixture);
+    let failure = pair.job(&mut fixture, put("none", "x", BINARY)).unwrap_err();
     assert_eq!(failure.local, Some(DiskError::NotThere));
-    for (call, after, trouble) in [
+    for (call, after, disk_error) in [
         (Call::Begin, 0, DiskError::Denied),
         (Call::Write, 2, DiskError::Full),
         (Call::Settle, 0, DiskError::Failed),
         (Call::Finish, 0, DiskError::Full),
     ] {
-        ground.here.fail_after(call, after, trouble);
-        let failure = pair.job(&mut ground, get("f", "x")).unwrap_err();
-        assert_eq!(failure.local, Some(trouble), "{call:?}");
-        assert_eq!(ground.here.contents(&path("x")), None);
+        fixture.here.fail_after(call, after, disk_error);
+        let failure = pair.job(&mut fixture, get("f", "x")).unwrap_err();
+        assert_eq!(failure.local, Some(disk_error), "{call:?}");
+        assert_eq!(fixture.here.contents(&path("x")), None);
     }
-    ground.here.put(&path("mine"), &[7; LONG_BYTES]);
-    for (call, after, trouble) in [(Call::Open, 0, DiskError::Denied), (Call::Read, 1, DiskError::Changed)] {
-        ground.here.fail_after(call, after, trouble);
-        let failure = pair.job(&mut ground, put("mine", "x", BINARY)).unwrap_err();
-        assert_eq!(failure.local, Some(trouble), "{call:?}");
-        assert_eq!(ground.there.contents(&path("x")), None);
+    fixture.here.put(&path("mine"), &[7; LONG_BYTES]);
+    for (call, after, disk_error) in [(Call::Open, 0, DiskError::Denied), (Call::Read, 1, DiskError::Changed)]
+    {
+        fixture.here.fail_after(call, after, disk_error);
+        let failure = pair.job(&mut fixture, put("mine", "x", BINARY)).unwrap_err();
+        assert_eq!(failure.local, Some(disk_error), "{call:?}");
+        assert_eq!(fixture.there.contents(&path("x")), None);
     }
-    ground.here.put(&path("wide"), &[b'x'; 70_000]);
-    let failure = pair.job(&mut ground, put("wide", "x", records())).unwrap_err();
+    fixture.here.put(&path("wide"), &[b'x'; 70_000]);
+    let failure = pair.job(&mut fixture, put("wide", "x", records())).unwrap_err();
     assert_eq!(errors(&failure), [ErrorIdentifier::LOCAL_FAILURE_DATA.0]);
-    pair.close(&mut ground);
-    ground.is_tidy();
+    pair.close(&mut fixture);
+    fixture.is_tidy();
 }
 
 #[test]
-fn who_is_let_in() {
+fn users_are_authenticated() {
     use ErrorIdentifier as E;
     let rows: [(&str, &str, Option<&str>, Option<ErrorIdentifier>); 5] = [
         ("ann", "ann", None, None),
@@ -301,8 +302,8 @@ fn who_is_let_in() {
         ("ann", "", None, Some(E::FILESTORE_PASSWORD)),
     ];
     for (user, password, account, expected) in rows {
-        let mut ground = Ground::new();
-        ground.door.waits = 3;
+        let mut fixture = Fixture::new();
+        fixture.authenticator.waits = 3;
         let ours = initiator::Config {
             user: Some(user.into()),
             password: Some(password.into()),
@@ -311,7 +312,7 @@ fn who_is_let_in() {
         };
         let mut pair = Pair::new(ours, responder_small());
         pair.initiator.connect(&mut pair.caller).unwrap();
-        pair.run(&mut ground);
+        pair.run(&mut fixture);
         match (&pair.events[..], expected) {
             ([Event::Connected], None) => {}
             ([Event::Refused(failure), ..], Some(expected)) => assert_eq!(errors(failure), [expected.0]),
@@ -321,64 +322,64 @@ fn who_is_let_in() {
 }
 
 #[test]
-fn a_home_is_all_there_is() {
-    let mut ground = Ground::new();
-    crate::ftam::filestore::Disk::make_directory(&mut ground.there, &path("home")).unwrap();
-    ground.there.put(&path("secret"), b"secret");
-    ground.here.put(&path("mine"), b"mine");
-    ground.door.home = path("home");
-    let mut pair = Pair::connected(&mut ground);
-    pair.job(&mut ground, put("mine", "/f", BINARY)).unwrap();
-    assert_eq!(ground.there.contents(&path("home/f")), Some(&b"mine"[..]));
+fn a_user_cannot_leave_its_home() {
+    let mut fixture = Fixture::new();
+    crate::ftam::filestore::Disk::make_directory(&mut fixture.there, &path("home")).unwrap();
+    fixture.there.put(&path("secret"), b"secret");
+    fixture.here.put(&path("mine"), b"mine");
+    fixture.authenticator.home = path("home");
+    let mut pair = Pair::connected(&mut fixture);
+    pair.job(&mut fixture, put("mine", "/f", BINARY)).unwrap();
+    assert_eq!(fixture.there.contents(&path("home/f")), Some(&b"mine"[..]));
     for name in ["secret", "/secret", "../secret", "home/../../secret"] {
-        assert!(pair.job(&mut ground, get(name, "x")).is_err(), "{name}");
+        assert!(pair.job(&mut fixture, get(name, "x")).is_err(), "{name}");
     }
-    let Ok(Outcome::Entries(entries)) = pair.job(&mut ground, Job::List { remote: "/".into() }) else {
+    let Ok(Outcome::Entries(entries)) = pair.job(&mut fixture, Job::List { remote: "/".into() }) else {
         panic!("no entries");
     };
     assert_eq!(entries.len(), 1);
-    let Ok(Outcome::Attributes(read)) = pair.job(&mut ground, Job::Stat { remote: "f".into() }) else {
+    let Ok(Outcome::Attributes(read)) = pair.job(&mut fixture, Job::Stat { remote: "f".into() }) else {
         panic!("no attributes");
     };
     assert_eq!(read.pathname.unwrap().text(), "f");
 }
 
 #[test]
-fn two_who_want_one_file_are_kept_apart() {
-    let mut ground = Ground::new();
-    ground.here.put(&path("mine"), &[7; 20_000]);
-    ground.there.put(&path("f"), b"old");
-    let (mut first, mut second) = (Pair::connected(&mut ground), Pair::connected(&mut ground));
-    first.initiator.start(put("mine", "f", BINARY), &mut first.caller, &mut ground.here).unwrap();
-    (0..6).for_each(|_| _ = first.round(&mut ground));
+fn conflicting_accesses_to_a_file_are_refused() {
+    let mut fixture = Fixture::new();
+    fixture.here.put(&path("mine"), &[7; 20_000]);
+    fixture.there.put(&path("f"), b"old");
+    let (mut first, mut second) = (Pair::connected(&mut fixture), Pair::connected(&mut fixture));
+    first.initiator.start(put("mine", "f", BINARY), &mut first.caller, &mut fixture.here).unwrap();
+    (0..6).for_each(|_| _ = first.round(&mut fixture));
     assert!(first.initiator.progress().0 > 0 && first.initiator.is_busy());
     // A reader gets the old contents; a writer has to wait.
-    assert_eq!(second.job(&mut ground, get("f", "x")), Ok(Outcome::Done));
-    assert_eq!(ground.here.contents(&path("x")), Some(&b"old"[..]));
+    assert_eq!(second.job(&mut fixture, get("f", "x")), Ok(Outcome::Done));
+    assert_eq!(fixture.here.contents(&path("x")), Some(&b"old"[..]));
     for job in [put("mine", "f", BINARY), Job::Rename { remote: "f".into(), to: "f".into() }] {
-        let busy = second.job(&mut ground, job.clone());
+        let busy = second.job(&mut fixture, job.clone());
         match job {
             Job::Put { .. } => assert_eq!(errors(&busy.unwrap_err())[0], ErrorIdentifier::FILE_BUSY.0),
             _ => assert_eq!(busy, Ok(Outcome::Done)),
         }
     }
-    first.run(&mut ground);
+    first.run(&mut fixture);
     first.events.clear();
-    assert_eq!(ground.there.contents(&path("f")).unwrap().len(), 20_000);
-    assert_eq!(second.job(&mut ground, put("mine", "f", BINARY)), Ok(Outcome::Done));
-    first.close(&mut ground);
-    second.close(&mut ground);
-    ground.is_tidy();
+    assert_eq!(fixture.there.contents(&path("f")).unwrap().len(), 20_000);
+    assert_eq!(second.job(&mut fixture, put("mine", "f", BINARY)), Ok(Outcome::Done));
+    first.close(&mut fixture);
+    second.close(&mut fixture);
+    fixture.is_tidy();
 }
 
 #[test]
-fn records_are_read_with_their_structure_by_who_asks_for_it() {
+fn records_keep_their_structure_if_requested() {
     use crate::ftam::{Indication, Request};
     use crate::wire::ftam::*;
-    let mut ground = Ground::new();
-    ground.here.put(&path("mine"), b"one\ntwo\n");
-    let mut pair = Pair::connected(&mut ground);
-    pair.job(&mut ground, put("mine", "f", records())).unwrap();
+    let mut fixture = Fixture::new();
+    fixture.here.put(&path("mine"), b"one\ntwo\n");
+    let mut pair = Pair::connected(&mut fixture);
+    pair.job(&mut fixture, put("mine", "f", records())).unwrap();
     let say = |pair: &mut Pair, pdu: Pdu| pair.caller.request(Request::Pdu(pdu)).unwrap();
     say(&mut pair, Pdu::BeginGroupRequest(Box::new(BeginGroupRequest { threshold: 2 })));
     say(&mut pair, Pdu::SelectRequest(Box::new(SelectRequest::new("f".into(), AccessRequest::READ))));
@@ -397,8 +398,11 @@ fn records_are_read_with_their_structure_by_who_asks_for_it() {
                     if by_caller { pair.called.arrive(up) } else { pair.caller.arrive(up) }
                 }
             }
-            let mut store =
-                Store { disk: &mut ground.there, locks: &mut ground.locks, authenticator: &mut ground.door };
+            let mut store = Store {
+                disk: &mut fixture.there,
+                locks: &mut fixture.locks,
+                authenticator: &mut fixture.authenticator,
+            };
             pair.responder.work(&mut pair.called, &mut store, 3000);
             while let Some(indication) = pair.caller.poll_up() {
                 if let Indication::Data(element) = indication {

@@ -6,12 +6,12 @@
 //!                  count: there is one capture per port.
 //! Watchdog         the service manager is notified only if the board's own thread has answered.
 
+use super::admission::{Admission, Admitted};
 use super::scrape::MetricsListener;
-use super::seats::{Admission, Admitted};
 use super::{LINE_BYTES_MAX, Question, Reply, scrape};
 use crate::config::PORTS_MAX;
 use crate::notify;
-use crate::orders::{ANSWER, Answer, Request, RequestQueue, RunningCapture};
+use crate::requests::{ANSWER, Answer, Request, RequestQueue, RunningCapture};
 use kiban_os::lines::ClientLog;
 use kiban_os::lock;
 use kiban_os::unix::{Listener, names};
@@ -53,7 +53,7 @@ impl ControlServer {
     pub fn open(
         name: &str,
         figures: MetricsListener,
-        orders: Arc<RequestQueue>,
+        requests: Arc<RequestQueue>,
     ) -> Result<ControlServer, String> {
         let runtime = kiban_tokio::runtime::build(tokio::runtime::Builder::new_current_thread().enable_all());
         let runtime = runtime.map_err(|error| format!("cannot start the control thread: {error}"))?;
@@ -69,14 +69,14 @@ impl ControlServer {
         let work = move || {
             runtime.block_on(async move {
                 tokio::select! {
-                    // Stopped, or the sender is gone. Clients still get pending answers.
+                    // The board has stopped, or the sender is gone. Clients still get pending answers.
                     _ = stopped => {
                         let _ = timeout(LAST_WORDS, busy.acquire_many(BUSY_MAX as u32)).await;
                     }
-                    () = callers(listener, orders.clone(), busy.clone()) => {}
-                    () = scrape::serve(scraped, wanted, orders.clone()) => {}
-                    () = signals.hear(orders.clone()) => {}
-                    () = watch_over(orders) => {}
+                    () = callers(listener, requests.clone(), busy.clone()) => {}
+                    () = scrape::serve(scraped, wanted, requests.clone()) => {}
+                    () = signals.run(requests.clone()) => {}
+                    () = watch_over(requests) => {}
                 }
             });
         };
@@ -87,7 +87,7 @@ impl ControlServer {
 
     /// Notifies the service manager that the board is ready.
     pub fn ready(&self) {
-        notify::tell("READY=1");
+        notify::notify("READY=1");
     }
 
     /// Returns a handle that changes the address of the metrics.
@@ -123,17 +123,17 @@ fn listen(name: &str) -> Result<AsyncListener, String> {
     AsyncListener::new(listener).map_err(say)
 }
 
-async fn callers(listener: AsyncListener, orders: Arc<RequestQueue>, busy: Arc<Semaphore>) {
-    let seats = Admission::new(CALLERS_MAX);
+async fn callers(listener: AsyncListener, requests: Arc<RequestQueue>, busy: Arc<Semaphore>) {
+    let admission = Admission::new(CALLERS_MAX);
     let lines = Arc::new(Mutex::new(ClientLog::new("control")));
     // An error means that the runtime ends.
     while let Ok(caller) = listener.accept().await {
-        if let Some(place) = seats.take() {
-            let (orders, busy, lines) = (orders.clone(), busy.clone(), lines.clone());
+        if let Some(admitted) = admission.take() {
+            let (requests, busy, lines) = (requests.clone(), busy.clone(), lines.clone());
             tokio::spawn(async move {
                 let mut caller = BufReader::new(caller);
                 // A client that disconnects is not an error.
-                let Err(error) = attend(&mut caller, place, &orders, &busy).await else { return };
+                let Err(error) = attend(&mut caller, admitted, &requests, &busy).await else { return };
                 if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::TimedOut) {
                     lock(&lines).log_disconnect(caller.get_ref(), error);
                 }
@@ -147,8 +147,8 @@ async fn callers(listener: AsyncListener, orders: Arc<RequestQueue>, busy: Arc<S
 
 async fn attend(
     stream: &mut BufReader<AsyncPeer>,
-    mut place: Admitted,
-    orders: &RequestQueue,
+    mut admitted: Admitted,
+    requests: &RequestQueue,
     busy: &Semaphore,
 ) -> io::Result<()> {
     let mut has_asked = false;
@@ -156,7 +156,7 @@ async fn attend(
         let mut line = Vec::new();
         let mut bounded = (&mut *stream).take(LINE_BYTES_MAX as u64);
         let patience = if has_asked { SILENCE } else { FIRST };
-        let waited = place.wait_for(patience, bounded.read_until(b'\n', &mut line)).await;
+        let waited = admitted.wait_for(patience, bounded.read_until(b'\n', &mut line)).await;
         match waited {
             Ok(0) => return Ok(()),
             Ok(_) => {}
@@ -168,7 +168,7 @@ async fn attend(
         let _busy = busy.acquire().await.map_err(io::Error::other)?;
         let answer = match serde_json::from_slice::<Question>(&line) {
             Ok(question) => match Request::try_from(question) {
-                Ok(order) => orders.answer(order).await,
+                Ok(request) => requests.answer(request).await,
                 Err(why) => Answer::Refused(why),
             },
             Err(error) => Answer::Refused(format!("invalid request: {error}")),
@@ -176,7 +176,7 @@ async fn attend(
         let capturing = match answer {
             Answer::Capturing(capturing) => capturing,
             answer => {
-                place.wait_for(SILENCE, say(stream, &Reply::from(answer))).await?;
+                admitted.wait_for(SILENCE, send_reply(stream, &Reply::from(answer))).await?;
                 if line.ends_with(b"\n") {
                     continue;
                 }
@@ -187,15 +187,15 @@ async fn attend(
                 return Err(io::Error::new(io::ErrorKind::InvalidData, message));
             }
         };
-        drop(place);
+        drop(admitted);
         let begun = Reply::Done("capture started".into());
-        timeout(SILENCE, say(stream, &begun)).await.map_err(io::Error::other)??;
-        let reply = record(stream, capturing, orders).await;
-        return timeout(SILENCE, say(stream, &reply)).await.map_err(io::Error::other)?;
+        timeout(SILENCE, send_reply(stream, &begun)).await.map_err(io::Error::other)??;
+        let reply = record(stream, capturing, requests).await;
+        return timeout(SILENCE, send_reply(stream, &reply)).await.map_err(io::Error::other)?;
     }
 }
 
-async fn say(stream: &mut BufReader<AsyncPeer>, reply: &Reply) -> io::Result<()> {
+async fn send_reply(stream: &mut BufReader<AsyncPeer>, reply: &Reply) -> io::Result<()> {
     let mut text = serde_json::to_string(reply).map_err(io::Error::other)?;
     text.push('\n');
     stream.get_mut().write_all(text.as_bytes()).await
@@ -205,7 +205,7 @@ async fn say(stream: &mut BufReader<AsyncPeer>, reply: &Reply) -> io::Result<()>
 async fn record(
     stream: &mut BufReader<AsyncPeer>,
     mut capturing: RunningCapture,
-    orders: &RequestQueue,
+    requests: &RequestQueue,
 ) -> Reply {
     let has_ended = tokio::select! {
         _ = stream.fill_buf() => None,
@@ -215,7 +215,7 @@ async fn record(
         Some(ended) => Ok(ended),
         None => {
             // The outcome is sent to the client of the capture.
-            let _ = orders.answer(Request::EndCapture(capturing.number)).await;
+            let _ = requests.answer(Request::EndCapture(capturing.number)).await;
             timeout(ANSWER, capturing.ended).await
         }
     };
@@ -244,32 +244,32 @@ impl Signals {
         })
     }
 
-    async fn hear(mut self, orders: Arc<RequestQueue>) {
+    async fn run(mut self, requests: Arc<RequestQueue>) {
         loop {
-            let order = tokio::select! {
+            let request = tokio::select! {
                 _ = self.interrupt.recv() => Request::Down,
                 _ = self.terminate.recv() => Request::Down,
                 _ = self.hangup.recv() => Request::Reload,
             };
-            let reloads = order == Request::Reload;
-            notify::tell(if reloads { "RELOADING=1" } else { "STOPPING=1" });
+            let reloads = request == Request::Reload;
+            notify::notify(if reloads { "RELOADING=1" } else { "STOPPING=1" });
             // The outcome is logged.
-            let _ = orders.answer(order).await;
+            let _ = requests.answer(request).await;
             if reloads {
-                notify::tell("READY=1");
+                notify::notify("READY=1");
             }
         }
     }
 }
 
 /// Sends watchdog notifications while the board's thread answers.
-async fn watch_over(orders: Arc<RequestQueue>) {
+async fn watch_over(requests: Arc<RequestQueue>) {
     let Some(every) = notify::watchdog() else { return std::future::pending().await };
     let mut beat = tokio::time::interval(every);
     loop {
         beat.tick().await;
-        if matches!(orders.answer(Request::Status).await, Answer::Status(_)) {
-            notify::tell("WATCHDOG=1");
+        if matches!(requests.answer(Request::Status).await, Answer::Status(_)) {
+            notify::notify("WATCHDOG=1");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Validates the tables of a configuration, and converts them to a plan.
 
-use super::mistake::{ConfigError, hint};
+use super::error::{ConfigError, hint};
 use super::plan::{Carries, Plan, PortPlan, RoutePlan, SandboxPlan};
 use super::rates::Rates;
 use super::tables::{self, Tables};
@@ -25,14 +25,14 @@ const CIRCUITS_MAX: usize = 4096;
 
 pub(super) struct Validator<'a> {
     pub(super) text: &'a str,
-    /// The directory that relative paths are relative to.
+    /// Base directory of relative paths.
     pub(super) folder: &'a Path,
 }
 
 impl Validator<'_> {
     pub(super) fn at<T>(
         &self,
-        word: &super::units::Said<T>,
+        word: &super::units::Located<T>,
         wrong: impl Into<String>,
         remedy: impl Into<String>,
     ) -> ConfigError {
@@ -42,7 +42,7 @@ impl Validator<'_> {
     /// Returns an error about a missing key, in the line of `near`.
     pub(super) fn missing<T>(
         &self,
-        near: &super::units::Said<T>,
+        near: &super::units::Located<T>,
         wrong: impl Into<String>,
         remedy: impl Into<String>,
     ) -> ConfigError {
@@ -61,7 +61,7 @@ impl Validator<'_> {
 
     pub(super) fn plan(&self, tables: Tables, name: &str) -> Result<Plan, ConfigError> {
         let name = match &tables.name {
-            Some(said) => self.name(said)?,
+            Some(word) => self.name(word)?,
             None if is_name(name) => name.to_owned(),
             None => "board".to_owned(),
         };
@@ -124,7 +124,7 @@ impl Validator<'_> {
         Err(self.at(word, format!("invalid name `{}`", word.value), remedy))
     }
 
-    fn memory(&self, said: &tables::Memory) -> Result<MemoryConfig, ConfigError> {
+    fn memory(&self, table: &tables::Memory) -> Result<MemoryConfig, ConfigError> {
         let size = |word: &Option<Word>, default: usize, least: usize, most: usize| match word {
             None => Ok(default),
             Some(word) => {
@@ -138,10 +138,10 @@ impl Validator<'_> {
             }
         };
         Ok(MemoryConfig {
-            page_bytes: size(&said.page, 4096, 512, 65_536)?,
-            transmit_bytes: size(&said.transmit, 64 << 20, 1 << 20, 64 << 30)?,
-            receive_bytes: size(&said.receive, 64 << 20, 1 << 20, 64 << 30)?,
-            pdus: said.pdus.unwrap_or(16_384).clamp(256, 16 << 20),
+            page_bytes: size(&table.page, 4096, 512, 65_536)?,
+            transmit_bytes: size(&table.transmit, 64 << 20, 1 << 20, 64 << 30)?,
+            receive_bytes: size(&table.receive, 64 << 20, 1 << 20, 64 << 30)?,
+            pdus: table.pdus.unwrap_or(16_384).clamp(256, 16 << 20),
         })
     }
 
@@ -163,14 +163,14 @@ impl Validator<'_> {
                     config.each(&mut |name, _, _| known.push(name));
                     let near = known.iter().min_by_key(|other| strsim::damerau_levenshtein(name, other));
                     let remedy = near.map_or_else(String::new, |near| format!("did you mean `{near}`?"));
-                    let mistake =
+                    let error =
                         ConfigError::at(self.text, at, format!("TCP has no setting `{name}`"), remedy);
-                    ConfigError { key: String::new(), ..mistake }
+                    ConfigError { key: String::new(), ..error }
                 }
                 SettingError::Renamed { name, now } => {
-                    let mistake = format!("TCP's setting `{name}` is now called `{now}`");
-                    let mistake = ConfigError::at(self.text, at, mistake, format!("write `{now}`"));
-                    ConfigError { key: String::new(), ..mistake }
+                    let error = format!("TCP's setting `{name}` is now called `{now}`");
+                    let error = ConfigError::at(self.text, at, error, format!("write `{now}`"));
+                    ConfigError { key: String::new(), ..error }
                 }
                 SettingError::Unreadable { word, expects, .. } => ConfigError::at(
                     self.text,
@@ -188,9 +188,9 @@ impl Validator<'_> {
     // ------------------------------------------------------------------------------------------------
 
     fn ports(&self, tables: &Tables, board: &str) -> Result<Vec<PortPlan>, ConfigError> {
-        let said = &tables.ports;
+        let list = &tables.ports;
         let mut ports: Vec<PortPlan> = Vec::new();
-        if said.is_empty() {
+        if list.is_empty() {
             return Err(ConfigError {
                 line: 0,
                 key: String::new(),
@@ -198,7 +198,7 @@ impl Validator<'_> {
                 remedy: "add a [[port]] with name, link and address".into(),
             });
         }
-        for table in said {
+        for table in list {
             let is_bridged = |circuit: &str| {
                 let its = format!("{}:{circuit}", table.name.value);
                 tables.bridges.iter().flat_map(|bridge| &bridge.circuits.0).any(|word| word.value == its)
@@ -232,7 +232,7 @@ impl Validator<'_> {
         }
         if ports.len() > PORTS_MAX {
             return Err(self.at(
-                &said[PORTS_MAX].name,
+                &list[PORTS_MAX].name,
                 format!("too many ports ({})", ports.len()),
                 format!("at most {PORTS_MAX} are allowed"),
             ));
@@ -242,24 +242,24 @@ impl Validator<'_> {
 
     fn port(
         &self,
-        said: &tables::Port,
+        table: &tables::Port,
         board: &str,
         is_bridged: &dyn Fn(&str) -> bool,
     ) -> Result<PortPlan, ConfigError> {
-        let name = self.name(&said.name)?;
-        let carries = link::carries(&said.link).map_err(|remedy| {
-            self.at(&said.link, format!("invalid link address `{}`", said.link.value), remedy)
+        let name = self.name(&table.name)?;
+        let carries = link::carries(&table.link).map_err(|remedy| {
+            self.at(&table.link, format!("invalid link address `{}`", table.link.value), remedy)
         })?;
         let addresses: Vec<(IpAddr, Prefix)> =
-            said.address.0.iter().map(|word| self.address(word)).collect::<Result<_, _>>()?;
-        let is_bridges = !said.pvcs.is_empty() && said.pvcs.iter().all(|pvc| is_bridged(&pvc.vc.value));
+            table.address.0.iter().map(|word| self.address(word)).collect::<Result<_, _>>()?;
+        let is_bridges = !table.pvcs.is_empty() && table.pvcs.iter().all(|pvc| is_bridged(&pvc.vc.value));
         if addresses.is_empty() && carries != Carries::Frames && !is_bridges {
             let wrong = format!("port `{name}` has no address");
-            return Err(self.missing(&said.name, wrong, "add address = \"10.0.0.1/24\""));
+            return Err(self.missing(&table.name, wrong, "add address = \"10.0.0.1/24\""));
         }
         let only = |there: bool, word: &dyn Fn() -> ConfigError| if there { Err(word()) } else { Ok(()) };
         if carries == Carries::Cells {
-            let mut pairs = addresses.iter().zip(&said.address.0);
+            let mut pairs = addresses.iter().zip(&table.address.0);
             if let Some((_, word)) = pairs.find(|((address, _), _)| address.is_ipv6()) {
                 return Err(self.at(
                     word,
@@ -268,33 +268,33 @@ impl Validator<'_> {
                 ));
             }
         } else {
-            only(!said.pvcs.is_empty(), &|| {
+            only(!table.pvcs.is_empty(), &|| {
                 self.at(
-                    &said.pvcs[0].vc,
+                    &table.pvcs[0].vc,
                     format!("the link of port `{name}` carries {carries}, not cells"),
                     "remove [[port.pvc]], or use a link that carries cells",
                 )
             })?;
-            if let Some(rate) = &said.rate {
+            if let Some(rate) = &table.rate {
                 return Err(self.at(rate, "only links that carry cells have a rate", "remove it"));
             }
         }
-        if let (Some(mac), true) = (&said.mac, carries != Carries::Frames) {
+        if let (Some(mac), true) = (&table.mac, carries != Carries::Frames) {
             return Err(self.at(
                 mac,
-                format!("the link of port `{name}` carries {carries}, which have no MAC address"),
+                format!("the link of port `{name}` carries {carries}, so it has no MAC address"),
                 "remove it",
             ));
         }
-        if let (Some(host_address), false) = (&said.host_address, link::device(&said.link).is_some()) {
+        if let (Some(host_address), false) = (&table.host_address, link::device(&table.link).is_some()) {
             let remedy = "set the address where the interface is configured";
             return Err(self.at(
                 host_address,
-                format!("`{}` is not a device that the board creates", said.link.value),
+                format!("`{}` is not a device that the board creates", table.link.value),
                 remedy,
             ));
         }
-        if let Some(host) = &said.host {
+        if let Some(host) = &table.host {
             let device = link::device(host).filter(|_| host.starts_with("tun:"));
             if device.is_none() {
                 return Err(self.at(
@@ -310,41 +310,41 @@ impl Validator<'_> {
                     "add address = \"10.0.0.1/24\"",
                 ));
             }
-            if said.host_address.is_some() {
+            if table.host_address.is_some() {
                 let wrong = "`host` and `host_address` both give this host an address";
                 return Err(self.at(host, wrong, "remove one of them"));
             }
         }
         let least = if addresses.iter().any(|(address, _)| address.is_ipv6()) { 1280 } else { 576 };
-        let mtu_bytes = said.mtu.unwrap_or(if carries == Carries::Cells { 9180 } else { 1500 });
+        let mtu_bytes = table.mtu.unwrap_or(if carries == Carries::Cells { 9180 } else { 1500 });
         if !(least..=65_535).contains(&mtu_bytes) {
             return Err(self.missing(
-                &said.name,
+                &table.name,
                 format!("mtu {mtu_bytes} of port `{name}` is out of range"),
                 format!("must be {least} to 65535"),
             ));
         }
-        let packets_max = said.queue.unwrap_or(256);
+        let packets_max = table.queue.unwrap_or(256);
         if !(16..=65_536).contains(&packets_max) {
             return Err(self.missing(
-                &said.name,
+                &table.name,
                 format!("queue {packets_max} of port `{name}` is out of range"),
                 "must be 16 to 65536",
             ));
         }
-        let bits_per_second = match &said.rate {
+        let bits_per_second = match &table.rate {
             None => OC3C_BITS_PER_SECOND,
             Some(word) => self.read::<Rate>(word)?.0,
         };
-        if said.pvcs.len() > CIRCUITS_MAX {
+        if table.pvcs.len() > CIRCUITS_MAX {
             return Err(self.at(
-                &said.pvcs[CIRCUITS_MAX].vc,
+                &table.pvcs[CIRCUITS_MAX].vc,
                 "too many circuits",
                 format!("at most {CIRCUITS_MAX} are allowed"),
             ));
         }
         let mut circuits: Vec<CircuitConfig> = Vec::new();
-        for pvc in &said.pvcs {
+        for pvc in &table.pvcs {
             let circuit = self.pvc(pvc, bits_per_second, is_bridged(&pvc.vc.value))?;
             if circuits.iter().any(|other| other.vc == circuit.vc) {
                 return Err(self.at(
@@ -357,19 +357,19 @@ impl Validator<'_> {
         }
         if carries == Carries::Cells && circuits.is_empty() {
             return Err(self.missing(
-                &said.name,
+                &table.name,
                 format!("port `{name}` has no circuit"),
                 "add a [[port.pvc]] with vc = \"0.100\"",
             ));
         }
-        let mac = match &said.mac {
+        let mac = match &table.mac {
             Some(word) => self.mac(word)?,
             // The MAC address of the interface, if it has one. A missing interface is reported when it is
             // opened.
-            None => link::mac(&said.link).ok().flatten().unwrap_or_else(|| own_mac(board, &name)),
+            None => link::mac(&table.link).ok().flatten().unwrap_or_else(|| own_mac(board, &name)),
         };
-        let host_address = said.host_address.as_ref().map(|word| self.address(word)).transpose()?;
-        if let (Some((host, _)), Some(word)) = (&host_address, &said.host_address)
+        let host_address = table.host_address.as_ref().map(|word| self.address(word)).transpose()?;
+        if let (Some((host, _)), Some(word)) = (&host_address, &table.host_address)
             && addresses.iter().any(|(own, _)| own == host)
         {
             return Err(self.at(
@@ -378,7 +378,7 @@ impl Validator<'_> {
                 "give the host another address in the same subnet",
             ));
         }
-        if let (Some((host, _)), Some(word)) = (&host_address, &said.host_address) {
+        if let (Some((host, _)), Some(word)) = (&host_address, &table.host_address) {
             // On Ethernet, IPv6 addresses may be autoconfigured. If no address of the family is configured,
             // the subnets are not known here.
             let makes_itself = carries == Carries::Frames
@@ -392,7 +392,7 @@ impl Validator<'_> {
         }
         Ok(PortPlan {
             name,
-            link: said.link.value.clone(),
+            link: table.link.value.clone(),
             carries,
             addresses,
             host_address,
@@ -400,8 +400,8 @@ impl Validator<'_> {
             mtu_bytes,
             bits_per_second,
             packets_max,
-            host: said.host.as_ref().map(|word| word.value.clone()),
-            retry: said.retry,
+            host: table.host.as_ref().map(|word| word.value.clone()),
+            retry: table.retry,
             circuits,
             bridge: None,
         })
@@ -410,34 +410,34 @@ impl Validator<'_> {
     /// Validates a bridge, and returns the plan of its link. `ports` are those before it.
     fn bridge(
         &self,
-        said: &tables::Bridge,
+        table: &tables::Bridge,
         ports: &[PortPlan],
         board: &str,
     ) -> Result<PortPlan, ConfigError> {
-        let name = self.name(&said.name)?;
+        let name = self.name(&table.name)?;
         if ports.iter().any(|other| other.name == name) {
             let wrong = format!("a port or bridge `{name}` already exists");
-            return Err(self.at(&said.name, wrong, "names must be unique"));
+            return Err(self.at(&table.name, wrong, "names must be unique"));
         }
-        let carries = link::carries(&said.link).map_err(|remedy| {
-            self.at(&said.link, format!("invalid link address `{}`", said.link.value), remedy)
+        let carries = link::carries(&table.link).map_err(|remedy| {
+            self.at(&table.link, format!("invalid link address `{}`", table.link.value), remedy)
         })?;
         if carries != Carries::Frames {
-            let wrong = format!("`{}` carries {carries}", said.link.value);
+            let wrong = format!("`{}` carries {carries}", table.link.value);
             let remedy = "a bridge needs a link that carries Ethernet frames: tap:, packet:, xdp:, udp-frames:, tcp-frames:";
-            return Err(self.at(&said.link, wrong, remedy));
+            return Err(self.at(&table.link, wrong, remedy));
         }
-        if ports.iter().any(|other| other.link == said.link.value) {
-            let wrong = format!("the link `{}` is already used by a port", said.link.value);
-            return Err(self.at(&said.link, wrong, "each needs a link of its own"));
+        if ports.iter().any(|other| other.link == table.link.value) {
+            let wrong = format!("the link `{}` is already used by a port", table.link.value);
+            return Err(self.at(&table.link, wrong, "each needs a link of its own"));
         }
         let mut circuits: Vec<BridgedCircuit> = Vec::new();
-        for word in &said.circuits.0 {
+        for word in &table.circuits.0 {
             let found = word.rsplit_once(':').and_then(|(port, vc)| {
                 let vc: Vc = vc.parse().ok()?;
                 let port = ports.iter().position(|its| its.name == port)?;
                 let circuit = ports[port].circuits.iter().position(|circuit| circuit.vc == vc)?;
-                Some(BridgedCircuit { port, circuit: circuit as u32, with_fcs: said.fcs })
+                Some(BridgedCircuit { port, circuit: circuit as u32, with_fcs: table.fcs })
             });
             let Some(circuit) = found else {
                 let remedy = "write PORT:VPI.VCI of a [[port.pvc]], such as atm:0.100";
@@ -453,22 +453,22 @@ impl Validator<'_> {
         }
         if circuits.is_empty() {
             let wrong = format!("bridge `{name}` has no circuit");
-            return Err(self.missing(&said.name, wrong, "add circuits = [\"atm:0.100\"]"));
+            return Err(self.missing(&table.name, wrong, "add circuits = [\"atm:0.100\"]"));
         }
-        if let (Some(word), None) = (&said.host_address, link::device(&said.link)) {
-            let wrong = format!("`{}` is not a device that the board creates", said.link.value);
+        if let (Some(word), None) = (&table.host_address, link::device(&table.link)) {
+            let wrong = format!("`{}` is not a device that the board creates", table.link.value);
             return Err(self.at(word, wrong, "set the address where the interface is configured"));
         }
-        let (mtu_bytes, packets_max) = (said.mtu.unwrap_or(1500), said.queue.unwrap_or(256));
+        let (mtu_bytes, packets_max) = (table.mtu.unwrap_or(1500), table.queue.unwrap_or(256));
         if !(576..=9180).contains(&mtu_bytes) || !(16..=65_536).contains(&packets_max) {
             let wrong = format!("mtu or queue of bridge `{name}` is out of range");
-            return Err(self.missing(&said.name, wrong, "mtu must be 576 to 9180, and queue 16 to 65536"));
+            return Err(self.missing(&table.name, wrong, "mtu must be 576 to 9180, and queue 16 to 65536"));
         }
-        let host_address = said.host_address.as_ref().map(|word| self.address(word)).transpose()?;
+        let host_address = table.host_address.as_ref().map(|word| self.address(word)).transpose()?;
         Ok(PortPlan {
             mac: own_mac(board, &name),
             name,
-            link: said.link.value.clone(),
+            link: table.link.value.clone(),
             carries,
             addresses: Vec::new(),
             host_address,
@@ -476,7 +476,7 @@ impl Validator<'_> {
             bits_per_second: OC3C_BITS_PER_SECOND,
             packets_max,
             host: None,
-            retry: said.retry,
+            retry: table.retry,
             circuits: Vec::new(),
             bridge: Some(circuits),
         })
@@ -509,13 +509,13 @@ impl Validator<'_> {
         Ok((address, prefix))
     }
 
-    fn pvc(&self, said: &tables::Pvc, line: u64, is_bridged: bool) -> Result<CircuitConfig, ConfigError> {
-        let vc: Vc = self.read(&said.vc)?;
+    fn pvc(&self, table: &tables::Pvc, line: u64, is_bridged: bool) -> Result<CircuitConfig, ConfigError> {
+        let vc: Vc = self.read(&table.vc)?;
         if vc.vci < VCI_USER_FIRST || vc.vpi > 255 {
             let remedy = format!("use a VPI up to 255 and a VCI of at least {VCI_USER_FIRST} (I.361)");
-            return Err(self.at(&said.vc, format!("{vc} is not a user circuit"), remedy));
+            return Err(self.at(&table.vc, format!("{vc} is not a user circuit"), remedy));
         }
-        let peer = match &said.peer {
+        let peer = match &table.peer {
             None => None,
             Some(word) => match word.read::<IpAddr>() {
                 Ok(peer @ IpAddr::V4(_)) => Some(peer),
@@ -528,11 +528,11 @@ impl Validator<'_> {
                 }
             },
         };
-        let llc_snap = match said.encapsulation.as_ref().map(|word| word.value.as_str()) {
+        let llc_snap = match table.encapsulation.as_ref().map(|word| word.value.as_str()) {
             None | Some("llc") => true,
             Some("vc-mux") => false,
             Some(other) => {
-                let word = said.encapsulation.as_ref().expect("it was said");
+                let word = table.encapsulation.as_ref().expect("the key is present");
                 return Err(self.at(
                     word,
                     format!("unknown value `{other}`"),
@@ -540,33 +540,33 @@ impl Validator<'_> {
                 ));
             }
         };
-        if let (true, Some(peer)) = (is_bridged, &said.peer) {
+        if let (true, Some(peer)) = (is_bridged, &table.peer) {
             let wrong = format!("circuit {vc} belongs to a bridge, which has no peer");
             return Err(self.at(peer, wrong, "remove it"));
         }
         if !llc_snap && peer.is_none() && !is_bridged {
             let remedy = "set peer: InATMARP does not work with VC multiplexing (RFC 2684 §6)";
-            return Err(self.at(&said.vc, format!("circuit {vc} uses vc-mux and has no peer"), remedy));
+            return Err(self.at(&table.vc, format!("circuit {vc} uses vc-mux and has no peer"), remedy));
         }
-        let rates = Rates { pcr: said.pcr, scr: said.scr, mbs: said.mbs };
-        let tolerance = said.cdvt.as_ref().map(|cdvt| self.time(Some(cdvt), Duration::ZERO)).transpose()?;
+        let rates = Rates { pcr: table.pcr, scr: table.scr, mbs: table.mbs };
+        let tolerance = table.cdvt.as_ref().map(|cdvt| self.time(Some(cdvt), Duration::ZERO)).transpose()?;
         let contract = rates
             .contract(&format!("circuit {vc}"), line, tolerance, Duration::from_micros(100))
-            .map_err(|(wrong, remedy)| self.missing(&said.vc, wrong, remedy))?;
-        let frames_max = said.queue.unwrap_or(64).clamp(4, 65_536);
+            .map_err(|(wrong, remedy)| self.missing(&table.vc, wrong, remedy))?;
+        let frames_max = table.queue.unwrap_or(64).clamp(4, 65_536);
         Ok(CircuitConfig { vc, peer, llc_snap, contract, frames_max })
     }
 
     // ---- Routes
     // ------------------------------------------------------------------------------------
 
-    fn route(&self, said: &tables::Route, ports: &[PortPlan]) -> Result<RoutePlan, ConfigError> {
-        let prefix: Prefix = self.read(&said.to)?;
-        let gateway: IpAddr = self.read(&said.via)?;
+    fn route(&self, table: &tables::Route, ports: &[PortPlan]) -> Result<RoutePlan, ConfigError> {
+        let prefix: Prefix = self.read(&table.to)?;
+        let gateway: IpAddr = self.read(&table.via)?;
         if gateway.is_ipv4() != prefix.address().is_ipv4() {
             return Err(self.at(
-                &said.via,
-                format!("{gateway} and {} are of different address families", said.to.value),
+                &table.via,
+                format!("{gateway} and {} are of different address families", table.to.value),
                 "use a next hop of the same family",
             ));
         }
@@ -581,13 +581,13 @@ impl Validator<'_> {
                 [] => "give a port an address in its subnet".to_owned(),
                 nets => format!("use a next hop in {}", nets.join(" or ")),
             };
-            return Err(self.at(&said.via, format!("{gateway} is not in the subnet of any port"), remedy));
+            return Err(self.at(&table.via, format!("{gateway} is not in the subnet of any port"), remedy));
         };
         if address == gateway {
             return Err(self.at(
-                &said.via,
+                &table.via,
                 format!("{gateway} is the board's own address"),
-                "use that of a neighbour",
+                "use the address of a neighbour",
             ));
         }
         // For IPv6, the source address is selected per packet.
