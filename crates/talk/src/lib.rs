@@ -35,14 +35,14 @@ mod side;
 mod world;
 
 pub use run::{Failure, Report, run};
-pub use script::{Mistake, Talk};
+pub use script::{ParseError, Talk};
 
 use std::path::{Path, PathBuf};
 
 /// Reads a script and the files that it includes; paths in `include` are relative to the including file.
 ///
 /// # Errors
-/// A file that cannot be read, or a [`Mistake`], as a sentence.
+/// A file that cannot be read, or a [`ParseError`], as a sentence.
 pub fn load(path: &Path) -> Result<Talk, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let folder = path.parent().map(Path::to_path_buf).unwrap_or_default();

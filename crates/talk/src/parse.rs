@@ -5,8 +5,8 @@
 //! position and the words that would fit.
 
 use crate::script::{
-    Bytes, Call, Choice, Content, FLAGS, Line, Message, Mistake, Number, Opening, Packet, Quote, Segment,
-    Talk, UNREACHABLE, What, When,
+    Bytes, Call, Content, FLAGS, Line, Message, Number, Opening, Packet, ParseError, Quote, Segment, Talk,
+    TcpOption, UNREACHABLE, What, When,
 };
 use kiban_base::Setting;
 use kiban_tcpip::tcp::Nagle;
@@ -23,7 +23,11 @@ impl Talk {
     ///
     /// # Errors
     /// The first error.
-    pub fn read(file: &str, text: &str, include: &dyn Fn(&str) -> Option<String>) -> Result<Talk, Mistake> {
+    pub fn read(
+        file: &str,
+        text: &str,
+        include: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Talk, ParseError> {
         let head: Vec<&str> = text
             .lines()
             .take_while(|line| line.trim_start().starts_with('#'))
@@ -40,7 +44,7 @@ impl Talk {
         text: &str,
         include: &dyn Fn(&str) -> Option<String>,
         depth: usize,
-    ) -> Result<(), Mistake> {
+    ) -> Result<(), ParseError> {
         for (index, text) in text.lines().enumerate() {
             let mut words = Words::of(file, index + 1, text)?;
             match words.peek() {
@@ -54,7 +58,7 @@ impl Talk {
                     let name = words.text_or_word("a file's name")?;
                     let inner = include(&name)
                         .filter(|_| depth < INCLUDES_MAX)
-                        .ok_or_else(|| words.mistake_before("the file cannot be read", None))?;
+                        .ok_or_else(|| words.error_before("the file cannot be read", None))?;
                     words.end()?;
                     self.take_in(&name, &inner, include, depth + 1)?;
                 }
@@ -65,7 +69,7 @@ impl Talk {
                     match self.lines.last_mut() {
                         Some(Line { what: What::Arrive(burst), .. }) => burst.push(more),
                         _ => {
-                            return Err(words.mistake_at(
+                            return Err(words.error_at(
                                 0,
                                 "`&` goes on with a burst, and there is none",
                                 Some("write it behind a line with `<-`".into()),
@@ -101,7 +105,7 @@ struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    fn of(file: &'a str, number: usize, text: &'a str) -> Result<Words<'a>, Mistake> {
+    fn of(file: &'a str, number: usize, text: &'a str) -> Result<Words<'a>, ParseError> {
         let mut words = Words { file, number, text, tokens: Vec::new(), at: 0 };
         let mut letters = text.chars().enumerate().peekable();
         while let Some(&(column, letter)) = letters.peek() {
@@ -123,7 +127,7 @@ impl<'a> Words<'a> {
                                 None => {}
                             },
                             Some((_, other)) => bytes.extend(other.to_string().bytes()),
-                            None => return Err(words.mistake_at(column, "this text has no end", None)),
+                            None => return Err(words.error_at(column, "this text has no end", None)),
                         }
                     }
                     words.tokens.push((column, Token::Text(bytes)));
@@ -176,14 +180,14 @@ impl<'a> Words<'a> {
         words.join(" ")
     }
 
-    fn word(&mut self, what: &str) -> Result<String, Mistake> {
+    fn word(&mut self, what: &str) -> Result<String, ParseError> {
         match self.next() {
             Some(word) => Ok(word),
-            None => Err(self.mistake_here(&format!("{what} is missing here"), None)),
+            None => Err(self.error_here(&format!("{what} is missing here"), None)),
         }
     }
 
-    fn text_or_word(&mut self, what: &str) -> Result<String, Mistake> {
+    fn text_or_word(&mut self, what: &str) -> Result<String, ParseError> {
         match self.literal() {
             Some(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
             None => self.word(what),
@@ -201,51 +205,50 @@ impl<'a> Words<'a> {
         }
     }
 
-    fn end(&self) -> Result<(), Mistake> {
-        if self.is_done() { Ok(()) } else { Err(self.mistake_here("nothing more is expected here", None)) }
+    fn end(&self) -> Result<(), ParseError> {
+        if self.is_done() { Ok(()) } else { Err(self.error_here("nothing more is expected here", None)) }
     }
 
-    fn number<T: TryFrom<i64>>(&mut self, what: &str) -> Result<T, Mistake> {
+    fn number<T: TryFrom<i64>>(&mut self, what: &str) -> Result<T, ParseError> {
         let word = self.word(what)?;
         plain(&word)
             .and_then(|number| T::try_from(number).ok())
-            .ok_or_else(|| self.mistake_before(&format!("`{word}` is not {what}"), None))
+            .ok_or_else(|| self.error_before(&format!("`{word}` is not {what}"), None))
     }
 
-    fn asked(&mut self, what: &str) -> Result<Number, Mistake> {
+    fn asked(&mut self, what: &str) -> Result<Number, ParseError> {
         if self.takes("any") { Ok(Number::Any) } else { Ok(Number::Is(self.number(what)?)) }
     }
 
-    fn range(&mut self, what: &str) -> Result<(i64, i64), Mistake> {
+    fn range(&mut self, what: &str) -> Result<(i64, i64), ParseError> {
         let word = self.word(what)?;
         let (begin, end) = word.split_once(':').unwrap_or((&word, &word));
         match (plain(begin), plain(end)) {
             (Some(begin), Some(end)) if begin <= end && end - begin <= RUN_BYTES_MAX => Ok((begin, end)),
             _ => {
-                Err(self
-                    .mistake_before(&format!("`{word}` is not {what}"), Some("write first:behind".into())))
+                Err(self.error_before(&format!("`{word}` is not {what}"), Some("write first:behind".into())))
             }
         }
     }
 
     /// Parses the edges of a SACK block: a peer may send them in the wrong order.
-    fn block(&mut self) -> Result<(i64, i64), Mistake> {
+    fn block(&mut self) -> Result<(i64, i64), ParseError> {
         let word = self.word("a block")?;
         let edges = word.split_once(':').and_then(|(left, right)| Some((plain(left)?, plain(right)?)));
         edges.ok_or_else(|| {
-            self.mistake_before(&format!("`{word}` is not a block"), Some("write left:right".into()))
+            self.error_before(&format!("`{word}` is not a block"), Some("write left:right".into()))
         })
     }
 
-    fn length(&mut self, what: &str) -> Result<Duration, Mistake> {
+    fn length(&mut self, what: &str) -> Result<Duration, ParseError> {
         let word = self.word(what)?;
         duration(&word).ok_or_else(|| {
             let hint = "write a number and a unit: 40ms, 1.5s, 10us, 2min";
-            self.mistake_before(&format!("`{word}` is not a length of time"), Some(hint.into()))
+            self.error_before(&format!("`{word}` is not a length of time"), Some(hint.into()))
         })
     }
 
-    fn hex(&mut self) -> Result<Vec<u8>, Mistake> {
+    fn hex(&mut self) -> Result<Vec<u8>, ParseError> {
         let mut digits = String::new();
         while let Some(word) = self.peek() {
             if !word.chars().all(|digit| digit.is_ascii_hexdigit()) {
@@ -259,12 +262,12 @@ impl<'a> Words<'a> {
             .map(|at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok())
             .collect();
         bytes.filter(|bytes| !bytes.is_empty()).ok_or_else(|| {
-            self.mistake_here("bytes in hex are expected here", Some("two digits a byte".into()))
+            self.error_here("bytes in hex are expected here", Some("two digits a byte".into()))
         })
     }
 
-    fn mistake_at(&self, column: usize, message: &str, hint: Option<String>) -> Mistake {
-        Mistake {
+    fn error_at(&self, column: usize, message: &str, hint: Option<String>) -> ParseError {
+        ParseError {
             file: self.file.into(),
             line: self.number,
             column: column + 1,
@@ -274,25 +277,25 @@ impl<'a> Words<'a> {
         }
     }
 
-    fn mistake_here(&self, message: &str, hint: Option<String>) -> Mistake {
+    fn error_here(&self, message: &str, hint: Option<String>) -> ParseError {
         let column =
             self.tokens.get(self.at).map_or(self.text.trim_end().chars().count(), |(column, _)| *column);
-        self.mistake_at(column, message, hint)
+        self.error_at(column, message, hint)
     }
 
-    fn mistake_before(&self, message: &str, hint: Option<String>) -> Mistake {
+    fn error_before(&self, message: &str, hint: Option<String>) -> ParseError {
         let column = self.tokens.get(self.at.saturating_sub(1)).map_or(0, |(column, _)| *column);
-        self.mistake_at(column, message, hint)
+        self.error_at(column, message, hint)
     }
 
     /// Returns the error that the word just taken is none of `known`.
-    fn unknown(&self, what: &str, known: &[&str]) -> Mistake {
+    fn unknown(&self, what: &str, known: &[&str]) -> ParseError {
         let word = match self.tokens.get(self.at.saturating_sub(1)) {
             Some((_, Token::Word(word))) => word.clone(),
             _ => String::new(),
         };
         let hint = hint(&word, known).unwrap_or_else(|| format!("known are {}", known.join(", ")));
-        self.mistake_before(&format!("`{word}` is not {what}"), Some(hint))
+        self.error_before(&format!("`{word}` is not {what}"), Some(hint))
     }
 }
 
@@ -390,7 +393,7 @@ const EVENTS: [&str; 33] = [
     "waits-for",
 ];
 
-fn line(mut words: Words<'_>) -> Result<Line, Mistake> {
+fn line(mut words: Words<'_>) -> Result<Line, ParseError> {
     let when = when(&mut words)?;
     let label = match words.peek().and_then(|word| word.strip_suffix(':')) {
         Some(label) => {
@@ -418,8 +421,8 @@ fn line(mut words: Words<'_>) -> Result<Line, Mistake> {
         }
         "established" => What::Established(opening(&mut words)?),
         "<-" => What::Arrive(vec![packet(&mut words)?]),
-        "->" => What::Leave(packet(&mut words)?),
-        "told" => What::Told(words.rest()),
+        "->" => What::Transmit(packet(&mut words)?),
+        "told" => What::Completion(words.rest()),
         "silence" => What::Silence,
         "info" => {
             let mut fields = Vec::new();
@@ -447,9 +450,10 @@ fn line(mut words: Words<'_>) -> Result<Line, Mistake> {
         }
     };
     words.end()?;
-    if matches!(when, When::Within(..) | When::Eventually) && !matches!(what, What::Leave(_) | What::Told(_))
+    if matches!(when, When::Within(..) | When::Eventually)
+        && !matches!(what, What::Transmit(_) | What::Completion(_))
     {
-        return Err(words.mistake_at(
+        return Err(words.error_at(
             0,
             "only what is expected may come within a time",
             Some("`->` or `told`".into()),
@@ -465,12 +469,12 @@ fn line(mut words: Words<'_>) -> Result<Line, Mistake> {
     })
 }
 
-fn when(words: &mut Words<'_>) -> Result<When, Mistake> {
+fn when(words: &mut Words<'_>) -> Result<When, ParseError> {
     let Some(word) = words.peek().map(str::to_string) else { return Ok(When::Same) };
     if let Some(length) = word.strip_prefix('+') {
         words.at += 1;
         return duration(length).map(When::After).ok_or_else(|| {
-            words.mistake_before(&format!("`{word}` is not a length of time"), Some("write +40ms".into()))
+            words.error_before(&format!("`{word}` is not a length of time"), Some("write +40ms".into()))
         });
     }
     if words.takes("eventually") {
@@ -483,7 +487,7 @@ fn when(words: &mut Words<'_>) -> Result<When, Mistake> {
             .and_then(|(from, to)| Some((duration(from)?, duration(to)?)))
             .filter(|(from, to)| from <= to)
             .map(|(from, to)| When::Within(from, to))
-            .ok_or_else(|| words.mistake_before("a span is two lengths", Some("30ms..50ms".into())));
+            .ok_or_else(|| words.error_before("a span is two lengths", Some("30ms..50ms".into())));
     }
     match duration(&word) {
         Some(length) => {
@@ -494,7 +498,7 @@ fn when(words: &mut Words<'_>) -> Result<When, Mistake> {
     }
 }
 
-fn call(verb: &str, words: &mut Words<'_>) -> Result<Call, Mistake> {
+fn call(verb: &str, words: &mut Words<'_>) -> Result<Call, ParseError> {
     Ok(match verb {
         "listen" => Call::Listen(if words.is_done() { 80 } else { words.number("a port")? }),
         "unlisten" => Call::Unlisten,
@@ -514,7 +518,7 @@ fn call(verb: &str, words: &mut Words<'_>) -> Result<Call, Mistake> {
         "urgent" => Call::Urgent,
         "nagle" => {
             let word = words.word("which short segments wait")?;
-            let expected = || words.mistake_before(&format!("write {}", Nagle::expects()), None);
+            let expected = || words.error_before(&format!("write {}", Nagle::expects()), None);
             Call::Nagle(Nagle::read(&word).ok_or_else(expected)?)
         }
         "dscp" => Call::Dscp(words.number("a codepoint")?),
@@ -542,7 +546,7 @@ fn call(verb: &str, words: &mut Words<'_>) -> Result<Call, Mistake> {
     })
 }
 
-fn opening(words: &mut Words<'_>) -> Result<Opening, Mistake> {
+fn opening(words: &mut Words<'_>) -> Result<Opening, ParseError> {
     let mut opening = Opening {
         active: false,
         options: Vec::new(),
@@ -556,7 +560,7 @@ fn opening(words: &mut Words<'_>) -> Result<Opening, Mistake> {
             "win" => opening.window_bytes = words.number("a count of bytes")?,
             "rtt" => opening.round_trip = words.length("a round trip")?,
             "timestamps" => {
-                opening.options.push(Choice::Timestamps { value: Number::Unsaid, echo: Number::Unsaid });
+                opening.options.push(TcpOption::Timestamps { value: Number::Absent, echo: Number::Absent });
             }
             _ => match option(&word, words)? {
                 Some(option) => opening.options.push(option),
@@ -573,36 +577,36 @@ fn opening(words: &mut Words<'_>) -> Result<Opening, Mistake> {
 }
 
 /// Parses a TCP option that starts with `word`.
-fn option(word: &str, words: &mut Words<'_>) -> Result<Option<Choice>, Mistake> {
+fn option(word: &str, words: &mut Words<'_>) -> Result<Option<TcpOption>, ParseError> {
     Ok(Some(match word {
-        "mss" => Choice::Mss(words.number("a segment size")?),
-        "sackok" => Choice::SackPermitted,
-        "shift" => Choice::Shift(words.number("a shift")?),
+        "mss" => TcpOption::Mss(words.number("a segment size")?),
+        "sackok" => TcpOption::SackPermitted,
+        "shift" => TcpOption::Shift(words.number("a shift")?),
         "ts" => {
-            let value = if words.takes("val") { words.asked("a timestamp")? } else { Number::Unsaid };
-            let echo = if words.takes("ecr") { words.asked("a timestamp")? } else { Number::Unsaid };
-            Choice::Timestamps { value, echo }
+            let value = if words.takes("val") { words.asked("a timestamp")? } else { Number::Absent };
+            let echo = if words.takes("ecr") { words.asked("a timestamp")? } else { Number::Absent };
+            TcpOption::Timestamps { value, echo }
         }
         "sack" => {
             let mut blocks = vec![words.block()?];
             while words.peek().is_some_and(|word| word.contains(':')) {
                 blocks.push(words.block()?);
             }
-            Choice::Sack(blocks)
+            TcpOption::Sack(blocks)
         }
-        "opt" => Choice::Raw(words.hex()?),
+        "opt" => TcpOption::Raw(words.hex()?),
         _ => return Ok(None),
     }))
 }
 
-fn packet(words: &mut Words<'_>) -> Result<Packet, Mistake> {
+fn packet(words: &mut Words<'_>) -> Result<Packet, ParseError> {
     let whole = whole_packet(words)?;
     if !words.takes("cut") {
         return Ok(whole);
     }
     let by = words.number::<u16>("a fragment's length")?;
     if by == 0 || by % 8 != 0 {
-        return Err(words.mistake_before("fragments are cut at multiples of eight bytes", None));
+        return Err(words.error_before("fragments are cut at multiples of eight bytes", None));
     }
     let without = if words.takes("without") { Some(words.number::<u32>("a count")? as usize) } else { None };
     let backwards = words.takes("backwards");
@@ -610,7 +614,7 @@ fn packet(words: &mut Words<'_>) -> Result<Packet, Mistake> {
 }
 
 /// Parses a packet before fragmentation.
-fn whole_packet(words: &mut Words<'_>) -> Result<Packet, Mistake> {
+fn whole_packet(words: &mut Words<'_>) -> Result<Packet, ParseError> {
     if words.takes("icmp") {
         return icmp(words);
     }
@@ -662,10 +666,10 @@ fn whole_packet(words: &mut Words<'_>) -> Result<Packet, Mistake> {
             "evil" => segment.content = Content::Evil,
             "no-ts" => segment.without_timestamps = true,
             "badsum" => segment.wrong_sum = true,
-            "ttl" => segment.outside.time_to_live = Some(words.number("a time to live")?),
-            "df" => segment.outside.dont_fragment = Some(true),
-            "no-df" => segment.outside.dont_fragment = Some(false),
-            "tos" => segment.outside.traffic_class = Some(words.number("a traffic class")?),
+            "ttl" => segment.ip_fields.time_to_live = Some(words.number("a time to live")?),
+            "df" => segment.ip_fields.dont_fragment = Some(true),
+            "no-df" => segment.ip_fields.dont_fragment = Some(false),
+            "tos" => segment.ip_fields.traffic_class = Some(words.number("a traffic class")?),
             "no-options" => segment.options = Some(Vec::new()),
             "x" => times = words.number::<u32>("a count")? as usize,
             _ => match option(&word, words)? {
@@ -717,7 +721,7 @@ fn whole_packet(words: &mut Words<'_>) -> Result<Packet, Mistake> {
     Ok(Packet::Tcp { segment, times })
 }
 
-fn icmp(words: &mut Words<'_>) -> Result<Packet, Mistake> {
+fn icmp(words: &mut Words<'_>) -> Result<Packet, ParseError> {
     let kind = words.word("a kind of message")?;
     let message = match kind.as_str() {
         "echo-request" | "echo-reply" => {
@@ -752,7 +756,7 @@ fn icmp(words: &mut Words<'_>) -> Result<Packet, Mistake> {
     };
     let quoting = if words.takes("quoting") {
         if !words.takes("seq") {
-            return Err(words.mistake_here("which segment is quoted?", Some("quoting seq 1:1461".into())));
+            return Err(words.error_here("which segment is quoted?", Some("quoting seq 1:1461".into())));
         }
         let (sequence, behind) = words.range("a range of the stream")?;
         Some(Quote { sequence, bytes: (behind - sequence) as usize })

@@ -1,12 +1,12 @@
 //! Runs a script line by line; a failure says what was expected and what arrived.
 
 use crate::script::{
-    Call, Choice, Content, FLAGS, Line, Number, Opening, Outside, Packet, Segment, Talk, What, When,
+    Call, Content, FLAGS, IpFields, Line, Number, Opening, Packet, Segment, Talk, TcpOption, What, When,
     length_of,
 };
 use crate::settings::Settings;
 use crate::side::Connection;
-use crate::world::{Entry, OTHERS, Seen, World, pieces};
+use crate::world::{Entry, OTHERS, Transmitted, World, pieces};
 use kiban_base::Instant;
 use kiban_capture as capture;
 use kiban_tcpip::tcp::State;
@@ -67,20 +67,20 @@ impl fmt::Display for Failure {
 impl std::error::Error for Failure {}
 
 /// Why a line failed, and what arrived instead.
-struct Wrong {
+struct Mismatch {
     message: String,
     came: String,
 }
 
-impl From<String> for Wrong {
-    fn from(message: String) -> Wrong {
-        Wrong { message, came: String::new() }
+impl From<String> for Mismatch {
+    fn from(message: String) -> Mismatch {
+        Mismatch { message, came: String::new() }
     }
 }
 
-impl From<&str> for Wrong {
-    fn from(message: &str) -> Wrong {
-        Wrong::from(message.to_string())
+impl From<&str> for Mismatch {
+    fn from(message: &str) -> Mismatch {
+        Mismatch::from(message.to_string())
     }
 }
 
@@ -96,7 +96,7 @@ pub fn run(talk: &Talk) -> Report {
             failure = runner.end().err().map(|wrong| (last, wrong));
         }
     }
-    let failure = failure.map(|(line, Wrong { message, came })| Failure {
+    let failure = failure.map(|(line, Mismatch { message, came })| Failure {
         file: line.file.clone(),
         line: line.number,
         message,
@@ -169,7 +169,7 @@ impl Runner {
         self.world.as_mut().expect("made above")
     }
 
-    fn line(&mut self, line: &Line) -> Result<(), Wrong> {
+    fn line(&mut self, line: &Line) -> Result<(), Mismatch> {
         match &line.what {
             What::Set { name, value } => {
                 self.before_the_board(line)?;
@@ -190,8 +190,8 @@ impl Runner {
         let (from, until) = self.span(line.when)?;
         let label = line.label.as_deref();
         match &line.what {
-            What::Leave(packet) => self.leave(label, packet, from, until)?,
-            What::Told(words) => self.told(label, words, from, until)?,
+            What::Transmit(packet) => self.expect_packets(label, packet, from, until)?,
+            What::Completion(words) => self.expect_completion(label, words, from, until)?,
             what => {
                 self.quiet_until(until, !is_check(what))?;
                 self.act(label, what)?;
@@ -200,13 +200,13 @@ impl Runner {
         self.world().fault.take().map_or(Ok(()), |fault| Err(fault.into()))
     }
 
-    fn before_the_board(&mut self, line: &Line) -> Result<(), Wrong> {
+    fn before_the_board(&mut self, line: &Line) -> Result<(), Mismatch> {
         self.said.push(line.text.trim().to_string());
         if self.world.is_some() { Err("settings stand before the first event".into()) } else { Ok(()) }
     }
 
     /// Returns the times between which a line may happen.
-    fn span(&mut self, when: When) -> Result<(Instant, Instant), Wrong> {
+    fn span(&mut self, when: When) -> Result<(Instant, Instant), Mismatch> {
         self.world();
         let mark = self.mark;
         let world = self.world();
@@ -226,41 +226,41 @@ impl Runner {
 
     /// Lets time pass until an action or a check; no packet or completion may occur or wait that no line has
     /// expected.
-    fn quiet_until(&mut self, until: Instant, wants_quiet: bool) -> Result<(), Wrong> {
+    fn quiet_until(&mut self, until: Instant, wants_quiet: bool) -> Result<(), Mismatch> {
         self.mark = until;
         let world = self.world();
         let before = until.as_nanos();
         let unexpected = move |world: &World| {
             let early = |at: Instant| wants_quiet || at.as_nanos() < before;
-            world.left.front().is_some_and(|seen| early(seen.at))
-                || world.told.front().is_some_and(|heard| early(heard.at))
+            world.transmitted.front().is_some_and(|seen| early(seen.at))
+                || world.host_events.front().is_some_and(|event| early(event.at))
         };
         if !world.pass(until, unexpected)? {
             return Ok(());
         }
         let zero = world.zero;
-        if let Some(seen) = world.left.front() {
+        if let Some(seen) = world.transmitted.front() {
             let came = in_words(world, seen);
-            return Err(Wrong { message: "a packet left that no line expects".into(), came });
+            return Err(Mismatch { message: "a packet left that no line expects".into(), came });
         }
-        match world.told.front() {
-            Some(heard) => {
-                let label = if heard.label.is_empty() { String::new() } else { format!("{}: ", heard.label) };
-                let came = format!("{} {label}told {}", length_of(heard.at.since(zero)), heard.words);
-                Err(Wrong { message: "the host was told something that no line expects".into(), came })
+        match world.host_events.front() {
+            Some(event) => {
+                let label = if event.label.is_empty() { String::new() } else { format!("{}: ", event.label) };
+                let came = format!("{} {label}told {}", length_of(event.at.since(zero)), event.words);
+                Err(Mismatch { message: "the host was told something that no line expects".into(), came })
             }
             None => Ok(()),
         }
     }
 
-    fn end(&mut self) -> Result<(), Wrong> {
+    fn end(&mut self) -> Result<(), Mismatch> {
         let mark = self.mark;
         self.quiet_until(mark, true)?;
         let world = self.world();
         if let Some(fault) = world.fault.take() {
             return Err(fault.into());
         }
-        if world.all_come_home()? {
+        if world.ends_with_all_memory_free()? {
             Ok(())
         } else {
             Err("packet memory was not freed after the script".into())
@@ -270,13 +270,13 @@ impl Runner {
     // ---- Expectations
     // -----------------------------------------------------------------------------------------
 
-    fn leave(
+    fn expect_packets(
         &mut self,
         label: Option<&str>,
         packet: &Packet,
         from: Instant,
         until: Instant,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), Mismatch> {
         let (wanted, times) = match packet {
             Packet::Tcp { segment, times } => (
                 pieces(segment).into_iter().map(|piece| Packet::Tcp { segment: piece, times: 1 }).collect(),
@@ -286,27 +286,27 @@ impl Runner {
         };
         for _ in 0..times {
             for wanted in &wanted {
-                self.leave_one(label, wanted, from, until)?;
+                self.expect_packet(label, wanted, from, until)?;
             }
         }
         Ok(())
     }
 
-    fn leave_one(
+    fn expect_packet(
         &mut self,
         label: Option<&str>,
         wanted: &Packet,
         from: Instant,
         until: Instant,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), Mismatch> {
         let world = self.world();
-        if !world.pass(until, |world| !world.left.is_empty())? {
+        if !world.pass(until, |world| !world.transmitted.is_empty())? {
             let when = length_of(until.since(world.zero));
             return Err(format!("nothing left by {when}").into());
         }
-        let seen = world.left.pop_front().expect("something has left");
+        let seen = world.transmitted.pop_front().expect("something has left");
         let came = in_words(world, &seen);
-        let wrong = |message: &str| Err(Wrong { message: message.into(), came: came.clone() });
+        let wrong = |message: &str| Err(Mismatch { message: message.into(), came: came.clone() });
         if let Some(difference) = differs(world, label, wanted, &seen) {
             return wrong(&difference);
         }
@@ -320,35 +320,41 @@ impl Runner {
         Ok(())
     }
 
-    fn told(&mut self, label: Option<&str>, words: &str, from: Instant, until: Instant) -> Result<(), Wrong> {
+    fn expect_completion(
+        &mut self,
+        label: Option<&str>,
+        words: &str,
+        from: Instant,
+        until: Instant,
+    ) -> Result<(), Mismatch> {
         let world = self.world();
-        if !world.pass(until, |world| !world.told.is_empty())? {
+        if !world.pass(until, |world| !world.host_events.is_empty())? {
             let when = length_of(until.since(world.zero));
             return Err(format!("the host was told nothing by {when}").into());
         }
-        let heard = world.told.pop_front().expect("the host was told something");
-        let when = length_of(heard.at.since(world.zero));
-        let name = if heard.label.is_empty() { String::new() } else { format!("{}: ", heard.label) };
-        let came = format!("{when} {name}told {}", heard.words);
-        let message = if heard.label != label.unwrap_or("") {
+        let event = world.host_events.pop_front().expect("the host was told something");
+        let when = length_of(event.at.since(world.zero));
+        let name = if event.label.is_empty() { String::new() } else { format!("{}: ", event.label) };
+        let came = format!("{when} {name}told {}", event.words);
+        let message = if event.label != label.unwrap_or("") {
             "it is about another connection"
-        } else if heard.words != words {
+        } else if event.words != words {
             "the host was told something else"
-        } else if heard.at < from {
+        } else if event.at < from {
             "the host was told too early"
-        } else if heard.at > until {
+        } else if event.at > until {
             "the host was told too late"
         } else {
-            self.mark = heard.at;
+            self.mark = event.at;
             return Ok(());
         };
-        Err(Wrong { message: message.into(), came })
+        Err(Mismatch { message: message.into(), came })
     }
 
     // ---- Actions and checks
     // -----------------------------------------------------------------------------------
 
-    fn act(&mut self, label: Option<&str>, what: &What) -> Result<(), Wrong> {
+    fn act(&mut self, label: Option<&str>, what: &What) -> Result<(), Mismatch> {
         let world = self.world();
         match what {
             What::Arrive(burst) => Ok(world.arrive(label, burst)?),
@@ -363,7 +369,7 @@ impl Runner {
                     (Ok(()), Some(_)) => Err("the board did not refuse it".into()),
                     (Err(refusal), None) => Err(format!("the board refused it: {refusal}").into()),
                     (Err(refusal), Some(words)) if refusal.to_string().contains(words.as_str()) => Ok(()),
-                    (Err(refusal), Some(_)) => Err(Wrong {
+                    (Err(refusal), Some(_)) => Err(Mismatch {
                         message: "it was refused for another reason".into(),
                         came: refusal.to_string(),
                     }),
@@ -404,8 +410,8 @@ impl Runner {
                 }
             }
             What::Info(fields) => info(world, label, fields),
-            What::Leave(_)
-            | What::Told(_)
+            What::Transmit(_)
+            | What::Completion(_)
             | What::Set { .. }
             | What::Profile(_)
             | What::Connection { .. } => Ok(()),
@@ -413,7 +419,7 @@ impl Runner {
     }
 
     /// Performs a handshake that is not part of the script, whose time starts afterwards.
-    fn establish(&mut self, label: Option<&str>, opening: &Opening) -> Result<(), Wrong> {
+    fn establish(&mut self, label: Option<&str>, opening: &Opening) -> Result<(), Mismatch> {
         let is_first = self.world().log.is_empty();
         let mark = self.mark;
         let world = self.world();
@@ -422,7 +428,7 @@ impl Runner {
             world.zero = mark + opening.round_trip;
         }
         let shift = opening.options.iter().find_map(|option| match option {
-            Choice::Shift(shift) => Some((*shift).min(14)),
+            TcpOption::Shift(shift) => Some((*shift).min(14)),
             _ => None,
         });
         let syn = Segment {
@@ -464,18 +470,20 @@ impl Runner {
             self.world().arrive(label, &[Packet::Tcp { segment: answer, times: 1 }])?;
             "accepted"
         };
-        self.told(label, told, until, until)
+        self.expect_completion(label, told, until, until)
     }
 
     /// Takes the next segment of a handshake.
-    fn next_segment(&mut self, index: usize, flags: Flags) -> Result<(), Wrong> {
+    fn next_segment(&mut self, index: usize, flags: Flags) -> Result<(), Mismatch> {
         let world = self.world();
-        let Some(seen) = world.left.pop_front() else { return Err("the handshake got no answer".into()) };
+        let Some(seen) = world.transmitted.pop_front() else {
+            return Err("the handshake got no answer".into());
+        };
         match &seen.packet {
             Packet::Tcp { segment, .. } if segment.flags == flags && seen.connection == Some(index) => Ok(()),
             _ => {
                 let came = in_words(world, &seen);
-                Err(Wrong { message: "the handshake got another answer".into(), came })
+                Err(Mismatch { message: "the handshake got another answer".into(), came })
             }
         }
     }
@@ -486,7 +494,7 @@ fn is_check(what: &What) -> bool {
     matches!(what, What::Info(_) | What::Got(_) | What::Sessions(_) | What::Counter { .. })
 }
 
-fn in_words(world: &World, seen: &Seen) -> String {
+fn in_words(world: &World, seen: &Transmitted) -> String {
     let label = seen.connection.map_or("", |index| world.connections[index].label.as_str());
     let label = if label.is_empty() { String::new() } else { format!("{label}: ") };
     format!("{} {label}-> {}", length_of(seen.at.since(world.zero)), seen.packet)
@@ -524,7 +532,7 @@ const INFO_WORDS: [&str; 28] = [
     "gone",
 ];
 
-fn info(world: &mut World, label: Option<&str>, fields: &[(String, String)]) -> Result<(), Wrong> {
+fn info(world: &mut World, label: Option<&str>, fields: &[(String, String)]) -> Result<(), Mismatch> {
     let index = world.connection(label)?;
     let known = world.info(index);
     for (name, wanted) in fields {
@@ -568,7 +576,7 @@ fn info(world: &mut World, label: Option<&str>, fields: &[(String, String)]) -> 
             _ => return Err(format!("nothing is known as `{name}`: {}", INFO_WORDS.join(", ")).into()),
         };
         if value != *wanted {
-            return Err(Wrong {
+            return Err(Mismatch {
                 message: format!("the session's {name} differs"),
                 came: format!("{name} {value}"),
             });
@@ -594,7 +602,7 @@ fn state_in_words(state: State) -> &'static str {
 }
 
 /// Describes in a sentence how a packet differs from the expected one.
-fn differs(world: &World, label: Option<&str>, wanted: &Packet, seen: &Seen) -> Option<String> {
+fn differs(world: &World, label: Option<&str>, wanted: &Packet, seen: &Transmitted) -> Option<String> {
     let connection = seen.connection.map(|index| &world.connections[index]);
     let name = connection.map_or("", |connection| connection.label.as_str());
     match (wanted, &seen.packet) {
@@ -617,7 +625,12 @@ fn differs(world: &World, label: Option<&str>, wanted: &Packet, seen: &Seen) -> 
     }
 }
 
-fn segment_differs(connection: &Connection, wanted: &Segment, came: &Segment, seen: &Seen) -> Option<String> {
+fn segment_differs(
+    connection: &Connection,
+    wanted: &Segment,
+    came: &Segment,
+    seen: &Transmitted,
+) -> Option<String> {
     // PSH is compared only where a line names it.
     let mask = if wanted.flags.has(Flags::PSH) { Flags::NONE } else { Flags::PSH };
     if wanted.flags.without(mask) != came.flags.without(mask) {
@@ -629,12 +642,12 @@ fn segment_differs(connection: &Connection, wanted: &Segment, came: &Segment, se
     }
     let is_pure = came.bytes == 0 && !came.flags.has_any(Flags::SYN | Flags::FIN | Flags::RST);
     let sequence = match wanted.sequence {
-        Number::Unsaid if is_pure => Number::Is(seen.next),
+        Number::Absent if is_pure => Number::Is(seen.next),
         other => other,
     };
     if matches!(sequence, Number::Is(_)) && sequence != came.sequence {
         return Some(match wanted.sequence {
-            Number::Unsaid => format!("the sequence number is not {}, behind all that was sent", seen.next),
+            Number::Absent => format!("the sequence number is not {}, behind all that was sent", seen.next),
             _ => "the sequence number differs".into(),
         });
     }
@@ -647,7 +660,7 @@ fn segment_differs(connection: &Connection, wanted: &Segment, came: &Segment, se
     if wanted.urgent.is_some() && wanted.urgent != came.urgent {
         return Some("the urgent pointer differs".into());
     }
-    if let Some(difference) = options_differ(wanted, came).or_else(|| outside_differs(wanted, seen)) {
+    if let Some(difference) = options_differ(wanted, came).or_else(|| ip_fields_differ(wanted, seen)) {
         return Some(difference);
     }
     let first = match came.sequence {
@@ -674,9 +687,9 @@ fn flags_in_words(flags: Flags) -> String {
 }
 
 /// Compares the fields of the IP header that the line names.
-fn outside_differs(wanted: &Segment, seen: &Seen) -> Option<String> {
-    let Outside { time_to_live, dont_fragment, traffic_class } = wanted.outside;
-    let its = seen.outside;
+fn ip_fields_differ(wanted: &Segment, seen: &Transmitted) -> Option<String> {
+    let IpFields { time_to_live, dont_fragment, traffic_class } = wanted.ip_fields;
+    let its = seen.ip_fields;
     if time_to_live.is_some() && time_to_live != its.time_to_live {
         return Some(format!("its time to live is {}", its.time_to_live?));
     }
@@ -696,12 +709,12 @@ fn options_differ(wanted: &Segment, came: &Segment) -> Option<String> {
     let came_options = came.options.as_ref().unwrap_or(&none);
     let said = wanted.options.as_ref().unwrap_or(&none);
     let blocks =
-        |options: &[Choice]| options.iter().find(|option| matches!(option, Choice::Sack(_))).cloned();
+        |options: &[TcpOption]| options.iter().find(|option| matches!(option, TcpOption::Sack(_))).cloned();
     if blocks(said) != blocks(came_options) {
         return Some("the SACK blocks differ".into());
     }
     if wanted.without_timestamps
-        && came_options.iter().any(|option| matches!(option, Choice::Timestamps { .. }))
+        && came_options.iter().any(|option| matches!(option, TcpOption::Timestamps { .. }))
     {
         return Some("it carries timestamps".into());
     }
@@ -713,12 +726,13 @@ fn options_differ(wanted: &Segment, came: &Segment) -> Option<String> {
     missing.map(|option| format!("it does not carry `{option}`"))
 }
 
-fn fits(wanted: &Choice, came: &Choice) -> bool {
+fn fits(wanted: &TcpOption, came: &TcpOption) -> bool {
     let number = |wanted: &Number, came: &Number| !matches!(wanted, Number::Is(_)) || wanted == came;
     match (wanted, came) {
-        (Choice::Timestamps { value, echo }, Choice::Timestamps { value: its_value, echo: its_echo }) => {
-            number(value, its_value) && number(echo, its_echo)
-        }
+        (
+            TcpOption::Timestamps { value, echo },
+            TcpOption::Timestamps { value: its_value, echo: its_echo },
+        ) => number(value, its_value) && number(echo, its_echo),
         _ => wanted == came,
     }
 }

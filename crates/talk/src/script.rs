@@ -63,14 +63,14 @@ pub(crate) enum What {
     Established(Opening),
     /// A burst from the peer.
     Arrive(Vec<Packet>),
-    Leave(Packet),
+    Transmit(Packet),
     Host {
         call: Call,
         refused: Option<String>,
     },
     /// `host reads` or `host waits`.
     Reads(bool),
-    Told(String),
+    Completion(String),
     Silence,
     Info(Vec<(String, String)>),
     Got(u64),
@@ -125,7 +125,7 @@ pub(crate) enum Bytes {
 #[derive(Clone, Debug)]
 pub(crate) struct Opening {
     pub(crate) active: bool,
-    pub(crate) options: Vec<Choice>,
+    pub(crate) options: Vec<TcpOption>,
     pub(crate) window_bytes: u32,
     pub(crate) round_trip: Duration,
 }
@@ -171,7 +171,7 @@ pub(crate) enum Packet {
 /// The fields of the IP header in a line; by default, received packets have usual values, and sent ones are
 /// not compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Outside {
+pub(crate) struct IpFields {
     pub(crate) time_to_live: Option<u8>,
     /// IPv4 alone.
     pub(crate) dont_fragment: Option<bool>,
@@ -213,7 +213,7 @@ pub(crate) struct Quote {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Number {
     #[default]
-    Unsaid,
+    Absent,
     Any,
     Is(i64),
 }
@@ -231,10 +231,10 @@ pub(crate) struct Segment {
     pub(crate) window: Option<u16>,
     pub(crate) urgent: Option<u16>,
     /// In the order of the wire, without padding. None: unsaid.
-    pub(crate) options: Option<Vec<Choice>>,
+    pub(crate) options: Option<Vec<TcpOption>>,
     pub(crate) without_timestamps: bool,
     pub(crate) wrong_sum: bool,
-    pub(crate) outside: Outside,
+    pub(crate) ip_fields: IpFields,
 }
 
 /// The contents of a payload.
@@ -250,7 +250,7 @@ pub(crate) enum Content {
 
 /// A TCP option.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Choice {
+pub(crate) enum TcpOption {
     Mss(u16),
     SackPermitted,
     Timestamps { value: Number, echo: Number },
@@ -262,34 +262,34 @@ pub(crate) enum Choice {
 impl fmt::Display for Number {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Number::Unsaid => Ok(()),
+            Number::Absent => Ok(()),
             Number::Any => f.write_str("any"),
             Number::Is(number) => number.fmt(f),
         }
     }
 }
 
-impl fmt::Display for Choice {
+impl fmt::Display for TcpOption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Choice::Mss(mss) => write!(f, "mss {mss}"),
-            Choice::SackPermitted => f.write_str("sackok"),
-            Choice::Timestamps { value, echo } => {
+            TcpOption::Mss(mss) => write!(f, "mss {mss}"),
+            TcpOption::SackPermitted => f.write_str("sackok"),
+            TcpOption::Timestamps { value, echo } => {
                 f.write_str("ts")?;
-                if *value != Number::Unsaid {
+                if *value != Number::Absent {
                     write!(f, " val {value}")?;
                 }
-                if *echo != Number::Unsaid {
+                if *echo != Number::Absent {
                     write!(f, " ecr {echo}")?;
                 }
                 Ok(())
             }
-            Choice::Shift(shift) => write!(f, "shift {shift}"),
-            Choice::Sack(blocks) => {
+            TcpOption::Shift(shift) => write!(f, "shift {shift}"),
+            TcpOption::Sack(blocks) => {
                 f.write_str("sack")?;
                 blocks.iter().try_for_each(|(left, right)| write!(f, " {left}:{right}"))
             }
-            Choice::Raw(bytes) => {
+            TcpOption::Raw(bytes) => {
                 f.write_str("opt ")?;
                 bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
             }
@@ -314,7 +314,7 @@ impl fmt::Display for Segment {
         words
             .extend(FLAGS.iter().filter(|(_, flag)| self.flags.has(*flag)).map(|(word, _)| word.to_string()));
         match (self.sequence, self.bytes) {
-            (Number::Unsaid, 0) => {}
+            (Number::Absent, 0) => {}
             (Number::Is(begin), bytes) if bytes > 0 => {
                 words.push(format!("seq {begin}:{}", begin + bytes as i64));
             }
@@ -328,7 +328,7 @@ impl fmt::Display for Segment {
         }
         words.extend(self.window.map(|window| format!("win {window}")));
         words.extend(self.urgent.map(|urgent| format!("urg {urgent}")));
-        words.extend(self.options.iter().flatten().map(Choice::to_string));
+        words.extend(self.options.iter().flatten().map(TcpOption::to_string));
         match &self.content {
             Content::Stream => {}
             Content::Evil => words.push("evil".into()),
@@ -340,9 +340,9 @@ impl fmt::Display for Segment {
         if self.wrong_sum {
             words.push("badsum".into());
         }
-        words.extend(self.outside.time_to_live.map(|hops| format!("ttl {hops}")));
-        words.extend(self.outside.dont_fragment.map(|dont| if dont { "df" } else { "no-df" }.into()));
-        words.extend(self.outside.traffic_class.map(|class| format!("tos {class}")));
+        words.extend(self.ip_fields.time_to_live.map(|hops| format!("ttl {hops}")));
+        words.extend(self.ip_fields.dont_fragment.map(|dont| if dont { "df" } else { "no-df" }.into()));
+        words.extend(self.ip_fields.traffic_class.map(|class| format!("tos {class}")));
         f.write_str(&words.join(" "))
     }
 }
@@ -460,7 +460,7 @@ pub(crate) fn length_of(length: Duration) -> String {
 
 /// An error in a script: where and why.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Mistake {
+pub struct ParseError {
     /// The file.
     pub file: String,
     /// The line, from 1.
@@ -475,9 +475,9 @@ pub struct Mistake {
     pub hint: Option<String>,
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Mistake { file, line, column, text, message, hint } = self;
+        let ParseError { file, line, column, text, message, hint } = self;
         writeln!(f, "{file}:{line}:{column}: {message}")?;
         writeln!(f, "{line:>6} | {text}")?;
         write!(f, "       | {:>width$}", "^", width = column)?;
@@ -485,4 +485,4 @@ impl fmt::Display for Mistake {
     }
 }
 
-impl std::error::Error for Mistake {}
+impl std::error::Error for ParseError {}

@@ -7,7 +7,7 @@
 //! Log       everything is written down in the notation of the talks, in the order in which it happened.
 
 use crate::packet;
-use crate::script::{Bytes, Call, Choice, Content, Message, Number, Outside, Packet, Quote, Segment};
+use crate::script::{Bytes, Call, Content, IpFields, Message, Number, Packet, Quote, Segment, TcpOption};
 use crate::settings::Settings;
 use crate::side::Connection;
 use kiban_base::numbers::protocol;
@@ -28,18 +28,18 @@ const AFTERWARDS: Duration = Duration::from_secs(24 * 3600);
 pub(crate) const OTHERS: &str = "others";
 
 /// A packet that has left the board.
-pub(crate) struct Seen {
+pub(crate) struct Transmitted {
     pub(crate) at: Instant,
     pub(crate) connection: Option<usize>,
     pub(crate) packet: Packet,
     pub(crate) payload: Vec<u8>,
     /// Behind the last byte that the board had sent by then.
     pub(crate) next: i64,
-    pub(crate) outside: Outside,
+    pub(crate) ip_fields: IpFields,
 }
 
 /// A completion for the host.
-pub(crate) struct Heard {
+pub(crate) struct HostEvent {
     pub(crate) at: Instant,
     pub(crate) label: String,
     pub(crate) words: String,
@@ -60,8 +60,8 @@ pub(crate) struct World {
     local: IpAddr,
     settings: Settings,
     pub(crate) connections: Vec<Connection>,
-    pub(crate) left: VecDeque<Seen>,
-    pub(crate) told: VecDeque<Heard>,
+    pub(crate) transmitted: VecDeque<Transmitted>,
+    pub(crate) host_events: VecDeque<HostEvent>,
     pub(crate) log: Vec<Entry>,
     /// The packets on the wire, for a capture.
     pub(crate) wire: Vec<(Instant, Vec<u8>)>,
@@ -71,7 +71,7 @@ pub(crate) struct World {
     socket: Option<SocketId>,
     /// Whether the host reads at once.
     pub(crate) reads: bool,
-    strangers: u16,
+    undeclared_peers: u16,
 }
 
 impl World {
@@ -85,15 +85,15 @@ impl World {
             local: settings.local(),
             settings,
             connections: Vec::new(),
-            left: VecDeque::new(),
-            told: VecDeque::new(),
+            transmitted: VecDeque::new(),
+            host_events: VecDeque::new(),
             log: Vec::new(),
             wire: Vec::new(),
             fault: None,
             listener: None,
             socket: None,
             reads: true,
-            strangers: 0,
+            undeclared_peers: 0,
         }
     }
 
@@ -118,8 +118,8 @@ impl World {
     pub(crate) fn connection(&mut self, label: Option<&str>) -> Result<usize, String> {
         let name = label.unwrap_or("");
         if name == OTHERS {
-            self.strangers += 1;
-            let port = 20_000 + self.strangers;
+            self.undeclared_peers += 1;
+            let port = 20_000 + self.undeclared_peers;
             return Ok(self.declare(OTHERS, Some(99), Some(port), Some(80)));
         }
         match self.connections.iter().position(|connection| connection.label == name) {
@@ -188,7 +188,7 @@ impl World {
         match self.read_packet(&bytes) {
             Ok(seen) => {
                 self.note(seen.connection, format!("-> {}", seen.packet));
-                self.left.push_back(seen);
+                self.transmitted.push_back(seen);
             }
             Err(fault) => {
                 self.note(None, format!("-> {}", Packet::Raw(bytes)));
@@ -197,9 +197,9 @@ impl World {
         }
     }
 
-    fn read_packet(&mut self, bytes: &[u8]) -> Result<Seen, &'static str> {
+    fn read_packet(&mut self, bytes: &[u8]) -> Result<Transmitted, &'static str> {
         let opened = packet::open(bytes)?;
-        let outside = opened.outside;
+        let ip_fields = opened.ip_fields;
         if opened.protocol == protocol::UDP && opened.fragment.is_none() {
             let (_, port, payload) = packet::open_udp(&opened)?;
             let remote = SocketAddr::new(opened.target, port);
@@ -208,17 +208,24 @@ impl World {
                 return Err("its bytes are not what the host sent");
             }
             let packet = Packet::Udp { bytes: payload.len(), wrong_sum: false };
-            return Ok(Seen { at: self.now, connection, packet, payload: Vec::new(), next: 0, outside });
+            return Ok(Transmitted {
+                at: self.now,
+                connection,
+                packet,
+                payload: Vec::new(),
+                next: 0,
+                ip_fields,
+            });
         }
         if opened.protocol != protocol::TCP || opened.fragment.is_some() {
             let packet = packet::other_in_words(&opened);
-            return Ok(Seen {
+            return Ok(Transmitted {
                 at: self.now,
                 connection: None,
                 packet,
                 payload: Vec::new(),
                 next: 0,
-                outside,
+                ip_fields,
             });
         }
         let raw = packet::open_tcp(&opened)?;
@@ -259,13 +266,13 @@ impl World {
             let end = begin + segment.bytes as i64 + control;
             connection.board.next = connection.board.next.max(end);
         }
-        Ok(Seen {
+        Ok(Transmitted {
             at: self.now,
             connection: Some(index),
             packet: Packet::Tcp { segment, times: 1 },
             payload: raw.payload.to_vec(),
             next: connection.board.next,
-            outside,
+            ip_fields,
         })
     }
 
@@ -328,7 +335,7 @@ impl World {
             };
             self.note(connection, format!("told {words}"));
             let label = self.label(connection);
-            self.told.push_back(Heard { at: self.now, label, words });
+            self.host_events.push_back(HostEvent { at: self.now, label, words });
         }
     }
 
@@ -458,12 +465,12 @@ impl World {
         }
         segment.window.get_or_insert(connection.window);
         let options = segment.options.get_or_insert_default();
-        let stamped = options.iter().any(|option| matches!(option, Choice::Timestamps { .. }));
+        let stamped = options.iter().any(|option| matches!(option, TcpOption::Timestamps { .. }));
         if !stamped && !is_syn && connection.stamps() && !said.without_timestamps {
-            options.insert(0, Choice::Timestamps { value: Number::Unsaid, echo: Number::Unsaid });
+            options.insert(0, TcpOption::Timestamps { value: Number::Absent, echo: Number::Absent });
         }
         for option in options {
-            if let Choice::Timestamps { value, echo } = option {
+            if let TcpOption::Timestamps { value, echo } = option {
                 if !matches!(value, Number::Is(_)) {
                     *value = Number::Is(stamp);
                 }
@@ -630,7 +637,7 @@ impl World {
     }
 
     /// Ends all connections, with no further answers from the peer. Returns whether all memory is freed.
-    pub(crate) fn all_come_home(&mut self) -> Result<bool, String> {
+    pub(crate) fn ends_with_all_memory_free(&mut self) -> Result<bool, String> {
         self.board.handle(Input::Timeout, self.now);
         for index in 0..self.connections.len() {
             if let Some(stream) = self.connections[index].stream.take() {
