@@ -12,7 +12,7 @@ use kiban_tcpip::wire::tcp::{Flags, HEADER_BYTES};
 use kiban_tcpip::wire::{icmp, icmpv6, ipv4, ipv6, udp};
 use std::net::IpAddr;
 
-/// A byte that no stream is to hold.
+/// A payload byte that must never be delivered.
 const EVIL: u8 = 0xee;
 
 /// The number of the fragment header among the next headers (RFC 8200 §4.5), and its length.
@@ -59,7 +59,7 @@ fn ip_with(source: IpAddr, target: IpAddr, protocol: u8, payload: &[u8], ip_fiel
             }
             .write(&mut packet);
         }
-        _ => unreachable!("a talk has addresses of one family"),
+        _ => unreachable!("a script has addresses of one family"),
     }
     packet.extend_from_slice(payload);
     packet
@@ -97,7 +97,7 @@ pub(crate) fn cut(packet: &[u8], by: usize) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Returns a segment of the peer as bytes. All fields are set.
+/// Returns the bytes of a segment of the peer, all of whose fields are set.
 pub(crate) fn segment(connection: &Connection, local: IpAddr, said: &Segment) -> Vec<u8> {
     let mut options = Vec::new();
     for option in said.options.iter().flatten() {
@@ -212,7 +212,7 @@ pub(crate) fn message(
         quoted.extend(connection.local_port.unwrap_or(0).to_be_bytes());
         quoted.extend(connection.remote.port().to_be_bytes());
         quoted.extend(connection.board.absolute(sequence).to_be_bytes());
-        // The whole segment's length stands in the IP header; eight bytes of it follow (RFC 792).
+        // The quoted IP header has the length of the whole segment; only eight bytes of it follow (RFC 792).
         let kept = quoted.len();
         quoted.resize(HEADER_BYTES + bytes, 0);
         rest = ip(local, remote, protocol::TCP, &quoted);
@@ -250,7 +250,7 @@ pub(crate) fn message(
             Message::TooLong { mtu } => icmpv6::Header::TooLong { mtu },
             Message::TimeExceeded => icmpv6::Header::TimeExceeded { code: 0 },
             Message::ParameterProblem => icmpv6::Header::ParameterProblem { code: 0, pointer: 0 },
-            // IPv6 has no such message: a type that is not assigned stands for it.
+            // IPv6 has no such message: an unassigned type is sent instead.
             Message::SourceQuench => icmpv6::Header::Other { kind: 100, code: 0, rest: [0; 4] },
         };
         let mut bytes = vec![0; icmpv6::HEADER_BYTES];
@@ -274,7 +274,7 @@ pub(crate) struct Opened<'a> {
     pub(crate) fragment: Option<(usize, bool)>,
 }
 
-/// Opens an IP packet of the board; a word when it is wrong.
+/// Decodes an IP packet of the board.
 pub(crate) fn open(packet: &[u8]) -> Result<Opened<'_>, &'static str> {
     if packet.first().is_some_and(|byte| byte >> 4 == 6) {
         let (header, length) = ipv6::Header::read(packet).map_err(|_| "its IPv6 header is wrong")?;
@@ -284,12 +284,12 @@ pub(crate) fn open(packet: &[u8]) -> Result<Opened<'_>, &'static str> {
         let (mut protocol, mut payload, mut fragment) = (header.next_header, &packet[length..], None);
         if protocol == FRAGMENT {
             let &[next_header, _, high, low, ..] = payload else {
-                return Err("its fragment header is cut off");
+                return Err("its fragment header is truncated");
             };
             let place = u16::from_be_bytes([high, low]);
             fragment = Some((usize::from(place & !7), place & 1 == 1));
             protocol = next_header;
-            payload = payload.get(FRAGMENT_BYTES..).ok_or("its fragment header is cut off")?;
+            payload = payload.get(FRAGMENT_BYTES..).ok_or("its fragment header is truncated")?;
         }
         return Ok(Opened {
             source: header.source.into(),
@@ -326,7 +326,7 @@ pub(crate) fn open(packet: &[u8]) -> Result<Opened<'_>, &'static str> {
     })
 }
 
-/// A TCP segment of the board, with absolute numbers still.
+/// A TCP segment of the board, with absolute sequence numbers.
 pub(crate) struct Raw<'a> {
     pub(crate) source_port: u16,
     pub(crate) target_port: u16,
@@ -339,11 +339,11 @@ pub(crate) struct Raw<'a> {
     pub(crate) payload: &'a [u8],
 }
 
-/// Opens a TCP segment of the board; a word when it is wrong.
+/// Decodes a TCP segment of the board.
 pub(crate) fn open_tcp<'a>(opened: &Opened<'a>) -> Result<Raw<'a>, &'static str> {
     let bytes = opened.payload;
     if bytes.len() < HEADER_BYTES {
-        return Err("its TCP header is cut off");
+        return Err("its TCP header is truncated");
     }
     let sum = checksum::pseudo(opened.source, opened.target, protocol::TCP, bytes.len()).plus(Sum::of(bytes));
     if !sum.is_intact() {

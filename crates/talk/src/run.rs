@@ -24,7 +24,7 @@ const EVENTUALLY: Duration = Duration::from_secs(3600);
 pub struct Report {
     /// Why it failed; `None` if it passed.
     pub failure: Option<Failure>,
-    /// A feature that the stack lacks: nothing was run.
+    /// The feature that the stack lacks; the script was skipped.
     pub waits_for: Option<String>,
     /// The conversation as a script.
     pub trace: String,
@@ -45,7 +45,7 @@ pub struct Failure {
     pub message: String,
     /// The line of the script.
     pub expected: String,
-    /// What arrived, in the same notation; empty if nothing did.
+    /// The actual event, in the same notation; empty if there was none.
     pub came: String,
     /// The last lines of the conversation.
     pub recent: String,
@@ -55,18 +55,18 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Failure { file, line, message, expected, came, recent } = self;
         writeln!(f, "{file}:{line}: {message}")?;
-        writeln!(f, "  the talk says  {expected}")?;
+        writeln!(f, "  expected  {expected}")?;
         if !came.is_empty() {
-            writeln!(f, "  what came      {came}")?;
+            writeln!(f, "  actual    {came}")?;
         }
-        write!(f, "  the conversation until then:")?;
+        write!(f, "  the conversation so far:")?;
         recent.lines().try_for_each(|line| write!(f, "\n    {line}"))
     }
 }
 
 impl std::error::Error for Failure {}
 
-/// Why a line failed, and what arrived instead.
+/// Why a line failed, and the actual event.
 struct Mismatch {
     message: String,
     came: String,
@@ -130,7 +130,7 @@ pub fn run(talk: &Talk) -> Report {
     Report { failure, waits_for: talk.waits_for.clone(), trace, capture: file, lasted }
 }
 
-/// Lines of the log as a talk, each with the time since the one before.
+/// Formats log entries as a script, each with the time since the previous one.
 fn written(world: &World, log: &[Entry]) -> String {
     let mut text = String::new();
     let mut before = world.zero;
@@ -152,10 +152,10 @@ fn written(world: &World, log: &[Entry]) -> String {
 
 struct Runner {
     settings: Settings,
-    /// Lines that made the settings and declared connections, for the trace.
+    /// The lines that changed settings or declared connections, for the trace.
     said: Vec<String>,
     world: Option<World>,
-    /// The time of the line before.
+    /// The time of the previous line.
     mark: Instant,
 }
 
@@ -166,7 +166,7 @@ impl Runner {
             self.mark = world.now;
             self.world = Some(world);
         }
-        self.world.as_mut().expect("made above")
+        self.world.as_mut().expect("created above")
     }
 
     fn line(&mut self, line: &Line) -> Result<(), Mismatch> {
@@ -202,7 +202,7 @@ impl Runner {
 
     fn before_the_board(&mut self, line: &Line) -> Result<(), Mismatch> {
         self.said.push(line.text.trim().to_string());
-        if self.world.is_some() { Err("settings stand before the first event".into()) } else { Ok(()) }
+        if self.world.is_some() { Err("settings must come before the first event".into()) } else { Ok(()) }
     }
 
     /// Returns the times between which a line may happen.
@@ -218,14 +218,14 @@ impl Runner {
             When::Eventually => (mark, mark + EVENTUALLY),
         };
         if until < mark {
-            Err("time runs backwards: the line before happened later".into())
+            Err("this time is before that of the previous line".into())
         } else {
             Ok((from, until))
         }
     }
 
-    /// Lets time pass until an action or a check; no packet or completion may occur or wait that no line has
-    /// expected.
+    /// Advances the time to that of an action or a check. Fails if there is a packet or completion that no
+    /// line has expected.
     fn quiet_until(&mut self, until: Instant, wants_quiet: bool) -> Result<(), Mismatch> {
         self.mark = until;
         let world = self.world();
@@ -241,13 +241,13 @@ impl Runner {
         let zero = world.zero;
         if let Some(seen) = world.transmitted.front() {
             let came = in_words(world, seen);
-            return Err(Mismatch { message: "a packet left that no line expects".into(), came });
+            return Err(Mismatch { message: "unexpected packet".into(), came });
         }
         match world.host_events.front() {
             Some(event) => {
                 let label = if event.label.is_empty() { String::new() } else { format!("{}: ", event.label) };
                 let came = format!("{} {label}told {}", length_of(event.at.since(zero)), event.words);
-                Err(Mismatch { message: "the host was told something that no line expects".into(), came })
+                Err(Mismatch { message: "unexpected completion".into(), came })
             }
             None => Ok(()),
         }
@@ -263,7 +263,7 @@ impl Runner {
         if world.ends_with_all_memory_free()? {
             Ok(())
         } else {
-            Err("packet memory was not freed after the script".into())
+            Err("packet memory was not freed after the end of the script".into())
         }
     }
 
@@ -302,19 +302,19 @@ impl Runner {
         let world = self.world();
         if !world.pass(until, |world| !world.transmitted.is_empty())? {
             let when = length_of(until.since(world.zero));
-            return Err(format!("nothing left by {when}").into());
+            return Err(format!("no packet by {when}").into());
         }
-        let seen = world.transmitted.pop_front().expect("something has left");
+        let seen = world.transmitted.pop_front().expect("checked above");
         let came = in_words(world, &seen);
         let wrong = |message: &str| Err(Mismatch { message: message.into(), came: came.clone() });
         if let Some(difference) = differs(world, label, wanted, &seen) {
             return wrong(&difference);
         }
         if seen.at < from {
-            return wrong("it left too early");
+            return wrong("the packet is too early");
         }
         if seen.at > until {
-            return wrong("it left too late");
+            return wrong("the packet is too late");
         }
         self.mark = seen.at;
         Ok(())
@@ -330,20 +330,20 @@ impl Runner {
         let world = self.world();
         if !world.pass(until, |world| !world.host_events.is_empty())? {
             let when = length_of(until.since(world.zero));
-            return Err(format!("the host was told nothing by {when}").into());
+            return Err(format!("no completion by {when}").into());
         }
-        let event = world.host_events.pop_front().expect("the host was told something");
+        let event = world.host_events.pop_front().expect("checked above");
         let when = length_of(event.at.since(world.zero));
         let name = if event.label.is_empty() { String::new() } else { format!("{}: ", event.label) };
         let came = format!("{when} {name}told {}", event.words);
         let message = if event.label != label.unwrap_or("") {
-            "it is about another connection"
+            "the completion is for another connection"
         } else if event.words != words {
-            "the host was told something else"
+            "another completion was reported"
         } else if event.at < from {
-            "the host was told too early"
+            "the completion is too early"
         } else if event.at > until {
-            "the host was told too late"
+            "the completion is too late"
         } else {
             self.mark = event.at;
             return Ok(());
@@ -366,11 +366,11 @@ impl Runner {
                 }
                 match (outcome, refused) {
                     (Ok(()), None) => Ok(()),
-                    (Ok(()), Some(_)) => Err("the board did not refuse it".into()),
-                    (Err(refusal), None) => Err(format!("the board refused it: {refusal}").into()),
+                    (Ok(()), Some(_)) => Err("the call did not fail".into()),
+                    (Err(refusal), None) => Err(format!("the call failed: {refusal}").into()),
                     (Err(refusal), Some(words)) if refusal.to_string().contains(words.as_str()) => Ok(()),
                     (Err(refusal), Some(_)) => Err(Mismatch {
-                        message: "it was refused for another reason".into(),
+                        message: "the call failed with another error".into(),
                         came: refusal.to_string(),
                     }),
                 }
@@ -393,10 +393,10 @@ impl Runner {
             }
             What::Sessions(count) => {
                 let there = world.board.sessions();
-                if there == *count { Ok(()) } else { Err(format!("there are {there} sessions").into()) }
+                if there == *count { Ok(()) } else { Err(format!("the board has {there} sessions").into()) }
             }
             What::Counter { name, value } => {
-                let (family, counter) = name.split_once('.').ok_or("a counter is named family.name")?;
+                let (family, counter) = name.split_once('.').ok_or("a counter is named FAMILY.NAME")?;
                 let mut known = None;
                 world.board.counters(&mut |its_family, its_name, value| {
                     if (its_family, its_name) == (family, counter) {
@@ -456,7 +456,7 @@ impl Runner {
             let log = world.log.len();
             match world.call(label, &Call::Listen(port))? {
                 Ok(()) => {}
-                // The handshake of another connection has opened the listener already.
+                // The handshake of another connection has already opened the listener.
                 Err(kiban_board::HostError::Tcp(kiban_tcpip::tcp::Refusal::AddressInUse)) => {
                     world.log.truncate(log)
                 }
@@ -477,13 +477,13 @@ impl Runner {
     fn next_segment(&mut self, index: usize, flags: Flags) -> Result<(), Mismatch> {
         let world = self.world();
         let Some(seen) = world.transmitted.pop_front() else {
-            return Err("the handshake got no answer".into());
+            return Err("no packet in the handshake".into());
         };
         match &seen.packet {
             Packet::Tcp { segment, .. } if segment.flags == flags && seen.connection == Some(index) => Ok(()),
             _ => {
                 let came = in_words(world, &seen);
-                Err(Mismatch { message: "the handshake got another answer".into(), came })
+                Err(Mismatch { message: "another packet in the handshake".into(), came })
             }
         }
     }
@@ -500,7 +500,7 @@ fn in_words(world: &World, seen: &Transmitted) -> String {
     format!("{} {label}-> {}", length_of(seen.at.since(world.zero)), seen.packet)
 }
 
-/// The words for which `info` can ask.
+/// The fields that `info` can check.
 const INFO_WORDS: [&str; 28] = [
     "state",
     "mss",
@@ -540,7 +540,7 @@ fn info(world: &mut World, label: Option<&str>, fields: &[(String, String)]) -> 
             if name == "gone" {
                 continue;
             }
-            return Err("the session has gone".into());
+            return Err("the session is gone".into());
         };
         let value = match name.as_str() {
             "state" => state_in_words(info.state).to_string(),
@@ -572,8 +572,8 @@ fn info(world: &mut World, label: Option<&str>, fields: &[(String, String)]) -> 
             "busy" => length_of(info.busy),
             "window-limited" => length_of(info.window_limited),
             "buffer-limited" => length_of(info.buffer_limited),
-            "gone" => return Err("the session is still there".into()),
-            _ => return Err(format!("nothing is known as `{name}`: {}", INFO_WORDS.join(", ")).into()),
+            "gone" => return Err("the session still exists".into()),
+            _ => return Err(format!("unknown field `{name}`: known are {}", INFO_WORDS.join(", ")).into()),
         };
         if value != *wanted {
             return Err(Mismatch {
@@ -608,20 +608,17 @@ fn differs(world: &World, label: Option<&str>, wanted: &Packet, seen: &Transmitt
     match (wanted, &seen.packet) {
         (Packet::Tcp { segment: wanted, .. }, Packet::Tcp { segment: came, .. }) => {
             if name != label.unwrap_or("") {
-                let whose = if name == OTHERS {
-                    "a connection that was not declared".into()
-                } else {
-                    format!("`{name}`")
-                };
-                return Some(format!("it belongs to {whose}"));
+                let whose =
+                    if name == OTHERS { "an undeclared connection".into() } else { format!("`{name}`") };
+                return Some(format!("the packet belongs to {whose}"));
             }
             segment_differs(connection?, wanted, came, seen)
         }
         (Packet::Udp { .. }, Packet::Udp { .. }) if name != label.unwrap_or("") => {
-            Some(format!("it belongs to `{name}`"))
+            Some(format!("the packet belongs to `{name}`"))
         }
         (wanted, came) if wanted == came => None,
-        _ => Some("another packet left".into()),
+        _ => Some("another packet was sent".into()),
     }
 }
 
@@ -635,7 +632,7 @@ fn segment_differs(
     let mask = if wanted.flags.has(Flags::PSH) { Flags::NONE } else { Flags::PSH };
     if wanted.flags.without(mask) != came.flags.without(mask) {
         let [came, wanted] = [came, wanted].map(|segment| flags_in_words(segment.flags.without(mask)));
-        return Some(format!("the flags differ: {came} came, the talk has {wanted}"));
+        return Some(format!("the flags differ: {wanted} expected, {came} received"));
     }
     if wanted.bytes != came.bytes {
         return Some("the length differs".into());
@@ -647,7 +644,7 @@ fn segment_differs(
     };
     if matches!(sequence, Number::Is(_)) && sequence != came.sequence {
         return Some(match wanted.sequence {
-            Number::Absent => format!("the sequence number is not {}, behind all that was sent", seen.next),
+            Number::Absent => format!("the sequence number is not {}, the next one to send", seen.next),
             _ => "the sequence number differs".into(),
         });
     }
@@ -674,7 +671,7 @@ fn segment_differs(
             .and_then(|first| connection.written.get(first..first + seen.payload.len())),
     };
     if !seen.payload.is_empty() && expected != Some(&seen.payload) {
-        return Some("the payload is not what the host wrote at that place".into());
+        return Some("the payload is not what the host wrote at this position".into());
     }
     None
 }
@@ -691,13 +688,13 @@ fn ip_fields_differ(wanted: &Segment, seen: &Transmitted) -> Option<String> {
     let IpFields { time_to_live, dont_fragment, traffic_class } = wanted.ip_fields;
     let its = seen.ip_fields;
     if time_to_live.is_some() && time_to_live != its.time_to_live {
-        return Some(format!("its time to live is {}", its.time_to_live?));
+        return Some(format!("the TTL is {}", its.time_to_live?));
     }
     if dont_fragment.is_some() && dont_fragment != its.dont_fragment {
-        return Some("its DF differs".into());
+        return Some("the DF flag differs".into());
     }
     if traffic_class.is_some() && traffic_class != its.traffic_class {
-        return Some(format!("its traffic class is {}", its.traffic_class?));
+        return Some(format!("the traffic class is {}", its.traffic_class?));
     }
     None
 }
@@ -716,14 +713,14 @@ fn options_differ(wanted: &Segment, came: &Segment) -> Option<String> {
     if wanted.without_timestamps
         && came_options.iter().any(|option| matches!(option, TcpOption::Timestamps { .. }))
     {
-        return Some("it carries timestamps".into());
+        return Some("the packet carries timestamps".into());
     }
     let all = wanted.options.is_some() && (came.flags.has(Flags::SYN) || said.is_empty());
     if all && (said.len() != came_options.len() || !said.iter().zip(came_options).all(|(a, b)| fits(a, b))) {
         return Some("the options differ".into());
     }
     let missing = said.iter().find(|option| !came_options.iter().any(|other| fits(option, other)));
-    missing.map(|option| format!("it does not carry `{option}`"))
+    missing.map(|option| format!("the packet does not carry `{option}`"))
 }
 
 fn fits(wanted: &TcpOption, came: &TcpOption) -> bool {
