@@ -28,8 +28,8 @@ extern crate alloc;
 
 mod atomic;
 #[allow(dead_code, missing_docs, reason = "of each file only what is shared between threads is run here")]
-#[path = "../../base/src/memory/depot.rs"]
-mod depot;
+#[path = "../../base/src/memory/slot_pool.rs"]
+mod slot_pool;
 #[path = "../../os/src/turn/followers.rs"]
 mod followers;
 #[allow(
@@ -58,7 +58,7 @@ mod spin;
 
 pub use atomic::weaken;
 
-use depot::{Slot, SlotPool};
+use slot_pool::{Slot, SlotPool};
 use followers::Followers;
 use loom::thread;
 use published::Published;

@@ -8,9 +8,9 @@
 //! Sums      a slice caches its sum. A cut reads only the shorter part and subtracts; a join adds.
 //! Limits    pages are `page_bytes` long; `take` returns `None` when no page is free.
 
-use super::depot::{Slot, SlotPool};
 use super::references::References;
 use super::region::SharedBytes;
+use super::slot_pool::{Slot, SlotPool};
 use super::sum::{Sum, copy_and_sum};
 use alloc::boxed::Box;
 use alloc::sync::Arc;

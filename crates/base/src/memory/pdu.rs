@@ -17,8 +17,8 @@
 //!        grows ◄── down       content pages
 //! ```
 
-use super::depot::{Slot, SlotPool};
 use super::page::{PagePool, Slice};
+use super::slot_pool::{Slot, SlotPool};
 use super::sum::Sum;
 use arrayvec::ArrayVec;
 use core::fmt;
