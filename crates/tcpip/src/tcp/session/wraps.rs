@@ -20,7 +20,7 @@ fn session() -> Session {
 }
 
 #[test]
-fn marks_of_the_sender_stay_behind_what_is_acknowledged() {
+fn sender_state_survives_a_wrap_behind_snd_una() {
     let mut session = session();
     let begin = session.snd_una;
     for step in 1..=12u32 {
@@ -38,7 +38,7 @@ fn marks_of_the_sender_stay_behind_what_is_acknowledged() {
 }
 
 #[test]
-fn a_round_of_duplicates_that_is_over_stays_over() {
+fn a_finished_recovery_is_not_restarted_by_a_wrap() {
     let mut rack = Rack::default();
     let begin = Sequence(0xffff_0000);
     rack.on_duplicate_sack(begin, begin + 1000);
