@@ -423,7 +423,7 @@ fn small_reads_do_not_cause_small_segments() {
 }
 
 #[test]
-fn a_segment_header_has_the_expected_bytes() {
+fn segment_headers_match_the_fast_path_of_the_peer() {
     // No option on any segment but the first: the peer's fast path is met.
     let mut talk = Talk::established(Config::default());
     talk.write(&bytes(3000));

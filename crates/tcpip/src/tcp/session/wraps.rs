@@ -20,7 +20,7 @@ fn session() -> Session {
 }
 
 #[test]
-fn sender_state_survives_a_wrap_behind_snd_una() {
+fn sender_marks_stay_at_or_below_snd_una_across_a_wrap() {
     let mut session = session();
     let begin = session.snd_una;
     for step in 1..=12u32 {
@@ -38,7 +38,7 @@ fn sender_state_survives_a_wrap_behind_snd_una() {
 }
 
 #[test]
-fn a_finished_recovery_is_not_restarted_by_a_wrap() {
+fn a_finished_dsack_round_stays_finished_across_a_wrap() {
     let mut rack = Rack::default();
     let begin = Sequence(0xffff_0000);
     rack.on_duplicate_sack(begin, begin + 1000);
