@@ -165,7 +165,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn an_alarm_that_moves_later_keeps_its_early_entry() {
+    fn a_timer_moved_later_keeps_its_early_entry() {
         let (mut alarms, mut alarm) = (TimerWheel::new(), Timer::default());
         let at = Instant::from_nanos;
         alarms.set(&mut alarm, 7, at(5_000_000));

@@ -395,7 +395,7 @@ mod tests {
     /// writer must be ordered after all their reads.
     #[test]
     #[expect(clippy::disallowed_methods, reason = "the test is about other threads")]
-    fn a_page_is_written_again_only_after_its_readers_on_other_threads() {
+    fn a_page_is_reused_only_after_its_readers_on_other_threads() {
         let rounds = if cfg!(miri) { 30 } else { 5_000u32 };
         let mut pool = PagePool::new(2, 64);
         let reader = || {

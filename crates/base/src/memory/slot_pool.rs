@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_just_brought_home_goes_out_again_before_what_was_never_used() {
+    fn recently_returned_slots_are_reused_before_unused_ones() {
         let mut depot = SlotPool::new(4096, |index| index);
         let mut used = std::collections::BTreeSet::new();
         for _ in 0..if cfg!(miri) { 200 } else { 4096 } {
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_depot_hands_out_nothing_until_a_slot_comes_home() {
+    fn an_empty_pool_returns_none_until_a_slot_is_returned() {
         let (mut depot, _) = witnesses(2);
         let (first, second) = (depot.take().unwrap(), depot.take().unwrap());
         assert!(depot.take().is_none());
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_slot_home_frees_a_depot_that_has_gone() {
+    fn the_last_returned_slot_frees_a_dropped_pool() {
         let (mut depot, dropped) = witnesses(3);
         let (first, second) = (depot.take().unwrap(), depot.take().unwrap());
         drop(depot);
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "the test is about another thread")]
-    fn slots_come_home_from_other_threads() {
+    fn slots_are_returned_from_other_threads() {
         struct Out(NonNull<Slot<Witness>>);
         // SAFETY: the value is `Send` and one thread at a time uses the slot.
         unsafe impl Send for Out {}
