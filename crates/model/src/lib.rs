@@ -27,9 +27,6 @@
 extern crate alloc;
 
 mod atomic;
-#[allow(dead_code, missing_docs, reason = "of each file only what is shared between threads is run here")]
-#[path = "../../base/src/memory/slot_pool.rs"]
-mod slot_pool;
 #[path = "../../os/src/turn/followers.rs"]
 mod followers;
 #[allow(
@@ -37,7 +34,7 @@ mod followers;
     missing_docs,
     unused_unsafe,
     unreachable_pub,
-    reason = "as above; a model's memory needs no care"
+    reason = "only what threads share is run here; a model's memory needs no care"
 )]
 #[path = "../../base/src/pipe.rs"]
 mod pipe;
@@ -53,18 +50,21 @@ mod region;
 mod ring;
 #[path = "../../verbs/src/rsocket/sleepers.rs"]
 mod sleepers;
+#[allow(dead_code, missing_docs, reason = "as above")]
+#[path = "../../base/src/memory/slot_pool.rs"]
+mod slot_pool;
 #[path = "../../verbs/src/sync/spin.rs"]
 mod spin;
 
 pub use atomic::weaken;
 
-use slot_pool::{Slot, SlotPool};
 use followers::Followers;
 use loom::thread;
 use published::Published;
 use references::References;
 use region::{Region, SharedBytes};
 use sleepers::Waiters;
+use slot_pool::{Slot, SlotPool};
 use spin::SpinLock;
 use std::ptr::NonNull;
 use std::sync::Arc;
