@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pushed_comes_off_again() {
+    fn a_pushed_header_is_removed_again() {
         let (mut blocks, mut copies) = (PduPool::new(1), Copies::default());
         let mut counters = EncapsulationCounters::default();
         for carried in ALL {
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_named_and_left_alone() {
+    fn an_unknown_encapsulation_is_reported_and_left_unchanged() {
         let (mut blocks, mut copies) = (PduPool::new(1), Copies::default());
         let mut counters = EncapsulationCounters::default();
         let rows: [(&[u8], Malformed); 4] = [

@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn five_requests_then_a_rest() {
+    fn inarp_pauses_after_five_requests() {
         let mut arp = InArp::new(InArpConfig::new(OWN));
         arp.open(CIRCUIT, Instant::ZERO);
         let moments: Vec<u64> = run(&mut arp, seconds(70)).into_iter().map(|(at, _)| at).collect();
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn who_rests_is_asked_again_when_somebody_wants_it_but_not_without_end() {
+    fn inarp_resumes_on_demand_but_not_endlessly() {
         let mut arp = InArp::new(InArpConfig::new(OWN));
         arp.open(CIRCUIT, Instant::ZERO);
         run(&mut arp, seconds(8));
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_believed_until_it_is_old_and_nobody_repeats_it() {
+    fn an_answer_is_valid_until_it_expires_without_a_renewal() {
         let mut arp = InArp::new(InArpConfig::new(OWN));
         arp.open(CIRCUIT, Instant::ZERO);
         run(&mut arp, Instant::ZERO);
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_and_atmarp_proper_are_counted_only() {
+    fn garbage_and_atmarp_requests_are_only_counted() {
         let mut arp = InArp::new(InArpConfig::new(OWN));
         arp.open(CIRCUIT, Instant::ZERO);
         let reply = packet(Operation::Reply, PEER, Some(OWN));
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_circuit_owes_nothing() {
+    fn a_closed_circuit_has_no_pending_reply() {
         let mut arp = InArp::new(InArpConfig::new(OWN));
         arp.open(CIRCUIT, Instant::ZERO);
         arp.arrive(CIRCUIT, &packet(Operation::InverseRequest, PEER, None), Instant::ZERO);

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ping_that_does_not_come_back_is_given_up_after_five_seconds() {
+    fn a_ping_without_a_reply_times_out_after_five_seconds() {
         let (mut near, mut rng) = (port(), SecureRng::new(RngKey::for_simulation(1)));
         let first = near.ping(CIRCUIT, PTI_OAM_END_TO_END, &mut rng).unwrap();
         settle(&mut near, millis(0));
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_flood_of_requests_the_latest_of_a_burst_are_answered() {
+    fn only_the_latest_requests_of_a_burst_are_answered() {
         let mut far = port();
         let mut payload = [0; CELL_PAYLOAD_BYTES];
         for tag in 0..10_000 {
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_for_us_is_counted_only() {
+    fn loopback_cells_for_others_are_only_counted() {
         let mut far = port();
         let mut payload = [0; CELL_PAYLOAD_BYTES];
         let elsewhere = oam::Loopback { location: [7; 16], ..oam::Loopback::request(1) };

@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_sent_comes_back_as_it_was() {
+    fn a_frame_that_cannot_be_sent_is_returned_unchanged() {
         let (mut port, mut blocks) = (port(), PduPool::new(4));
         let check = |port: &mut Segmentation, circuit, pdu: Pdu, expected| {
             let before = (pdu.len(), pdu.tail().len());

@@ -191,7 +191,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn slots_are_where_the_definition_puts_them(
+        fn slot_times_match_their_definition(
             rate in 1u64..20_000_000_000,
             moments in prop::collection::vec(0u64..10_000_000_000_000, 1..20),
         ) {

@@ -131,7 +131,7 @@ fn any_lost_cell_or_wrong_bit_loses_no_frame_but_its_own() {
 }
 
 #[test]
-fn one_wrong_header_bit_is_put_right_and_two_cost_a_frame() {
+fn one_wrong_header_bit_is_corrected_and_two_lose_a_frame() {
     let sent: Vec<Vec<u8>> = (0..3).map(|seed| pattern(seed, 300)).collect();
     let mut bench = Bench::new(256);
     let mut train = train_of(&mut bench, &sent);
@@ -220,7 +220,7 @@ fn a_pad_that_is_not_zero_is_neither_stored_nor_summed() {
 }
 
 #[test]
-fn congestion_priority_and_management_come_up() {
+fn congestion_priority_and_management_cells_are_delivered() {
     let mut bench = Bench::new(4096);
     let mut train = train_of(&mut bench, &[pattern(1, 100), pattern(2, 100)]);
     let renew =
@@ -249,7 +249,7 @@ fn congestion_priority_and_management_come_up() {
 }
 
 #[test]
-fn idle_cells_and_strangers_are_counted_and_gone() {
+fn idle_and_unknown_cells_are_counted_and_dropped() {
     let mut bench = Bench::new(4096);
     let (_, mut up) = ports(1, 9188, 1);
     let cell = |word| TimedCell::new(Instant::ZERO, word, [0x6a; 48]);

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_in_the_bell_wakes_the_sleeper_and_is_gone_then() {
+    fn garbage_in_the_bell_wakes_the_sleeper_once() {
         let bell = Bell::new();
         bell.arm();
         bell.word().store(0xdead_beef, Relaxed);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bell_is_sixteen_bytes_that_may_begin_as_zeros() {
+    fn a_bell_is_sixteen_bytes_and_valid_when_zeroed() {
         assert_eq!(size_of::<Bell>(), 16);
         assert_eq!(core::mem::offset_of!(Bell, rung_at), 8);
     }

@@ -22,7 +22,6 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-mod alarm;
 mod atomic;
 mod bell;
 mod context;
@@ -33,13 +32,13 @@ pub mod ring;
 pub mod rng;
 mod settings;
 mod time;
+mod timer_wheel;
 mod wait;
 mod wire;
 
 // Files that the model checker also compiles refer to `region` by this path.
 use memory::region;
 
-pub use alarm::{Timer, TimerWheel};
 pub use bell::{Atomic, Atomics, Bell, Processor};
 pub use bytes::Bytes;
 pub use context::{Context, Memory};
@@ -51,6 +50,7 @@ pub use memory::{
 pub use rng::{RngKey, SecureRng, SimRng};
 pub use settings::{Setting, SettingError};
 pub use time::Instant;
+pub use timer_wheel::{Timer, TimerWheel};
 pub use wait::{Costs, Evidence, NoSuchWait, Report, Step, Wait, Waiter, optimum};
 pub use wire::{Malformed, checksum, crc, ethernet, numbers};
 

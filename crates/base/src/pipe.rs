@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_shown_is_not_there() {
+    fn unpublished_bytes_are_not_readable() {
         let memory = Region::new(0, bytes(ROOM));
         let (mut writer, mut reader) = (Writer::new(&memory, 0, ROOM), Reader::new(&memory, 0, ROOM));
         assert_eq!(writer.write(b"abc"[..].into()), Ok(3));
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_that_was_full_has_room_when_a_piece_is_free() {
+    fn a_full_pipe_has_room_after_a_read() {
         const PIECE: usize = ROOM / PIECES as usize;
         let memory = Region::new(0, bytes(ROOM));
         let (mut writer, mut reader) = (Writer::new(&memory, 0, ROOM), Reader::new(&memory, 0, ROOM));
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_cannot_be_condemn_the_pipe() {
+    fn impossible_counts_poison_the_pipe() {
         for garbage in [1u32, ROOM as u32 + 1, u32::MAX] {
             let memory = Region::new(0, bytes(ROOM));
             let (mut writer, mut reader) = (Writer::new(&memory, 0, ROOM), Reader::new(&memory, 0, ROOM));

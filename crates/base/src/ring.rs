@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_come_out_in_order_and_a_full_ring_says_so() {
+    fn entries_are_received_in_order_and_a_full_ring_is_reported() {
         let (_, mut producer, mut consumer) = ring(4, 56);
         for lap in 0..if cfg!(miri) { 3 } else { 100u8 } {
             for n in 0..4 {
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_beyond_the_slot_condemns_the_producer() {
+    fn a_length_beyond_the_slot_poisons_the_ring() {
         let (memory, mut producer, mut consumer) = ring(4, 56);
         producer.push(&[1; 56]).expect("decent");
         memory.write(68, SharedBytes::from(&57u32.to_ne_bytes()[..])).expect("within");
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_progress_that_cannot_be_condemns_the_consumer() {
+    fn impossible_progress_poisons_the_ring() {
         for progress in [3u32, u32::MAX, 1 << 31] {
             let (memory, mut producer, _consumer) = ring(4, 56);
             producer.push(&[1]).expect("decent");
@@ -398,7 +398,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "a ring needs")]
-    fn a_ring_does_not_lie_outside_its_memory() {
+    fn a_ring_outside_its_memory_is_rejected() {
         let shape = Shape::new(4, 56);
         Producer::new(&Region::new(0, shape.bytes() - 1), 0, shape);
     }
@@ -406,7 +406,7 @@ mod tests {
     proptest! {
         /// Arbitrary writes to the memory at any moment: both sides return entries, nothing, or `Poisoned`.
         #[test]
-        fn garbage_hurts_nobody_else(scribbles in prop::collection::vec((0usize..4 * 64, any::<u32>(), any::<bool>()), 1..60)) {
+        fn garbage_does_not_affect_other_memory(scribbles in prop::collection::vec((0usize..4 * 64, any::<u32>(), any::<bool>()), 1..60)) {
             let (memory, mut producer, mut consumer) = ring(4, 56);
             for (at, word, fill) in scribbles {
                 memory.write(at as u64 & !3, SharedBytes::from(&word.to_ne_bytes()[..])).expect("within");

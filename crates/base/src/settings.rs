@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_mean_nothing_are_refused_and_change_nothing() {
+    fn invalid_values_are_rejected_and_change_nothing() {
         let mut one = OneOfEach::default();
         for (name, word) in [
             ("switch", "maybe"),

@@ -155,12 +155,12 @@ fn no_wake_up_is_lost_between_two_ringers_and_a_sleeper() {
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn without_the_second_look_the_model_finds_a_sleeper_that_nobody_wakes() {
+fn without_the_second_check_the_model_finds_a_lost_wake_up() {
     nobody_sleeps_for_ever::<Modelled, Event<_>>(1, false);
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn without_the_fence_the_model_finds_a_sleeper_that_nobody_wakes() {
+fn without_the_fence_the_model_finds_a_lost_wake_up() {
     nobody_sleeps_for_ever::<WithoutFence, Event<_>>(1, true);
 }

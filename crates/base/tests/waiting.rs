@@ -203,7 +203,7 @@ fn against(waits: u64, mut choose: impl FnMut(u64, Option<Instant>, Instant) -> 
 }
 
 #[test]
-fn nobody_who_sees_every_decision_can_make_it_cost_more_than_twice_the_optimum() {
+fn an_adaptive_adversary_cannot_make_it_cost_more_than_twice_the_optimum() {
     let soon = Duration::from_nanos(10);
     let far = Duration::from_millis(2);
     type Choice = fn(u64, Option<Instant>, Instant) -> Instant;

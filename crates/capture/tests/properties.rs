@@ -122,7 +122,7 @@ macro_rules! comes_back {
 
 proptest! {
     #[test]
-    fn a_cell_header_comes_back_from_its_word((interface, header) in cell_header(), word in any::<u32>()) {
+    fn a_cell_header_round_trips((interface, header) in cell_header(), word in any::<u32>()) {
         prop_assert_eq!(atm::Header::from_word(interface, header.to_word(interface)), header);
         prop_assert_eq!(atm::Header::from_word(interface, word).to_word(interface), word);
     }
@@ -137,7 +137,7 @@ proptest! {
     }
 
     #[test]
-    fn two_wrong_bits_in_a_cell_header_are_never_believed(word in any::<u32>()) {
+    fn two_wrong_bits_in_a_cell_header_are_never_corrected(word in any::<u32>()) {
         let header = atm::header_bytes(word);
         for one in 0..40 {
             for other in 0..one {
@@ -147,13 +147,13 @@ proptest! {
     }
 
     #[test]
-    fn a_circuit_comes_back_from_its_text(vpi in 0..=Vc::VPI_MAX, vci in any::<u16>()) {
+    fn a_circuit_round_trips_as_text(vpi in 0..=Vc::VPI_MAX, vci in any::<u16>()) {
         let vc = Vc { vpi, vci };
         prop_assert_eq!(vc.to_string().parse(), Ok(vc));
     }
 
     #[test]
-    fn a_check_does_not_mind_where_its_run_is_cut(bytes in vec(any::<u8>(), 0..600), cuts in vec(0..600usize, 0..6)) {
+    fn a_crc_does_not_depend_on_how_the_run_is_split(bytes in vec(any::<u8>(), 0..600), cuts in vec(0..600usize, 0..6)) {
         let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
         cuts.extend([0, bytes.len()]);
         cuts.sort();
@@ -186,12 +186,12 @@ proptest! {
     }
 
     #[test]
-    fn a_trailer_comes_back(user_to_user in any::<u8>(), length in 1..=u16::MAX, crc in any::<u32>()) {
+    fn a_trailer_round_trips(user_to_user in any::<u8>(), length in 1..=u16::MAX, crc in any::<u32>()) {
         comes_back!(aal5::Trailer { user_to_user, length, crc }, aal5::Trailer, 3);
     }
 
     #[test]
-    fn llc_snap_and_ethernet_headers_come_back(
+    fn llc_snap_and_ethernet_headers_round_trip(
         ether_type in any::<u16>(), with_fcs in any::<bool>(), target in any::<[u8; 6]>(), source in any::<[u8; 6]>(),
     ) {
         comes_back!(llc_snap::Header::Routed { ether_type }, llc_snap::Header, 3);
@@ -201,12 +201,12 @@ proptest! {
     }
 
     #[test]
-    fn an_oam_payload_comes_back(payload in oam_payload()) {
+    fn an_oam_payload_round_trips(payload in oam_payload()) {
         comes_back!(payload, oam::Payload, 3);
     }
 
     #[test]
-    fn wrong_bits_in_an_oam_payload_are_found(payload in oam_payload(), one in 0..384usize, other in 0..384usize) {
+    fn wrong_bits_in_an_oam_payload_are_detected(payload in oam_payload(), one in 0..384usize, other in 0..384usize) {
         let mut bytes = [0; 48];
         payload.write(&mut bytes);
         bytes[one / 8] ^= 1 << (one % 8);
@@ -218,7 +218,7 @@ proptest! {
     }
 
     #[test]
-    fn an_atmarp_packet_comes_back(
+    fn an_atmarp_packet_round_trips(
         operation in prop::sample::select(vec![
             atmarp::Operation::Request, atmarp::Operation::Reply, atmarp::Operation::InverseRequest,
             atmarp::Operation::InverseReply, atmarp::Operation::Refusal,
@@ -234,7 +234,7 @@ proptest! {
     }
 
     #[test]
-    fn an_ipv4_header_comes_back(
+    fn an_ipv4_header_round_trips(
         traffic_class in any::<u8>(), identification in any::<u16>(), marks in any::<(bool, bool)>(),
         offset in 0..8000u16, time_to_live in any::<u8>(), protocol in any::<u8>(), addresses in any::<(u32, u32)>(),
         words in vec(any::<u32>(), 0..=10), payload_bytes in 0..50usize,
@@ -255,7 +255,7 @@ proptest! {
     }
 
     #[test]
-    fn an_ipv6_header_comes_back(
+    fn an_ipv6_header_round_trips(
         traffic_class in any::<u8>(), flow_label in 0..1u32 << 20, payload_bytes in 0..50u16, next_header in any::<u8>(),
         hop_limit in any::<u8>(), addresses in any::<(u128, u128)>(),
     ) {
@@ -265,7 +265,7 @@ proptest! {
     }
 
     #[test]
-    fn icmp_headers_come_back_with_their_sums(
+    fn icmp_headers_round_trip_with_their_checksums(
         v4 in icmp_header(), v6 in icmpv6_header(), data in vec(any::<u8>(), 0..99), addresses in any::<(u128, u128)>(),
     ) {
         comes_back!(v4, icmp::Header, 3);
@@ -285,13 +285,13 @@ proptest! {
     }
 
     #[test]
-    fn a_udp_header_comes_back(ports in any::<(u16, u16)>(), payload_bytes in 0..50u16) {
+    fn a_udp_header_round_trips(ports in any::<(u16, u16)>(), payload_bytes in 0..50u16) {
         let header = udp::Header { source_port: ports.0, target_port: ports.1, total_bytes: 8 + payload_bytes };
         comes_back!(header, udp::Header, usize::from(payload_bytes));
     }
 
     #[test]
-    fn a_tcp_header_comes_back_with_its_sum(
+    fn a_tcp_header_round_trips_with_its_checksum(
         header in tcp_header(), payload in vec(any::<u8>(), 0..99), addresses in any::<(u32, u32)>(),
     ) {
         comes_back!(header, tcp::Header, 3);
@@ -308,7 +308,7 @@ proptest! {
     }
 
     #[test]
-    fn more_sack_blocks_than_fit_are_left_out(mut header in tcp_header(), blocks in vec(any::<(u32, u32)>(), 4)) {
+    fn sack_blocks_that_do_not_fit_are_left_out(mut header in tcp_header(), blocks in vec(any::<(u32, u32)>(), 4)) {
         for (left, right) in blocks {
             header.options.sack.push(tcp::SackBlock { left: tcp::Sequence(left), right: tcp::Sequence(right) });
         }
@@ -320,7 +320,7 @@ proptest! {
     }
 
     #[test]
-    fn a_sequence_is_before_what_lies_less_than_half_the_circle_ahead(start in any::<u32>(), ahead in 1..1u32 << 31) {
+    fn sequence_numbers_compare_modulo_2_32(start in any::<u32>(), ahead in 1..1u32 << 31) {
         let (one, other) = (tcp::Sequence(start), tcp::Sequence(start) + ahead);
         prop_assert!(one.lt(other) && one.le(other) && !other.lt(one) && !other.le(one) && other.gt(one));
         prop_assert_eq!(one.distance(other), ahead);
@@ -328,7 +328,7 @@ proptest! {
     }
 
     #[test]
-    fn a_capture_file_comes_back(
+    fn a_capture_file_round_trips(
         file in (any::<bool>(), any::<bool>(), any::<u32>(), any::<u16>()),
         frames in vec((0..u64::from(u32::MAX) * 1_000_000_000, vec(any::<u8>(), 0..60)), 0..5),
     ) {

@@ -115,7 +115,7 @@ fn a_pseudo_header_is_the_sum_of_its_written_bytes() {
 // ATM
 
 #[test]
-fn a_cell_header_is_read_as_its_interface_says() {
+fn a_cell_header_is_read_as_uni_or_nni() {
     let word = 0x1230_0645;
     let uni = atm::Header::from_word(Interface::Uni, word);
     assert_eq!((uni.gfc, uni.vc, uni.pti, uni.clp), (1, Vc::new(0x23, 100), 0b010, true));
@@ -182,7 +182,7 @@ fn frames_take_the_cells_that_the_tables_of_classical_ip_say() {
 }
 
 #[test]
-fn a_trailer_that_breaks_a_rule_says_which() {
+fn an_invalid_trailer_is_rejected_with_the_reason() {
     let mut crc = Crc32Aal5::new();
     crc.update(&[7; 50]);
     let mut tail = [0; aal5::TAIL_BYTES_MAX];
@@ -215,7 +215,7 @@ fn a_trailer_that_breaks_a_rule_says_which() {
 }
 
 #[test]
-fn the_headers_of_rfc_2684_are_known_by_name() {
+fn the_headers_of_rfc_2684_are_recognised() {
     for (bytes, expected) in [
         ("aaaa03 000000 0800", Ok((llc_snap::Header::Routed { ether_type: ether_type::IPV4 }, 8))),
         ("aaaa03 000000 86dd 60", Ok((llc_snap::Header::Routed { ether_type: ether_type::IPV6 }, 8))),
@@ -236,7 +236,7 @@ fn the_headers_of_rfc_2684_are_known_by_name() {
 }
 
 #[test]
-fn linux_asks_and_answers_who_is_at_the_other_end() {
+fn inatmarp_packets_of_linux_are_read() {
     let here = Ipv4Addr::new(192, 168, 99, 1);
     let there = Ipv4Addr::new(192, 168, 99, 2);
     // As sent by Linux 5.10 on a permanent circuit, after its LLC/SNAP header.
@@ -261,7 +261,7 @@ fn linux_asks_and_answers_who_is_at_the_other_end() {
 }
 
 #[test]
-fn an_atmarp_packet_that_breaks_a_rule_says_which() {
+fn an_invalid_atmarp_packet_is_rejected_with_the_reason() {
     for (bytes, rule) in [
         ("0013 0800 00 00 0008 04 00 00", Malformed::Truncated),
         ("0001 0800 00 00 0008 04 00 00 00 c0a86301", Malformed::HardwareType),
@@ -314,7 +314,7 @@ fn crc10_bit_by_bit(payload: &[u8; 48]) -> u16 {
 }
 
 #[test]
-fn oam_functions_that_are_not_taken_apart_are_recognised() {
+fn oam_functions_that_are_not_decoded_are_recognised() {
     let mut payload = [0; 48];
     for value in [
         oam::Payload::Continuity,
@@ -349,7 +349,7 @@ fn an_ipv4_header_from_the_textbook_is_read_and_written_alike() {
 }
 
 #[test]
-fn an_ip_header_that_breaks_a_rule_says_which() {
+fn an_invalid_ip_header_is_rejected_with_the_reason() {
     let v4 = |bytes: &str| ipv4::Header::read(&hex(bytes)).map(|(_, header_bytes)| header_bytes);
     for (bytes, expected) in [
         ("4500 0014 0000 4000 4011 b861 c0a8 0001 c0a8 00", Err(Malformed::Truncated)),
@@ -405,7 +405,7 @@ fn a_udp_datagram_without_a_checksum_is_right_over_ipv4_only() {
 }
 
 #[test]
-fn icmp_errors_carry_what_the_sender_needs_to_know() {
+fn icmp_errors_carry_their_quotation_and_mtu() {
     for (bytes, header, is_error) in [
         ("0304 0000 0000 05dc", icmp::Header::Unreachable { code: 4, next_hop_mtu: 1500 }, true),
         ("0b01 0000 0000 0000", icmp::Header::TimeExceeded { code: 1 }, true),
@@ -442,7 +442,7 @@ fn icmp_errors_carry_what_the_sender_needs_to_know() {
 }
 
 #[test]
-fn tcp_options_are_taken_leniently_but_for_their_lengths() {
+fn tcp_options_are_parsed_leniently_except_for_lengths() {
     let none = tcp::Options::NONE;
     let stamps = Some(tcp::Timestamps { value: 1, echo: 2 });
     let mut one_block = tcp::SackBlocks::new();
@@ -532,7 +532,7 @@ fn options_are_written_in_the_order_of_linux() {
 }
 
 #[test]
-fn sequence_numbers_are_compared_the_shorter_way_round() {
+fn sequence_number_comparison_wraps() {
     let (before, after) = (tcp::Sequence(0xffff_fff0), tcp::Sequence(0x10));
     assert!(before.lt(after) && before.le(after) && after.gt(before) && after.ge(before));
     assert!(before.le(before) && before.ge(before) && !before.lt(before) && !before.gt(before));
@@ -556,7 +556,7 @@ fn records(bytes: &'static [u8], link_type: u32) -> Vec<(capture::RecordHeader, 
 }
 
 #[test]
-fn every_ping_of_linux_classical_ip_is_understood_down_to_its_last_sum() {
+fn every_ping_of_linux_classical_ip_is_decoded_and_verified() {
     let mut pings = std::collections::BTreeMap::new();
     let packets = records(CLIP, capture::LINK_TYPE_SUNATM);
     assert_eq!(packets.len(), 18);
@@ -601,7 +601,7 @@ fn every_ping_of_linux_classical_ip_is_understood_down_to_its_last_sum() {
 }
 
 #[test]
-fn segments_of_linux_are_written_again_byte_for_byte() {
+fn segments_of_linux_round_trip_byte_for_byte() {
     let mut kinds = std::collections::BTreeSet::new();
     for (_, frame) in
         [records(SIW, capture::LINK_TYPE_ETHERNET), records(XOT, capture::LINK_TYPE_ETHERNET)].concat()
@@ -639,7 +639,7 @@ fn segments_of_linux_are_written_again_byte_for_byte() {
 }
 
 #[test]
-fn a_segment_of_linux_with_timestamps_and_a_sack_block_is_written_again_byte_for_byte() {
+fn a_linux_segment_with_timestamps_and_sack_round_trips() {
     let bytes = hex(
         "27 76 e178 5ee18a40 e2dc9ddf b010006d fe340000 0101080a fe8fef9c 1431f061 0101050a e2dc9dde e2dc9ddf",
     );
@@ -680,7 +680,7 @@ fn an_aal5_frame_in_a_capture_file_has_the_bytes_that_wireshark_reads() {
 }
 
 #[test]
-fn a_frame_too_long_for_an_erf_record_is_kept_in_part() {
+fn a_frame_too_long_for_an_erf_record_is_truncated() {
     let frame = vec![7; aal5::PDU_BYTES_MAX];
     let mut bytes = Vec::new();
     capture::FileHeader::new(capture::LINK_TYPE_ERF).write(&mut bytes);
@@ -694,7 +694,7 @@ fn a_frame_too_long_for_an_erf_record_is_kept_in_part() {
 }
 
 #[test]
-fn a_capture_that_breaks_a_rule_says_which() {
+fn an_invalid_capture_is_rejected_with_the_reason() {
     assert_eq!(capture::FileHeader::read(&CLIP[..23]), Err(Malformed::Truncated));
     assert_eq!(capture::FileHeader::read(&[0x0a; 24]), Err(Malformed::Magic));
     let mut newer = CLIP[..24].to_vec();

@@ -31,7 +31,7 @@ fn a_violated_script_fails_with_the_line() {
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains(&format!("{file}:4: the acknowledgment differs")), "{text}");
-    assert!(text.contains("the talk says  +40ms -> ack 12") && text.contains("what came"), "{text}");
+    assert!(text.contains("expected  +40ms -> ack 12") && text.contains("actual"), "{text}");
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn the_trace_of_a_failed_script_is_a_valid_script() {
     let output = kiban(&["talk", "--trace", &file]);
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(text.contains("\n#   the talk says  +40ms -> ack 12\n"), "{text}");
+    assert!(text.contains("\n#   expected  +40ms -> ack 12\n"), "{text}");
     // A failing script's trace ends at the failure, with what arrived: so it passes.
     let output = kiban(&["talk", &talk("again.talk", &text)]);
     assert!(output.status.success(), "{output:?}");

@@ -28,9 +28,6 @@
 extern crate alloc;
 
 mod atomic;
-#[allow(dead_code, missing_docs, reason = "of each file only what is shared between threads is run here")]
-#[path = "../../base/src/memory/depot.rs"]
-mod depot;
 #[path = "../../os/src/turn/followers.rs"]
 mod followers;
 #[allow(
@@ -38,7 +35,7 @@ mod followers;
     missing_docs,
     unused_unsafe,
     unreachable_pub,
-    reason = "as above; a model's memory needs no care"
+    reason = "only what threads share is run here; a model's memory needs no care"
 )]
 #[path = "../../base/src/pipe.rs"]
 mod pipe;
@@ -54,18 +51,21 @@ mod region;
 mod ring;
 #[path = "../../verbs/src/rsocket/sleepers.rs"]
 mod sleepers;
+#[allow(dead_code, missing_docs, reason = "as above")]
+#[path = "../../base/src/memory/slot_pool.rs"]
+mod slot_pool;
 #[path = "../../verbs/src/sync/spin.rs"]
 mod spin;
 
 pub use atomic::weaken;
 
-use depot::{Slot, SlotPool};
 use followers::Followers;
 use loom::thread;
 use published::Published;
 use references::References;
 use region::{Region, SharedBytes};
 use sleepers::Waiters;
+use slot_pool::{Slot, SlotPool};
 use spin::SpinLock;
 use std::ptr::NonNull;
 use std::sync::Arc;

@@ -1,20 +1,21 @@
-//! Packet scripts: timelines of a protocol conversation that are easy to read, and that a board must follow.
+//! Packet scripts: readable timelines of a protocol conversation that a board must follow.
 //!
-//! Goal      one file per test case: what the peer and the host do, what the board must send, and exactly
+//! Purpose   one file per test case: what the peer and the host do, what the board must send, and exactly
 //!           when.
 //! How       [`Talk`] is read from text (`parse`), [`run`] drives a real board with one IP port through it in
-//!           virtual time: no threads, no clock, no randomness but a seed. What nobody expects is a failure.
+//!           virtual time: no threads, no clock, and no randomness but a seed. An event that no line
+//!           expects is a failure.
 //! Numbers   sequence numbers are relative to each side's SYN, timestamps to the first one; payload is
 //!           generated from its position in the stream, so that every byte is checked without being written
 //!           down.
-//! Trace     every run is written down in the notation of the talks: see [`Report::trace`].
+//! Trace     every run is recorded as a script: see [`Report::trace`].
 //! Grammar   `docs/talks.md`.
 //! Left out  several ports or boards; errors about datagrams of ours.
 //!
 //! ```
 //! let talk = kiban_talk::Talk::read(
 //!     "hello.talk",
-//!     "# A byte is acknowledged when the timer says so.
+//!     "# A byte is acknowledged when the timer expires.
 //!      established mss 1460
 //!           <- seq 1:2 ack 1
 //!      +40ms -> ack 2",
@@ -35,26 +36,26 @@ mod side;
 mod world;
 
 pub use run::{Failure, Report, run};
-pub use script::{Mistake, Talk};
+pub use script::{ParseError, Talk};
 
 use std::path::{Path, PathBuf};
 
 /// Reads a script and the files that it includes; paths in `include` are relative to the including file.
 ///
 /// # Errors
-/// A file that cannot be read, or a [`Mistake`], as a sentence.
+/// A file that cannot be read, or a [`ParseError`], as a message.
 pub fn load(path: &Path) -> Result<Talk, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let folder = path.parent().map(Path::to_path_buf).unwrap_or_default();
     let include = |name: &str| std::fs::read_to_string(folder.join(name)).ok();
-    Talk::read(&path.display().to_string(), &text, &include).map_err(|mistake| mistake.to_string())
+    Talk::read(&path.display().to_string(), &text, &include).map_err(|error| error.to_string())
 }
 
 /// Returns the scripts that these files and directories name: files as they are, directories searched for
 /// `*.talk`, sorted.
 ///
 /// # Errors
-/// A path that does not exist, as a sentence.
+/// A path that does not exist or cannot be read, as a message.
 pub fn find(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     let mut found = Vec::new();
     for path in paths {
@@ -65,7 +66,7 @@ pub fn find(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
         } else if path.exists() {
             found.push(path.clone());
         } else {
-            return Err(format!("{}: no such file or folder", path.display()));
+            return Err(format!("{}: no such file or directory", path.display()));
         }
     }
     Ok(found)

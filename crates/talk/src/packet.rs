@@ -3,7 +3,7 @@
 //! Options are written and read here, not by `wire`: a script may contain any options in any order, valid or
 //! not, and a second decoder of what the board sends is worth having.
 
-use crate::script::{Choice, Content, Message, Number, Outside, Packet, Quote, Segment, UNREACHABLE};
+use crate::script::{Content, IpFields, Message, Number, Packet, Quote, Segment, TcpOption, UNREACHABLE};
 use crate::side::Connection;
 use kiban_base::Sum;
 use kiban_base::checksum;
@@ -12,7 +12,7 @@ use kiban_tcpip::wire::tcp::{Flags, HEADER_BYTES};
 use kiban_tcpip::wire::{icmp, icmpv6, ipv4, ipv6, udp};
 use std::net::IpAddr;
 
-/// A byte that no stream is to hold.
+/// A payload byte that must never be delivered.
 const EVIL: u8 = 0xee;
 
 /// The number of the fragment header among the next headers (RFC 8200 §4.5), and its length.
@@ -21,13 +21,13 @@ const FRAGMENT_BYTES: usize = 8;
 
 /// Returns an IP packet around a payload.
 pub(crate) fn ip(source: IpAddr, target: IpAddr, protocol: u8, payload: &[u8]) -> Vec<u8> {
-    ip_with(source, target, protocol, payload, Outside::default())
+    ip_with(source, target, protocol, payload, IpFields::default())
 }
 
-fn ip_with(source: IpAddr, target: IpAddr, protocol: u8, payload: &[u8], outside: Outside) -> Vec<u8> {
+fn ip_with(source: IpAddr, target: IpAddr, protocol: u8, payload: &[u8], ip_fields: IpFields) -> Vec<u8> {
     let mut packet;
-    let traffic_class = outside.traffic_class.unwrap_or(0);
-    let hops = outside.time_to_live.unwrap_or(64);
+    let traffic_class = ip_fields.traffic_class.unwrap_or(0);
+    let hops = ip_fields.time_to_live.unwrap_or(64);
     match (source, target) {
         (IpAddr::V4(source), IpAddr::V4(target)) => {
             packet = vec![0; ipv4::HEADER_BYTES];
@@ -35,7 +35,7 @@ fn ip_with(source: IpAddr, target: IpAddr, protocol: u8, payload: &[u8], outside
                 traffic_class,
                 total_bytes: (ipv4::HEADER_BYTES + payload.len()) as u16,
                 identification: 7,
-                dont_fragment: outside.dont_fragment.unwrap_or(true),
+                dont_fragment: ip_fields.dont_fragment.unwrap_or(true),
                 more_fragments: false,
                 fragment_offset_bytes: 0,
                 time_to_live: hops,
@@ -59,7 +59,7 @@ fn ip_with(source: IpAddr, target: IpAddr, protocol: u8, payload: &[u8], outside
             }
             .write(&mut packet);
         }
-        _ => unreachable!("a talk has addresses of one family"),
+        _ => unreachable!("a script has addresses of one family"),
     }
     packet.extend_from_slice(payload);
     packet
@@ -97,7 +97,7 @@ pub(crate) fn cut(packet: &[u8], by: usize) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Returns a segment of the peer as bytes. All fields are set.
+/// Returns the bytes of a segment of the peer, all of whose fields are set.
 pub(crate) fn segment(connection: &Connection, local: IpAddr, said: &Segment) -> Vec<u8> {
     let mut options = Vec::new();
     for option in said.options.iter().flatten() {
@@ -134,7 +134,7 @@ pub(crate) fn segment(connection: &Connection, local: IpAddr, said: &Segment) ->
         checksum::pseudo(connection.remote.ip(), local, protocol::TCP, bytes.len()).plus(Sum::of(&bytes));
     let checksum = sum.checksum() ^ u16::from(said.wrong_sum);
     bytes[16..18].copy_from_slice(&checksum.to_be_bytes());
-    ip_with(connection.remote.ip(), local, protocol::TCP, &bytes, said.outside)
+    ip_with(connection.remote.ip(), local, protocol::TCP, &bytes, said.ip_fields)
 }
 
 /// Returns a UDP datagram from the peer, with its IP header.
@@ -166,16 +166,16 @@ pub(crate) fn open_udp<'a>(opened: &Opened<'a>) -> Result<(u16, u16, &'a [u8]), 
     Ok((header.source_port, header.target_port, &whole[length..]))
 }
 
-fn write_option(connection: &Connection, option: &Choice, to: &mut Vec<u8>) {
+fn write_option(connection: &Connection, option: &TcpOption, to: &mut Vec<u8>) {
     let number = |number: &Number| match number {
         Number::Is(number) => *number,
         _ => 0,
     };
     match option {
-        Choice::Mss(mss) => to.extend([2, 4, (mss >> 8) as u8, *mss as u8]),
-        Choice::SackPermitted => to.extend([4, 2]),
-        Choice::Shift(shift) => to.extend([3, 3, *shift]),
-        Choice::Timestamps { value, echo } => {
+        TcpOption::Mss(mss) => to.extend([2, 4, (mss >> 8) as u8, *mss as u8]),
+        TcpOption::SackPermitted => to.extend([4, 2]),
+        TcpOption::Shift(shift) => to.extend([3, 3, *shift]),
+        TcpOption::Timestamps { value, echo } => {
             to.extend([8, 10]);
             to.extend(connection.peer.stamp(number(value)).to_be_bytes());
             let echo = match echo {
@@ -184,14 +184,14 @@ fn write_option(connection: &Connection, option: &Choice, to: &mut Vec<u8>) {
             };
             to.extend(echo.to_be_bytes());
         }
-        Choice::Sack(blocks) => {
+        TcpOption::Sack(blocks) => {
             to.extend([5, (2 + 8 * blocks.len()) as u8]);
             for (left, right) in blocks {
                 to.extend(connection.board.absolute(*left).to_be_bytes());
                 to.extend(connection.board.absolute(*right).to_be_bytes());
             }
         }
-        Choice::Raw(bytes) => to.extend(bytes),
+        TcpOption::Raw(bytes) => to.extend(bytes),
     }
 }
 
@@ -212,7 +212,7 @@ pub(crate) fn message(
         quoted.extend(connection.local_port.unwrap_or(0).to_be_bytes());
         quoted.extend(connection.remote.port().to_be_bytes());
         quoted.extend(connection.board.absolute(sequence).to_be_bytes());
-        // The whole segment's length stands in the IP header; eight bytes of it follow (RFC 792).
+        // The quoted IP header has the length of the whole segment; only eight bytes of it follow (RFC 792).
         let kept = quoted.len();
         quoted.resize(HEADER_BYTES + bytes, 0);
         rest = ip(local, remote, protocol::TCP, &quoted);
@@ -250,7 +250,7 @@ pub(crate) fn message(
             Message::TooLong { mtu } => icmpv6::Header::TooLong { mtu },
             Message::TimeExceeded => icmpv6::Header::TimeExceeded { code: 0 },
             Message::ParameterProblem => icmpv6::Header::ParameterProblem { code: 0, pointer: 0 },
-            // IPv6 has no such message: a type that is not assigned stands for it.
+            // IPv6 has no such message: an unassigned type is sent instead.
             Message::SourceQuench => icmpv6::Header::Other { kind: 100, code: 0, rest: [0; 4] },
         };
         let mut bytes = vec![0; icmpv6::HEADER_BYTES];
@@ -269,12 +269,12 @@ pub(crate) struct Opened<'a> {
     pub(crate) target: IpAddr,
     pub(crate) protocol: u8,
     pub(crate) payload: &'a [u8],
-    pub(crate) outside: Outside,
+    pub(crate) ip_fields: IpFields,
     /// Its fragment offset, and whether more fragments follow; `None`: it is not a fragment.
     pub(crate) fragment: Option<(usize, bool)>,
 }
 
-/// Opens an IP packet of the board; a word when it is wrong.
+/// Decodes an IP packet of the board.
 pub(crate) fn open(packet: &[u8]) -> Result<Opened<'_>, &'static str> {
     if packet.first().is_some_and(|byte| byte >> 4 == 6) {
         let (header, length) = ipv6::Header::read(packet).map_err(|_| "its IPv6 header is wrong")?;
@@ -284,19 +284,19 @@ pub(crate) fn open(packet: &[u8]) -> Result<Opened<'_>, &'static str> {
         let (mut protocol, mut payload, mut fragment) = (header.next_header, &packet[length..], None);
         if protocol == FRAGMENT {
             let &[next_header, _, high, low, ..] = payload else {
-                return Err("its fragment header is cut off");
+                return Err("its fragment header is truncated");
             };
             let place = u16::from_be_bytes([high, low]);
             fragment = Some((usize::from(place & !7), place & 1 == 1));
             protocol = next_header;
-            payload = payload.get(FRAGMENT_BYTES..).ok_or("its fragment header is cut off")?;
+            payload = payload.get(FRAGMENT_BYTES..).ok_or("its fragment header is truncated")?;
         }
         return Ok(Opened {
             source: header.source.into(),
             target: header.target.into(),
             protocol,
             payload,
-            outside: Outside {
+            ip_fields: IpFields {
                 time_to_live: Some(header.hop_limit),
                 dont_fragment: None,
                 traffic_class: Some(header.traffic_class),
@@ -316,7 +316,7 @@ pub(crate) fn open(packet: &[u8]) -> Result<Opened<'_>, &'static str> {
         target: header.target.into(),
         protocol: header.protocol,
         payload: &packet[length..],
-        outside: Outside {
+        ip_fields: IpFields {
             time_to_live: Some(header.time_to_live),
             dont_fragment: Some(header.dont_fragment),
             traffic_class: Some(header.traffic_class),
@@ -326,7 +326,7 @@ pub(crate) fn open(packet: &[u8]) -> Result<Opened<'_>, &'static str> {
     })
 }
 
-/// A TCP segment of the board, with absolute numbers still.
+/// A TCP segment of the board, with absolute sequence numbers.
 pub(crate) struct Raw<'a> {
     pub(crate) source_port: u16,
     pub(crate) target_port: u16,
@@ -339,11 +339,11 @@ pub(crate) struct Raw<'a> {
     pub(crate) payload: &'a [u8],
 }
 
-/// Opens a TCP segment of the board; a word when it is wrong.
+/// Decodes a TCP segment of the board.
 pub(crate) fn open_tcp<'a>(opened: &Opened<'a>) -> Result<Raw<'a>, &'static str> {
     let bytes = opened.payload;
     if bytes.len() < HEADER_BYTES {
-        return Err("its TCP header is cut off");
+        return Err("its TCP header is truncated");
     }
     let sum = checksum::pseudo(opened.source, opened.target, protocol::TCP, bytes.len()).plus(Sum::of(bytes));
     if !sum.is_intact() {
@@ -381,7 +381,7 @@ pub(crate) fn in_words(raw: &Raw<'_>, connection: &Connection) -> Segment {
         acknowledgment: if acknowledges {
             Number::Is(connection.peer.relative(raw.acknowledgment))
         } else {
-            Number::Unsaid
+            Number::Absent
         },
         window: Some(raw.window),
         urgent: raw.flags.has(Flags::URG).then_some(raw.urgent),
@@ -416,17 +416,17 @@ fn cut_option(options: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     }
 }
 
-fn read_options(mut bytes: &[u8], connection: &Connection) -> Vec<Choice> {
+fn read_options(mut bytes: &[u8], connection: &Connection) -> Vec<TcpOption> {
     let mut options = Vec::new();
     let word = |at: &[u8]| u32::from_be_bytes([at[0], at[1], at[2], at[3]]);
     while let Some((kind, value, rest)) = cut_option(bytes) {
         let whole = &bytes[..bytes.len() - rest.len()];
         match (kind, value.len()) {
             (1, _) => {}
-            (2, 2) => options.push(Choice::Mss(u16::from_be_bytes([value[0], value[1]]))),
-            (3, 1) => options.push(Choice::Shift(value[0])),
-            (4, 0) => options.push(Choice::SackPermitted),
-            (5, length) if length > 0 && length.is_multiple_of(8) => options.push(Choice::Sack(
+            (2, 2) => options.push(TcpOption::Mss(u16::from_be_bytes([value[0], value[1]]))),
+            (3, 1) => options.push(TcpOption::Shift(value[0])),
+            (4, 0) => options.push(TcpOption::SackPermitted),
+            (5, length) if length > 0 && length.is_multiple_of(8) => options.push(TcpOption::Sack(
                 value
                     .chunks(8)
                     .map(|block| {
@@ -434,11 +434,11 @@ fn read_options(mut bytes: &[u8], connection: &Connection) -> Vec<Choice> {
                     })
                     .collect(),
             )),
-            (8, 8) => options.push(Choice::Timestamps {
+            (8, 8) => options.push(TcpOption::Timestamps {
                 value: Number::Is(connection.board.relative_stamp(word(value))),
                 echo: Number::Is(connection.peer.relative_stamp(word(&value[4..]))),
             }),
-            _ => options.push(Choice::Raw(whole.to_vec())),
+            _ => options.push(TcpOption::Raw(whole.to_vec())),
         }
         bytes = rest;
     }

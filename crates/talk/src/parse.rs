@@ -1,29 +1,32 @@
-//! From text to a [`Talk`].
+//! Parses a [`Talk`].
 //!
-//! A line is a sequence of words, of which the first say what it is; nothing is nested. So a cursor over
-//! words with their columns is all the parsing needed, and every unexpected word is reported with its
-//! position and the words that would fit.
+//! A line is a flat sequence of words, and the first ones determine its kind. So the parser is a cursor over
+//! words and their columns. It reports every unexpected word with its position and the words that would fit.
 
 use crate::script::{
-    Bytes, Call, Choice, Content, FLAGS, Line, Message, Mistake, Number, Opening, Packet, Quote, Segment,
-    Talk, UNREACHABLE, What, When,
+    Bytes, Call, Content, FLAGS, Line, Message, Number, Opening, Packet, ParseError, Quote, Segment, Talk,
+    TcpOption, UNREACHABLE, What, When,
 };
 use kiban_base::Setting;
 use kiban_tcpip::tcp::Nagle;
 use kiban_tcpip::wire::tcp::Flags;
 use std::time::Duration;
 
-/// Files that include files that include files …
+/// The maximum depth of includes.
 const INCLUDES_MAX: usize = 8;
-/// Bytes of one run of segments at most.
+/// The maximum length of one run of segments.
 const RUN_BYTES_MAX: i64 = 1 << 30;
 
 impl Talk {
-    /// Reads a talk; `include` gives the text of a file that it includes.
+    /// Parses a script; `include` returns the text of an included file.
     ///
     /// # Errors
-    /// The first error.
-    pub fn read(file: &str, text: &str, include: &dyn Fn(&str) -> Option<String>) -> Result<Talk, Mistake> {
+    /// The first syntax error, with its position.
+    pub fn read(
+        file: &str,
+        text: &str,
+        include: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Talk, ParseError> {
         let head: Vec<&str> = text
             .lines()
             .take_while(|line| line.trim_start().starts_with('#'))
@@ -40,7 +43,7 @@ impl Talk {
         text: &str,
         include: &dyn Fn(&str) -> Option<String>,
         depth: usize,
-    ) -> Result<(), Mistake> {
+    ) -> Result<(), ParseError> {
         for (index, text) in text.lines().enumerate() {
             let mut words = Words::of(file, index + 1, text)?;
             match words.peek() {
@@ -51,10 +54,10 @@ impl Talk {
                 }
                 Some("include") => {
                     words.next();
-                    let name = words.text_or_word("a file's name")?;
+                    let name = words.text_or_word("a file name")?;
                     let inner = include(&name)
                         .filter(|_| depth < INCLUDES_MAX)
-                        .ok_or_else(|| words.mistake_before("the file cannot be read", None))?;
+                        .ok_or_else(|| words.error_before("cannot read the file", None))?;
                     words.end()?;
                     self.take_in(&name, &inner, include, depth + 1)?;
                 }
@@ -65,10 +68,10 @@ impl Talk {
                     match self.lines.last_mut() {
                         Some(Line { what: What::Arrive(burst), .. }) => burst.push(more),
                         _ => {
-                            return Err(words.mistake_at(
+                            return Err(words.error_at(
                                 0,
-                                "`&` goes on with a burst, and there is none",
-                                Some("write it behind a line with `<-`".into()),
+                                "`&` continues a burst, but no `<-` line precedes it",
+                                Some("write it after a line with `<-`".into()),
                             ));
                         }
                     }
@@ -101,7 +104,7 @@ struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    fn of(file: &'a str, number: usize, text: &'a str) -> Result<Words<'a>, Mistake> {
+    fn of(file: &'a str, number: usize, text: &'a str) -> Result<Words<'a>, ParseError> {
         let mut words = Words { file, number, text, tokens: Vec::new(), at: 0 };
         let mut letters = text.chars().enumerate().peekable();
         while let Some(&(column, letter)) = letters.peek() {
@@ -123,7 +126,7 @@ impl<'a> Words<'a> {
                                 None => {}
                             },
                             Some((_, other)) => bytes.extend(other.to_string().bytes()),
-                            None => return Err(words.mistake_at(column, "this text has no end", None)),
+                            None => return Err(words.error_at(column, "unterminated string", None)),
                         }
                     }
                     words.tokens.push((column, Token::Text(bytes)));
@@ -176,14 +179,14 @@ impl<'a> Words<'a> {
         words.join(" ")
     }
 
-    fn word(&mut self, what: &str) -> Result<String, Mistake> {
+    fn word(&mut self, what: &str) -> Result<String, ParseError> {
         match self.next() {
             Some(word) => Ok(word),
-            None => Err(self.mistake_here(&format!("{what} is missing here"), None)),
+            None => Err(self.error_here(&format!("{what} is missing here"), None)),
         }
     }
 
-    fn text_or_word(&mut self, what: &str) -> Result<String, Mistake> {
+    fn text_or_word(&mut self, what: &str) -> Result<String, ParseError> {
         match self.literal() {
             Some(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
             None => self.word(what),
@@ -201,51 +204,51 @@ impl<'a> Words<'a> {
         }
     }
 
-    fn end(&self) -> Result<(), Mistake> {
-        if self.is_done() { Ok(()) } else { Err(self.mistake_here("nothing more is expected here", None)) }
+    fn end(&self) -> Result<(), ParseError> {
+        if self.is_done() { Ok(()) } else { Err(self.error_here("unexpected word", None)) }
     }
 
-    fn number<T: TryFrom<i64>>(&mut self, what: &str) -> Result<T, Mistake> {
+    fn number<T: TryFrom<i64>>(&mut self, what: &str) -> Result<T, ParseError> {
         let word = self.word(what)?;
         plain(&word)
             .and_then(|number| T::try_from(number).ok())
-            .ok_or_else(|| self.mistake_before(&format!("`{word}` is not {what}"), None))
+            .ok_or_else(|| self.error_before(&format!("`{word}` is not {what}"), None))
     }
 
-    fn asked(&mut self, what: &str) -> Result<Number, Mistake> {
+    fn asked(&mut self, what: &str) -> Result<Number, ParseError> {
         if self.takes("any") { Ok(Number::Any) } else { Ok(Number::Is(self.number(what)?)) }
     }
 
-    fn range(&mut self, what: &str) -> Result<(i64, i64), Mistake> {
+    fn range(&mut self, what: &str) -> Result<(i64, i64), ParseError> {
         let word = self.word(what)?;
         let (begin, end) = word.split_once(':').unwrap_or((&word, &word));
         match (plain(begin), plain(end)) {
             (Some(begin), Some(end)) if begin <= end && end - begin <= RUN_BYTES_MAX => Ok((begin, end)),
-            _ => {
-                Err(self
-                    .mistake_before(&format!("`{word}` is not {what}"), Some("write first:behind".into())))
-            }
+            _ => Err(self.error_before(
+                &format!("`{word}` is not {what}"),
+                Some("write FIRST:END, where END is the number after the last byte".into()),
+            )),
         }
     }
 
     /// Parses the edges of a SACK block: a peer may send them in the wrong order.
-    fn block(&mut self) -> Result<(i64, i64), Mistake> {
+    fn block(&mut self) -> Result<(i64, i64), ParseError> {
         let word = self.word("a block")?;
         let edges = word.split_once(':').and_then(|(left, right)| Some((plain(left)?, plain(right)?)));
         edges.ok_or_else(|| {
-            self.mistake_before(&format!("`{word}` is not a block"), Some("write left:right".into()))
+            self.error_before(&format!("`{word}` is not a block"), Some("write LEFT:RIGHT".into()))
         })
     }
 
-    fn length(&mut self, what: &str) -> Result<Duration, Mistake> {
+    fn length(&mut self, what: &str) -> Result<Duration, ParseError> {
         let word = self.word(what)?;
         duration(&word).ok_or_else(|| {
             let hint = "write a number and a unit: 40ms, 1.5s, 10us, 2min";
-            self.mistake_before(&format!("`{word}` is not a length of time"), Some(hint.into()))
+            self.error_before(&format!("`{word}` is not a duration"), Some(hint.into()))
         })
     }
 
-    fn hex(&mut self) -> Result<Vec<u8>, Mistake> {
+    fn hex(&mut self) -> Result<Vec<u8>, ParseError> {
         let mut digits = String::new();
         while let Some(word) = self.peek() {
             if !word.chars().all(|digit| digit.is_ascii_hexdigit()) {
@@ -258,13 +261,13 @@ impl<'a> Words<'a> {
             .step_by(2)
             .map(|at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok())
             .collect();
-        bytes.filter(|bytes| !bytes.is_empty()).ok_or_else(|| {
-            self.mistake_here("bytes in hex are expected here", Some("two digits a byte".into()))
-        })
+        bytes
+            .filter(|bytes| !bytes.is_empty())
+            .ok_or_else(|| self.error_here("expected bytes in hex", Some("two digits per byte".into())))
     }
 
-    fn mistake_at(&self, column: usize, message: &str, hint: Option<String>) -> Mistake {
-        Mistake {
+    fn error_at(&self, column: usize, message: &str, hint: Option<String>) -> ParseError {
+        ParseError {
             file: self.file.into(),
             line: self.number,
             column: column + 1,
@@ -274,25 +277,25 @@ impl<'a> Words<'a> {
         }
     }
 
-    fn mistake_here(&self, message: &str, hint: Option<String>) -> Mistake {
+    fn error_here(&self, message: &str, hint: Option<String>) -> ParseError {
         let column =
             self.tokens.get(self.at).map_or(self.text.trim_end().chars().count(), |(column, _)| *column);
-        self.mistake_at(column, message, hint)
+        self.error_at(column, message, hint)
     }
 
-    fn mistake_before(&self, message: &str, hint: Option<String>) -> Mistake {
+    fn error_before(&self, message: &str, hint: Option<String>) -> ParseError {
         let column = self.tokens.get(self.at.saturating_sub(1)).map_or(0, |(column, _)| *column);
-        self.mistake_at(column, message, hint)
+        self.error_at(column, message, hint)
     }
 
-    /// Returns the error that the word just taken is none of `known`.
-    fn unknown(&self, what: &str, known: &[&str]) -> Mistake {
+    /// Returns the error that the previous word is not one of `known`.
+    fn unknown(&self, what: &str, known: &[&str]) -> ParseError {
         let word = match self.tokens.get(self.at.saturating_sub(1)) {
             Some((_, Token::Word(word))) => word.clone(),
             _ => String::new(),
         };
         let hint = hint(&word, known).unwrap_or_else(|| format!("known are {}", known.join(", ")));
-        self.mistake_before(&format!("`{word}` is not {what}"), Some(hint))
+        self.error_before(&format!("`{word}` is not {what}"), Some(hint))
     }
 }
 
@@ -312,7 +315,7 @@ fn plain(word: &str) -> Option<i64> {
     .filter(|number: &i64| number.abs() <= i64::from(u32::MAX))
 }
 
-/// Parses `40ms`, `1.5s`.
+/// Parses a duration such as `40ms` or `1.5s`.
 fn duration(word: &str) -> Option<Duration> {
     let split = word.find(|letter: char| letter.is_ascii_alphabetic())?;
     let (number, unit) = word.split_at(split);
@@ -335,7 +338,7 @@ fn duration(word: &str) -> Option<Duration> {
     Some(Duration::from_nanos(total))
 }
 
-/// Letters to change, add or drop to get from one word to the other.
+/// Returns the edit distance of two words.
 fn edits(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();
@@ -390,7 +393,7 @@ const EVENTS: [&str; 33] = [
     "waits-for",
 ];
 
-fn line(mut words: Words<'_>) -> Result<Line, Mistake> {
+fn line(mut words: Words<'_>) -> Result<Line, ParseError> {
     let when = when(&mut words)?;
     let label = match words.peek().and_then(|word| word.strip_suffix(':')) {
         Some(label) => {
@@ -402,8 +405,8 @@ fn line(mut words: Words<'_>) -> Result<Line, Mistake> {
     };
     let verb = words.word("an event")?;
     let what = match verb.as_str() {
-        "set" => What::Set { name: words.word("a setting's name")?, value: words.text_or_word("a value")? },
-        "profile" => What::Profile(words.word("a profile's name")?),
+        "set" => What::Set { name: words.word("a setting name")?, value: words.text_or_word("a value")? },
+        "profile" => What::Profile(words.word("a profile name")?),
         "conn" => {
             let (mut port, mut local, mut address) = (None, None, None);
             while let Some(word) = words.next() {
@@ -418,8 +421,8 @@ fn line(mut words: Words<'_>) -> Result<Line, Mistake> {
         }
         "established" => What::Established(opening(&mut words)?),
         "<-" => What::Arrive(vec![packet(&mut words)?]),
-        "->" => What::Leave(packet(&mut words)?),
-        "told" => What::Told(words.rest()),
+        "->" => What::Transmit(packet(&mut words)?),
+        "told" => What::Completion(words.rest()),
         "silence" => What::Silence,
         "info" => {
             let mut fields = Vec::new();
@@ -432,13 +435,13 @@ fn line(mut words: Words<'_>) -> Result<Line, Mistake> {
             }
             What::Info(fields)
         }
-        "got" => What::Got(words.number("a count of bytes")?),
-        "sessions" => What::Sessions(words.number("a count of sessions")?),
+        "got" => What::Got(words.number("a number of bytes")?),
+        "sessions" => What::Sessions(words.number("a number of sessions")?),
         "counter" => What::Counter { name: words.word("family.name")?, value: words.number("a count")? },
         "host" => match words.word("`reads` or `waits`")?.as_str() {
             "reads" => What::Reads(true),
             "waits" => What::Reads(false),
-            _ => return Err(words.unknown("what a host does", &["reads", "waits"])),
+            _ => return Err(words.unknown("a host mode", &["reads", "waits"])),
         },
         _ => {
             let call = call(&verb, &mut words)?;
@@ -447,12 +450,13 @@ fn line(mut words: Words<'_>) -> Result<Line, Mistake> {
         }
     };
     words.end()?;
-    if matches!(when, When::Within(..) | When::Eventually) && !matches!(what, What::Leave(_) | What::Told(_))
+    if matches!(when, When::Within(..) | When::Eventually)
+        && !matches!(what, What::Transmit(_) | What::Completion(_))
     {
-        return Err(words.mistake_at(
+        return Err(words.error_at(
             0,
-            "only what is expected may come within a time",
-            Some("`->` or `told`".into()),
+            "only an expected packet or completion may have a span of time",
+            Some("use `->` or `told`".into()),
         ));
     }
     Ok(Line {
@@ -465,12 +469,12 @@ fn line(mut words: Words<'_>) -> Result<Line, Mistake> {
     })
 }
 
-fn when(words: &mut Words<'_>) -> Result<When, Mistake> {
+fn when(words: &mut Words<'_>) -> Result<When, ParseError> {
     let Some(word) = words.peek().map(str::to_string) else { return Ok(When::Same) };
     if let Some(length) = word.strip_prefix('+') {
         words.at += 1;
         return duration(length).map(When::After).ok_or_else(|| {
-            words.mistake_before(&format!("`{word}` is not a length of time"), Some("write +40ms".into()))
+            words.error_before(&format!("`{word}` is not a duration"), Some("write +40ms".into()))
         });
     }
     if words.takes("eventually") {
@@ -483,7 +487,7 @@ fn when(words: &mut Words<'_>) -> Result<When, Mistake> {
             .and_then(|(from, to)| Some((duration(from)?, duration(to)?)))
             .filter(|(from, to)| from <= to)
             .map(|(from, to)| When::Within(from, to))
-            .ok_or_else(|| words.mistake_before("a span is two lengths", Some("30ms..50ms".into())));
+            .ok_or_else(|| words.error_before("invalid span", Some("write for example 30ms..50ms".into())));
     }
     match duration(&word) {
         Some(length) => {
@@ -494,7 +498,7 @@ fn when(words: &mut Words<'_>) -> Result<When, Mistake> {
     }
 }
 
-fn call(verb: &str, words: &mut Words<'_>) -> Result<Call, Mistake> {
+fn call(verb: &str, words: &mut Words<'_>) -> Result<Call, ParseError> {
     Ok(match verb {
         "listen" => Call::Listen(if words.is_done() { 80 } else { words.number("a port")? }),
         "unlisten" => Call::Unlisten,
@@ -505,26 +509,26 @@ fn call(verb: &str, words: &mut Words<'_>) -> Result<Call, Mistake> {
         "write" => {
             let bytes = match words.literal() {
                 Some(bytes) => Bytes::Literal(bytes),
-                None => Bytes::Count(words.number("a count of bytes")?),
+                None => Bytes::Count(words.number("a number of bytes")?),
             };
-            let takes = if words.takes("takes") { Some(words.number("a count of bytes")?) } else { None };
+            let takes = if words.takes("takes") { Some(words.number("a number of bytes")?) } else { None };
             Call::Write { bytes, takes }
         }
-        "read" => Call::Read(words.number("a count of bytes")?),
+        "read" => Call::Read(words.number("a number of bytes")?),
         "urgent" => Call::Urgent,
         "nagle" => {
-            let word = words.word("which short segments wait")?;
-            let expected = || words.mistake_before(&format!("write {}", Nagle::expects()), None);
+            let word = words.word("a Nagle mode")?;
+            let expected = || words.error_before(&format!("write {}", Nagle::expects()), None);
             Call::Nagle(Nagle::read(&word).ok_or_else(expected)?)
         }
-        "dscp" => Call::Dscp(words.number("a codepoint")?),
+        "dscp" => Call::Dscp(words.number("a DSCP")?),
         "patience" => {
             let (mut keep_alive, mut user_timeout) = (None, None);
             loop {
                 if words.takes("keep-alive") {
-                    keep_alive = Some(words.length("a length of silence")?);
+                    keep_alive = Some(words.length("a keep-alive interval")?);
                 } else if words.takes("user-timeout") {
-                    user_timeout = Some(words.length("how long bytes may wait")?);
+                    user_timeout = Some(words.length("a user timeout")?);
                 } else {
                     break Call::Patience { keep_alive, user_timeout };
                 }
@@ -533,16 +537,16 @@ fn call(verb: &str, words: &mut Words<'_>) -> Result<Call, Mistake> {
         "finish" => Call::Finish,
         "close" => Call::Close,
         "abort" => Call::Abort,
-        "ping" => Call::Ping { bytes: words.number("a count of bytes")? },
+        "ping" => Call::Ping { bytes: words.number("a number of bytes")? },
         "bind" => Call::Bind(words.number("a port")?),
         "unbind" => Call::Unbind,
-        "send" => Call::Send(words.number::<u32>("a count of bytes")? as usize),
-        "receive" => Call::Receive(words.number::<u32>("a count of bytes")? as usize),
+        "send" => Call::Send(words.number::<u32>("a number of bytes")? as usize),
+        "receive" => Call::Receive(words.number::<u32>("a number of bytes")? as usize),
         _ => return Err(words.unknown("an event", &EVENTS)),
     })
 }
 
-fn opening(words: &mut Words<'_>) -> Result<Opening, Mistake> {
+fn opening(words: &mut Words<'_>) -> Result<Opening, ParseError> {
     let mut opening = Opening {
         active: false,
         options: Vec::new(),
@@ -553,10 +557,10 @@ fn opening(words: &mut Words<'_>) -> Result<Opening, Mistake> {
         match word.as_str() {
             "active" => opening.active = true,
             "passive" => opening.active = false,
-            "win" => opening.window_bytes = words.number("a count of bytes")?,
+            "win" => opening.window_bytes = words.number("a number of bytes")?,
             "rtt" => opening.round_trip = words.length("a round trip")?,
             "timestamps" => {
-                opening.options.push(Choice::Timestamps { value: Number::Unsaid, echo: Number::Unsaid });
+                opening.options.push(TcpOption::Timestamps { value: Number::Absent, echo: Number::Absent });
             }
             _ => match option(&word, words)? {
                 Some(option) => opening.options.push(option),
@@ -573,36 +577,36 @@ fn opening(words: &mut Words<'_>) -> Result<Opening, Mistake> {
 }
 
 /// Parses a TCP option that starts with `word`.
-fn option(word: &str, words: &mut Words<'_>) -> Result<Option<Choice>, Mistake> {
+fn option(word: &str, words: &mut Words<'_>) -> Result<Option<TcpOption>, ParseError> {
     Ok(Some(match word {
-        "mss" => Choice::Mss(words.number("a segment size")?),
-        "sackok" => Choice::SackPermitted,
-        "shift" => Choice::Shift(words.number("a shift")?),
+        "mss" => TcpOption::Mss(words.number("a segment size")?),
+        "sackok" => TcpOption::SackPermitted,
+        "shift" => TcpOption::Shift(words.number("a shift")?),
         "ts" => {
-            let value = if words.takes("val") { words.asked("a timestamp")? } else { Number::Unsaid };
-            let echo = if words.takes("ecr") { words.asked("a timestamp")? } else { Number::Unsaid };
-            Choice::Timestamps { value, echo }
+            let value = if words.takes("val") { words.asked("a timestamp")? } else { Number::Absent };
+            let echo = if words.takes("ecr") { words.asked("a timestamp")? } else { Number::Absent };
+            TcpOption::Timestamps { value, echo }
         }
         "sack" => {
             let mut blocks = vec![words.block()?];
             while words.peek().is_some_and(|word| word.contains(':')) {
                 blocks.push(words.block()?);
             }
-            Choice::Sack(blocks)
+            TcpOption::Sack(blocks)
         }
-        "opt" => Choice::Raw(words.hex()?),
+        "opt" => TcpOption::Raw(words.hex()?),
         _ => return Ok(None),
     }))
 }
 
-fn packet(words: &mut Words<'_>) -> Result<Packet, Mistake> {
+fn packet(words: &mut Words<'_>) -> Result<Packet, ParseError> {
     let whole = whole_packet(words)?;
     if !words.takes("cut") {
         return Ok(whole);
     }
-    let by = words.number::<u16>("a fragment's length")?;
+    let by = words.number::<u16>("a fragment length")?;
     if by == 0 || by % 8 != 0 {
-        return Err(words.mistake_before("fragments are cut at multiples of eight bytes", None));
+        return Err(words.error_before("the length of a fragment must be a multiple of eight", None));
     }
     let without = if words.takes("without") { Some(words.number::<u32>("a count")? as usize) } else { None };
     let backwards = words.takes("backwards");
@@ -610,12 +614,12 @@ fn packet(words: &mut Words<'_>) -> Result<Packet, Mistake> {
 }
 
 /// Parses a packet before fragmentation.
-fn whole_packet(words: &mut Words<'_>) -> Result<Packet, Mistake> {
+fn whole_packet(words: &mut Words<'_>) -> Result<Packet, ParseError> {
     if words.takes("icmp") {
         return icmp(words);
     }
     if words.takes("udp") {
-        let bytes = words.number::<u16>("a count of bytes")?.into();
+        let bytes = words.number::<u16>("a number of bytes")?.into();
         return Ok(Packet::Udp { bytes, wrong_sum: words.takes("badsum") });
     }
     if words.takes("fragment") {
@@ -626,7 +630,7 @@ fn whole_packet(words: &mut Words<'_>) -> Result<Packet, Mistake> {
         return Ok(Packet::Raw(words.hex()?));
     }
     if words.takes("payload") {
-        return Ok(Packet::Payload { protocol: words.number("a protocol's number")?, bytes: words.hex()? });
+        return Ok(Packet::Payload { protocol: words.number("a protocol number")?, bytes: words.hex()? });
     }
     let mut segment = Segment::default();
     let mut times = 1;
@@ -647,25 +651,25 @@ fn whole_packet(words: &mut Words<'_>) -> Result<Packet, Mistake> {
         match word.as_str() {
             "seq" if words.takes("any") => segment.sequence = Number::Any,
             "seq" => {
-                let (begin, behind) = words.range("a range of the stream")?;
+                let (begin, behind) = words.range("a sequence range")?;
                 segment.sequence = Number::Is(begin);
                 segment.bytes = segment.bytes.max((behind - begin) as usize);
             }
-            "len" => segment.bytes = words.number("a count of bytes")?,
-            "by" => segment.by = Some(words.number::<u16>("a segment's length")?.max(1).into()),
+            "len" => segment.bytes = words.number("a number of bytes")?,
+            "by" => segment.by = Some(words.number::<u16>("a segment length")?.max(1).into()),
             "ack" => {
                 segment.flags = segment.flags | Flags::ACK;
                 segment.acknowledgment = words.asked("an acknowledgment")?;
             }
-            "win" => segment.window = Some(words.number("a window as it stands in the header")?),
+            "win" => segment.window = Some(words.number("a 16-bit window")?),
             "urg" => segment.urgent = Some(words.number("an urgent pointer")?),
             "evil" => segment.content = Content::Evil,
             "no-ts" => segment.without_timestamps = true,
             "badsum" => segment.wrong_sum = true,
-            "ttl" => segment.outside.time_to_live = Some(words.number("a time to live")?),
-            "df" => segment.outside.dont_fragment = Some(true),
-            "no-df" => segment.outside.dont_fragment = Some(false),
-            "tos" => segment.outside.traffic_class = Some(words.number("a traffic class")?),
+            "ttl" => segment.ip_fields.time_to_live = Some(words.number("a time to live")?),
+            "df" => segment.ip_fields.dont_fragment = Some(true),
+            "no-df" => segment.ip_fields.dont_fragment = Some(false),
+            "tos" => segment.ip_fields.traffic_class = Some(words.number("a traffic class")?),
             "no-options" => segment.options = Some(Vec::new()),
             "x" => times = words.number::<u32>("a count")? as usize,
             _ => match option(&word, words)? {
@@ -717,21 +721,21 @@ fn whole_packet(words: &mut Words<'_>) -> Result<Packet, Mistake> {
     Ok(Packet::Tcp { segment, times })
 }
 
-fn icmp(words: &mut Words<'_>) -> Result<Packet, Mistake> {
+fn icmp(words: &mut Words<'_>) -> Result<Packet, ParseError> {
     let kind = words.word("a kind of message")?;
     let message = match kind.as_str() {
         "echo-request" | "echo-reply" => {
-            let bytes = if words.takes("len") { words.number("a count of bytes")? } else { 0 };
+            let bytes = if words.takes("len") { words.number("a number of bytes")? } else { 0 };
             if kind == "echo-reply" { Message::EchoReply { bytes } } else { Message::EchoRequest { bytes } }
         }
         "unreachable" => {
-            let word = words.word("what cannot be reached")?;
+            let word = words.word("a kind of unreachable")?;
             let names = UNREACHABLE.map(|(name, _, _)| name);
             let known = names.iter().find(|name| **name == word);
-            Message::Unreachable(known.ok_or_else(|| words.unknown("what cannot be reached", &names))?)
+            Message::Unreachable(known.ok_or_else(|| words.unknown("a kind of unreachable", &names))?)
         }
         "too-long" => {
-            let mtu = if words.takes("mtu") { words.number("a packet's length")? } else { 0 };
+            let mtu = if words.takes("mtu") { words.number("a packet length")? } else { 0 };
             Message::TooLong { mtu }
         }
         "time-exceeded" => Message::TimeExceeded,
@@ -752,9 +756,10 @@ fn icmp(words: &mut Words<'_>) -> Result<Packet, Mistake> {
     };
     let quoting = if words.takes("quoting") {
         if !words.takes("seq") {
-            return Err(words.mistake_here("which segment is quoted?", Some("quoting seq 1:1461".into())));
+            return Err(words
+                .error_here("`seq` is missing here", Some("write for example quoting seq 1:1461".into())));
         }
-        let (sequence, behind) = words.range("a range of the stream")?;
+        let (sequence, behind) = words.range("a sequence range")?;
         Some(Quote { sequence, bytes: (behind - sequence) as usize })
     } else {
         None
@@ -766,40 +771,52 @@ fn icmp(words: &mut Words<'_>) -> Result<Packet, Mistake> {
 mod tests {
     use super::*;
 
-    fn mistake(text: &str) -> (usize, usize, String, String) {
-        let mistake = Talk::read("t", text, &|_| None).expect_err("a mistake");
-        (mistake.line, mistake.column, mistake.message, mistake.hint.unwrap_or_default())
+    fn error_of(text: &str) -> (usize, usize, String, String) {
+        let error = Talk::read("t", text, &|_| None).expect_err("a syntax error");
+        (error.line, error.column, error.message, error.hint.unwrap_or_default())
     }
 
     #[test]
-    fn mistakes_say_where_and_what_would_fit() {
+    fn a_syntax_error_has_a_position_and_a_hint() {
         for (text, line, column, message, hint) in [
             ("<- SYN sak", 1, 8, "`sak` is not part of a segment", "did you mean `sack`?"),
-            ("\n+4x -> ack 1", 2, 1, "`+4x` is not a length of time", "write +40ms"),
+            ("\n+4x -> ack 1", 2, 1, "`+4x` is not a duration", "write +40ms"),
             ("wirte 5", 1, 1, "`wirte` is not an event", "did you mean `write`?"),
             (
                 "& ack 1",
                 1,
                 1,
-                "`&` goes on with a burst, and there is none",
-                "write it behind a line with `<-`",
+                "`&` continues a burst, but no `<-` line precedes it",
+                "write it after a line with `<-`",
             ),
-            ("<- seq 9:5 ack 1", 1, 8, "`9:5` is not a range of the stream", "write first:behind"),
+            (
+                "<- seq 9:5 ack 1",
+                1,
+                8,
+                "`9:5` is not a sequence range",
+                "write FIRST:END, where END is the number after the last byte",
+            ),
             ("<- ack", 1, 7, "an acknowledgment is missing here", ""),
-            ("within 5ms..1ms -> ack 1", 1, 8, "a span is two lengths", "30ms..50ms"),
-            ("eventually silence", 1, 1, "only what is expected may come within a time", "`->` or `told`"),
-            ("write \"abc", 1, 7, "this text has no end", ""),
-            ("silence now", 1, 9, "nothing more is expected here", ""),
-            ("<- opt 123", 1, 11, "bytes in hex are expected here", "two digits a byte"),
-            ("<- win 70000", 1, 8, "`70000` is not a window as it stands in the header", ""),
-            ("include nowhere", 1, 9, "the file cannot be read", ""),
+            ("within 5ms..1ms -> ack 1", 1, 8, "invalid span", "write for example 30ms..50ms"),
+            (
+                "eventually silence",
+                1,
+                1,
+                "only an expected packet or completion may have a span of time",
+                "use `->` or `told`",
+            ),
+            ("write \"abc", 1, 7, "unterminated string", ""),
+            ("silence now", 1, 9, "unexpected word", ""),
+            ("<- opt 123", 1, 11, "expected bytes in hex", "two digits per byte"),
+            ("<- win 70000", 1, 8, "`70000` is not a 16-bit window", ""),
+            ("include nowhere", 1, 9, "cannot read the file", ""),
         ] {
-            assert_eq!(mistake(text), (line, column, message.into(), hint.into()), "{text}");
+            assert_eq!(error_of(text), (line, column, message.into(), hint.into()), "{text}");
         }
     }
 
     #[test]
-    fn segments_write_themselves_as_they_are_read() {
+    fn a_packet_is_formatted_as_it_was_written() {
         for text in [
             "SYN seq 0 win 65535 mss 1460 sackok ts val 5 ecr 0 shift 7",
             "PSH seq 1:1461 ack 1 win 512",
@@ -826,7 +843,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_exact() {
+    fn durations_are_exact() {
         for (text, nanos) in
             [("40ms", 40_000_000), ("1.5s", 1_500_000_000), ("0.25us", 250), ("2min", 120_000_000_000)]
         {
@@ -845,7 +862,7 @@ mod tests {
     }
 
     #[test]
-    fn no_text_makes_the_reader_stumble() {
+    fn the_parser_does_not_panic_on_random_words() {
         let words =
             ["<-", "->", "seq", "1:5", ":", "\"", "x", "any", "+1ms", "within", "..", "é", "sack", "0x", "-"];
         let mut chance = kiban_base::SimRng::from_seed(7);

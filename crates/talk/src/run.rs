@@ -1,12 +1,12 @@
 //! Runs a script line by line; a failure says what was expected and what arrived.
 
 use crate::script::{
-    Call, Choice, Content, FLAGS, Line, Number, Opening, Outside, Packet, Segment, Talk, What, When,
+    Call, Content, FLAGS, IpFields, Line, Number, Opening, Packet, Segment, Talk, TcpOption, What, When,
     length_of,
 };
 use crate::settings::Settings;
 use crate::side::Connection;
-use crate::world::{Entry, OTHERS, Seen, World, pieces};
+use crate::world::{Entry, OTHERS, Transmitted, World, pieces};
 use kiban_base::Instant;
 use kiban_capture as capture;
 use kiban_tcpip::tcp::State;
@@ -24,7 +24,7 @@ const EVENTUALLY: Duration = Duration::from_secs(3600);
 pub struct Report {
     /// Why it failed; `None` if it passed.
     pub failure: Option<Failure>,
-    /// A feature that the stack lacks: nothing was run.
+    /// The feature that the stack lacks; the script was skipped.
     pub waits_for: Option<String>,
     /// The conversation as a script.
     pub trace: String,
@@ -45,7 +45,7 @@ pub struct Failure {
     pub message: String,
     /// The line of the script.
     pub expected: String,
-    /// What arrived, in the same notation; empty if nothing did.
+    /// The actual event, in the same notation; empty if there was none.
     pub came: String,
     /// The last lines of the conversation.
     pub recent: String,
@@ -55,32 +55,32 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Failure { file, line, message, expected, came, recent } = self;
         writeln!(f, "{file}:{line}: {message}")?;
-        writeln!(f, "  the talk says  {expected}")?;
+        writeln!(f, "  expected  {expected}")?;
         if !came.is_empty() {
-            writeln!(f, "  what came      {came}")?;
+            writeln!(f, "  actual    {came}")?;
         }
-        write!(f, "  the conversation until then:")?;
+        write!(f, "  the conversation so far:")?;
         recent.lines().try_for_each(|line| write!(f, "\n    {line}"))
     }
 }
 
 impl std::error::Error for Failure {}
 
-/// Why a line failed, and what arrived instead.
-struct Wrong {
+/// Why a line failed, and the actual event.
+struct Mismatch {
     message: String,
     came: String,
 }
 
-impl From<String> for Wrong {
-    fn from(message: String) -> Wrong {
-        Wrong { message, came: String::new() }
+impl From<String> for Mismatch {
+    fn from(message: String) -> Mismatch {
+        Mismatch { message, came: String::new() }
     }
 }
 
-impl From<&str> for Wrong {
-    fn from(message: &str) -> Wrong {
-        Wrong::from(message.to_string())
+impl From<&str> for Mismatch {
+    fn from(message: &str) -> Mismatch {
+        Mismatch::from(message.to_string())
     }
 }
 
@@ -96,7 +96,7 @@ pub fn run(talk: &Talk) -> Report {
             failure = runner.end().err().map(|wrong| (last, wrong));
         }
     }
-    let failure = failure.map(|(line, Wrong { message, came })| Failure {
+    let failure = failure.map(|(line, Mismatch { message, came })| Failure {
         file: line.file.clone(),
         line: line.number,
         message,
@@ -130,7 +130,7 @@ pub fn run(talk: &Talk) -> Report {
     Report { failure, waits_for: talk.waits_for.clone(), trace, capture: file, lasted }
 }
 
-/// Lines of the log as a talk, each with the time since the one before.
+/// Formats log entries as a script, each with the time since the previous one.
 fn written(world: &World, log: &[Entry]) -> String {
     let mut text = String::new();
     let mut before = world.zero;
@@ -152,10 +152,10 @@ fn written(world: &World, log: &[Entry]) -> String {
 
 struct Runner {
     settings: Settings,
-    /// Lines that made the settings and declared connections, for the trace.
+    /// The lines that changed settings or declared connections, for the trace.
     said: Vec<String>,
     world: Option<World>,
-    /// The time of the line before.
+    /// The time of the previous line.
     mark: Instant,
 }
 
@@ -166,10 +166,10 @@ impl Runner {
             self.mark = world.now;
             self.world = Some(world);
         }
-        self.world.as_mut().expect("made above")
+        self.world.as_mut().expect("created above")
     }
 
-    fn line(&mut self, line: &Line) -> Result<(), Wrong> {
+    fn line(&mut self, line: &Line) -> Result<(), Mismatch> {
         match &line.what {
             What::Set { name, value } => {
                 self.before_the_board(line)?;
@@ -190,8 +190,8 @@ impl Runner {
         let (from, until) = self.span(line.when)?;
         let label = line.label.as_deref();
         match &line.what {
-            What::Leave(packet) => self.leave(label, packet, from, until)?,
-            What::Told(words) => self.told(label, words, from, until)?,
+            What::Transmit(packet) => self.expect_packets(label, packet, from, until)?,
+            What::Completion(words) => self.expect_completion(label, words, from, until)?,
             what => {
                 self.quiet_until(until, !is_check(what))?;
                 self.act(label, what)?;
@@ -200,13 +200,13 @@ impl Runner {
         self.world().fault.take().map_or(Ok(()), |fault| Err(fault.into()))
     }
 
-    fn before_the_board(&mut self, line: &Line) -> Result<(), Wrong> {
+    fn before_the_board(&mut self, line: &Line) -> Result<(), Mismatch> {
         self.said.push(line.text.trim().to_string());
-        if self.world.is_some() { Err("settings stand before the first event".into()) } else { Ok(()) }
+        if self.world.is_some() { Err("settings must come before the first event".into()) } else { Ok(()) }
     }
 
     /// Returns the times between which a line may happen.
-    fn span(&mut self, when: When) -> Result<(Instant, Instant), Wrong> {
+    fn span(&mut self, when: When) -> Result<(Instant, Instant), Mismatch> {
         self.world();
         let mark = self.mark;
         let world = self.world();
@@ -218,65 +218,65 @@ impl Runner {
             When::Eventually => (mark, mark + EVENTUALLY),
         };
         if until < mark {
-            Err("time runs backwards: the line before happened later".into())
+            Err("this time is before that of the previous line".into())
         } else {
             Ok((from, until))
         }
     }
 
-    /// Lets time pass until an action or a check; no packet or completion may occur or wait that no line has
-    /// expected.
-    fn quiet_until(&mut self, until: Instant, wants_quiet: bool) -> Result<(), Wrong> {
+    /// Advances the time to that of an action or a check. Fails if there is a packet or completion that no
+    /// line has expected.
+    fn quiet_until(&mut self, until: Instant, wants_quiet: bool) -> Result<(), Mismatch> {
         self.mark = until;
         let world = self.world();
         let before = until.as_nanos();
         let unexpected = move |world: &World| {
             let early = |at: Instant| wants_quiet || at.as_nanos() < before;
-            world.left.front().is_some_and(|seen| early(seen.at))
-                || world.told.front().is_some_and(|heard| early(heard.at))
+            world.transmitted.front().is_some_and(|seen| early(seen.at))
+                || world.host_events.front().is_some_and(|event| early(event.at))
         };
         if !world.pass(until, unexpected)? {
             return Ok(());
         }
         let zero = world.zero;
-        if let Some(seen) = world.left.front() {
+        if let Some(seen) = world.transmitted.front() {
             let came = in_words(world, seen);
-            return Err(Wrong { message: "a packet left that no line expects".into(), came });
+            return Err(Mismatch { message: "unexpected packet".into(), came });
         }
-        match world.told.front() {
-            Some(heard) => {
-                let label = if heard.label.is_empty() { String::new() } else { format!("{}: ", heard.label) };
-                let came = format!("{} {label}told {}", length_of(heard.at.since(zero)), heard.words);
-                Err(Wrong { message: "the host was told something that no line expects".into(), came })
+        match world.host_events.front() {
+            Some(event) => {
+                let label = if event.label.is_empty() { String::new() } else { format!("{}: ", event.label) };
+                let came = format!("{} {label}told {}", length_of(event.at.since(zero)), event.words);
+                Err(Mismatch { message: "unexpected completion".into(), came })
             }
             None => Ok(()),
         }
     }
 
-    fn end(&mut self) -> Result<(), Wrong> {
+    fn end(&mut self) -> Result<(), Mismatch> {
         let mark = self.mark;
         self.quiet_until(mark, true)?;
         let world = self.world();
         if let Some(fault) = world.fault.take() {
             return Err(fault.into());
         }
-        if world.all_come_home()? {
+        if world.ends_with_all_memory_free()? {
             Ok(())
         } else {
-            Err("packet memory was not freed after the script".into())
+            Err("packet memory was not freed after the end of the script".into())
         }
     }
 
     // ---- Expectations
     // -----------------------------------------------------------------------------------------
 
-    fn leave(
+    fn expect_packets(
         &mut self,
         label: Option<&str>,
         packet: &Packet,
         from: Instant,
         until: Instant,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), Mismatch> {
         let (wanted, times) = match packet {
             Packet::Tcp { segment, times } => (
                 pieces(segment).into_iter().map(|piece| Packet::Tcp { segment: piece, times: 1 }).collect(),
@@ -286,69 +286,75 @@ impl Runner {
         };
         for _ in 0..times {
             for wanted in &wanted {
-                self.leave_one(label, wanted, from, until)?;
+                self.expect_packet(label, wanted, from, until)?;
             }
         }
         Ok(())
     }
 
-    fn leave_one(
+    fn expect_packet(
         &mut self,
         label: Option<&str>,
         wanted: &Packet,
         from: Instant,
         until: Instant,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), Mismatch> {
         let world = self.world();
-        if !world.pass(until, |world| !world.left.is_empty())? {
+        if !world.pass(until, |world| !world.transmitted.is_empty())? {
             let when = length_of(until.since(world.zero));
-            return Err(format!("nothing left by {when}").into());
+            return Err(format!("no packet by {when}").into());
         }
-        let seen = world.left.pop_front().expect("something has left");
+        let seen = world.transmitted.pop_front().expect("checked above");
         let came = in_words(world, &seen);
-        let wrong = |message: &str| Err(Wrong { message: message.into(), came: came.clone() });
+        let wrong = |message: &str| Err(Mismatch { message: message.into(), came: came.clone() });
         if let Some(difference) = differs(world, label, wanted, &seen) {
             return wrong(&difference);
         }
         if seen.at < from {
-            return wrong("it left too early");
+            return wrong("the packet is too early");
         }
         if seen.at > until {
-            return wrong("it left too late");
+            return wrong("the packet is too late");
         }
         self.mark = seen.at;
         Ok(())
     }
 
-    fn told(&mut self, label: Option<&str>, words: &str, from: Instant, until: Instant) -> Result<(), Wrong> {
+    fn expect_completion(
+        &mut self,
+        label: Option<&str>,
+        words: &str,
+        from: Instant,
+        until: Instant,
+    ) -> Result<(), Mismatch> {
         let world = self.world();
-        if !world.pass(until, |world| !world.told.is_empty())? {
+        if !world.pass(until, |world| !world.host_events.is_empty())? {
             let when = length_of(until.since(world.zero));
-            return Err(format!("the host was told nothing by {when}").into());
+            return Err(format!("no completion by {when}").into());
         }
-        let heard = world.told.pop_front().expect("the host was told something");
-        let when = length_of(heard.at.since(world.zero));
-        let name = if heard.label.is_empty() { String::new() } else { format!("{}: ", heard.label) };
-        let came = format!("{when} {name}told {}", heard.words);
-        let message = if heard.label != label.unwrap_or("") {
-            "it is about another connection"
-        } else if heard.words != words {
-            "the host was told something else"
-        } else if heard.at < from {
-            "the host was told too early"
-        } else if heard.at > until {
-            "the host was told too late"
+        let event = world.host_events.pop_front().expect("checked above");
+        let when = length_of(event.at.since(world.zero));
+        let name = if event.label.is_empty() { String::new() } else { format!("{}: ", event.label) };
+        let came = format!("{when} {name}told {}", event.words);
+        let message = if event.label != label.unwrap_or("") {
+            "the completion is for another connection"
+        } else if event.words != words {
+            "another completion was reported"
+        } else if event.at < from {
+            "the completion is too early"
+        } else if event.at > until {
+            "the completion is too late"
         } else {
-            self.mark = heard.at;
+            self.mark = event.at;
             return Ok(());
         };
-        Err(Wrong { message: message.into(), came })
+        Err(Mismatch { message: message.into(), came })
     }
 
     // ---- Actions and checks
     // -----------------------------------------------------------------------------------
 
-    fn act(&mut self, label: Option<&str>, what: &What) -> Result<(), Wrong> {
+    fn act(&mut self, label: Option<&str>, what: &What) -> Result<(), Mismatch> {
         let world = self.world();
         match what {
             What::Arrive(burst) => Ok(world.arrive(label, burst)?),
@@ -360,11 +366,11 @@ impl Runner {
                 }
                 match (outcome, refused) {
                     (Ok(()), None) => Ok(()),
-                    (Ok(()), Some(_)) => Err("the board did not refuse it".into()),
-                    (Err(refusal), None) => Err(format!("the board refused it: {refusal}").into()),
+                    (Ok(()), Some(_)) => Err("the call did not fail".into()),
+                    (Err(refusal), None) => Err(format!("the call failed: {refusal}").into()),
                     (Err(refusal), Some(words)) if refusal.to_string().contains(words.as_str()) => Ok(()),
-                    (Err(refusal), Some(_)) => Err(Wrong {
-                        message: "it was refused for another reason".into(),
+                    (Err(refusal), Some(_)) => Err(Mismatch {
+                        message: "the call failed with another error".into(),
                         came: refusal.to_string(),
                     }),
                 }
@@ -387,10 +393,10 @@ impl Runner {
             }
             What::Sessions(count) => {
                 let there = world.board.sessions();
-                if there == *count { Ok(()) } else { Err(format!("there are {there} sessions").into()) }
+                if there == *count { Ok(()) } else { Err(format!("the board has {there} sessions").into()) }
             }
             What::Counter { name, value } => {
-                let (family, counter) = name.split_once('.').ok_or("a counter is named family.name")?;
+                let (family, counter) = name.split_once('.').ok_or("a counter is named FAMILY.NAME")?;
                 let mut known = None;
                 world.board.counters(&mut |its_family, its_name, value| {
                     if (its_family, its_name) == (family, counter) {
@@ -404,8 +410,8 @@ impl Runner {
                 }
             }
             What::Info(fields) => info(world, label, fields),
-            What::Leave(_)
-            | What::Told(_)
+            What::Transmit(_)
+            | What::Completion(_)
             | What::Set { .. }
             | What::Profile(_)
             | What::Connection { .. } => Ok(()),
@@ -413,7 +419,7 @@ impl Runner {
     }
 
     /// Performs a handshake that is not part of the script, whose time starts afterwards.
-    fn establish(&mut self, label: Option<&str>, opening: &Opening) -> Result<(), Wrong> {
+    fn establish(&mut self, label: Option<&str>, opening: &Opening) -> Result<(), Mismatch> {
         let is_first = self.world().log.is_empty();
         let mark = self.mark;
         let world = self.world();
@@ -422,7 +428,7 @@ impl Runner {
             world.zero = mark + opening.round_trip;
         }
         let shift = opening.options.iter().find_map(|option| match option {
-            Choice::Shift(shift) => Some((*shift).min(14)),
+            TcpOption::Shift(shift) => Some((*shift).min(14)),
             _ => None,
         });
         let syn = Segment {
@@ -450,7 +456,7 @@ impl Runner {
             let log = world.log.len();
             match world.call(label, &Call::Listen(port))? {
                 Ok(()) => {}
-                // The handshake of another connection has opened the listener already.
+                // The handshake of another connection has already opened the listener.
                 Err(kiban_board::HostError::Tcp(kiban_tcpip::tcp::Refusal::AddressInUse)) => {
                     world.log.truncate(log)
                 }
@@ -464,18 +470,20 @@ impl Runner {
             self.world().arrive(label, &[Packet::Tcp { segment: answer, times: 1 }])?;
             "accepted"
         };
-        self.told(label, told, until, until)
+        self.expect_completion(label, told, until, until)
     }
 
     /// Takes the next segment of a handshake.
-    fn next_segment(&mut self, index: usize, flags: Flags) -> Result<(), Wrong> {
+    fn next_segment(&mut self, index: usize, flags: Flags) -> Result<(), Mismatch> {
         let world = self.world();
-        let Some(seen) = world.left.pop_front() else { return Err("the handshake got no answer".into()) };
+        let Some(seen) = world.transmitted.pop_front() else {
+            return Err("no packet in the handshake".into());
+        };
         match &seen.packet {
             Packet::Tcp { segment, .. } if segment.flags == flags && seen.connection == Some(index) => Ok(()),
             _ => {
                 let came = in_words(world, &seen);
-                Err(Wrong { message: "the handshake got another answer".into(), came })
+                Err(Mismatch { message: "another packet in the handshake".into(), came })
             }
         }
     }
@@ -486,13 +494,13 @@ fn is_check(what: &What) -> bool {
     matches!(what, What::Info(_) | What::Got(_) | What::Sessions(_) | What::Counter { .. })
 }
 
-fn in_words(world: &World, seen: &Seen) -> String {
+fn in_words(world: &World, seen: &Transmitted) -> String {
     let label = seen.connection.map_or("", |index| world.connections[index].label.as_str());
     let label = if label.is_empty() { String::new() } else { format!("{label}: ") };
     format!("{} {label}-> {}", length_of(seen.at.since(world.zero)), seen.packet)
 }
 
-/// The words for which `info` can ask.
+/// The fields that `info` can check.
 const INFO_WORDS: [&str; 28] = [
     "state",
     "mss",
@@ -524,7 +532,7 @@ const INFO_WORDS: [&str; 28] = [
     "gone",
 ];
 
-fn info(world: &mut World, label: Option<&str>, fields: &[(String, String)]) -> Result<(), Wrong> {
+fn info(world: &mut World, label: Option<&str>, fields: &[(String, String)]) -> Result<(), Mismatch> {
     let index = world.connection(label)?;
     let known = world.info(index);
     for (name, wanted) in fields {
@@ -532,7 +540,7 @@ fn info(world: &mut World, label: Option<&str>, fields: &[(String, String)]) -> 
             if name == "gone" {
                 continue;
             }
-            return Err("the session has gone".into());
+            return Err("the session is gone".into());
         };
         let value = match name.as_str() {
             "state" => state_in_words(info.state).to_string(),
@@ -564,11 +572,11 @@ fn info(world: &mut World, label: Option<&str>, fields: &[(String, String)]) -> 
             "busy" => length_of(info.busy),
             "window-limited" => length_of(info.window_limited),
             "buffer-limited" => length_of(info.buffer_limited),
-            "gone" => return Err("the session is still there".into()),
-            _ => return Err(format!("nothing is known as `{name}`: {}", INFO_WORDS.join(", ")).into()),
+            "gone" => return Err("the session still exists".into()),
+            _ => return Err(format!("unknown field `{name}`: known are {}", INFO_WORDS.join(", ")).into()),
         };
         if value != *wanted {
-            return Err(Wrong {
+            return Err(Mismatch {
                 message: format!("the session's {name} differs"),
                 came: format!("{name} {value}"),
             });
@@ -594,47 +602,49 @@ fn state_in_words(state: State) -> &'static str {
 }
 
 /// Describes in a sentence how a packet differs from the expected one.
-fn differs(world: &World, label: Option<&str>, wanted: &Packet, seen: &Seen) -> Option<String> {
+fn differs(world: &World, label: Option<&str>, wanted: &Packet, seen: &Transmitted) -> Option<String> {
     let connection = seen.connection.map(|index| &world.connections[index]);
     let name = connection.map_or("", |connection| connection.label.as_str());
     match (wanted, &seen.packet) {
         (Packet::Tcp { segment: wanted, .. }, Packet::Tcp { segment: came, .. }) => {
             if name != label.unwrap_or("") {
-                let whose = if name == OTHERS {
-                    "a connection that was not declared".into()
-                } else {
-                    format!("`{name}`")
-                };
-                return Some(format!("it belongs to {whose}"));
+                let whose =
+                    if name == OTHERS { "an undeclared connection".into() } else { format!("`{name}`") };
+                return Some(format!("the packet belongs to {whose}"));
             }
             segment_differs(connection?, wanted, came, seen)
         }
         (Packet::Udp { .. }, Packet::Udp { .. }) if name != label.unwrap_or("") => {
-            Some(format!("it belongs to `{name}`"))
+            Some(format!("the packet belongs to `{name}`"))
         }
         (wanted, came) if wanted == came => None,
-        _ => Some("another packet left".into()),
+        _ => Some("another packet was sent".into()),
     }
 }
 
-fn segment_differs(connection: &Connection, wanted: &Segment, came: &Segment, seen: &Seen) -> Option<String> {
+fn segment_differs(
+    connection: &Connection,
+    wanted: &Segment,
+    came: &Segment,
+    seen: &Transmitted,
+) -> Option<String> {
     // PSH is compared only where a line names it.
     let mask = if wanted.flags.has(Flags::PSH) { Flags::NONE } else { Flags::PSH };
     if wanted.flags.without(mask) != came.flags.without(mask) {
         let [came, wanted] = [came, wanted].map(|segment| flags_in_words(segment.flags.without(mask)));
-        return Some(format!("the flags differ: {came} came, the talk has {wanted}"));
+        return Some(format!("the flags differ: {wanted} expected, {came} received"));
     }
     if wanted.bytes != came.bytes {
         return Some("the length differs".into());
     }
     let is_pure = came.bytes == 0 && !came.flags.has_any(Flags::SYN | Flags::FIN | Flags::RST);
     let sequence = match wanted.sequence {
-        Number::Unsaid if is_pure => Number::Is(seen.next),
+        Number::Absent if is_pure => Number::Is(seen.next),
         other => other,
     };
     if matches!(sequence, Number::Is(_)) && sequence != came.sequence {
         return Some(match wanted.sequence {
-            Number::Unsaid => format!("the sequence number is not {}, behind all that was sent", seen.next),
+            Number::Absent => format!("the sequence number is not {}, the next one to send", seen.next),
             _ => "the sequence number differs".into(),
         });
     }
@@ -647,7 +657,7 @@ fn segment_differs(connection: &Connection, wanted: &Segment, came: &Segment, se
     if wanted.urgent.is_some() && wanted.urgent != came.urgent {
         return Some("the urgent pointer differs".into());
     }
-    if let Some(difference) = options_differ(wanted, came).or_else(|| outside_differs(wanted, seen)) {
+    if let Some(difference) = options_differ(wanted, came).or_else(|| ip_fields_differ(wanted, seen)) {
         return Some(difference);
     }
     let first = match came.sequence {
@@ -661,7 +671,7 @@ fn segment_differs(connection: &Connection, wanted: &Segment, came: &Segment, se
             .and_then(|first| connection.written.get(first..first + seen.payload.len())),
     };
     if !seen.payload.is_empty() && expected != Some(&seen.payload) {
-        return Some("the payload is not what the host wrote at that place".into());
+        return Some("the payload is not what the host wrote at this position".into());
     }
     None
 }
@@ -674,17 +684,17 @@ fn flags_in_words(flags: Flags) -> String {
 }
 
 /// Compares the fields of the IP header that the line names.
-fn outside_differs(wanted: &Segment, seen: &Seen) -> Option<String> {
-    let Outside { time_to_live, dont_fragment, traffic_class } = wanted.outside;
-    let its = seen.outside;
+fn ip_fields_differ(wanted: &Segment, seen: &Transmitted) -> Option<String> {
+    let IpFields { time_to_live, dont_fragment, traffic_class } = wanted.ip_fields;
+    let its = seen.ip_fields;
     if time_to_live.is_some() && time_to_live != its.time_to_live {
-        return Some(format!("its time to live is {}", its.time_to_live?));
+        return Some(format!("the TTL is {}", its.time_to_live?));
     }
     if dont_fragment.is_some() && dont_fragment != its.dont_fragment {
-        return Some("its DF differs".into());
+        return Some("the DF flag differs".into());
     }
     if traffic_class.is_some() && traffic_class != its.traffic_class {
-        return Some(format!("its traffic class is {}", its.traffic_class?));
+        return Some(format!("the traffic class is {}", its.traffic_class?));
     }
     None
 }
@@ -696,29 +706,30 @@ fn options_differ(wanted: &Segment, came: &Segment) -> Option<String> {
     let came_options = came.options.as_ref().unwrap_or(&none);
     let said = wanted.options.as_ref().unwrap_or(&none);
     let blocks =
-        |options: &[Choice]| options.iter().find(|option| matches!(option, Choice::Sack(_))).cloned();
+        |options: &[TcpOption]| options.iter().find(|option| matches!(option, TcpOption::Sack(_))).cloned();
     if blocks(said) != blocks(came_options) {
         return Some("the SACK blocks differ".into());
     }
     if wanted.without_timestamps
-        && came_options.iter().any(|option| matches!(option, Choice::Timestamps { .. }))
+        && came_options.iter().any(|option| matches!(option, TcpOption::Timestamps { .. }))
     {
-        return Some("it carries timestamps".into());
+        return Some("the packet carries timestamps".into());
     }
     let all = wanted.options.is_some() && (came.flags.has(Flags::SYN) || said.is_empty());
     if all && (said.len() != came_options.len() || !said.iter().zip(came_options).all(|(a, b)| fits(a, b))) {
         return Some("the options differ".into());
     }
     let missing = said.iter().find(|option| !came_options.iter().any(|other| fits(option, other)));
-    missing.map(|option| format!("it does not carry `{option}`"))
+    missing.map(|option| format!("the packet does not carry `{option}`"))
 }
 
-fn fits(wanted: &Choice, came: &Choice) -> bool {
+fn fits(wanted: &TcpOption, came: &TcpOption) -> bool {
     let number = |wanted: &Number, came: &Number| !matches!(wanted, Number::Is(_)) || wanted == came;
     match (wanted, came) {
-        (Choice::Timestamps { value, echo }, Choice::Timestamps { value: its_value, echo: its_echo }) => {
-            number(value, its_value) && number(echo, its_echo)
-        }
+        (
+            TcpOption::Timestamps { value, echo },
+            TcpOption::Timestamps { value: its_value, echo: its_echo },
+        ) => number(value, its_value) && number(echo, its_echo),
         _ => wanted == came,
     }
 }

@@ -1,4 +1,4 @@
-//! Settings by name: the board of a talk, before it is built.
+//! The settings of a script by name, and the board configuration made of them.
 
 use crate::parse::hint;
 use kiban_base::{RngKey, SettingError};
@@ -50,7 +50,10 @@ impl Settings {
         }
     }
 
-    /// Sets one; a sentence when it cannot be.
+    /// Changes a setting.
+    ///
+    /// # Errors
+    /// An unknown setting or an invalid value, as a message.
     pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let number =
             || value.replace('_', "").parse::<u64>().map_err(|_| format!("`{value}` is not a number"));
@@ -81,7 +84,7 @@ impl Settings {
 
     pub(crate) fn profile(&mut self, name: &str) -> Result<(), String> {
         self.tcp = tcp::Config::profile(name)
-            .ok_or_else(|| format!("there is no profile `{name}`: there are {}", tcp::PROFILES.join(", ")))?;
+            .ok_or_else(|| format!("unknown profile `{name}`: known are {}", tcp::PROFILES.join(", ")))?;
         self.tcp.segment_bytes_max = self.tcp.mss.into();
         Ok(())
     }
@@ -101,7 +104,7 @@ impl Settings {
     }
 
     /// Returns the key of the board's random numbers, the same in each run.
-    #[expect(clippy::disallowed_methods, reason = "a story runs in virtual time")]
+    #[expect(clippy::disallowed_methods, reason = "a script runs in virtual time")]
     pub(crate) fn key(&self) -> RngKey {
         RngKey::for_simulation(self.seed)
     }
@@ -125,12 +128,12 @@ impl Settings {
     }
 }
 
-/// Returns the error for an unknown setting: with the nearest name, or where the settings are listed.
+/// Returns the error message for an unknown setting, with the nearest name or the place where all are listed.
 fn unknown(name: &str) -> String {
     let mut known: Vec<String> = OTHERS.map(String::from).into();
     tcp::Config::default().each(&mut |name, _, _| known.push(format!("tcp.{name}")));
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
     let hint = hint(name, &known)
-        .unwrap_or_else(|| format!("there are {}, and those of docs/tcp.md", OTHERS.join(", ")));
-    format!("there is no setting `{name}`: {hint}")
+        .unwrap_or_else(|| format!("known are {}, and those of docs/tcp.md", OTHERS.join(", ")));
+    format!("unknown setting `{name}`: {hint}")
 }

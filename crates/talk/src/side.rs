@@ -5,17 +5,16 @@ use kiban_board::StreamId;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-/// The peer's initial sequence number, unless a talk sets another: its stream crosses the end of the numbers
-/// early.
+/// The peer's default initial sequence number; its sequence numbers wrap early.
 pub(crate) const PEER_INITIAL: u32 = 0xffff_f000;
-/// The peer's clock at the story's beginning: it crosses the end of the numbers early, too.
+/// The peer's timestamp clock at the start of the script; it wraps early, too.
 const PEER_STAMP: u32 = 0xffff_ff00;
 
-/// One side's numbers.
+/// The sequence numbers and timestamps of one side.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Side {
     pub(crate) initial: Option<u32>,
-    /// Behind the last byte sent, relative.
+    /// The next sequence number to send, relative to the SYN.
     pub(crate) next: i64,
     pub(crate) first_stamp: Option<u32>,
     pub(crate) last_stamp: u32,
@@ -50,18 +49,18 @@ impl Side {
 pub(crate) struct Connection {
     pub(crate) label: String,
     pub(crate) remote: SocketAddr,
-    /// Known from the start where the board listens, learned from its SYN where it opens.
+    /// Known from the start for a passive open, taken from the board's SYN for an active open.
     pub(crate) local_port: Option<u16>,
     pub(crate) board: Side,
     pub(crate) peer: Side,
-    /// The window of the peer's segments that name none.
+    /// The window of those segments of the peer for which the script gives none.
     pub(crate) window: u16,
     pub(crate) stream: Option<StreamId>,
     /// The bytes that the host has written.
     pub(crate) written: Vec<u8>,
-    /// Bytes of the peer's stream that were written down, by their place.
+    /// Literal bytes of the peer's stream, by position.
     pub(crate) literals: BTreeMap<i64, u8>,
-    /// The place of the first byte of the peer's stream.
+    /// The position of the first byte of the peer's stream.
     pub(crate) begin: i64,
     pub(crate) got: u64,
 }

@@ -1,4 +1,4 @@
-//! The world of a talk: one board, its host, a peer on the other end of a wire without length.
+//! The world of a script: one board, its host, and a peer at the other end of a wire without delay.
 //!
 //! Down      packets that the script injects and calls of the host are handled at once, and the board is
 //!           polled until it is idle.
@@ -7,7 +7,7 @@
 //! Log       everything is written down in the notation of the talks, in the order in which it happened.
 
 use crate::packet;
-use crate::script::{Bytes, Call, Choice, Content, Message, Number, Outside, Packet, Quote, Segment};
+use crate::script::{Bytes, Call, Content, IpFields, Message, Number, Packet, Quote, Segment, TcpOption};
 use crate::settings::Settings;
 use crate::side::Connection;
 use kiban_base::numbers::protocol;
@@ -24,22 +24,22 @@ use std::time::Duration;
 const DEADLINES_MAX: usize = 100_000;
 /// How long a script's sessions may take to end after it.
 const AFTERWARDS: Duration = Duration::from_secs(24 * 3600);
-/// The name of connections that the talk has not declared.
+/// The name of connections that the script has not declared.
 pub(crate) const OTHERS: &str = "others";
 
 /// A packet that has left the board.
-pub(crate) struct Seen {
+pub(crate) struct Transmitted {
     pub(crate) at: Instant,
     pub(crate) connection: Option<usize>,
     pub(crate) packet: Packet,
     pub(crate) payload: Vec<u8>,
-    /// Behind the last byte that the board had sent by then.
+    /// The next sequence number of the board, relative to its SYN.
     pub(crate) next: i64,
-    pub(crate) outside: Outside,
+    pub(crate) ip_fields: IpFields,
 }
 
 /// A completion for the host.
-pub(crate) struct Heard {
+pub(crate) struct HostEvent {
     pub(crate) at: Instant,
     pub(crate) label: String,
     pub(crate) words: String,
@@ -60,8 +60,8 @@ pub(crate) struct World {
     local: IpAddr,
     settings: Settings,
     pub(crate) connections: Vec<Connection>,
-    pub(crate) left: VecDeque<Seen>,
-    pub(crate) told: VecDeque<Heard>,
+    pub(crate) transmitted: VecDeque<Transmitted>,
+    pub(crate) host_events: VecDeque<HostEvent>,
     pub(crate) log: Vec<Entry>,
     /// The packets on the wire, for a capture.
     pub(crate) wire: Vec<(Instant, Vec<u8>)>,
@@ -71,12 +71,12 @@ pub(crate) struct World {
     socket: Option<SocketId>,
     /// Whether the host reads at once.
     pub(crate) reads: bool,
-    strangers: u16,
+    undeclared_peers: u16,
 }
 
 impl World {
     pub(crate) fn new(settings: Settings) -> World {
-        // Not zero, because times before the start of the script exist, too.
+        // Not zero, because some events happen before the start of the script.
         let now = Instant::ZERO + Duration::from_secs(1000);
         World {
             board: Board::new(&settings.board(), settings.key()),
@@ -85,22 +85,22 @@ impl World {
             local: settings.local(),
             settings,
             connections: Vec::new(),
-            left: VecDeque::new(),
-            told: VecDeque::new(),
+            transmitted: VecDeque::new(),
+            host_events: VecDeque::new(),
             log: Vec::new(),
             wire: Vec::new(),
             fault: None,
             listener: None,
             socket: None,
             reads: true,
-            strangers: 0,
+            undeclared_peers: 0,
         }
     }
 
     // ---- Connections
     // ------------------------------------------------------------------------------------------
 
-    /// Declares a connection; unsaid numbers are the usual ones.
+    /// Declares a connection; absent numbers get their defaults.
     pub(crate) fn declare(
         &mut self,
         label: &str,
@@ -114,12 +114,12 @@ impl World {
         self.connections.len() - 1
     }
 
-    /// Returns the connection of a name; the one without a name is created on demand.
+    /// Returns the index of a connection by its name; the one without a name is created on demand.
     pub(crate) fn connection(&mut self, label: Option<&str>) -> Result<usize, String> {
         let name = label.unwrap_or("");
         if name == OTHERS {
-            self.strangers += 1;
-            let port = 20_000 + self.strangers;
+            self.undeclared_peers += 1;
+            let port = 20_000 + self.undeclared_peers;
             return Ok(self.declare(OTHERS, Some(99), Some(port), Some(80)));
         }
         match self.connections.iter().position(|connection| connection.label == name) {
@@ -145,8 +145,7 @@ impl World {
     // ---- Time
     // -------------------------------------------------------------------------------------------------
 
-    /// Lets time pass to `until`, or until something happens that the script has to see. Returns whether it
-    /// has.
+    /// Advances the time to `until`, or until `stop` returns true. Returns whether it did.
     pub(crate) fn pass(&mut self, until: Instant, stop: impl Fn(&World) -> bool) -> Result<bool, String> {
         for _ in 0..DEADLINES_MAX {
             let deadline = self.drain();
@@ -160,10 +159,10 @@ impl World {
             self.now = self.now.max(deadline);
             self.board.handle(Input::Timeout, self.now);
         }
-        Err("the board does not come to rest: it names deadlines without end".into())
+        Err("the board never becomes idle: it always has another deadline".into())
     }
 
-    /// Polls until the board is idle: its next deadline.
+    /// Polls until the board is idle; returns its next deadline.
     fn drain(&mut self) -> Instant {
         loop {
             match self.board.poll() {
@@ -178,7 +177,7 @@ impl World {
         self.fault.get_or_insert(fault);
     }
 
-    // ---- What leaves
+    // ---- Packets of the board
     // ------------------------------------------------------------------------------------------
 
     fn on_packet(&mut self, pdu: Pdu) {
@@ -188,37 +187,44 @@ impl World {
         match self.read_packet(&bytes) {
             Ok(seen) => {
                 self.note(seen.connection, format!("-> {}", seen.packet));
-                self.left.push_back(seen);
+                self.transmitted.push_back(seen);
             }
             Err(fault) => {
                 self.note(None, format!("-> {}", Packet::Raw(bytes)));
-                self.fail(format!("the board sent a packet that nobody can read: {fault}"));
+                self.fail(format!("the board sent an invalid packet: {fault}"));
             }
         }
     }
 
-    fn read_packet(&mut self, bytes: &[u8]) -> Result<Seen, &'static str> {
+    fn read_packet(&mut self, bytes: &[u8]) -> Result<Transmitted, &'static str> {
         let opened = packet::open(bytes)?;
-        let outside = opened.outside;
+        let ip_fields = opened.ip_fields;
         if opened.protocol == protocol::UDP && opened.fragment.is_none() {
             let (_, port, payload) = packet::open_udp(&opened)?;
             let remote = SocketAddr::new(opened.target, port);
             let connection = self.connections.iter().position(|connection| connection.remote == remote);
             if payload != Connection::datagram(payload.len(), true) {
-                return Err("its bytes are not what the host sent");
+                return Err("its payload is not what the host sent");
             }
             let packet = Packet::Udp { bytes: payload.len(), wrong_sum: false };
-            return Ok(Seen { at: self.now, connection, packet, payload: Vec::new(), next: 0, outside });
+            return Ok(Transmitted {
+                at: self.now,
+                connection,
+                packet,
+                payload: Vec::new(),
+                next: 0,
+                ip_fields,
+            });
         }
         if opened.protocol != protocol::TCP || opened.fragment.is_some() {
             let packet = packet::other_in_words(&opened);
-            return Ok(Seen {
+            return Ok(Transmitted {
                 at: self.now,
                 connection: None,
                 packet,
                 payload: Vec::new(),
                 next: 0,
-                outside,
+                ip_fields,
             });
         }
         let raw = packet::open_tcp(&opened)?;
@@ -239,7 +245,7 @@ impl World {
         connection.local_port = Some(raw.source_port);
         let stamp = packet::stamp_in(raw.options);
         if raw.flags.has(Flags::SYN) && connection.board.initial != Some(raw.sequence) {
-            // A first SYN, or that of another incarnation.
+            // The first SYN, or that of a new incarnation.
             connection.board.initial = Some(raw.sequence);
             connection.board.next = 0;
             connection.written.clear();
@@ -259,18 +265,18 @@ impl World {
             let end = begin + segment.bytes as i64 + control;
             connection.board.next = connection.board.next.max(end);
         }
-        Ok(Seen {
+        Ok(Transmitted {
             at: self.now,
             connection: Some(index),
             packet: Packet::Tcp { segment, times: 1 },
             payload: raw.payload.to_vec(),
             next: connection.board.next,
-            outside,
+            ip_fields,
         })
     }
 
-    // ---- What the host is told
-    // --------------------------------------------------------------------------------
+    // ---- Completions
+    // ------------------------------------------------------------------------------------------
 
     fn on_completions(&mut self) {
         while let Some(completion) = self.board.host().completion() {
@@ -328,7 +334,7 @@ impl World {
             };
             self.note(connection, format!("told {words}"));
             let label = self.label(connection);
-            self.told.push_back(Heard { at: self.now, label, words });
+            self.host_events.push_back(HostEvent { at: self.now, label, words });
         }
     }
 
@@ -350,13 +356,15 @@ impl World {
             connection.got += got as u64;
             if let Some(wrong) = wrong {
                 let place = first + wrong as i64;
-                self.fail(format!("the host read a byte at {place} of the stream that is not the peer's"));
+                self.fail(format!(
+                    "the byte that the host read at position {place} is not what the peer sent"
+                ));
             }
         }
         total
     }
 
-    // ---- What the peer sends
+    // ---- Packets of the peer
     // ----------------------------------------------------------------------------------
 
     /// Delivers a burst; the board answers when all of it has arrived.
@@ -421,15 +429,17 @@ impl World {
                 }
             }
             Packet::Fragment { .. } => {
-                return Err("a fragment alone leaves, it does not arrive: use `cut`".into());
+                return Err(
+                    "`fragment` is only for packets of the board: use `cut` for those of the peer".into()
+                );
             }
         }
         Ok(packets)
     }
 
-    /// Bytes in the board's own memory, as a link puts them there.
+    /// Copies a packet into the board's memory, as a link does.
     fn lay_down(&mut self, bytes: &[u8]) -> Result<Pdu, String> {
-        let scarce = "the board has no memory for what arrives: give it more with `set memory.receive_bytes`";
+        let scarce = "the board has no memory for received packets: raise it with `set memory.receive_bytes`";
         let memory = self.board.memory_mut();
         let mut pdu = memory.pdus.take().ok_or(scarce)?;
         let mut rest = bytes;
@@ -445,7 +455,7 @@ impl World {
     fn speak(&mut self, index: usize, said: &Segment) -> Vec<u8> {
         let stamp = (self.now.as_nanos() as i64 - self.zero.as_nanos() as i64).div_euclid(1_000_000);
         let connection = &mut self.connections[index];
-        // A segment before any of ours is for the listener's port.
+        // Until the board has sent a segment, the local port is the listener's.
         connection.local_port.get_or_insert(80);
         let is_syn = said.flags.has(Flags::SYN);
         let begin = match said.sequence {
@@ -458,12 +468,12 @@ impl World {
         }
         segment.window.get_or_insert(connection.window);
         let options = segment.options.get_or_insert_default();
-        let stamped = options.iter().any(|option| matches!(option, Choice::Timestamps { .. }));
+        let stamped = options.iter().any(|option| matches!(option, TcpOption::Timestamps { .. }));
         if !stamped && !is_syn && connection.stamps() && !said.without_timestamps {
-            options.insert(0, Choice::Timestamps { value: Number::Unsaid, echo: Number::Unsaid });
+            options.insert(0, TcpOption::Timestamps { value: Number::Absent, echo: Number::Absent });
         }
         for option in options {
-            if let Choice::Timestamps { value, echo } = option {
+            if let TcpOption::Timestamps { value, echo } = option {
                 if !matches!(value, Number::Is(_)) {
                     *value = Number::Is(stamp);
                 }
@@ -506,14 +516,14 @@ impl World {
         Ok(bytes)
     }
 
-    // ---- What the host does
+    // ---- Calls of the host
     // -----------------------------------------------------------------------------------
 
-    /// Makes a call of the host. The inner error is the board's refusal.
+    /// Makes a call of the host. The inner error is the board's.
     pub(crate) fn call(&mut self, label: Option<&str>, call: &Call) -> Result<Result<(), HostError>, String> {
         let index = self.connection(label)?;
         self.note(Some(index), call.to_string());
-        // The board's own time is that of its last input.
+        // The board's clock is the time of its last input.
         self.board.handle(Input::Timeout, self.now);
         let outcome = self.do_call(index, call);
         self.drain();
@@ -523,7 +533,7 @@ impl World {
     fn do_call(&mut self, index: usize, call: &Call) -> Result<Result<(), HostError>, String> {
         let remote = self.connections[index].remote;
         let known = self.connections[index].stream;
-        let stream = || known.ok_or("the connection has no stream yet: it was neither opened nor accepted");
+        let stream = || known.ok_or("the connection has no stream: it was neither opened nor accepted");
         Ok(match call {
             Call::Listen(port) => {
                 let local = SocketAddr::new(self.local, *port);
@@ -552,14 +562,14 @@ impl World {
                         self.connections[index].written.extend(&bytes[..taken]);
                         Ok(())
                     }
-                    Ok(taken) => return Err(format!("the board took {taken} of {} bytes", bytes.len())),
+                    Ok(taken) => return Err(format!("the board accepted {taken} of {} bytes", bytes.len())),
                 }
             }
             Call::Read(count) => {
                 stream()?;
                 let got = self.read(index, *count);
                 if got != *count {
-                    return Err(format!("there were {got} of {count} bytes to read"));
+                    return Err(format!("only {got} of {count} bytes could be read"));
                 }
                 Ok(())
             }
@@ -595,10 +605,10 @@ impl World {
                 let mut buffer = vec![0; usize::from(u16::MAX)];
                 match self.board.host().receive_from(socket, &mut buffer) {
                     Err(refused) => Err(refused),
-                    Ok(None) => return Err("no datagram waits".into()),
+                    Ok(None) => return Err("the socket has no datagram".into()),
                     Ok(Some((from, got))) if (from, got) == (remote, *count) => {
                         if buffer[..got] != Connection::datagram(got, false) {
-                            return Err("the datagram's bytes are not the peer's".into());
+                            return Err("the datagram's payload is not what the peer sent".into());
                         }
                         Ok(())
                     }
@@ -629,8 +639,9 @@ impl World {
         self.board.host().info(stream).ok().map(|info| info.until(self.now))
     }
 
-    /// Ends all connections, with no further answers from the peer. Returns whether all memory is freed.
-    pub(crate) fn all_come_home(&mut self) -> Result<bool, String> {
+    /// Aborts all connections and lets time pass without further packets of the peer. Returns whether all
+    /// memory is free.
+    pub(crate) fn ends_with_all_memory_free(&mut self) -> Result<bool, String> {
         self.board.handle(Input::Timeout, self.now);
         for index in 0..self.connections.len() {
             if let Some(stream) = self.connections[index].stream.take() {
@@ -647,7 +658,7 @@ impl World {
     }
 }
 
-/// Splits a run into segments; SYN, FIN and RST are set on the last.
+/// Splits a run into segments; FIN and PSH are set only on the last.
 pub(crate) fn pieces(run: &Segment) -> Vec<Segment> {
     let (Some(by), Number::Is(begin)) = (run.by, run.sequence) else { return vec![run.clone()] };
     let ends = Flags::FIN | Flags::PSH;

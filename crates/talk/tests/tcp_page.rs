@@ -1,5 +1,5 @@
-//! `docs/tcp.md` lists TCP's requirements and how they are met. Everything that it names exists, and nothing
-//! of RFC 9293 is left out.
+//! Checks `docs/tcp.md`, the list of TCP's requirements: everything that it names exists, and no requirement
+//! of RFC 9293 is missing.
 
 use kiban_tcpip::tcp::{Config, PROFILES};
 use std::collections::BTreeMap;
@@ -46,7 +46,7 @@ fn has_function(text: &str, name: &str) -> bool {
 }
 
 #[test]
-fn every_story_test_function_and_setting_that_the_page_names_is_there() {
+fn every_script_test_function_and_setting_on_the_page_exists() {
     let (root, page, sources) = (root(), page(), sources());
     let mut settings = Vec::new();
     Config::default().each(&mut |name, _, _| settings.push(name));
@@ -77,9 +77,9 @@ fn every_story_test_function_and_setting_that_the_page_names_is_there() {
             let is_there =
                 |(_, text): &(&String, &String)| function.is_empty() || has_function(text, function);
             (2, found.iter().any(is_there))
-        } else if let Some((folder, story)) = name.split_once('/').filter(|(folder, _)| is_word(folder)) {
+        } else if let Some((folder, script)) = name.split_once('/').filter(|(folder, _)| is_word(folder)) {
             let path = root.join("talks").join(folder);
-            (3, if story.is_empty() { path.is_dir() } else { path.join(format!("{story}.talk")).is_file() })
+            (3, if script.is_empty() { path.is_dir() } else { path.join(format!("{script}.talk")).is_file() })
         } else {
             continue;
         };
@@ -88,8 +88,8 @@ fn every_story_test_function_and_setting_that_the_page_names_is_there() {
             missing.push(name);
         }
     }
-    assert!(missing.is_empty(), "docs/tcp.md names what is not there: {missing:?}");
-    assert!(kinds.iter().all(|count| *count > 20), "the page has changed its form: {kinds:?}");
+    assert!(missing.is_empty(), "docs/tcp.md names things that do not exist: {missing:?}");
+    assert!(kinds.iter().all(|count| *count > 20), "the format of the page has changed: {kinds:?}");
 }
 
 #[test]
@@ -109,14 +109,17 @@ fn every_number_of_rfc_9293_has_one_row() {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
         let [_, number, _, state, place, shown, _] = cells[..] else { panic!("{row}: five cells") };
         if state.starts_with("yes") && number != "SHLD-20" && number != "MAY-17" {
-            assert!(!place.is_empty() && !shown.is_empty(), "{number} is done: where, and what shows it?");
+            assert!(
+                !place.is_empty() && !shown.is_empty(),
+                "{number} is met, but the row names no code or no test"
+            );
         }
     }
 }
 
 /// Requirements that are not met are listed first, in the order of the numbers.
 #[test]
-fn what_is_not_kept_is_said_first() {
+fn requirements_not_met_are_listed_first() {
     let page = page();
     for (word, begin) in [("partly", "\nKept in part: "), ("no", "\nNot kept: ")] {
         let mut wanted = Vec::new();
@@ -138,7 +141,7 @@ fn what_is_not_kept_is_said_first() {
 }
 
 #[test]
-fn every_folder_of_stories_is_named() {
+fn every_directory_of_scripts_is_named() {
     let page = page();
     for entry in fs::read_dir(root().join("talks")).expect("the folder talks") {
         let path = entry.expect("an entry").path();
@@ -151,7 +154,7 @@ fn every_folder_of_stories_is_named() {
 
 /// The two tables of settings are generated from the code; `KIBAN_KEEP_SNAPSHOTS=1` writes them.
 #[test]
-fn the_settings_are_those_of_the_code() {
+fn the_tables_of_settings_match_the_code() {
     let mut settings = String::from("| setting | default | what, and why so |\n|---|---|---|\n");
     Config::default().each(&mut |name, value, about| {
         let about =
@@ -189,7 +192,7 @@ fn the_settings_are_those_of_the_code() {
         }
         assert!(
             page.contains(&table),
-            "docs/tcp.md does not have the settings as they are: KIBAN_KEEP_SNAPSHOTS=1 writes them:\n\n{table}"
+            "the table of settings in docs/tcp.md is out of date: KIBAN_KEEP_SNAPSHOTS=1 writes it:\n\n{table}"
         );
     }
 }

@@ -241,7 +241,7 @@ proptest! {
     }
 
     #[test]
-    fn what_smoltcp_accepts_as_options_we_accept_too(words in vec(any::<u32>(), 0..=10), kind in 0..9u8) {
+    fn options_that_smoltcp_accepts_are_accepted(words in vec(any::<u32>(), 0..=10), kind in 0..9u8) {
         let mut options: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
         if let Some(first) = options.first_mut() {
             *first = kind;

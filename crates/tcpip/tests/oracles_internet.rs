@@ -293,7 +293,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_at_all(bytes in vec(any::<u8>(), 0..120)) {
+    fn arbitrary_bytes_are_read_within_bounds(bytes in vec(any::<u8>(), 0..120)) {
         // Readers end, within the bytes.
         let mut walk = ipv4_options::Walk::new(&bytes[..bytes.len().min(40)]);
         prop_assert!(walk.by_ref().count() <= 40 && walk.at() <= 40);

@@ -86,7 +86,7 @@ fn thousands_of_silent_sessions_hold_no_memory_and_go_when_they_do_not_answer() 
 
 /// The data for a peer that never opens its window again is kept only as long as its host is there.
 #[test]
-fn a_closed_window_does_not_keep_what_its_host_has_left() {
+fn a_closed_window_does_not_hold_memory_after_its_host_has_left() {
     for leaves in [true, false] {
         let mut talk = Talk::established(Config { orphan_timeout: SECOND * 100, ..Config::default() });
         talk.hear(seg(ACK, 1, 1, 0), b"");
@@ -117,7 +117,7 @@ fn a_closed_window_does_not_keep_what_its_host_has_left() {
 /// Segments outside the window with clocks of the future: the peer's own segments would be old if they were
 /// believed.
 #[test]
-fn a_clock_of_the_future_is_taken_from_nobody_who_guesses() {
+fn a_blind_segment_cannot_advance_the_peers_timestamp() {
     let stamps = |value| Options { timestamps: Some(Timestamps { value, echo: 0 }), ..Options::NONE };
     let options = Options { mss: Some(1000), ..stamps(1000) };
     let mut talk = Talk::listening(Config::default());
@@ -150,7 +150,7 @@ fn a_clock_of_the_future_is_taken_from_nobody_who_guesses() {
 
 /// Any number of urgent pointers: the stream is unchanged, and a mark never moves backwards.
 #[test]
-fn urgent_marks_without_end_move_nothing_but_the_mark() {
+fn endless_urgent_marks_move_only_the_mark() {
     let mut talk = Talk::established(Config::default());
     let mut expected = Vec::new();
     for n in 0..2000u32 {
@@ -170,7 +170,7 @@ fn urgent_marks_without_end_move_nothing_but_the_mark() {
 
 /// Questions whether we live, a thousand a second: bare ones are answered ten times a second (RFC 5961 §7).
 #[test]
-fn keep_alive_questions_without_end_are_answered_within_bounds() {
+fn endless_keep_alives_are_answered_within_limits() {
     let mut talk = Talk::established(Config::default());
     let mut answers = 0;
     for _ in 0..5000 {
@@ -185,7 +185,7 @@ fn keep_alive_questions_without_end_are_answered_within_bounds() {
 /// Blocks of what was never sent, of everything, turned round: no byte is taken as arrived, the window does
 /// not grow.
 #[test]
-fn blocks_of_bytes_never_sent_open_no_window() {
+fn sack_blocks_of_unsent_data_do_not_open_the_window() {
     let options = Options { mss: Some(1000), sack_permitted: true, ..Options::NONE };
     let mut talk = Talk::established_with(Config::default(), 60_000, options);
     talk.write(&bytes(50_000));
@@ -247,7 +247,7 @@ fn a_clock_that_jumps_by_hours_ends_no_stream() {
 /// Our own numbers go round in every phase: with the SYN, within data, between data and FIN, with the FIN,
 /// behind it.
 #[test]
-fn our_numbers_may_go_round_in_any_phase() {
+fn our_sequence_numbers_may_wrap_in_any_state() {
     // RFC 9293 §3.4.1: a number every 4 microseconds; so the moment of opening says where a stream begins.
     let opening = |at: kiban_base::Instant| {
         let mut talk = Talk::new(Config::default());
@@ -289,7 +289,7 @@ fn our_numbers_may_go_round_in_any_phase() {
 
 /// A receiver without timestamps measures its round trip wherever the peer's sequence numbers start.
 #[test]
-fn a_window_grows_wherever_the_numbers_begin() {
+fn a_window_grows_from_any_initial_sequence_number() {
     for begin in [0, 0x1000_0000, 0x7fff_0000, 0x9000_0000, 0xf000_0000u32] {
         let config = Config {
             autotune: true,

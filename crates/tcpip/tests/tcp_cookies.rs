@@ -34,7 +34,7 @@ fn last(talk: &Talk, value: u32) -> Header {
 }
 
 #[test]
-fn a_session_is_made_by_the_last_segment_and_knows_what_was_agreed() {
+fn the_ack_of_the_handshake_creates_the_session_with_the_negotiated_options() {
     let mut talk = Talk::listening(always());
     talk.hear(Header { options: offering(Some(100)), ..seg(SYN, 0, 0, 8000) }, b"");
     assert_eq!(talk.station.tcp.sessions(), 0);
@@ -56,7 +56,7 @@ fn a_session_is_made_by_the_last_segment_and_knows_what_was_agreed() {
 }
 
 #[test]
-fn without_timestamps_a_cookie_tells_the_size_alone() {
+fn without_timestamps_a_cookie_encodes_only_the_mss() {
     let mut talk = Talk::listening(always());
     talk.hear(Header { options: offering(None), ..seg(SYN, 0, 0, 8000) }, b"");
     let ack = last(&talk, 0);
@@ -67,7 +67,7 @@ fn without_timestamps_a_cookie_tells_the_size_alone() {
 }
 
 #[test]
-fn data_makes_the_session_when_the_last_segment_is_lost() {
+fn data_creates_the_session_if_the_ack_of_the_handshake_is_lost() {
     let mut talk = Talk::listening(always());
     talk.hear(Header { options: offering(Some(100)), ..seg(SYN, 0, 0, 8000) }, b"");
     let ack = last(&talk, 150);
@@ -78,7 +78,7 @@ fn data_makes_the_session_when_the_last_segment_is_lost() {
 }
 
 #[test]
-fn a_cookie_is_taken_for_two_minutes_from_whom_it_was_given_and_nobody_else() {
+fn a_cookie_is_valid_for_two_minutes_and_only_for_its_4_tuple() {
     let given = |talk: &mut Talk| {
         talk.hear(Header { options: offering(None), ..seg(SYN, 0, 0, 8000) }, b"");
         talk.said();
@@ -107,7 +107,7 @@ fn a_cookie_is_taken_for_two_minutes_from_whom_it_was_given_and_nobody_else() {
 }
 
 #[test]
-fn a_million_requests_take_no_memory_and_a_real_client_comes_through() {
+fn a_million_syns_take_no_memory_and_a_real_client_connects() {
     let mut talk = Talk::listening(Config::default());
     let (server, blocks) = (talk.local(), talk.station.memory.pdus.available());
     for n in 0..1_000_000u32 {
@@ -143,7 +143,7 @@ fn a_million_requests_take_no_memory_and_a_real_client_comes_through() {
 }
 
 #[test]
-fn where_cookies_are_off_what_is_beyond_the_backlog_is_dropped() {
+fn without_cookies_syns_beyond_the_backlog_are_dropped() {
     let mut talk = Talk::listening(Config { syn_cookies: SynCookies::Off, backlog: 1, ..Config::default() });
     for port in 0..3 {
         talk.peer_port = 6000 + port;

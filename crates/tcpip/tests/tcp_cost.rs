@@ -140,7 +140,7 @@ fn scarce(sessions: u32) -> f64 {
 
 #[test]
 #[ignore = "measures; run it alone, with --nocapture"]
-fn what_a_segment_costs_does_not_grow_with_what_lies_there() {
+fn the_cost_of_a_segment_does_not_grow_with_the_queue() {
     let row = |name: &str, small: (u32, f64), large: (u32, f64)| {
         println!("{name:44} {:6}: {:8.2} us   {:6}: {:8.2} us", small.0, small.1, large.0, large.1);
     };

@@ -35,7 +35,7 @@ fn one_segment_is_acknowledged_after_40_ms_and_two_at_once() {
 }
 
 #[test]
-fn what_came_due_while_the_port_had_no_room_goes_as_soon_as_it_has() {
+fn output_that_waits_for_the_port_is_sent_when_it_has_room() {
     let mut talk = Talk::established(Config::default());
     talk.room = 0;
     talk.hear(seg(ACK, 1, 1, 60_000), &bytes(100));
@@ -47,7 +47,7 @@ fn what_came_due_while_the_port_had_no_room_goes_as_soon_as_it_has() {
 }
 
 #[test]
-fn a_settle_says_no_more_than_there_is_room_for() {
+fn settle_sends_no_more_than_the_port_has_room_for() {
     // New data, data to be sent again and an acknowledgement, one segment at a time.
     let mut talk = Talk::established(Config::default());
     talk.write(&bytes(4000));
@@ -126,7 +126,7 @@ fn nagle_lets_full_segments_go_and_keeps_the_rest() {
 }
 
 #[test]
-fn an_end_lets_the_rest_go() {
+fn a_shutdown_sends_delayed_data() {
     let mut talk = Talk::established(Config::default());
     talk.write(&bytes(1500));
     talk.said();
@@ -163,7 +163,7 @@ fn large_segments_leave_whole_where_something_below_cuts() {
 }
 
 #[test]
-fn a_sender_does_not_fill_a_window_with_crumbs() {
+fn a_sender_avoids_the_silly_window() {
     // RFC 9293 §3.8.6.2.1: a full segment, or all there is, or half of the largest window.
     let mut talk = Talk::established_with(Config::default(), 4000, mss(1000));
     talk.write(&bytes(6000));
@@ -188,7 +188,7 @@ fn a_peer_whose_window_is_always_small_is_served_by_half_windows() {
 }
 
 #[test]
-fn who_acknowledges_more_says_the_newest_window_though_he_stands_before_early_data() {
+fn an_ack_of_more_data_updates_the_window_even_with_an_older_sequence_number() {
     let mut talk = Talk::established_with(Config::default(), 2000, mss(1000));
     talk.write(&bytes(4000));
     assert_eq!(talk.said_briefly(), ["ACK 1+1000 ack 1", "ACK 1001+1000 ack 1"]);
@@ -198,7 +198,7 @@ fn who_acknowledges_more_says_the_newest_window_though_he_stands_before_early_da
 }
 
 #[test]
-fn a_crumb_of_a_window_is_used_after_the_override_timeout() {
+fn a_small_window_is_used_after_the_override_timeout() {
     let mut talk = Talk::established_with(Config::default(), 4000, mss(1000));
     talk.write(&bytes(6000));
     talk.hear(seg(ACK, 1, 4001, 300), b"");
@@ -228,7 +228,7 @@ fn a_receiver_opens_its_window_by_worthwhile_steps_only() {
 }
 
 #[test]
-fn a_drip_does_not_push_the_window_along() {
+fn single_bytes_do_not_advance_the_window() {
     // Every answer rounds the window to the scale; what is rounded up must not add up.
     for length in [1, 9, 1001] {
         let options = Options { window_shift: Some(0), ..mss(1000) };
@@ -246,7 +246,7 @@ fn a_drip_does_not_push_the_window_along() {
 }
 
 #[test]
-fn a_window_is_never_taken_back() {
+fn a_window_never_shrinks() {
     let mut talk = Talk::established(Config { receive_buffer_bytes: 8000, ..Config::default() });
     talk.reads = false;
     let mut edge = 0;
@@ -313,7 +313,7 @@ fn a_probe_that_is_taken_goes_on_from_there() {
 }
 
 #[test]
-fn probes_that_nobody_answers_end_the_session() {
+fn unanswered_probes_end_the_session() {
     let mut talk = closed();
     talk.pass(Duration::from_secs(2000));
     assert_eq!(talk.told(), ["gone: TimedOut"]);
@@ -332,7 +332,7 @@ fn a_window_that_opens_starts_the_clock_anew() {
 }
 
 #[test]
-fn an_end_behind_a_closed_window_is_told_when_it_opens() {
+fn a_fin_behind_a_closed_window_is_sent_when_it_opens() {
     let mut talk = Talk::established(Config::default());
     talk.hear(seg(ACK, 1, 1, 0), b"");
     talk.finish().unwrap();
@@ -361,7 +361,7 @@ fn a_closed_window_takes_acknowledgements_and_answers_probes() {
 }
 
 #[test]
-fn two_closed_windows_that_probe_each_other_do_not_quarrel() {
+fn two_closed_windows_that_probe_each_other_do_not_loop() {
     // Our probe stands beyond the peer's window; an answer placed behind it would be beyond it, too, and be
     // answered.
     let mut talk = Talk::established(Config { receive_buffer_bytes: 2000, ..Config::default() });
@@ -377,7 +377,7 @@ fn two_closed_windows_that_probe_each_other_do_not_quarrel() {
 }
 
 #[test]
-fn a_window_that_shrinks_is_borne() {
+fn a_window_shrunk_by_the_peer_is_tolerated() {
     // RFC 9293 §3.8.6: a sender must be robust against it.
     let mut talk = Talk::established(Config::default());
     talk.write(&bytes(8000));
@@ -411,7 +411,7 @@ fn a_reader_that_stops_for_100_seconds_loses_nothing() {
 }
 
 #[test]
-fn a_reader_in_crumbs_does_not_make_a_sender_of_crumbs() {
+fn small_reads_do_not_cause_small_segments() {
     use common::cable::Nature;
     use common::world::{Role, World};
     let mut world = World::plain(Nature { delay: ms(1), ..Nature::default() }, 3);
@@ -423,7 +423,7 @@ fn a_reader_in_crumbs_does_not_make_a_sender_of_crumbs() {
 }
 
 #[test]
-fn a_header_keeps_its_shape() {
+fn segment_headers_match_the_fast_path_of_the_peer() {
     // No option on any segment but the first: the peer's fast path is met.
     let mut talk = Talk::established(Config::default());
     talk.write(&bytes(3000));

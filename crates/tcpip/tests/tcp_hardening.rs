@@ -20,7 +20,7 @@ fn icmp(talk: &mut Talk, sequence: u32, trouble: IcmpErrorClass) {
 }
 
 #[test]
-fn the_whole_board_answers_so_many_strange_segments_a_second_and_no_more() {
+fn resets_for_unmatched_segments_are_rate_limited_per_board() {
     let sessions = 100;
     let mut talk = Talk::listening(Config { challenges_per_second: 200, ..Config::default() });
     for port in 0..sessions {
@@ -48,7 +48,7 @@ fn the_whole_board_answers_so_many_strange_segments_a_second_and_no_more() {
 }
 
 #[test]
-fn ports_are_drawn_at_random_and_those_in_use_are_passed_over() {
+fn ephemeral_ports_are_random_and_skip_those_in_use() {
     // RFC 6056 §3.3.1.
     let config = Config { sessions_max: 20_000, ..Config::default() };
     let mut station = Station::new(1, config, Sizes::default(), 7);
@@ -69,7 +69,7 @@ fn ports_are_drawn_at_random_and_those_in_use_are_passed_over() {
 }
 
 #[test]
-fn a_reset_in_time_wait_frees_the_name_only_where_it_is_set() {
+fn a_reset_in_time_wait_frees_the_4_tuple_only_if_enabled() {
     // RFC 1337 §3.
     for (resets_end_time_wait, left) in [(false, 1), (true, 0)] {
         let mut talk =
@@ -84,7 +84,7 @@ fn a_reset_in_time_wait_frees_the_name_only_where_it_is_set() {
 }
 
 #[test]
-fn an_icmp_error_is_believed_only_about_a_byte_that_is_on_its_way() {
+fn an_icmp_error_is_accepted_only_for_data_in_flight() {
     let mut talk = Talk::established(Config::default());
     talk.write(&bytes(500));
     for (sequence, believed) in [(0, false), (1, true), (500, true), (501, false), (0x9000_0000, false)] {
@@ -104,7 +104,7 @@ fn an_icmp_error_is_believed_only_about_a_byte_that_is_on_its_way() {
 }
 
 #[test]
-fn an_unreachable_port_or_protocol_refuses_what_has_not_been_made() {
+fn an_unreachable_port_or_protocol_refuses_a_connection_being_opened() {
     let rows = [
         (IcmpErrorClass::PortUnreachable, true),
         (IcmpErrorClass::ProtocolUnreachable, true),
@@ -122,7 +122,7 @@ fn an_unreachable_port_or_protocol_refuses_what_has_not_been_made() {
 }
 
 #[test]
-fn a_way_that_three_syns_do_not_find_is_none() {
+fn an_open_fails_after_three_unreachable_syns() {
     for (syn_troubles, ends) in [(3, true), (4, false)] {
         let mut talk = Talk::opening(Config { syn_unreachable_max: syn_troubles, ..Config::default() });
         // Several reports about one SYN count as one.
@@ -148,7 +148,7 @@ fn a_way_that_three_syns_do_not_find_is_none() {
 }
 
 #[test]
-fn a_hop_that_nobody_answers_for_ends_what_is_to_be_opened_that_way_and_nothing_else() {
+fn an_unreachable_next_hop_fails_only_opens_through_it() {
     let nobody = |talk: &mut Talk, is_that_way: bool| {
         let (local, remote, now) = (talk.local().ip(), talk.remote().ip(), talk.now);
         talk.station.with(now, |tcp, cx, out| {
@@ -175,7 +175,7 @@ fn a_hop_that_nobody_answers_for_ends_what_is_to_be_opened_that_way_and_nothing_
 }
 
 #[test]
-fn a_packet_too_big_makes_segments_smaller_and_sends_them_again() {
+fn a_packet_too_big_retransmits_in_smaller_segments() {
     let mut talk =
         Talk::established_with(Config::default(), 60_000, Options { mss: Some(1460), ..Options::NONE });
     talk.write(&bytes(2920));
@@ -208,7 +208,7 @@ fn a_peer_of_small_segments_is_not_sent_larger_ones_by_the_floor() {
 }
 
 #[test]
-fn blind_data_with_a_guessed_acknowledgement_is_not_taken() {
+fn blind_data_with_a_guessed_acknowledgement_is_dropped() {
     // RFC 5961 §5: of 2^32 acknowledgements, a window's worth is taken.
     let mut talk = Talk::established(Config::default());
     for n in 0..64u32 {

@@ -42,7 +42,7 @@ fn nonsense(chance: &mut SimRng, source: IpAddr, target: IpAddr, ports: (u16, u1
 }
 
 #[test]
-fn a_storm_of_nonsense_harms_nobody() {
+fn random_segments_do_not_affect_other_sessions() {
     for seed in 0..seeds(10) {
         let mut chance = SimRng::from_seed(seed).fork(5);
         let mut world = World::plain(Nature { delay: ms(5), loss: 0.01, ..Nature::default() }, seed);
@@ -113,7 +113,7 @@ fn malice(chance: &mut SimRng, talk: &Talk) -> (Header, Vec<u8>) {
 }
 
 #[test]
-fn a_peer_that_keeps_no_rule() {
+fn a_peer_that_violates_every_rule_is_survived() {
     for seed in 0..seeds(150) {
         let mut chance = SimRng::from_seed(seed).fork(6);
         let config = Config {
@@ -177,7 +177,7 @@ fn a_peer_that_keeps_no_rule() {
 }
 
 #[test]
-fn crumbs_ahead_of_a_hole_are_bounded() {
+fn small_segments_ahead_of_a_hole_are_bounded() {
     let mut talk = Talk::established(Config { receive_buffer_bytes: 1 << 20, ..Config::default() });
     let before = talk.station.memory.receive.available();
     for n in 0..60_000u32 {
@@ -234,7 +234,7 @@ fn options_of_every_shape() {
 }
 
 #[test]
-fn a_session_with_oneself_is_no_way_to_hang() {
+fn a_session_with_oneself_does_not_hang() {
     // A SYN whose source is its target (the "LAND" attack).
     let mut talk = Talk::listening(Config::default());
     let local = talk.local();
@@ -258,7 +258,7 @@ fn a_session_with_oneself_is_no_way_to_hang() {
 }
 
 #[test]
-fn two_ends_that_disagree_about_everything_do_not_quarrel_for_ever() {
+fn two_ends_that_disagree_about_everything_do_not_loop() {
     // An attacker has injected bytes: each side acknowledges data that the other never sent. RFC 5961 §7:
     // challenge ACKs are rate-limited.
     let mut talk = Talk::established(Config::default());

@@ -50,7 +50,7 @@ fn duplicate(talk: &mut Talk, acknowledgment: u32) {
 // -----------------------------------------------------------------------------------------------------
 
 #[test]
-fn the_timeout_doubles_and_only_the_first_segment_goes_again() {
+fn the_timeout_doubles_and_only_the_first_segment_is_retransmitted() {
     let mut talk = talk();
     talk.write(&bytes(5000));
     assert_eq!(talk.said().len(), 5);
@@ -85,7 +85,7 @@ fn after_a_timeout_the_window_grows_back_over_what_was_sent_before() {
 }
 
 #[test]
-fn a_silent_peer_is_given_up() {
+fn a_session_with_a_silent_peer_times_out() {
     let mut talk = talk();
     talk.write(&bytes(5000));
     talk.pass(Duration::from_secs(2000));
@@ -96,7 +96,7 @@ fn a_silent_peer_is_given_up() {
 }
 
 #[test]
-fn a_new_acknowledgement_starts_the_clock_again() {
+fn a_new_acknowledgement_restarts_the_timer() {
     // RFC 6298 §5.3.
     let mut talk = talk();
     talk.write(&bytes(5000));
@@ -121,7 +121,7 @@ fn the_backed_off_timeout_stays_until_a_new_measurement() {
 }
 
 #[test]
-fn a_segment_sent_again_does_not_measure_the_round_trip() {
+fn a_retransmitted_segment_gives_no_rtt_sample() {
     let mut talk = talk();
     talk.write(&bytes(1000));
     talk.pass(ms(301));
@@ -161,7 +161,7 @@ fn a_new_measurement_ends_the_back_off() {
 // ----------------------------------------------------------------------------------------------------
 
 #[test]
-fn the_third_duplicate_sends_the_first_segment_again_at_once() {
+fn the_third_duplicate_retransmits_the_first_segment_at_once() {
     let mut talk = talk();
     talk.write(&bytes(10_000));
     assert_eq!(talk.said().len(), 10);
@@ -178,7 +178,7 @@ fn the_third_duplicate_sends_the_first_segment_again_at_once() {
 }
 
 #[test]
-fn what_is_not_a_duplicate() {
+fn acks_with_data_or_a_new_window_are_not_duplicates() {
     // RFC 5681 §2: no data, no FIN, the same window, something outstanding.
     type Way = fn(&mut Talk, u32);
     let ways: [Way; 4] = [
@@ -222,7 +222,7 @@ fn newreno_fills_a_hole_an_acknowledgement_and_leaves_with_half_the_window() {
 }
 
 #[test]
-fn duplicates_in_recovery_let_new_data_go() {
+fn duplicates_in_recovery_send_new_data() {
     // RFC 5681 §3.2 step 4: each tells that a segment has left the network.
     let mut talk = talk();
     talk.write(&bytes(20_000));
@@ -236,7 +236,7 @@ fn duplicates_in_recovery_let_new_data_go() {
 }
 
 #[test]
-fn duplicates_of_what_a_timeout_sent_again_are_not_a_loss() {
+fn duplicates_after_a_timeout_do_not_signal_a_loss() {
     // RFC 6582 §3.2 step 1 and 5: nothing new below `recover`.
     let mut talk = talk();
     talk.write(&bytes(10_000));
@@ -265,7 +265,7 @@ fn several_holes_in_one_window_are_recovered_without_a_timeout() {
 }
 
 #[test]
-fn a_lost_retransmission_is_left_to_the_clock() {
+fn a_lost_retransmission_waits_for_the_timer() {
     let nature = Nature { delay: ms(10), ..Nature::default() };
     let mut world = World::new([newreno(), newreno()], [nature; 2], [Sizes::default(); 2], 9);
     // The 41st is lost; its repetition is the first behind the window that was out then.
@@ -307,7 +307,7 @@ fn moment_before_the_wrap(world: impl Fn(Instant) -> World, below: u32) -> Insta
 }
 
 #[test]
-fn a_stream_crosses_the_end_of_the_numbers() {
+fn our_sequence_numbers_wrap() {
     for loss in [0.0, 0.03] {
         for below in [0, 1, 2, 1000, 30_000, 100_000] {
             let world = |now| {
@@ -335,7 +335,7 @@ fn a_stream_crosses_the_end_of_the_numbers() {
 }
 
 #[test]
-fn the_peers_numbers_wrap_between_early_pieces() {
+fn the_peers_sequence_numbers_wrap_between_out_of_order_segments() {
     // `PEER` is 4096 below the wrap.
     let mut talk = Talk::established(Config::default());
     let stream = bytes(9000);

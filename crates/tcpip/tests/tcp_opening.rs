@@ -17,7 +17,7 @@ fn options(mss: u16, shift: Option<u8>) -> Options {
 }
 
 #[test]
-fn our_syn_offers_what_is_set_in_the_order_of_linux() {
+fn our_syn_offers_the_enabled_options_in_the_order_of_linux() {
     let rows: [(bool, bool, &str, &[u8]); 4] = [
         (false, false, "SYN 0+0 win 65535 mss 1460 shift 3", &[2, 4, 0x05, 0xb4, 1, 3, 3, 3]),
         (false, true, "SYN 0+0 win 65535 mss 1460 shift 3 sack-permitted", &[2, 4, 0x05, 0xb4, 1, 1, 4, 2]),
@@ -78,7 +78,7 @@ fn a_peer_without_window_scale_gets_none() {
 }
 
 #[test]
-fn a_peer_without_mss_gets_536_bytes_and_a_tiny_one_is_not_believed() {
+fn a_peer_without_mss_gets_536_bytes_and_a_tiny_mss_is_raised() {
     for (mss, expected) in [(None, 536), (Some(0), 64), (Some(1), 64), (Some(1000), 1000), (Some(9000), 1460)]
     {
         let mut talk = Talk::listening(Config::default());
@@ -109,7 +109,7 @@ fn data_right_behind_the_syn_ack_is_within_the_window_that_our_syn_offered() {
 }
 
 #[test]
-fn a_syn_is_sent_again_twice_as_late_each_time_and_given_up() {
+fn a_syn_is_retransmitted_with_back_off_and_times_out() {
     let mut talk = Talk::opening(Config { syn_retries: 3, ..Config::default() });
     let begin = talk.now;
     let mut at = Vec::new();
@@ -145,7 +145,7 @@ fn after_a_lost_syn_data_begins_with_three_seconds_and_after_two_with_one_segmen
 }
 
 #[test]
-fn a_syn_ack_is_sent_again_for_a_repeated_syn_and_by_the_clock() {
+fn a_syn_ack_is_retransmitted_for_a_repeated_syn_and_by_the_timer() {
     let mut talk = Talk::listening(Config::default());
     let syn = Header { options: options(1000, None), ..seg(SYN, 0, 0, 8000) };
     talk.hear(syn, b"");
@@ -212,7 +212,7 @@ fn own(words: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn strangers_are_answered_as_the_closed_state_says() {
+fn unmatched_segments_are_answered_as_in_the_closed_state() {
     // RFC 9293 §3.10.7.1: with ACK <SEQ=SEG.ACK><CTL=RST>, without <SEQ=0><ACK=SEG.SEQ+SEG.LEN><CTL=RST,ACK>.
     type Numbers = (Flags, u32, u32);
     let rows: [(Numbers, &[u8], Option<Numbers>); 7] = [
@@ -259,7 +259,7 @@ fn a_listener_takes_only_a_syn() {
 }
 
 #[test]
-fn a_reset_ends_a_half_open_session_without_a_word() {
+fn a_reset_silently_ends_a_half_open_session() {
     let mut talk = Talk::listening(Config { backlog: 1, ..Config::default() });
     for _ in 0..3 {
         talk.hear(seg(SYN, 0, 0, 8000), b"");
@@ -304,7 +304,7 @@ fn a_full_backlog_drops_requests_silently_and_frees_itself() {
 }
 
 #[test]
-fn the_table_has_a_bound() {
+fn the_session_table_is_bounded() {
     let mut talk = Talk::listening(Config { sessions_max: 2, ..Config::default() });
     let (local, now) = (talk.local(), talk.now);
     let free = SocketAddr::new(local.ip(), 0);
@@ -319,7 +319,7 @@ fn the_table_has_a_bound() {
 }
 
 #[test]
-fn a_listener_of_one_address_goes_before_one_of_all() {
+fn a_listener_of_one_address_precedes_a_wildcard_listener() {
     let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), PORT);
     let mut talk = Talk::new(Config::default());
     let local = talk.local();
@@ -366,7 +366,7 @@ fn ports_are_chosen_from_the_dynamic_range_and_never_twice() {
 }
 
 #[test]
-fn requests_that_make_no_sense_are_refused_with_the_reason() {
+fn invalid_requests_fail_with_the_reason() {
     let mut talk = Talk::new(Config::default());
     let v6 = SocketAddr::new("::1".parse().unwrap(), 80);
     let (local, remote, now) = (talk.local(), talk.remote(), talk.now);
@@ -389,7 +389,7 @@ fn requests_that_make_no_sense_are_refused_with_the_reason() {
 }
 
 #[test]
-fn initial_sequence_numbers_move_with_the_clock_and_differ_by_name() {
+fn initial_sequence_numbers_advance_with_the_clock_and_differ_by_4_tuple() {
     let initial = |port, at| {
         let mut station = Station::new(1, Config::default(), Sizes::default(), 7);
         let local = SocketAddr::new(station.address, port);
@@ -405,7 +405,7 @@ fn initial_sequence_numbers_move_with_the_clock_and_differ_by_name() {
 }
 
 #[test]
-fn numbers_of_sessions_that_have_gone_name_nothing() {
+fn identifiers_of_ended_sessions_are_invalid() {
     let mut talk = Talk::established(Config::default());
     let old = talk.id();
     talk.abort();
@@ -428,7 +428,7 @@ fn numbers_of_sessions_that_have_gone_name_nothing() {
 }
 
 #[test]
-fn writes_beyond_room_or_after_the_end_are_given_back() {
+fn writes_beyond_the_buffer_or_after_the_shutdown_are_returned() {
     let mut talk =
         Talk::established(Config { send_buffer_bytes: 5000, floor_bytes: 1000, ..Config::default() });
     assert_eq!(talk.station.tcp.room(talk.id()), 5000);
@@ -447,7 +447,7 @@ fn writes_beyond_room_or_after_the_end_are_given_back() {
 }
 
 #[test]
-fn data_and_an_end_may_be_handed_over_before_the_session_is_open() {
+fn data_and_a_shutdown_are_accepted_before_the_session_is_open() {
     let mut talk = Talk::opening(Config::default());
     talk.said();
     talk.write(b"early");

@@ -39,7 +39,7 @@ fn with_sack() -> Talk {
 }
 
 #[test]
-fn what_one_side_does_not_want_is_not_used() {
+fn an_option_that_one_side_declines_is_not_used() {
     for (timestamps, sack) in [(false, false), (false, true), (true, false), (true, true)] {
         let mut talk = Talk::listening(Config { timestamps, sack, ..Config::default() });
         talk.hear(Header { options: MODERN, ..seg(SYN, 0, 0, 60_000) }, b"");
@@ -63,7 +63,7 @@ fn what_one_side_does_not_want_is_not_used() {
 }
 
 #[test]
-fn every_segment_carries_our_clock_and_gives_the_peers_back() {
+fn every_segment_carries_our_timestamp_and_echoes_the_peers() {
     let mut talk = modern();
     talk.write(&bytes(2000));
     talk.pass(ms(7));
@@ -91,7 +91,7 @@ fn a_segment_without_timestamps_is_dropped_unless_it_is_a_reset() {
 }
 
 #[test]
-fn segments_of_another_age_are_answered_and_dropped() {
+fn segments_with_old_timestamps_are_answered_and_dropped() {
     // RFC 7323 §5.3: what stands behind the newest value is old, the same value is not.
     let mut talk = modern();
     talk.hear(at(500, seg(ACK, 1, 1, 60_000)), b"new");
@@ -115,7 +115,7 @@ fn segments_of_another_age_are_answered_and_dropped() {
 }
 
 #[test]
-fn after_24_days_of_silence_no_clock_is_old() {
+fn after_24_idle_days_any_timestamp_is_accepted() {
     let mut talk = modern();
     talk.pass(Duration::from_secs(23 * 24 * 3600));
     talk.hear(at(99, seg(ACK, 1, 1, 60_000)), b"x");
@@ -128,7 +128,7 @@ fn after_24_days_of_silence_no_clock_is_old() {
 }
 
 #[test]
-fn an_early_segment_does_not_move_the_echo_and_the_one_that_fills_the_hole_does() {
+fn an_out_of_order_segment_does_not_move_the_echo_but_the_one_that_fills_the_hole_does() {
     // RFC 7323 §4.3, (B) and (C).
     let mut talk = modern();
     talk.hear(at(300, seg(ACK, 501, 1, 60_000)), &bytes(500));
@@ -152,7 +152,7 @@ fn an_echo_measures_where_our_own_timing_cannot() {
 }
 
 #[test]
-fn blocks_tell_of_holes_the_latest_first_and_three_beside_timestamps() {
+fn sack_blocks_are_newest_first_and_three_fit_beside_timestamps() {
     let rows: [(&[u32], &str); 5] = [
         (&[1], " sack 1001..2001"),
         (&[1, 3], " sack 3001..4001 sack 1001..2001"),
@@ -180,7 +180,7 @@ fn blocks_tell_of_holes_the_latest_first_and_three_beside_timestamps() {
 }
 
 #[test]
-fn what_comes_twice_is_told_once_and_first() {
+fn a_duplicate_is_reported_once_and_first() {
     // RFC 2883 §4: below the acknowledgement, inside a block, and both with the block around it.
     let mut talk = with_sack();
     let hear = |talk: &mut Talk, from: u32, length: usize| {
@@ -204,7 +204,7 @@ fn what_comes_twice_is_told_once_and_first() {
 }
 
 #[test]
-fn blocks_go_beside_data_where_there_is_room_and_alone_where_there_is_none() {
+fn sack_blocks_share_a_data_segment_if_they_fit_and_go_alone_otherwise() {
     let mut talk = modern();
     talk.arrive(at(110, seg(ACK, 1001, 1, 60_000)), &bytes(1000));
     talk.write(b"short");
@@ -228,7 +228,7 @@ fn blocks_go_beside_data_where_there_is_room_and_alone_where_there_is_none() {
 }
 
 #[test]
-fn what_is_given_up_is_not_told() {
+fn discarded_out_of_order_data_is_not_reported() {
     let mut talk = with_sack();
     talk.hear(seg(ACK, 1001, 1, 60_000), &bytes(1000));
     // Less than an eighth of the pages is left: what waits behind holes goes first.
@@ -241,7 +241,7 @@ fn what_is_given_up_is_not_told() {
 }
 
 #[test]
-fn without_sack_nothing_is_told() {
+fn without_sack_no_blocks_are_sent() {
     let mut talk = Talk::established(Config::default());
     talk.hear(seg(ACK, 1001, 1, 60_000), &bytes(1000));
     assert_eq!(talk.said(), ["ACK 1+0 ack 1 win 65535"]);

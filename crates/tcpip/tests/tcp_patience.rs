@@ -21,7 +21,7 @@ fn keeping() -> Config {
 }
 
 #[test]
-fn nobody_is_asked_unless_the_host_wants_it() {
+fn keep_alive_is_off_unless_the_host_enables_it() {
     let mut talk = Talk::established(Config::default());
     talk.pass(SECOND * 1_000_000);
     assert_eq!((talk.said().len(), talk.state()), (0, Some(State::Established)));
@@ -35,7 +35,7 @@ fn nobody_is_asked_unless_the_host_wants_it() {
 }
 
 #[test]
-fn a_silent_peer_is_asked_with_the_byte_before_the_next_and_given_up() {
+fn a_silent_peer_is_probed_with_snd_nxt_minus_1_and_times_out() {
     let mut talk = Talk::established(keeping());
     talk.write(b"x");
     talk.hear(seg(ACK, 1, 2, 60_000), b"");
@@ -56,7 +56,7 @@ fn a_silent_peer_is_asked_with_the_byte_before_the_next_and_given_up() {
 }
 
 #[test]
-fn an_answer_ends_the_questions_for_as_long_again() {
+fn an_answer_restarts_the_keep_alive_interval() {
     let mut talk = Talk::established(keeping());
     for _ in 0..5 {
         talk.pass(SECOND * 115);
@@ -73,7 +73,7 @@ fn an_answer_ends_the_questions_for_as_long_again() {
 }
 
 #[test]
-fn a_question_of_the_peer_is_answered() {
+fn a_keep_alive_of_the_peer_is_answered() {
     // With and without the byte that old ones carry.
     let mut talk = Talk::established(Config::default());
     talk.hear(seg(ACK, 0, 1, 60_000), b"");
@@ -82,7 +82,7 @@ fn a_question_of_the_peer_is_answered() {
 }
 
 #[test]
-fn a_name_at_rest_is_asked_nothing() {
+fn time_wait_sends_no_keep_alive() {
     let config = Config { keep_alive: Some(SECOND * 5), keep_alive_interval: SECOND, ..Config::default() };
     let mut talk = Talk::established(config);
     talk.finish().unwrap();
@@ -97,7 +97,7 @@ fn a_name_at_rest_is_asked_nothing() {
 }
 
 #[test]
-fn a_closed_window_is_not_waited_for_when_no_page_is_left() {
+fn a_session_with_a_closed_window_is_dropped_when_memory_runs_out() {
     let closed = |config: Config| {
         let mut talk = Talk::established(config);
         talk.write(b"one");
@@ -153,7 +153,7 @@ fn a_closed_window_is_not_waited_for_when_no_page_is_left() {
 }
 
 #[test]
-fn bytes_wait_for_so_long_and_no_longer() {
+fn the_user_timeout_ends_a_session_with_unacknowledged_data() {
     let mut talk = Talk::established(Config { user_timeout: Some(SECOND * 30), ..Config::default() });
     talk.pass(SECOND * 1000);
     assert_eq!(talk.state(), Some(State::Established), "nothing waits");
@@ -184,7 +184,7 @@ fn bytes_wait_for_so_long_and_no_longer() {
 }
 
 #[test]
-fn a_closed_session_does_not_wait_for_ever_for_the_peers_end() {
+fn fin_wait_2_of_a_closed_session_times_out() {
     for (closes, left) in [(true, None), (false, Some(State::FinWait2))] {
         let mut talk = Talk::established(Config { fin_wait_2: SECOND * 9, ..Config::default() });
         let (id, now) = (talk.id(), talk.now);
@@ -223,7 +223,7 @@ fn at_rest(stamped: bool) -> Talk {
 }
 
 #[test]
-fn a_new_syn_takes_a_name_at_rest_if_it_cannot_be_an_old_one() {
+fn a_new_syn_reuses_a_4_tuple_in_time_wait_if_it_cannot_be_old() {
     // RFC 6191 §2 and RFC 9293 §3.10.7.4: clock of the old, number and clock of the new, whether it is taken.
     let rows = [
         (true, 50, Some(501), true),
@@ -256,7 +256,7 @@ fn a_new_syn_takes_a_name_at_rest_if_it_cannot_be_an_old_one() {
 }
 
 #[test]
-fn where_nobody_listens_a_name_at_rest_is_kept() {
+fn time_wait_is_kept_without_a_listener() {
     let mut talk = Talk::opening(Config::default());
     talk.hear(
         Header { options: Options { mss: Some(1000), ..Options::NONE }, ..seg(SYN | ACK, 0, 1, 9000) },
@@ -270,7 +270,7 @@ fn where_nobody_listens_a_name_at_rest_is_kept() {
 }
 
 #[test]
-fn so_many_names_rest_and_the_oldest_goes_first() {
+fn time_wait_entries_are_bounded_and_the_oldest_goes_first() {
     // As many as is said, and no more than a quarter of all sessions.
     for config in
         [Config { time_wait_max: 10, ..Config::default() }, Config { sessions_max: 40, ..Config::default() }]
@@ -300,7 +300,7 @@ fn ten_of_fifty_rest(config: Config) {
 }
 
 #[test]
-fn who_listens_no_more_resets_what_is_half_made() {
+fn closing_a_listener_resets_its_half_open_sessions() {
     let mut talk = Talk::new(Config::default());
     let listener = talk.station.tcp.listen(talk.local()).unwrap();
     talk.hear(seg(SYN, 0, 0, 8000), b"");

@@ -38,7 +38,7 @@ fn a_profile_can_be_written_down_and_read_back() {
 // --------------------------------------------------------------------------------
 
 #[test]
-fn a_timer_that_looks_now_and_then_is_never_late() {
+fn a_coarse_timer_is_never_late() {
     // The delay, the tick, when the segment comes (after the first second), when the answer leaves:
     // milliseconds.
     for (delay, tick, comes, leaves) in [
@@ -64,7 +64,7 @@ fn a_timer_that_looks_now_and_then_is_never_late() {
 }
 
 #[test]
-fn what_counts_as_a_second_segment_can_be_chosen() {
+fn the_rule_for_the_second_segment_is_a_setting() {
     // Segments of 600, 500 and 1000 bytes towards an MSS of 1000: after which one is the answer due?
     for (unit, segments, answered) in [
         (AckUnit::Segment, 2, Some(1)),
@@ -94,7 +94,7 @@ fn what_counts_as_a_second_segment_can_be_chosen() {
 }
 
 #[test]
-fn bytes_may_make_an_acknowledgement_due_whatever_their_segments_are() {
+fn an_ack_can_be_due_by_bytes_whatever_the_segments() {
     let config = Config { ack_segments: 0, ack_bytes: Some(1050), ..Config::default() };
     let mut talk = Talk::established(config);
     talk.reads = false;
@@ -106,7 +106,7 @@ fn bytes_may_make_an_acknowledgement_due_whatever_their_segments_are() {
 }
 
 #[test]
-fn in_4_3bsd_the_reader_makes_acknowledgements_due() {
+fn in_4_3bsd_reading_makes_an_ack_due() {
     let config = Config { mss: 1024, receive_buffer_bytes: 8192, ..Config::bsd43() };
     let mut talk = Talk::established_with(config, 60_000, options(1024));
     talk.reads = false;
@@ -131,7 +131,7 @@ fn in_4_3bsd_the_reader_makes_acknowledgements_due() {
 }
 
 #[test]
-fn in_4_3bsd_a_lonely_segment_waits_for_the_heartbeat() {
+fn in_4_3bsd_a_single_segment_waits_for_the_200_ms_tick() {
     let mut talk = Talk::established(Config::bsd43());
     talk.pass(ms(150));
     talk.hear(seg(ACK, 1, 1, 60_000), &bytes(1000));
@@ -180,7 +180,7 @@ fn a_window_may_be_rounded_up_to_full_segments() {
 }
 
 #[test]
-fn without_scaling_none_is_offered_and_none_is_believed() {
+fn without_scaling_none_is_offered_and_none_is_accepted() {
     let shifted = Options { mss: Some(1000), window_shift: Some(3), ..Options::NONE };
     for (window_scaling, shift) in [(true, true), (false, false)] {
         let config = Config { window_scaling, ..Config::default() };
@@ -205,7 +205,7 @@ fn the_peers_segments_may_be_rounded_down_to_clusters() {
 }
 
 #[test]
-fn a_stream_of_system_v_offers_all_until_as_much_waits() {
+fn a_system_v_stream_offers_its_whole_window_until_that_much_is_queued() {
     let config = Config {
         mss: 1000,
         receive_buffer_bytes: 4000,
@@ -227,7 +227,7 @@ fn a_stream_of_system_v_offers_all_until_as_much_waits() {
 }
 
 #[test]
-fn a_reader_of_crumbs_moves_the_window_by_steps_or_at_every_answer() {
+fn small_reads_move_the_window_by_steps_or_with_every_ack() {
     for (offer, window) in [(Offer::Steps, 7900), (Offer::Room, 8000)] {
         let config = Config {
             mss: 1000,
@@ -260,7 +260,7 @@ fn a_reader_of_crumbs_moves_the_window_by_steps_or_at_every_answer() {
 // ---------------------------------------------------------------------------------------------------------
 
 #[test]
-fn each_nagle_holds_back_what_it_says() {
+fn each_nagle_variant_delays_the_segments_that_it_should() {
     // Writes one after the other, nothing is acknowledged: the lengths of the segments that leave.
     let cases: [(Nagle, &[usize], &[usize]); 10] = [
         (Nagle::Off, &[10, 10, 1000, 10], &[10, 10, 1000, 10]),
@@ -283,7 +283,7 @@ fn each_nagle_holds_back_what_it_says() {
 }
 
 #[test]
-fn a_part_goes_if_it_fills_enough_of_the_largest_window() {
+fn a_partial_segment_is_sent_if_it_fills_enough_of_the_largest_window() {
     // The window admits 600 of 1000 bytes: 60 % of it all.
     for (percent, expected) in [(50, &[400, 600][..]), (60, &[400, 600]), (61, &[400])] {
         let config = Config { silly_window_percent: percent, ..Config::default() };

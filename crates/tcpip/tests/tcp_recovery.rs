@@ -44,7 +44,7 @@ fn info(talk: &Talk) -> Info {
 // ---------------------------------------------------------------------------------------------------------
 
 #[test]
-fn only_the_holes_are_filled_and_each_once() {
+fn only_the_holes_are_retransmitted_and_each_once() {
     for loss_detection in [LossDetection::Rack, LossDetection::Sack] {
         let mut talk = talk_with(Config { loss_detection, ..Config::default() });
         talk.write(&bytes(10_000));
@@ -81,7 +81,7 @@ fn a_large_segment_is_cut_where_the_peer_holds_part_of_it() {
 }
 
 #[test]
-fn a_retransmission_that_is_lost_is_found_by_time_and_sent_again() {
+fn a_lost_retransmission_is_detected_by_rack() {
     // RFC 8985 §3.1: duplicate acknowledgements could not tell.
     let mut talk = talk();
     talk.write(&bytes(20_000));
@@ -96,7 +96,7 @@ fn a_retransmission_that_is_lost_is_found_by_time_and_sent_again() {
 }
 
 #[test]
-fn reordering_is_waited_for_once_it_has_been_seen() {
+fn rack_waits_for_reordering_once_it_has_been_seen() {
     let mut talk = talk();
     talk.write(&bytes(4000));
     talk.pass(ms(100));
@@ -121,7 +121,7 @@ fn reordering_is_waited_for_once_it_has_been_seen() {
 }
 
 #[test]
-fn a_peer_that_throws_away_what_it_sacked_gets_it_again() {
+fn data_discarded_after_a_sack_is_retransmitted() {
     // RFC 2018 §8.
     let mut talk = talk();
     talk.write(&bytes(5000));
@@ -141,7 +141,7 @@ fn a_peer_that_throws_away_what_it_sacked_gets_it_again() {
 }
 
 #[test]
-fn a_timeout_does_not_send_what_the_peer_holds() {
+fn a_timeout_does_not_retransmit_sacked_data() {
     let mut talk = talk_with(Config { loss_detection: LossDetection::Sack, ..Config::default() });
     talk.write(&bytes(4000));
     talk.pass(ms(100));
@@ -154,7 +154,7 @@ fn a_timeout_does_not_send_what_the_peer_holds() {
 }
 
 #[test]
-fn blocks_of_what_was_never_sent_are_not_believed() {
+fn sack_blocks_of_unsent_data_are_ignored() {
     let mut talk = talk();
     talk.write(&bytes(4000));
     talk.said();
@@ -170,7 +170,7 @@ fn blocks_of_what_was_never_sent_are_not_believed() {
 // ----------------------------------------------------------------------------------------------------
 
 #[test]
-fn the_rate_falls_in_proportion_to_what_arrives() {
+fn recovery_reduces_the_rate_in_proportion_to_deliveries() {
     // RFC 6937, Reno: of fourteen segments that are out one is lost; seven go while thirteen arrive, one for
     // two.
     let config =
@@ -194,7 +194,7 @@ fn the_rate_falls_in_proportion_to_what_arrives() {
 }
 
 #[test]
-fn the_first_two_duplicates_let_new_segments_go() {
+fn the_first_two_duplicates_send_new_segments() {
     // RFC 3042.
     for limited_transmit in [true, false] {
         let mut talk = talk_with(Config { limited_transmit, ..Config::default() });
@@ -210,7 +210,7 @@ fn the_first_two_duplicates_let_new_segments_go() {
 }
 
 #[test]
-fn after_a_pause_the_window_begins_anew() {
+fn after_an_idle_time_the_window_restarts() {
     // RFC 5681 §4.1.
     for (idle_restart, window) in [(true, 10_000), (false, 20_000)] {
         let mut talk = talk_with(Config { idle_restart, ..Config::default() });
@@ -242,7 +242,7 @@ fn paced_segments_are_spread_over_the_round_trip() {
 // ------------------------------------------------------------------------------------------------------
 
 #[test]
-fn the_tail_is_asked_about_after_two_round_trips() {
+fn the_tail_is_probed_after_two_round_trips() {
     let mut talk = talk();
     talk.write(&bytes(3000));
     assert_eq!(talk.said().len(), 3);
@@ -260,7 +260,7 @@ fn the_tail_is_asked_about_after_two_round_trips() {
 }
 
 #[test]
-fn one_segment_out_is_waited_for_longer_as_its_acknowledgement_may_be_delayed() {
+fn the_probe_of_a_single_segment_allows_for_a_delayed_ack() {
     let mut talk = talk_with(Config { rto_min: Duration::from_secs(1), ..Config::default() });
     talk.write(&bytes(1000));
     talk.said();
@@ -271,7 +271,7 @@ fn one_segment_out_is_waited_for_longer_as_its_acknowledgement_may_be_delayed() 
 }
 
 #[test]
-fn new_data_is_the_better_probe() {
+fn a_tail_loss_probe_prefers_new_data() {
     let mut talk = talk();
     talk.write(&bytes(12_000));
     assert_eq!(talk.said().len(), 10);
@@ -280,7 +280,7 @@ fn new_data_is_the_better_probe() {
 }
 
 #[test]
-fn a_probe_that_repaired_a_loss_lowers_the_window_and_one_that_came_twice_does_not() {
+fn a_probe_that_repaired_a_loss_reduces_the_window_and_a_spurious_one_does_not() {
     // RFC 8985 §7.4.2.
     for (twice, window) in [(false, 14_000), (true, 20_000)] {
         let mut talk = talk();

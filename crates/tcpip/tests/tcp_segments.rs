@@ -96,7 +96,7 @@ fn resets_end_a_session_only_at_the_exact_byte() {
 }
 
 #[test]
-fn a_syn_on_a_live_session_is_challenged_wherever_it_stands() {
+fn a_syn_on_an_established_session_is_challenged_whatever_its_sequence_number() {
     // RFC 5961 §4.2.
     for (sequence, payload) in
         [(1001, 0), (1002, 0), (1000, 0), (0, 0), (0x9000_0000, 0), (900, 500), (1001, 100)]
@@ -111,7 +111,7 @@ fn a_syn_on_a_live_session_is_challenged_wherever_it_stands() {
 }
 
 #[test]
-fn a_peer_that_lost_its_memory_finds_out() {
+fn a_restarted_peer_resets_the_old_session() {
     // RFC 9293 §3.5.1, figure 9: SYN, challenge, reset, and the name is free.
     let mut talk = talk();
     talk.hear(seg(SYN, 0x5000_0000, 0, 60_000), b"");
@@ -165,7 +165,7 @@ fn segments_without_ack_are_dropped() {
 }
 
 #[test]
-fn early_segments_wait_and_come_up_in_order_with_one_acknowledgement() {
+fn out_of_order_segments_are_delivered_in_order_with_one_ack() {
     let mut talk = Talk::established(Config::default());
     let stream = bytes(5000);
     let hear = |talk: &mut Talk, from: usize, to: usize| {
@@ -182,7 +182,7 @@ fn early_segments_wait_and_come_up_in_order_with_one_acknowledgement() {
 }
 
 #[test]
-fn every_early_segment_of_a_burst_is_told_up_to_three() {
+fn up_to_three_duplicate_acks_are_sent_for_one_burst() {
     // RFC 5681 §4.2 wants a duplicate for each; three are what fast retransmit needs.
     for (early, acknowledgements) in [(1, 1), (2, 2), (3, 3), (10, 3)] {
         let mut talk = Talk::established(Config::default());
@@ -200,7 +200,7 @@ fn every_early_segment_of_a_burst_is_told_up_to_three() {
 }
 
 #[test]
-fn what_has_waited_behind_a_hole_goes_when_a_session_ends() {
+fn out_of_order_data_is_freed_when_a_session_ends() {
     let mut talk = talk();
     talk.hear(seg(ACK, 2001, 1, 60_000), &bytes(1000));
     talk.hear(seg(RST, 1001, 0, 0), b"");
@@ -208,7 +208,7 @@ fn what_has_waited_behind_a_hole_goes_when_a_session_ends() {
 }
 
 #[test]
-fn a_segment_with_a_wrong_checksum_or_header_is_counted_and_forgotten() {
+fn a_segment_with_a_wrong_checksum_or_header_is_counted_and_dropped() {
     use common::station::Frame;
     let mut talk = talk();
     let header = Header { sequence: PEER + 1001, acknowledgment: talk.initial + 1, ..seg(ACK, 0, 0, 60_000) };
@@ -238,7 +238,7 @@ fn a_segment_with_a_wrong_checksum_or_header_is_counted_and_forgotten() {
 // ------------------------------------------------------------------------------------------------------
 
 #[test]
-fn we_close_first_and_wait_twice_the_segment_lifetime() {
+fn closing_first_leads_to_time_wait_of_2_msl() {
     let mut talk = talk();
     talk.finish().unwrap();
     assert_eq!(talk.said_briefly(), ["FIN PSH ACK 1+0 ack 1001"]);
@@ -266,7 +266,7 @@ fn we_close_first_and_wait_twice_the_segment_lifetime() {
 }
 
 #[test]
-fn the_peer_closes_first_and_we_have_more_to_say() {
+fn data_can_be_sent_after_the_peers_fin() {
     let mut talk = talk();
     talk.hear(seg(ACK | FIN, 1001, 1, 60_000), b"");
     assert_eq!(talk.said_briefly(), ["ACK 1+0 ack 1002"]);
@@ -329,7 +329,7 @@ fn a_fin_waits_behind_data_and_behind_a_hole() {
 }
 
 #[test]
-fn a_lone_fin_ahead_of_a_hole_is_remembered() {
+fn a_fin_without_data_ahead_of_a_hole_is_kept() {
     let mut talk = Talk::established(Config::default());
     talk.hear(seg(ACK | FIN, 1001, 1, 60_000), b"");
     talk.hear(seg(ACK, 1, 1, 60_000), &bytes(1000));
@@ -373,7 +373,7 @@ fn a_fin_in_every_state() {
 }
 
 #[test]
-fn our_fin_is_sent_again_until_it_is_acknowledged() {
+fn our_fin_is_retransmitted_until_it_is_acknowledged() {
     let mut talk = talk();
     talk.write(b"bye");
     talk.finish().unwrap();
@@ -389,7 +389,7 @@ fn our_fin_is_sent_again_until_it_is_acknowledged() {
 }
 
 #[test]
-fn an_abort_in_every_state_sends_a_reset_where_the_peer_knows_of_us() {
+fn an_abort_sends_a_reset_in_every_synchronized_state() {
     // RFC 9293 §3.10.5.
     type Way = fn(&mut Talk);
     let ways: [(Way, Option<&str>); 6] = [

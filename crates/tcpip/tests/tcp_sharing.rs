@@ -34,7 +34,7 @@ fn a_48_kb_window_fills_a_path_of_135_megabits_and_a_millisecond() {
 }
 
 #[test]
-fn a_window_a_round_trip_is_the_limit_of_a_long_path() {
+fn one_window_per_round_trip_limits_a_long_path() {
     let window = 33 * 1460;
     let config = Config { receive_buffer_bytes: window, timestamps: false, ..Config::default() };
     let nature = Nature { delay: ms(10), ..Nature::default() };
@@ -88,7 +88,7 @@ fn sixty(readers: impl Fn(usize) -> Role, bytes: usize) -> World {
 }
 
 #[test]
-fn sixty_windows_of_256_kb_over_8_mb_and_nobody_starves() {
+fn sixty_windows_of_256_kb_over_8_mb_do_not_starve_a_session() {
     let slow = Role { read_max: 20_000, read_every: ms(50), ..Role::eager(0) };
     let mut world = sixty(|_| slow, 1_000_000);
     world.run().unwrap();

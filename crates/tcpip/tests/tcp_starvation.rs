@@ -19,7 +19,7 @@ fn short(seed: u64, loss: f64, refuse: impl Fn(&mut World)) -> Result<World, Str
 }
 
 #[test]
-fn the_nth_block_is_refused() {
+fn sessions_survive_the_failure_of_any_block_allocation() {
     for side in 0..2 {
         for n in 1..=200 {
             let world = short(n, 0.0, |world| world.stations[side].memory.pdus.fail_nth_take(n))
@@ -30,7 +30,7 @@ fn the_nth_block_is_refused() {
 }
 
 #[test]
-fn the_nth_receive_page_is_refused() {
+fn sessions_survive_the_failure_of_any_receive_page_allocation() {
     for side in 0..2 {
         for n in 1..=200 {
             let world = short(n, 0.0, |world| world.stations[side].memory.receive.fail_nth_take(n))
@@ -41,7 +41,7 @@ fn the_nth_receive_page_is_refused() {
 }
 
 #[test]
-fn the_nth_transmit_page_is_refused() {
+fn sessions_survive_the_failure_of_any_transmit_page_allocation() {
     for side in 0..2 {
         for n in 1..=40 {
             short(n, 0.0, |world| world.stations[side].memory.transmit.fail_nth_take(n))
@@ -51,7 +51,7 @@ fn the_nth_transmit_page_is_refused() {
 }
 
 #[test]
-fn a_refusal_in_the_middle_of_a_recovery() {
+fn recovery_survives_a_failed_allocation() {
     for n in 1..=200 {
         short(n, 0.05, |world| {
             world.stations[0].memory.pdus.fail_nth_take(n);
@@ -63,7 +63,7 @@ fn a_refusal_in_the_middle_of_a_recovery() {
 }
 
 #[test]
-fn two_blocks_are_enough_to_live() {
+fn two_blocks_are_enough_for_a_transfer() {
     for blocks in [2, 3, 5] {
         let sizes = Sizes { blocks, ..Sizes::default() };
         let mut world =
@@ -94,7 +94,7 @@ fn few_receive_pages_and_many_holes() {
 }
 
 #[test]
-fn an_empty_pool_says_so_and_asks_to_be_woken() {
+fn an_empty_pool_is_reported_and_the_writer_is_woken() {
     let mut world = World::plain(Nature { delay: ms(1), ..Nature::default() }, 1);
     world.converse(Role::eager(1000), Role::eager(0));
     let hoard: Vec<_> = core::iter::from_fn(|| world.stations[0].memory.pdus.take()).collect();

@@ -38,7 +38,7 @@ fn over_a_long_path(config: Config, receiver: Role) -> (f64, Info) {
 }
 
 #[test]
-fn a_window_grows_to_what_a_long_path_holds() {
+fn a_window_grows_to_the_bandwidth_delay_product() {
     // 64 KB in 50 ms are 10 Mbit/s.
     let eager = || Role::eager(0).after_peer();
     let (fixed, info) = over_a_long_path(Config { autotune: false, ..tuned() }, eager());
@@ -52,7 +52,7 @@ fn a_window_grows_to_what_a_long_path_holds() {
 }
 
 #[test]
-fn who_reads_slowly_is_not_given_more() {
+fn a_slow_reader_keeps_its_window() {
     // 20,000 bytes every 10 ms are 100 KB a round trip, far less than the path could bring.
     let slow = Role { read_max: 20_000, read_every: ms(10), ..Role::eager(0).after_peer() };
     let (_, info) = over_a_long_path(tuned(), slow);
@@ -60,7 +60,7 @@ fn who_reads_slowly_is_not_given_more() {
 }
 
 #[test]
-fn the_shift_of_the_window_is_for_the_largest() {
+fn the_window_scale_allows_for_the_largest_buffer() {
     for (autotune, words) in
         [(true, "SYN 0+0 win 65535 mss 1460 shift 6"), (false, "SYN 0+0 win 65535 mss 1460 shift 1")]
     {
@@ -70,7 +70,7 @@ fn the_shift_of_the_window_is_for_the_largest() {
 }
 
 #[test]
-fn a_session_tells_what_it_has_done_and_what_held_it_back() {
+fn info_reports_a_sessions_work_and_its_limits() {
     let mut talk =
         Talk::established(Config { send_buffer_bytes: 5000, floor_bytes: 1000, ..Config::default() });
     let info = |talk: &Talk| talk.station.tcp.info(talk.id()).unwrap();
@@ -108,7 +108,7 @@ fn a_session_tells_what_it_has_done_and_what_held_it_back() {
 }
 
 #[test]
-fn what_was_agreed_is_told() {
+fn info_reports_the_negotiated_options() {
     let options = Options { mss: Some(1000), window_shift: Some(5), sack_permitted: true, ..Options::NONE };
     let mut talk = Talk::listening(Config::default());
     talk.hear(Header { options, ..seg(SYN, 0, 0, 1000) }, b"");

@@ -13,7 +13,7 @@ fn marked(sequence: u32, urgent: u16) -> Header {
 }
 
 #[test]
-fn the_host_is_told_how_far_ahead_the_mark_stands_and_gets_the_bytes_in_line() {
+fn the_host_gets_the_distance_of_the_urgent_mark_and_the_data_in_line() {
     let mut talk = Talk::established(Config::default());
     talk.hear(marked(1, 5), b"now!!later");
     assert_eq!(talk.told(), ["urgent 5", "data 10"]);
@@ -34,7 +34,7 @@ fn the_host_is_told_how_far_ahead_the_mark_stands_and_gets_the_bytes_in_line() {
 }
 
 #[test]
-fn what_is_queued_is_urgent_until_it_is_acknowledged() {
+fn queued_data_is_urgent_until_it_is_acknowledged() {
     let mut talk =
         Talk::established(Config { segment_bytes_max: 10_000, nagle: Nagle::Off, ..Config::default() });
     talk.write(b"before");
@@ -61,7 +61,7 @@ fn what_is_queued_is_urgent_until_it_is_acknowledged() {
 }
 
 #[test]
-fn a_mark_goes_out_though_the_window_is_closed() {
+fn the_urgent_mark_is_sent_through_a_closed_window() {
     let mut talk = Talk::established(Config::default());
     talk.hear(seg(ACK, 1, 1, 0), b"");
     talk.write(b"urgent");
@@ -74,7 +74,7 @@ fn a_mark_goes_out_though_the_window_is_closed() {
 }
 
 #[test]
-fn a_mark_farther_than_the_field_can_say_stands_as_far_as_it_can() {
+fn an_urgent_mark_beyond_65535_bytes_is_sent_as_65535() {
     let mut talk = Talk::established(Config::default());
     talk.room = 0;
     talk.write(&bytes(70_000));

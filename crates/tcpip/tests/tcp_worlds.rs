@@ -91,7 +91,7 @@ fn world_of(seed: u64) -> World {
 }
 
 #[test]
-fn a_hundred_worlds_with_harm() {
+fn a_hundred_worlds_with_impairments() {
     let mut failed = Vec::new();
     for seed in 0..seeds(100) {
         if let Err(fault) = world_of(seed).run() {
@@ -146,7 +146,7 @@ fn closing_in_every_order() {
 }
 
 #[test]
-fn a_seed_repeats_itself_byte_for_byte() {
+fn a_seed_gives_the_same_run_byte_for_byte() {
     let run = |seed| {
         let mut world = world_of(seed);
         let _ = world.run();

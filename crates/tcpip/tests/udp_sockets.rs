@@ -79,7 +79,7 @@ impl Bench {
 }
 
 #[test]
-fn who_named_the_address_goes_before_who_takes_any() {
+fn a_socket_bound_to_the_address_precedes_a_wildcard_socket() {
     for order in [["0.0.0.0:53", "10.0.0.1:53"], ["10.0.0.1:53", "0.0.0.0:53"]] {
         let mut bench = Bench::new();
         let bound = order.map(|local| bench.udp.bind(at(local)).unwrap());
@@ -92,7 +92,7 @@ fn who_named_the_address_goes_before_who_takes_any() {
 }
 
 #[test]
-fn a_datagram_is_whole_wherever_its_head_ends() {
+fn a_datagram_is_delivered_whole_wherever_its_head_ends() {
     let mut bench = Bench::new();
     let socket = bench.udp.bind(at("0.0.0.0:53")).unwrap();
     for length in [0, 1, 2, 7, 39, 40, 41, 1001] {
@@ -113,7 +113,7 @@ fn a_datagram_is_whole_wherever_its_head_ends() {
 }
 
 #[test]
-fn a_datagram_without_a_checksum_is_taken_and_one_with_a_wrong_sum_is_not() {
+fn a_datagram_without_a_checksum_is_accepted_and_one_with_a_wrong_checksum_is_dropped() {
     let mut bench = Bench::new();
     bench.udp.bind(at("0.0.0.0:53")).unwrap();
     let mut bytes = datagram(53, b"payload");
@@ -130,7 +130,7 @@ fn a_datagram_without_a_checksum_is_taken_and_one_with_a_wrong_sum_is_not() {
 }
 
 #[test]
-fn the_number_of_a_closed_socket_names_nothing() {
+fn the_identifier_of_a_closed_socket_is_invalid() {
     let mut bench = Bench::new();
     let old = bench.udp.bind(at("10.0.0.1:53")).unwrap();
     assert_eq!(bench.udp.bind(at("10.0.0.1:53")), Err(Refusal::AddressInUse));

@@ -48,7 +48,7 @@ fn receive(config: Config, cells: &[Cell]) -> (Vec<u8>, ReceiverCounters) {
 }
 
 #[test]
-fn what_goes_in_comes_out_in_every_form() {
+fn data_round_trips_in_every_mode() {
     let sent = octets(3 * Code::Long.user_octets());
     for form in FORMS {
         let config = Config::of(form);
@@ -73,7 +73,7 @@ fn what_goes_in_comes_out_in_every_form() {
 }
 
 #[test]
-fn counts_go_round_and_a_cycle_has_one_pointer_at_most_and_one_at_least() {
+fn counts_wrap_and_each_cycle_has_exactly_one_pointer() {
     for block_octets in [2, 40, 93, 94, 200, 2000] {
         let config = Config::of(Form::Structured { block_octets });
         let cells = cells(config, &octets(8000));
@@ -138,7 +138,7 @@ fn the_robust_algorithm_tells_lost_from_misinserted_cells() {
 }
 
 #[test]
-fn one_wrong_bit_of_a_header_is_put_right_but_not_two_headers_running() {
+fn one_wrong_header_bit_is_corrected_but_not_in_two_consecutive_headers() {
     let config = Config::of(Form::Stream);
     let mut cells = cells(config, &octets(12 * PAYLOAD_OCTETS));
     for number in [2, 5, 6] {
@@ -154,7 +154,7 @@ fn one_wrong_bit_of_a_header_is_put_right_but_not_two_headers_running() {
 }
 
 #[test]
-fn a_matrix_puts_right_what_its_code_promises_and_octets_stay_where_they_were() {
+fn a_matrix_corrects_what_its_code_guarantees_and_keeps_octet_positions() {
     for (code, gone) in [(Code::Long, vec![130, 131, 170, 255]), (Code::Short, vec![20])] {
         let config = Config::of(Form::Corrected(code));
         let sent = octets(3 * code.user_octets());
@@ -181,7 +181,7 @@ fn a_matrix_puts_right_what_its_code_promises_and_octets_stay_where_they_were() 
 }
 
 #[test]
-fn wrong_octets_are_put_right_without_a_lost_cell() {
+fn wrong_octets_are_corrected_without_a_lost_cell() {
     let config = Config::of(Form::Corrected(Code::Long));
     let sent = octets(Code::Long.user_octets());
     let mut cells = cells(config, &sent);
@@ -194,7 +194,7 @@ fn wrong_octets_are_put_right_without_a_lost_cell() {
 }
 
 #[test]
-fn after_a_lost_cell_blocks_are_found_again_by_their_pointer() {
+fn after_a_lost_cell_the_pointer_realigns_the_blocks() {
     for block_octets in [40, 93, 200] {
         let config = Config::of(Form::Structured { block_octets });
         let sent = octets(150 * block_octets);
@@ -217,7 +217,7 @@ fn after_a_lost_cell_blocks_are_found_again_by_their_pointer() {
 }
 
 #[test]
-fn stamps_come_out_as_they_went_in_and_a_lost_bit_loses_one() {
+fn timestamps_round_trip_and_a_lost_bit_loses_one() {
     let config = Config { stamps: true, ..Config::of(Form::Stream) };
     let (mut sender, mut cells) = (Sender::new(config), Vec::new());
     for cycle in 0..6u8 {
@@ -242,7 +242,7 @@ fn source(bits_per_second: u64, ppm: f64) -> f64 {
 }
 
 #[test]
-fn stamps_tell_the_rate_of_a_source_that_is_off() {
+fn timestamps_give_the_rate_of_a_deviating_source() {
     for (rate, shift) in [(1_544_000, 6), (2_048_000, 6), (34_368_000, 2), (5_880_000, 4)] {
         let srts = Srts::new(rate).expect("a rate below the network's");
         assert_eq!(srts.derived_hertz(), (NETWORK_HERTZ, 1 << shift), "{rate}");
@@ -318,7 +318,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_comes_nothing_breaks_and_every_cell_is_accounted_for(
+    fn arbitrary_cells_cause_no_panic_and_all_are_counted(
         form in 0usize..FORMS.len(), stamps in any::<bool>(),
         headers in prop::collection::vec(any::<(u8, bool)>(), 0..600),
     ) {

@@ -1,15 +1,15 @@
 //! Packet memory: pages and slices, PDUs, ropes, checksums, registered host memory, and slabs.
 //!
-//! The model checker (`crates/model`) also compiles `depot` and `references`, so they import only
+//! The model checker (`crates/model`) also compiles `slot_pool` and `references`, so they import only
 //! `crate::atomic`.
 
-mod depot;
 mod page;
 mod pdu;
 mod references;
 pub(crate) mod region;
 mod rope;
 mod slab;
+mod slot_pool;
 mod sum;
 
 pub use page::{Page, PagePool, Slice};

@@ -8,9 +8,9 @@
 //! Sums      a slice caches its sum. A cut reads only the shorter part and subtracts; a join adds.
 //! Limits    pages are `page_bytes` long; `take` returns `None` when no page is free.
 
-use super::depot::{Slot, SlotPool};
 use super::references::References;
 use super::region::SharedBytes;
+use super::slot_pool::{Slot, SlotPool};
 use super::sum::{Sum, copy_and_sum};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -395,7 +395,7 @@ mod tests {
     /// writer must be ordered after all their reads.
     #[test]
     #[expect(clippy::disallowed_methods, reason = "the test is about other threads")]
-    fn a_page_is_written_again_only_after_its_readers_on_other_threads() {
+    fn a_page_is_reused_only_after_its_readers_on_other_threads() {
         let rounds = if cfg!(miri) { 30 } else { 5_000u32 };
         let mut pool = PagePool::new(2, 64);
         let reader = || {

@@ -17,8 +17,8 @@
 //!        grows ◄── down       content pages
 //! ```
 
-use super::depot::{Slot, SlotPool};
 use super::page::{PagePool, Slice};
+use super::slot_pool::{Slot, SlotPool};
 use super::sum::Sum;
 use arrayvec::ArrayVec;
 use core::fmt;
@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_grows_down_and_comes_off_again() {
+    fn a_header_is_prepended_and_removed() {
         let mut blocks = PduPool::new(1);
         let mut pdu = blocks.take().unwrap();
         pdu.push_head(2).copy_from_slice(b"cd");
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_received_head_takes_room_in_front() {
+    fn a_long_received_head_uses_the_headroom() {
         let mut blocks = PduPool::new(1);
         let mut pdu = blocks.take().unwrap();
         let bytes: Vec<u8> = (0..96).collect();
@@ -541,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn sending_again_shares_the_body_and_memory_comes_home() {
+    fn a_retransmission_shares_the_body_and_all_memory_is_freed() {
         let (mut blocks, mut pool) = (PduPool::new(4), PagePool::new(4, 64));
         let mut page = pool.take().unwrap();
         let kept = page.append(b"payload").unwrap();
@@ -558,7 +558,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frozen_pdu_is_sent_again_behind_a_fresh_head() {
+    fn a_frozen_pdu_is_retransmitted_with_a_new_head() {
         let (mut blocks, mut pool) = (PduPool::new(2), PagePool::new(3, 64));
         let mut first = pdu_of(&mut blocks, &mut pool, &[b"payload".to_vec()]);
         first.push_head(3).copy_from_slice(b"ddp");
@@ -580,7 +580,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_written_one_after_another_become_one() {
+    fn contiguous_slices_are_joined() {
         let (mut blocks, mut pool) = (PduPool::new(1), PagePool::new(1, 64));
         let (mut pdu, mut page) = (blocks.take().unwrap(), pool.take().unwrap());
         for part in [&b"abc"[..], b"de", b"f"] {
@@ -591,7 +591,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_to_its_owner_is_home_and_a_strangers_finds_its_own_way() {
+    fn a_pdu_given_to_a_pool_is_freed_at_once_or_returns_to_its_own_pool() {
         let (mut blocks, mut pool) = (PduPool::new(1), PagePool::new(1, 64));
         let (mut others, mut other_pool) = (PduPool::new(1), PagePool::new(1, 64));
         let slice = pool.take().unwrap().append(b"x").unwrap();

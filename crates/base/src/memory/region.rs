@@ -390,7 +390,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lies_outside_is_refused_and_nothing_moves() {
+    fn an_out_of_range_access_is_refused_and_moves_nothing() {
         let region = Region::new(0x1000, 100);
         assert_eq!(region.write(0x1000, SharedBytes::from(&[7u8; 100][..])), Some(()));
         for (address, length) in [(0xfff, 1), (0x1000, 101), (0x1064, 1), (u64::MAX, 2), (0, usize::MAX)] {
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_never_reaches_beyond_its_whole() {
+    fn a_part_stays_within_its_region() {
         let bytes = [1u8, 2, 3, 4];
         let whole = SharedBytes::from(&bytes[..]);
         let mut copy = [0; 8];
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_copied_with_its_sum_is_what_stood_there() {
+    fn a_copy_with_a_sum_has_the_source_bytes_and_their_sum() {
         const LENGTH: usize = 70_001;
         let bytes: Vec<u8> = (0..LENGTH as u32).map(|n| (n * 7 / 3) as u8).collect();
         for (at, room) in
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_appended_behind_what_is_there() {
+    fn bytes_are_appended_to_a_vector() {
         let region = Region::new(0, 5000);
         let bytes: Vec<u8> = (0..5000u32).map(|at| at as u8).collect();
         region.write(0, SharedBytes::from(&bytes[..])).expect("within");
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn a_region_outlives_its_maker_while_a_clone_is_held() {
+    fn a_region_lives_while_a_clone_is_held() {
         let region = Region::new(0, 16);
         let clone = region.clone();
         drop(region);
@@ -451,7 +451,7 @@ mod tests {
 
     /// Mainly for Miri: no byte of a bell may be covered by a reference that promises it does not change.
     #[test]
-    fn a_bell_stays_one_when_all_its_bytes_are_written_over() {
+    fn a_bell_stays_usable_when_its_bytes_are_overwritten() {
         let region = Region::new(0, 64);
         let bell = region.bell(16).expect("it fits");
         bell.arm();
@@ -464,7 +464,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "written beyond the room")]
-    fn a_room_takes_no_more_than_it_holds() {
+    fn a_write_beyond_the_room_panics() {
         let mut bytes = [0u8; 4];
         SharedRoom::from(&mut bytes[..]).write(2, SharedBytes::from(&[1u8; 3][..]));
     }

@@ -396,7 +396,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_rope_is_what_a_plain_vector_would_be(acts in proptest::collection::vec(act(), 0..40), at in 0..300usize) {
+        fn a_rope_behaves_like_a_vector(acts in proptest::collection::vec(act(), 0..40), at in 0..300usize) {
             let (mut rope, mut plain) = (Rope::new(), Vec::new());
             for act in acts {
                 match act {
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn many_short_pieces_are_few_and_a_piece_that_others_hold_is_left_alone() {
+    fn short_pieces_are_merged_and_shared_pieces_are_not_modified() {
         let held = Bytes::from(alloc::vec![7; 10]);
         let mut rope = Rope::from(held.clone());
         (0..65_535u32).for_each(|byte| rope.push_short(&[byte as u8]));
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn payload_is_referred_to() {
+    fn payload_is_shared_not_copied() {
         let page = Bytes::from(alloc::vec![7; 4096]);
         let mut rope = Rope::from(page.clone());
         rope.prepend(b"session");
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_is_sent_from_its_front_in_any_portions() {
+    fn a_queue_is_drained_from_its_front_in_any_portions() {
         let mut queue = RopeQueue::new();
         for bytes in [b"one".as_slice(), b"", b"three", b"five"] {
             queue.push(Rope::from(bytes.to_vec()));

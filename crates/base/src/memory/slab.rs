@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_number_of_what_has_gone_names_nothing() {
+    fn the_number_of_a_removed_value_is_invalid() {
         let mut slab = Slab::new(2, 5);
         let one = slab.insert("one").expect("room");
         let two = slab.insert("two").expect("room");

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn who_knows_nothing_spins_for_what_a_sleep_costs() {
+    fn without_history_the_spin_lasts_as_long_as_a_sleep_costs() {
         let mut gaps = Gaps::new();
         assert_eq!(gaps.cheapest(0, BLOCK).nanos, BLOCK);
         (0..10).for_each(|_| gaps.learn(10_000));

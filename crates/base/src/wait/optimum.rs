@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn who_knows_the_arrivals_spins_for_the_near_and_sleeps_for_the_far() {
+    fn the_optimum_spins_for_near_arrivals_and_sleeps_for_far_ones() {
         check(&[], 0);
         check(&[10], 10);
         check(&[35], 35);

@@ -169,7 +169,7 @@ mod tests {
     };
 
     #[test]
-    fn a_regular_sender_is_slept_towards_and_met_awake() {
+    fn the_waiter_sleeps_until_just_before_a_regular_arrival() {
         let (mut period, mut chance) = (Period::new(&COSTS), SimRng::from_seed(1));
         let start = Instant::from_nanos(1_000_000);
         for number in 0..200u64 {
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_pause_the_clock_starts_anew() {
+    fn after_a_pause_the_period_is_measured_anew() {
         let mut period = Period::new(&COSTS);
         (1..=50u64).for_each(|number| period.learn(Instant::from_nanos(number * 200_000), &COSTS));
         assert!(period.nap(Instant::from_nanos(10_010_000), &COSTS).is_some());

@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ringing_moment_outside_the_wait_is_not_believed() {
+    fn a_ring_time_outside_the_wait_is_ignored() {
         for at in [micros(0), micros(99), micros(201), NEVER] {
             let mut waiter = Waiter::new(Wait::Interrupt, Costs::default());
             waiter.begin(micros(100));

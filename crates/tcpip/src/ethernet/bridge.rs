@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_go_where_their_target_was_last_heard() {
+    fn frames_are_forwarded_to_the_port_of_their_target() {
         let mut bridge = Bridge::new();
         let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
         let pause = Mac([0x01, 0x80, 0xc2, 0, 0, 1]);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_stations_is_bounded_and_makes_room_when_it_is_old() {
+    fn the_station_table_is_bounded_and_reuses_aged_entries() {
         let mut bridge = Bridge::new();
         let station = |number: u32| {
             let [_, b, c, d] = number.to_be_bytes();

@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn identifiers_are_what_the_standards_say() {
+    fn opaque_identifiers_match_the_standards() {
         let mac = Mac([0x34, 0x56, 0x78, 0x9a, 0xbc, 0xde]);
         let prefix: Ipv6Addr = "fe80::".parse().unwrap();
         // The example of RFC 2464 §4.

@@ -189,7 +189,7 @@ mod tests {
     const PORTS: [u8; 8] = [0x12, 0x34, 0, 80, 1, 2, 3, 4];
 
     #[test]
-    fn a_quotation_names_its_session_or_nothing() {
+    fn a_quoted_packet_identifies_its_session_or_none() {
         let kind = IcmpErrorKind::Unreachable { code: 1 };
         let reporter: IpAddr = "192.0.2.1".parse().unwrap();
         let mut chained = vec![protocol::FRAGMENT, 0, 1, 4, 0, 0, 0, 0];
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hard_is_what_rfc_1122_says() {
+    fn hard_errors_are_those_of_rfc_1122() {
         let hard = |bytes: &[u8], kind| read_quoted(bytes, kind, "::1".parse().unwrap()).unwrap().is_hard();
         let (four, six) = (quoted4(6, 0, &PORTS), quoted6(6, &PORTS));
         for code in 0..16 {

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_way_makes_room_and_an_old_one_is_not_believed() {
+    fn the_oldest_path_is_evicted_and_an_expired_one_is_ignored() {
         let mut paths = Paths::default();
         let target = |n: u8| IpAddr::from([10, 0, 0, n]);
         let second = |n: u64| Instant::from_nanos(n * 1_000_000_000);
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn plateaus_are_below_the_packet() {
+    fn the_plateau_is_below_the_packet_length() {
         for (packet, plateau) in [(65535, 32000), (1500, 1492), (1492, 1006), (69, 68), (68, 68)] {
             assert_eq!(plateau_below(packet), plateau, "{packet}");
         }

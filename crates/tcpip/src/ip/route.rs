@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_says_what_is_wrong_with_it() {
+    fn an_invalid_prefix_is_rejected_with_the_reason() {
         for bad in ["10.0.0.1", "x/8", "10.0.0.1/x", "10.0.0.1/33"] {
             assert!(bad.parse::<Prefix>().is_err(), "{bad}");
         }

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn who_loses_below_the_last_maximum_gives_room() {
+    fn a_loss_below_the_last_maximum_reduces_it_further() {
         let mut cubic = Cubic::default();
         cubic.reduce(1_000_000, MSS);
         cubic.reduce(900_000, MSS);

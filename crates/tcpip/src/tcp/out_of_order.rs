@@ -225,7 +225,7 @@ mod tests {
     proptest! {
         /// Pieces of one stream, in any order and with any overlap, are returned in order.
         #[test]
-        fn early_pieces_come_out_in_order_and_once(
+        fn out_of_order_data_is_delivered_in_order_and_once(
             start in any::<u32>(),
             pieces in prop::collection::vec((0usize..200, 1usize..60), 1..30),
         ) {

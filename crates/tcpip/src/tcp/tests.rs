@@ -92,7 +92,7 @@ impl Pair {
 }
 
 #[test]
-fn the_ledgers_count_what_is_queued_offered_and_held() {
+fn the_ledgers_count_queued_offered_and_held_bytes() {
     let mut pair = Pair::open();
     assert_eq!((pair.held(0).0, pair.held(1)), (0, (0, 256 << 10)));
     pair.reads = false;
@@ -148,7 +148,7 @@ fn the_ledgers_are_empty_after_every_kind_of_end() {
 }
 
 #[test]
-fn a_half_open_session_counts_what_it_offers() {
+fn a_half_open_session_is_charged_for_its_offered_window() {
     let mut pair = Pair::open();
     let remote = SocketAddr::new(RIGHT.ip(), 9);
     pair.with(0, |tcp, cx, _| tcp.open(SocketAddr::new(LEFT.ip(), 7), remote, 0, cx)).unwrap();

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_packet_reads_as_it_was_written_and_every_rule_has_its_name() {
+    fn an_arp_packet_round_trips_and_each_malformed_one_has_a_reason() {
         let packet = Packet {
             operation: Operation::Request,
             sender_mac: Mac([2, 0, 0, 0, 0, 1]),

@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn every_message_with_every_option_reads_as_it_was_written() {
+    fn every_message_with_every_option_round_trips() {
         let mac = Mac([2, 0, 0, 0, 0, 9]);
         let messages = [
             Message::RouterSolicitation,
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_a_rule_is_refused() {
+    fn a_message_that_violates_a_rule_is_rejected() {
         let mut bytes = [0; 32];
         Message::NeighbourSolicitation { target: ip("fe80::1") }.write(&mut bytes);
         assert_eq!(Message::read(&bytes), Err(Malformed::OptionLength), "an option of length zero");

@@ -64,7 +64,7 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn both_families_say_the_same_things() {
+    fn both_families_give_the_same_header_fields() {
         let four = ipv4::Header {
             traffic_class: 0,
             total_bytes: 124,

@@ -87,7 +87,7 @@ mod tests {
     use alloc::vec::Vec;
 
     #[test]
-    fn options_are_walked_and_hostile_lengths_end_the_walk() {
+    fn options_are_iterated_and_an_invalid_length_ends_the_iteration() {
         type Row<'a> = (&'a [u8], &'a [(u8, usize, usize)], Option<usize>);
         let rows: &[Row<'_>] = &[
             (&[], &[], None),

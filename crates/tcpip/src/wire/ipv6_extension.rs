@@ -171,7 +171,7 @@ mod tests {
     use alloc::vec::Vec;
 
     #[test]
-    fn a_fragment_header_reads_as_it_was_written() {
+    fn a_fragment_header_round_trips() {
         let header = Fragment {
             next_header: 17,
             offset_bytes: 1448,
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_walked_and_hostile_lengths_end_the_walk() {
+    fn options_are_iterated_and_an_invalid_length_ends_the_iteration() {
         type Row<'a> = (&'a [u8], &'a [(u8, usize, Unknown)], Option<usize>);
         let rows: &[Row<'_>] = &[
             (&[6, 0, 1, 4, 0, 0, 0, 0], &[(1, 2, Unknown::Skip)], None),

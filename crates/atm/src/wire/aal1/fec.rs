@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_lost_cells_as_promised_are_put_right_wherever_they_are_and_one_more_is_not() {
+    fn lost_cells_are_corrected_up_to_the_guaranteed_number() {
         for code in CODES {
             let (user, most) = (user(code, 1), code.lost_cells_max());
             let cells = sent(code, &user);
@@ -430,7 +430,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_the_code_can_put_right_is_put_right(
+        fn errors_within_the_codes_capability_are_corrected(
             is_long in any::<bool>(), data in prop::collection::vec(any::<u8>(), 124),
             lost in 0usize..7, wrong in 0usize..4, places in prop::collection::hash_set(0usize..94, 12),
             flips in prop::collection::vec(1u8.., 12),
@@ -451,7 +451,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_comes_is_a_code_word_afterwards_or_as_it_was(
+        fn decoding_gives_a_code_word_or_leaves_the_input_unchanged(
             is_long in any::<bool>(), octets in prop::collection::vec(any::<u8>(), 128),
             erased in prop::collection::vec(prop::bool::weighted(0.03), 128),
         ) {
@@ -470,7 +470,7 @@ mod tests {
 
     /// The generator vanishes at its roots and not just before or after them.
     #[test]
-    fn the_generator_has_the_roots_it_is_made_of() {
+    fn the_generator_has_its_defining_roots() {
         for (code, low) in [(Code::Long, LONG), (Code::Short, SHORT)] {
             let count = code.check_octets();
             let mut whole = low[..count].to_vec();

@@ -242,7 +242,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_sixteen_bytes_are_those_that_captures_show() {
+    fn the_sixteen_headers_match_captures() {
         let bytes: [u8; 16] =
             core::array::from_fn(|word| Header { csi: word >= 8, count: word as u8 % 8 }.to_byte());
         let expected =
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn one_wrong_bit_is_put_right_and_two_are_seen() {
+    fn one_wrong_bit_is_corrected_and_two_are_detected() {
         for word in 0..16u8 {
             let header = Header { csi: word >= 8, count: word % 8 };
             let byte = header.to_byte();
@@ -301,7 +301,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_stamp_comes_out_of_the_cells_that_it_went_into(stamp in 0u8..16, other in 0u8..16) {
+        fn a_timestamp_round_trips_through_its_cells(stamp in 0u8..16, other in 0u8..16) {
             let read = (0..8).fold(other, |read, count| {
                 with_stamp_bit(read, count, stamp_bit(stamp, count).unwrap_or(true))
             });

@@ -63,7 +63,7 @@ impl Bench {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
     #[test]
-    fn what_is_cut_for_a_narrow_way_is_put_together_in_any_order(
+    fn fragments_are_reassembled_in_any_order(
         length in 1usize..65_507, mtu in 576usize..9180, seed in any::<u64>(), twice in any::<bool>(),
     ) {
         let mut bench = roomy(ReassemblyConfig { bytes_max: 1 << 30, ..ReassemblyConfig::default() });
@@ -116,7 +116,7 @@ proptest! {
 }
 
 #[test]
-fn slices_are_referred_to_as_long_as_they_fit() {
+fn reassembly_references_slices_while_they_fit() {
     let mut bench = roomy(ReassemblyConfig::default());
     let bytes = noise(16 * 1480);
     let mut got = None;
@@ -136,7 +136,7 @@ fn slices_are_referred_to_as_long_as_they_fit() {
 }
 
 #[test]
-fn overlaps_and_contradictions_give_up_the_datagram_and_all_that_still_comes() {
+fn overlapping_or_contradictory_fragments_discard_the_whole_datagram() {
     type Row<'a> = (&'a [(usize, bool, usize)], &'a str, u64);
     // Fragments as (offset, more, bytes); the counter; how many fragments arrived too late.
     let rows: &[Row<'_>] = &[
@@ -167,7 +167,7 @@ fn overlaps_and_contradictions_give_up_the_datagram_and_all_that_still_comes() {
 }
 
 #[test]
-fn a_duplicate_does_no_harm() {
+fn a_duplicate_fragment_is_ignored() {
     let mut bench = roomy(ReassemblyConfig::default());
     let bytes = noise(24);
     assert!(bench.arrive(&fragment(7, 8, true, &bytes[8..16])).is_none());
@@ -183,7 +183,7 @@ fn a_duplicate_does_no_harm() {
 }
 
 #[test]
-fn fragments_that_break_a_rule_by_themselves_are_counted() {
+fn invalid_fragments_are_counted() {
     let tcp = |from, more, length| {
         packet(&noise(length), |header| {
             (header.protocol, header.dont_fragment) = (6, false);
@@ -249,7 +249,7 @@ fn endless_fragments_stay_within_every_bound() {
 }
 
 #[test]
-fn a_sender_hears_that_time_is_over_only_if_its_first_fragment_came() {
+fn time_exceeded_is_sent_only_if_the_first_fragment_arrived() {
     for (from, heard) in [(0, true), (8, false)] {
         let mut bench = roomy(ReassemblyConfig::default());
         assert!(bench.arrive(&fragment(7, from, true, &noise(16))).is_none());
@@ -270,7 +270,7 @@ fn a_sender_hears_that_time_is_over_only_if_its_first_fragment_came() {
 }
 
 #[test]
-fn without_memory_a_datagram_is_cut_wholly_or_not_at_all() {
+fn without_memory_all_fragments_are_sent_or_none() {
     for refused in 1..=3 {
         let mut bench = roomy(ReassemblyConfig::default());
         let mut pdu = bench.pdu(&noise(4000));
@@ -287,7 +287,7 @@ fn without_memory_a_datagram_is_cut_wholly_or_not_at_all() {
 }
 
 #[test]
-fn options_are_passed_over_refused_or_reported() {
+fn ip_options_are_skipped_rejected_or_reported() {
     let with = |options: &'static [u8]| {
         packet(b"payload", |header| {
             header.options = options;
@@ -315,7 +315,7 @@ fn options_are_passed_over_refused_or_reported() {
 }
 
 #[test]
-fn what_is_for_everybody_is_for_datagrams_alone() {
+fn only_datagrams_are_accepted_on_broadcast_and_multicast_addresses() {
     for (target, protocol, up) in [
         ("255.255.255.255", 17, true),
         ("10.0.0.255", 17, true),
@@ -342,7 +342,7 @@ fn what_is_for_everybody_is_for_datagrams_alone() {
 }
 
 #[test]
-fn a_narrow_way_is_believed_when_it_can_be_true_and_forgotten_in_time() {
+fn a_plausible_path_mtu_is_used_until_it_expires() {
     let mut bench = roomy(ReassemblyConfig::default());
     // (packet bytes, MTU reported, MTU returned, path MTU afterwards)
     for (packet, said, believed, afterwards) in [
@@ -378,7 +378,7 @@ fn a_narrow_way_is_believed_when_it_can_be_true_and_forgotten_in_time() {
 }
 
 #[test]
-fn datagrams_that_may_be_cut_have_names_of_their_own() {
+fn datagrams_without_df_have_unique_identifications() {
     let mut bench = Bench::new();
     let mut names = vec![];
     for _ in 0..100 {

@@ -93,7 +93,7 @@ fn packet(payload: &[u8], change: impl FnOnce(&mut Header<'_>)) -> Vec<u8> {
 }
 
 #[test]
-fn an_address_of_somebody_behind_this_host_is_no_source() {
+fn an_address_behind_this_host_is_an_invalid_source() {
     let mut bench = Bench::new();
     let route = |prefix: &str, gateway: Option<&str>, source: &str| Route {
         prefix: prefix.parse().unwrap(),
@@ -119,7 +119,7 @@ fn an_address_of_somebody_behind_this_host_is_no_source() {
 }
 
 #[test]
-fn what_is_sent_arrives_at_the_peer_as_it_was() {
+fn a_packet_arrives_at_the_peer_unchanged() {
     let mut bench = Bench::new();
     let mut pdu = bench.pdu(b"payload");
     pdu.push_head(4).copy_from_slice(b"head");
@@ -133,7 +133,7 @@ fn what_is_sent_arrives_at_the_peer_as_it_was() {
 }
 
 #[test]
-fn padding_of_the_link_is_cut_off() {
+fn link_padding_is_removed() {
     let mut bench = Bench::new();
     let mut bytes = packet(b"abc", |_| {});
     bytes.extend([0; 17]);
@@ -143,7 +143,7 @@ fn padding_of_the_link_is_cut_off() {
 }
 
 #[test]
-fn a_broken_packet_is_counted_by_name_and_goes_nowhere() {
+fn a_malformed_packet_is_counted_by_reason_and_dropped() {
     let elsewhere = |header: &mut Header<'_>| header.target = "10.0.0.9".parse().unwrap();
     let from_us = |header: &mut Header<'_>| header.source = "10.0.0.1".parse().unwrap();
     let group = |header: &mut Header<'_>| header.source = "224.0.0.1".parse().unwrap();
@@ -201,7 +201,7 @@ fn a_broken_packet_is_counted_by_name_and_goes_nowhere() {
 }
 
 #[test]
-fn there_is_no_way_to_an_unknown_net_nor_for_a_packet_that_is_too_long() {
+fn sending_fails_without_a_route_or_if_the_packet_is_too_long() {
     let mut bench = Bench::new();
     let pdu = bench.pdu(b"x");
     let target = "192.0.2.1".parse().unwrap();
@@ -218,7 +218,7 @@ mod fragments;
 mod six;
 
 #[test]
-fn whom_a_packet_is_for_is_read_from_a_whole_header_and_nothing_less() {
+fn the_target_is_read_only_from_a_complete_header() {
     let mut bench = Bench::new();
     let four = packet(b"payload", |header| header.options = &[1, 1, 1, 0]);
     let (source, target) = (Ipv6Addr::LOCALHOST, "2001:db8::7".parse().unwrap());

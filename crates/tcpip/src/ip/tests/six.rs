@@ -74,7 +74,7 @@ fn counted(bench: &Bench) -> Vec<(&'static str, u64)> {
 }
 
 #[test]
-fn chains_of_headers_are_walked_refused_or_reported() {
+fn extension_header_chains_are_accepted_rejected_or_reported() {
     let pad = |next: u8| vec![next, 0, 1, 4, 0, 0, 0, 0];
     let option = |next: u8, kind: u8| vec![next, 0, kind, 4, 0, 0, 0, 0];
     let routing = |next: u8, kind: u8, left: u8| vec![next, 0, kind, left, 0, 0, 0, 0];
@@ -148,7 +148,7 @@ fn chains_of_headers_are_walked_refused_or_reported() {
 }
 
 #[test]
-fn sources_and_targets_that_cannot_be_are_dropped() {
+fn packets_with_impossible_addresses_are_dropped() {
     let rows: Vec<(&str, &str, u8, Option<&str>)> = vec![
         (PEER, OURS, UDP, None),
         (PEER, "fe80::1", UDP, None),
@@ -180,7 +180,7 @@ fn sources_and_targets_that_cannot_be_are_dropped() {
 }
 
 #[test]
-fn an_option_that_wants_to_be_reported_is_even_to_a_group() {
+fn an_option_that_requires_a_report_gets_one_even_for_multicast() {
     for (kind, told) in [(0xbe, true), (0xfe, false)] {
         let mut bench = bench();
         let rest = [vec![UDP, 0, kind, 4, 0, 0, 0, 0], b"datagram".to_vec()].concat();
@@ -194,7 +194,7 @@ fn an_option_that_wants_to_be_reported_is_even_to_a_group() {
 }
 
 #[test]
-fn datagrams_are_cut_at_the_source_and_put_together() {
+fn datagrams_are_fragmented_at_the_source_and_reassembled() {
     for length in [1452, 1453, 3000, 60_000] {
         let mut bench = bench();
         let mut chance = SimRng::from_seed(1);
@@ -229,7 +229,7 @@ fn datagrams_are_cut_at_the_source_and_put_together() {
 }
 
 #[test]
-fn fragments_that_break_a_rule_are_counted_and_reported_where_the_standard_says() {
+fn invalid_fragments_are_counted_and_reported_as_the_standard_requires() {
     let problem = |pointer| Some(IcmpErrorKind::ParameterProblem { code: 0, pointer });
     for (bytes, counter, told) in [
         (fragment6(1, 0, true, UDP, &[0; 9]), "fragments_malformed", problem(4)),
@@ -266,7 +266,7 @@ fn fragments_that_break_a_rule_are_counted_and_reported_where_the_standard_says(
 }
 
 #[test]
-fn headers_behind_the_fragment_header_are_walked_when_the_whole_is_there() {
+fn headers_after_the_fragment_header_are_parsed_after_reassembly() {
     let mut bench = bench();
     let whole = [vec![UDP, 0, 1, 4, 0, 0, 0, 0], b"datagram".to_vec()].concat();
     assert!(bench.arrive(&fragment6(5, 8, false, 99, &whole[8..])).is_none());
@@ -275,7 +275,7 @@ fn headers_behind_the_fragment_header_are_walked_when_the_whole_is_there() {
 }
 
 #[test]
-fn the_source_is_of_the_targets_scope_and_not_deprecated() {
+fn the_source_address_has_the_scope_of_the_target_and_is_not_deprecated() {
     let mut bench = bench();
     bench.ip.add_address(3, "2001:db8::aaaa".parse().unwrap());
     let source =
@@ -289,7 +289,7 @@ fn the_source_is_of_the_targets_scope_and_not_deprecated() {
 }
 
 #[test]
-fn a_way_is_never_narrower_than_1280() {
+fn the_path_mtu_is_at_least_1280() {
     let mut bench = bench();
     let peer = PEER.parse().unwrap();
     for (packet, said, believed) in

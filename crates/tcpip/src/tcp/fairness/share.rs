@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn greedy_addresses_settle_at_equal_shares_and_leave_one_free() {
+    fn greedy_addresses_converge_to_equal_shares_and_leave_one_free() {
         for addresses in [2u64, 3, 15] {
             let mut share = Share::new(8 << 20, 0);
             // The first address has one session, the others have forty each.
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_after_a_greedy_address_finds_room() {
+    fn a_new_address_gets_memory_beside_a_greedy_one() {
         let mut share = Share::new(64 << 20, 8 << 10);
         settle(&mut share, &alloc::vec![claim(1); 600]);
         assert!(share.free() >= 8 << 20, "{}", share.free());
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_share_before_their_addresses_do() {
+    fn memory_is_shared_among_owners_before_addresses() {
         let mut share = Share::new(64 << 20, 0);
         let program = |owner: u32| Claim { owner, address: 50, is_boards: false };
         let greedy: Vec<Claim> = (0..300).map(|n| Claim { address: 100 + n, ..program(1) }).collect();
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_for_those_whose_peers_take_it() {
+    fn free_memory_goes_to_sessions_whose_peers_accept_data() {
         let mut share = Share::new(1 << 20, 0);
         let claims = [claim(1), claim(2)];
         // Held by others (KiB), recently acknowledged, allowance expected.
@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_are_not_full_are_charged_once_a_holder() {
+    fn partly_filled_pages_are_charged_once_per_holder() {
         let mut share = Share::new(1000, 100);
         share.change(0, 1, claim(1));
         share.change(1, 50, claim(1));
@@ -510,14 +510,14 @@ mod tests {
     }
 
     #[test]
-    fn without_limits_everybody_is_promised_everything() {
+    fn without_limits_every_session_is_promised_its_full_buffers() {
         let mut share = Share::new(1000, 0).without_limits();
         share.change(0, 5000, claim(1));
         assert_eq!((share.allowance(0, 64, claim(1), 0), share.held()), (u32::MAX, 5000));
     }
 
     #[test]
-    fn a_window_is_promised_to_whoever_comes() {
+    fn every_new_session_is_promised_a_window() {
         let mut share = Share::new(1000, 0);
         share.change(0, 1000, claim(1));
         assert_eq!(share.promise(0, 64, claim(2)), 64);

@@ -161,7 +161,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_a_syn_offered_comes_back(
+        fn a_cookie_returns_the_options_of_the_syn(
             sequence: u32,
             mss in prop::option::of(0u16..),
             shift in prop::option::of(0u8..16),
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guess_hits_once_in_a_hundred_thousand_at_the_most() {
+    fn a_forged_cookie_succeeds_at_most_once_in_100_000() {
         let (secret, config) =
             (Secret::new(&mut SecureRng::new(RngKey::for_simulation(3))), Config::default());
         let mut chance = SimRng::from_seed(4);

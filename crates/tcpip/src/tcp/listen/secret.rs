@@ -71,7 +71,7 @@ mod tests {
     use kiban_base::RngKey;
 
     #[test]
-    fn the_hash_is_the_published_one() {
+    fn the_hash_matches_the_published_test_vectors() {
         // Aumasson and Bernstein 2012, appendix A: bytes 00..0e under the key 00..0f.
         let mut hasher = SipHasher24::new_with_keys(0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908);
         hasher.write(&core::array::from_fn::<u8, 15, _>(|n| n as u8));
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_differ_by_name_by_use_and_by_board() {
+    fn sequence_numbers_differ_by_tuple_purpose_and_board() {
         let secret = |seed| Secret::new(&mut SecureRng::new(RngKey::for_simulation(seed)));
         let end = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), port);
         let of = |seed, port| secret(seed).initial_numbers(end(port), end(80), Instant::ZERO);

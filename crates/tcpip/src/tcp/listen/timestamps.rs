@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_old_is_told_by_the_shorter_way_round_and_not_after_24_days() {
+    fn timestamps_compare_modulo_2_32_and_expire_after_24_days() {
         let mut stamps = TimestampState::new(7);
         stamps.begin(5, Sequence(100), at(0));
         let rows =
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn of_segments_that_one_acknowledgement_answers_the_first_is_echoed() {
+    fn an_ack_for_several_segments_echoes_the_first_timestamp() {
         let mut stamps = TimestampState::new(0);
         stamps.begin(10, Sequence(100), at(0));
         stamps.take(20, Sequence(100), at(1));
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn an_echo_of_what_was_never_said_measures_nothing() {
+    fn an_echo_of_an_unsent_timestamp_gives_no_rtt_sample() {
         let stamps = TimestampState::new(u32::MAX - 10);
         let said = stamps.value(at(100));
         assert_eq!(stamps.rtt_of_echo(said, at(130)), Some(Duration::from_millis(30)));

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_round_trip_is_forgotten_in_time() {
+    fn the_minimum_rtt_expires() {
         let config = Config::default();
         let mut rtt = Rtt::new(&config);
         for second in 1..700u64 {

@@ -624,7 +624,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_scoreboard_counts_what_a_list_of_units_says(steps in steps()) {
+        fn the_scoreboard_agrees_with_a_model(steps in steps()) {
             let mut board = Scoreboard::default();
             let mut model: VecDeque<Unit> = VecDeque::new();
             let (mut una, mut now) = (BEGIN, Instant::ZERO);
@@ -734,7 +734,7 @@ mod tests {
     /// RFC 8985 §6.2: a segment sent before one that has arrived is lost once a round trip plus the
     /// reordering window has passed.
     #[test]
-    fn what_left_before_a_delivered_segment_is_lost_when_it_is_late() {
+    fn a_segment_sent_before_a_delivered_one_is_lost_after_the_reordering_window() {
         let mut board = Scoreboard::default();
         let ms = |n: u64| Instant::from_nanos(n * 1_000_000);
         for n in 0..4u32 {

@@ -20,7 +20,7 @@ fn session() -> Session {
 }
 
 #[test]
-fn marks_of_the_sender_stay_behind_what_is_acknowledged() {
+fn sender_marks_stay_at_or_below_snd_una_across_a_wrap() {
     let mut session = session();
     let begin = session.snd_una;
     for step in 1..=12u32 {
@@ -38,7 +38,7 @@ fn marks_of_the_sender_stay_behind_what_is_acknowledged() {
 }
 
 #[test]
-fn a_round_of_duplicates_that_is_over_stays_over() {
+fn a_finished_dsack_round_stays_finished_across_a_wrap() {
     let mut rack = Rack::default();
     let begin = Sequence(0xffff_0000);
     rack.on_duplicate_sack(begin, begin + 1000);

@@ -1,0 +1,165 @@
+//! Every script under `talks` passes.
+
+use std::path::Path;
+
+#[test]
+fn every_script_passes() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../talks");
+    let files = kiban_talk::find(&[folder.canonicalize().expect("the folder talks")]).expect("scripts");
+    let mut failures = Vec::new();
+    let mut run = 0;
+    for file in &files {
+        match kiban_talk::load(file) {
+            Ok(talk) => {
+                assert!(!talk.head.is_empty(), "{}: the script has no comment at its top", talk.file);
+                let report = kiban_talk::run(&talk);
+                run += usize::from(report.waits_for.is_none());
+                failures.extend(report.failure.map(|failure| failure.to_string()));
+            }
+            Err(error) => failures.push(error),
+        }
+    }
+    assert!(failures.is_empty(), "{} of {run} scripts failed\n\n{}", failures.len(), failures.join("\n\n"));
+    assert!(run > 200, "only {run} scripts were run");
+}
+
+/// The index counts the scripts of each topic.
+#[test]
+fn the_index_counts_the_scripts_of_every_topic() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../talks");
+    let index = std::fs::read_to_string(folder.join("README.md")).expect("the index");
+    let mut all = 0;
+    for entry in std::fs::read_dir(&folder).expect("the folder talks") {
+        let path = entry.expect("an entry").path();
+        let Some(topic) = path.file_name().and_then(|name| name.to_str()).filter(|_| path.is_dir()) else {
+            continue;
+        };
+        let scripts = kiban_talk::find(std::slice::from_ref(&path)).expect("scripts").len();
+        let row = format!("| [{topic}]({topic}) | {scripts} | ");
+        assert!(index.contains(&row), "talks/README.md has no row `{row}`");
+        all += scripts;
+    }
+    assert_eq!(index.matches("\n| [").count(), index.matches("](").count() - 1, "rows and links");
+    assert!(
+        index.contains(&format!("\n{all} timelines")),
+        "talks/README.md does not say that there are {all}"
+    );
+    assert!(all >= 200, "only {all} scripts");
+}
+
+/// A script from which any one event is removed fails.
+#[test]
+fn a_script_without_one_of_its_expectations_fails() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../talks");
+    let mut left_out = 0;
+    for file in kiban_talk::find(&[folder]).expect("scripts") {
+        let text = std::fs::read_to_string(&file).expect("a script");
+        let lines: Vec<&str> = text.lines().collect();
+        for at in 0..lines.len() {
+            let expects = lines[at].contains("-> ") || lines[at].contains("told ");
+            if !expects || lines[at].trim_start().starts_with('#') || text.contains("waits-for") {
+                continue;
+            }
+            let mut others = lines.clone();
+            // Its time remains.
+            let when = lines[at].split_whitespace().next().filter(|word| word.starts_with(['+', '0']));
+            let silence = format!("{} silence", when.unwrap_or_default());
+            others[at] = &silence;
+            let talk = kiban_talk::Talk::read("t", &others.join("\n"), &|_| None).expect("a script");
+            let failure = kiban_talk::run(&talk).failure;
+            assert!(failure.is_some(), "{} passes without line {}", file.display(), at + 1);
+            left_out += 1;
+        }
+    }
+    assert!(left_out > 100, "only {left_out} lines were left out");
+}
+
+/// Every number that a script names is compared.
+#[test]
+fn a_failure_shows_the_expected_and_the_actual_event() {
+    let begin = "established mss 1460\n0ms <- seq 1:1461 ack 1\n";
+    for (lines, line, message, came) in [
+        ("+40ms -> ack 1460", 3, "the acknowledgment differs", "40ms -> seq 1 ack 1461 win 65535"),
+        ("+40ms -> ack 1461 win 1", 3, "the window differs", "40ms -> seq 1 ack 1461 win 65535"),
+        ("+40ms -> seq 2 ack 1461", 3, "the sequence number differs", "40ms -> seq 1 ack 1461 win 65535"),
+        (
+            "+40ms -> FIN ack 1461",
+            3,
+            "the flags differ: FIN ACK expected, ACK received",
+            "40ms -> seq 1 ack 1461 win 65535",
+        ),
+        ("+40ms -> seq 1:2 ack 1461", 3, "the length differs", "40ms -> seq 1 ack 1461 win 65535"),
+        ("+40ms -> ack 1461 sack 1:2", 3, "the SACK blocks differ", "40ms -> seq 1 ack 1461 win 65535"),
+        ("+40ms b: -> ack 1461", 3, "the packet belongs to ``", "40ms -> seq 1 ack 1461 win 65535"),
+        ("+39ms -> ack 1461", 3, "no packet by 39ms", ""),
+        ("+41ms -> ack 1461", 3, "the packet is too early", "40ms -> seq 1 ack 1461 win 65535"),
+        ("within 10ms..30ms -> ack 1461", 3, "no packet by 30ms", ""),
+        ("+1s silence", 3, "unexpected packet", "40ms -> seq 1 ack 1461 win 65535"),
+        ("+1s told opened", 3, "no completion by 1s", ""),
+        ("info outstanding 7", 3, "the session's outstanding differs", "outstanding 0"),
+        ("got 7", 3, "the host has read 1460 bytes", ""),
+        ("counter tcp.nonsense 0", 3, "there is no counter tcp.nonsense", ""),
+        ("write 5 refused no room", 3, "the call did not fail", ""),
+        ("set tcp.nagle off", 3, "settings must come before the first event", ""),
+    ] {
+        let text = format!("{begin}{lines}");
+        let talk = kiban_talk::Talk::read("t", &text, &|_| None).expect("a script");
+        let failure = kiban_talk::run(&talk).failure.unwrap_or_else(|| panic!("{lines} passed"));
+        assert_eq!(
+            (failure.line, failure.message.as_str(), failure.came.as_str()),
+            (line, message, came),
+            "{lines}"
+        );
+    }
+}
+
+/// An unknown setting or profile: the error lists the known ones.
+#[test]
+fn an_unknown_name_is_reported_with_the_known_ones() {
+    for (line, message) in [
+        ("profile bsd", "unknown profile `bsd`: known are modern, bsd43, solaris23"),
+        ("set tcp.rtomin 1s", "unknown setting `tcp.rtomin`: did you mean `tcp.rto_min`?"),
+        ("set ip.mtuu 1500", "unknown setting `ip.mtuu`: did you mean `ip.mtu`?"),
+        ("set colour red", "and those of docs/tcp.md"),
+        ("set tcp.nagle of", "nagle cannot be of: write off or on or minshall or limit"),
+    ] {
+        let talk = kiban_talk::Talk::read("t", line, &|_| None).expect("a script");
+        let failure = kiban_talk::run(&talk).failure.unwrap_or_else(|| panic!("{line} passed"));
+        assert!(failure.message.ends_with(message), "{line}: {}", failure.message);
+    }
+}
+
+/// A trace is a script, which passes when it is run.
+#[test]
+fn a_trace_can_be_run_again() {
+    let text = "0ms listen 80\n<- SYN seq 0 win 65535 mss 1000\n-> SYN seq 0 ack 1\n+5ms <- ack 1\n\
+                told accepted\nwrite 3000\n-> seq 1:3001 by 1000 ack 1\n+9ms <- seq 1:101 ack 3001\n+40ms -> ack 101";
+    let read = |text: &str| kiban_talk::Talk::read("t", text, &|_| None).expect("a script");
+    let report = kiban_talk::run(&read(text));
+    assert_eq!(report.failure, None);
+    assert!(report.trace.lines().count() > 9, "{}", report.trace);
+    let again = kiban_talk::run(&read(&report.trace));
+    assert_eq!(again.failure, None, "{}", report.trace);
+    assert_eq!(again.trace, report.trace);
+    assert_eq!(again.capture, report.capture);
+}
+
+/// The trace of every script is a script that passes.
+#[test]
+fn every_trace_can_be_run_again() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../talks");
+    let mut failures = Vec::new();
+    let files = kiban_talk::find(&[folder]).expect("scripts");
+    for file in &files {
+        let report = kiban_talk::run(&kiban_talk::load(file).expect("a script"));
+        let again =
+            kiban_talk::Talk::read("trace", &report.trace, &|_| None).map(|talk| kiban_talk::run(&talk));
+        match again {
+            Err(error) => failures.push(format!("{}: {error}", file.display())),
+            Ok(again) => {
+                failures.extend(again.failure.map(|failure| format!("{}: {failure}", file.display())))
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{} of {}:\n{}", failures.len(), files.len(), failures.join("\n\n"));
+}
