@@ -139,13 +139,14 @@ deny: ## Check licences, origins and advisories of dependencies alone
 	$(CARGO) deny --locked check licenses bans sources
 	@scripts/advisories
 
-house: ## Check what each crate may compile, import cycles of files, links, language and pictures of the documentation
+house: ## Check what each crate may compile, import cycles of files; links, language and made parts of the pages
 	@scripts/need cargo python3
 	@CARGO='$(CARGO)' scripts/boundaries
 	@scripts/circles
 	@scripts/links
 	@scripts/prose
 	@scripts/picture --check
+	@scripts/counters --check
 
 PORTABLE := base tcpip atm rdma vi osi capture attach board sim talk
 TARGETS ?= x86_64-pc-windows-gnu x86_64-apple-darwin
