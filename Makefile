@@ -1,16 +1,16 @@
-# The front door. Every target makes sure of what it needs (scripts/need) and says what is missing if it cannot.
+# The targets for users and developers. Each checks that the tools it needs are present (scripts/need) and names missing ones.
 #
-#     make check              before everything else: what a change has to pass, with nothing but Rust
+#     make check              the checks that a change has to pass first; needs only Rust and a C compiler
 #     make tour TOUR=...      arguments for the tour
 #     make report REPORT=...  --quick, --exact, --html FILE
 #     make test TEST=...      arguments for cargo test, for example TEST='-p kiban-atm aal5'
-#     make properties         CASES=20000 for each property, SEED= from which they grow (make test has a fixed one)
+#     make properties         CASES=20000 for each property, SEED= for the generator (make test uses a fixed seed)
 #     make soak               SEEDS=10000, or TIME=600 seconds for each scenario; SEED=17 repeats one
-#     make test-siw SIW=... a case of it, or --if-available: skips it where no guest can be made (docs/siw.md)
+#     make test-siw SIW=...   one case, or --if-available: skip the test if QEMU cannot run a guest (docs/siw.md)
 #     make bench BENCH=...    arguments for the benchmarks; KIBAN_BENCH_QUICK=1 makes the run short
-#     make fuzz FUZZ=...      which targets (CONTRIBUTING.md lists them); TIME=600 seconds for each
-#     make sanitize SANITIZE=asan   a step of it (scripts/sanitize lists them)
-#     make install            PREFIX=/usr/local, DESTDIR= for packagers; builds nothing, so that it can be run as root
+#     make fuzz FUZZ=...      the targets to run (CONTRIBUTING.md lists them); TIME=600 seconds for each
+#     make sanitize SANITIZE=asan   one step (scripts/sanitize lists them)
+#     make install            PREFIX=/usr/local, DESTDIR= for packagers; builds nothing, so it can run as root
 
 CARGO ?= cargo
 TOUR ?=
@@ -38,7 +38,7 @@ FISH_COMPLETIONS ?= $(PREFIX)/share/fish/vendor_completions.d
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
-check: ## Check a change with nothing but Rust: format, clippy, the quick tests (two minutes after a build)
+check: ## Check format and clippy and run the quick tests; needs only Rust and a C compiler (two minutes after a build)
 	@scripts/need cargo rustfmt clippy
 	@CARGO='$(CARGO)' PROPTEST_RNG_SEED=$(SEED) scripts/check
 
@@ -47,14 +47,15 @@ tour: ## Walk through what kiban can do
 	@$(CARGO) build --release --locked -p kiban
 	@$(CARGO) run --release --locked -q -p kiban -- tour $(TOUR)
 
-report: ## Make the five papers again and write kiban-report.html (REPORT=--quick; docs/reproduce.md)
+report: ## Reproduce the five papers and write kiban-report.html (REPORT=--quick; docs/reproduce.md)
 	@scripts/need cargo gcc
 	@$(CARGO) build --release --locked -p kiban
 	@$(TARGET)/release/kiban reproduce all $(REPORT) || [ $$? -eq 1 ]
 
 pictures: ## Renew the README's pictures and the kept tables of kiban reproduce all; then look at the difference
-	@scripts/need cargo gcc
+	@scripts/need cargo gcc python3
 	KIBAN_KEEP_SNAPSHOTS=1 $(CARGO) test --locked -p kiban --test report kept readmes
+	@scripts/picture
 
 verbs: ## Build the libraries that run RDMA programs without RDMA hardware, into target/release/verbs
 	@scripts/need cargo gcc
@@ -82,7 +83,7 @@ install: ## Install the program, the libraries, manual pages and completions (PR
 	'$(BUILT)/kiban' completions zsh > '$(DESTDIR)$(ZSH_COMPLETIONS)/_kiban'
 	'$(BUILT)/kiban' completions fish > '$(DESTDIR)$(FISH_COMPLETIONS)/kiban.fish'
 
-deb: verbs ## Make a Debian package of the same, in target/release
+deb: verbs ## Build a Debian package of the same files, in target/release
 	@scripts/deb '$(BUILT)' '$(BUILT)'
 
 test: ## Run all tests; names the Debian packages that are missing, and installs them if it runs as root
@@ -92,22 +93,22 @@ test: ## Run all tests; names the Debian packages that are missing, and installs
 	PROPTEST_RNG_SEED=$(SEED) $(CARGO) test --locked $(TEST)
 
 properties: SEED = $(shell date +%s)
-properties: ## Search longer for what breaks a property, from a new seed: CASES=20000 (some take minutes)
+properties: ## Run the property tests longer, from a new seed: CASES=20000 (some take minutes)
 	@scripts/need cargo gcc
 	@echo "make properties SEED=$(SEED) CASES=$(CASES)"
 	PROPTEST_RNG_SEED=$(SEED) PROPTEST_CASES=$(CASES) $(CARGO) test --locked --no-fail-fast \
 		-p kiban-base -p kiban-tcpip -p kiban-atm -p kiban-rdma -p kiban-vi -p kiban-osi -p kiban-capture -p kiban-board
 
-# Only what was said here: SEED and TIME have defaults of other targets.
+# A variable only if the user set it: SEED and TIME have defaults that are meant for other targets.
 said = $(if $(filter command environment,$(firstword $(origin $(1)))),$($(1)))
 
-soak: ## Let system calls fail, fall short or stall: SEEDS=10000, or TIME=600 seconds a scenario; SEED=17 for one
+soak: ## Inject failing, short and stalled system calls: SEEDS=10000, or TIME=600 seconds per scenario; SEED=17 for one
 	@scripts/need cargo gcc libibverbs-dev librdmacm-dev
 	KIBAN_SOAK_SEED=$(call said,SEED) KIBAN_SOAK_TIME=$(call said,TIME) \
 		KIBAN_SOAK_SEEDS=$(if $(call said,TIME),$(filter-out 10000,$(SEEDS)),$(SEEDS)) \
 		$(CARGO) test --locked -p kiban --test faults -- --nocapture --include-ignored
 
-test-siw: ## Connect with soft-iWARP of a Linux kernel in QEMU, both ways (docs/siw.md)
+test-siw: ## Connect with soft-iWARP of a Linux kernel in QEMU, in both directions (docs/siw.md)
 	@scripts/need cargo gcc
 	@scripts/siw/test $(SIW)
 
@@ -115,11 +116,11 @@ bench: verbs ## Measure against targets and other stacks; records go to target/b
 	@scripts/need cargo gcc iproute2
 	$(CARGO) run --release --locked -p kiban-bench -- $(BENCH)
 
-fuzz: ## Search for hostile input that breaks a promise; FUZZ=session, TIME=600 (targets: CONTRIBUTING.md)
+fuzz: ## Fuzz decoders and protocol machines; FUZZ=session, TIME=600 (targets: CONTRIBUTING.md)
 	@scripts/need cargo g++
 	@scripts/fuzz $(FUZZ) $(TIME)
 
-sanitize: ## Look for memory errors, leaks and data races: Miri, ASAN, TSAN, valgrind (SANITIZE=asan for one)
+sanitize: ## Find memory errors, leaks and data races: Miri, ASAN, TSAN, valgrind (SANITIZE=asan for one)
 	@scripts/need cargo gcc
 	@scripts/sanitize $(SANITIZE)
 
@@ -138,12 +139,14 @@ deny: ## Check licences, origins and advisories of dependencies alone
 	$(CARGO) deny --locked check licenses bans sources
 	@scripts/advisories
 
-house: ## Check what each crate may compile, import cycles of files, links of the documentation, and its language
+house: ## Check what each crate may compile, import cycles of files; links, language and made parts of the pages
 	@scripts/need cargo python3
 	@CARGO='$(CARGO)' scripts/boundaries
 	@scripts/circles
 	@scripts/links
 	@scripts/prose
+	@scripts/picture --check
+	@scripts/counters --check
 
 # Crates that do not say `publish.workspace = true`: those that can be published.
 LIBRARIES = $(filter-out $(shell grep -l '^publish.workspace' crates/*/Cargo.toml),$(wildcard crates/*/Cargo.toml))
@@ -164,6 +167,6 @@ doc: ## Build the documentation of all crates, without warnings
 	@scripts/need cargo gcc
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
 
-book: ## Make a book of the pages in docs, in target/book
+book: ## Build a book from the pages in docs, in target/book
 	@scripts/need cargo gcc mdbook
 	mdbook build --dest-dir '$(abspath $(TARGET))/book'

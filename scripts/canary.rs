@@ -1,5 +1,5 @@
-//! Deliberate errors. `scripts/sanitize` runs each under the tool that has to see it, before it believes the
-//! tool's silence.
+//! Deliberate errors. `scripts/sanitize` runs each under the tool that has to find it, before it trusts the
+//! tool.
 
 use std::hint::black_box;
 
@@ -11,7 +11,7 @@ fn overflow() {
     println!("{}", black_box(beyond));
 }
 
-/// Memory that nobody frees or can reach.
+/// Memory that is neither freed nor reachable.
 fn leak() {
     for size in 1..100 {
         black_box(Box::leak(vec![0u8; 100 * size].into_boxed_slice()).as_ptr());

@@ -1,4 +1,4 @@
-// Reads FPDUs as hex, one a line, with a codec that is not ours, and says each again: as hex, or "refused: why".
+// Decodes FPDUs, one per line in hex, with an independent codec, and prints each encoded again, or "refused: reason".
 // A line may begin with the name of a type: "F-CHECK-request 300680...". Without one it is a PDU.
 "use strict";
 const fs = require("fs");
@@ -7,7 +7,7 @@ const { BERElement } = require("asn1-ts");
 const { BER } = require("asn1-ts/dist/node/functional");
 
 // asn1-ts 8.0.5 counts a byte too few in the length around an element whose tag number is above 30 (the request type,
-// APPLICATION 31, which only stands at the top of an FPDU). The contents are right: their length is counted anew.
+// APPLICATION 31, which only stands at the top of an FPDU). The contents are right; this recomputes their length.
 function withLengthCounted(bytes) {
     let at = 1;
     if ((bytes[0] & 0x1f) === 0x1f) {
