@@ -8,7 +8,7 @@ use kiban_base::Rope;
 use kiban_osi::wire::ber::{Asn1, Element, Tag};
 use kiban_osi::wire::ftam::{DataElement, Kind, Pdu};
 
-/// The presentation data values sent by ISODE's initiator and responder in one session, one a line.
+/// The presentation data values sent by ISODE's initiator and responder in one session, one per line.
 const SESSION: &str = include_str!("data/isode-ftam-session.fpdus.txt");
 
 fn values() -> impl Iterator<Item = (u32, Vec<u8>)> {

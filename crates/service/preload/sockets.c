@@ -881,7 +881,7 @@ static ssize_t ended(int fd, ssize_t count, size_t wanted, int flags) {
         error = error ? error : answer_soon(asker, &reply, &file);
         close(asker);
         if (error == EAGAIN)
-            return fail(EAGAIN); /* A later read asks again. */
+            return fail(EAGAIN); /* A later read retries. */
     }
     if (file >= 0)
         close(file);
