@@ -142,7 +142,7 @@ fn world_with(
         let tcp = tcp[usize::from(side) - 1].clone();
         world.add_board(&BoardConfig { ports, addresses, tcp, ..BoardConfig::default() })
     });
-    let cable = CableConfig { harm, ..CableConfig::ethernet(100_000_000, Duration::from_millis(5)) };
+    let cable = CableConfig { impairment, ..CableConfig::ethernet(100_000_000, Duration::from_millis(5)) };
     world
         .connect_packets(Attachment::Board(boards[0], 0), Attachment::Board(boards[1], 0), &cable)
         .expect("both take packets");
