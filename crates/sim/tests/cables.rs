@@ -3,12 +3,13 @@
 #[path = "../../base/tests/common/refusal.rs"]
 mod refusal;
 
-use kiban_atm::wire::atm::Interface;
+use kiban_atm::wire::atm::{Interface, Vc};
 use kiban_atm::{FABRIC_DELAY, Interval, OC3C_BITS_PER_SECOND, Switch, SwitchPort};
 use kiban_base::ethernet::Mac;
 use kiban_base::{Instant, SimRng};
 use kiban_board::{
-    AtmPortConfig, BoardConfig, EthernetPortConfig, HostError, IpPortConfig, MemoryConfig, PortConfig,
+    AtmPortConfig, BoardConfig, BridgePortConfig, BridgedCircuit, CircuitConfig, EthernetPortConfig,
+    HostError, IpPortConfig, MemoryConfig, PortConfig,
 };
 use kiban_capture as capture;
 use kiban_sim::cost::BOARD_1995;
@@ -63,6 +64,13 @@ fn ethernet(side: usize, addresses: &[IpAddr]) -> PortConfig {
 
 fn add(world: &mut World, ports: Vec<PortConfig>) -> BoardNumber {
     world.add_board(&BoardConfig { ports, ..BoardConfig::default() })
+}
+
+/// The same with little memory, for tests that make hundreds of worlds.
+fn add_small(world: &mut World, ports: Vec<PortConfig>) -> BoardNumber {
+    let memory =
+        MemoryConfig { page_bytes: 4096, transmit_bytes: 1 << 20, receive_bytes: 1 << 20, pdus: 512 };
+    world.add_board(&BoardConfig { memory, ports, ..BoardConfig::default() })
 }
 
 fn noise(bytes: usize, seed: u64) -> Vec<u8> {
@@ -355,7 +363,7 @@ fn a_receiver_without_memory_loses_packets_and_nothing_else() {
 /// whether the run reached that allocation.
 fn check_refusal(port: impl Fn(usize) -> PortConfig, to: IpAddr, refusal: refusal::Refusal) -> bool {
     let mut world = World::new(1);
-    let boards = [0, 1].map(|side| add(&mut world, vec![port(side)]));
+    let boards = [0, 1].map(|side| add_small(&mut world, vec![port(side)]));
     let config = CableConfig::ethernet(1_000_000_000, MILLISECOND);
     world.connect_packets(Attachment::Board(boards[0], 0), Attachment::Board(boards[1], 0), &config).unwrap();
     refusal.arm(world.board_mut(boards[refusal.side]).memory_mut());
@@ -381,6 +389,46 @@ fn an_allocation_failure_delays_frames_and_loses_no_byte() {
     for address in [|side| v4(0, side), |side| v6(0, side)] {
         refusal::each(|refusal| check_refusal(|side| ethernet(side, &[address(side)]), address(1), refusal));
     }
+}
+
+/// Two stations, each on a cable to a bridge; the bridges are joined by a circuit. Each bridge has a second
+/// circuit that ends nowhere, so that it copies what it floods. One bridge is refused a page or block.
+/// Returns whether the run reached it; `copies` counts frames that were not copied.
+fn check_bridge_refusal(refusal: refusal::Refusal, copies: &mut u64) -> bool {
+    let mut world = World::new(1);
+    let stations = [0, 1].map(|side| add_small(&mut world, vec![ethernet(side, &[v4(0, side)])]));
+    let bridges = [0, 1].map(|side| {
+        let nowhere = IpAddr::from([0; 4]);
+        let mut atm = AtmPortConfig::oc3c(nowhere, Prefix::new(nowhere, 32));
+        let circuit =
+            |vci| CircuitConfig { peer: None, frames_max: 64, ..CircuitConfig::to(Vc::new(0, vci), nowhere) };
+        atm.circuits = vec![circuit(100), circuit(101 + side)];
+        let circuits = [0, 1].map(|circuit| BridgedCircuit { port: 0, circuit, with_fcs: false }).into();
+        let bridge = BridgePortConfig { circuits, packets_max: 64 };
+        add_small(&mut world, vec![PortConfig::Atm(atm), PortConfig::Bridge(bridge)])
+    });
+    let config = CableConfig::ethernet(100_000_000, MILLISECOND);
+    for (station, bridge) in stations.into_iter().zip(bridges) {
+        world.connect_packets(Attachment::Board(station, 0), Attachment::Board(bridge, 1), &config).unwrap();
+    }
+    let [one, other] = bridges.map(|bridge| Attachment::Board(bridge, 0));
+    world.connect(one, other, 10.0, ImpairmentConfig::NONE).unwrap();
+    refusal.arm(world.board_mut(bridges[refusal.side]).memory_mut());
+    let bytes = noise(30_000, 1);
+    let arrived = send(&mut world, stations[0], stations[1], SocketAddr::new(v4(0, 1), 80), &bytes);
+    assert!(world.run(at(600)), "{refusal:?}: {world:?}");
+    assert!(*arrived.borrow() == bytes, "{refusal:?}");
+    let boards = [stations[0], stations[1], bridges[0], bridges[1]];
+    assert_eq!(check::check_idle(&mut world, &boards), [], "{refusal:?}");
+    *copies += world.board(bridges[refusal.side]).counter("bridge", "no_memory");
+    refusal.has_happened(world.board_mut(bridges[refusal.side]).memory_mut())
+}
+
+#[test]
+fn any_page_or_block_that_a_bridge_is_refused_delays_frames_and_loses_no_byte() {
+    let mut copies = 0;
+    refusal::each(|refusal| check_bridge_refusal(refusal, &mut copies));
+    assert!(copies > 0, "a copy of a flooded frame was never refused");
 }
 
 #[test]

@@ -3,6 +3,9 @@
 //!
 //! Here the hosts are boards with an IP port each, where an operating system would have a TUN device.
 
+#[path = "../../base/tests/common/refusal.rs"]
+mod refusal;
+
 use kiban_atm::wire::atm::Vc;
 use kiban_base::{Instant, SimRng};
 use kiban_board::{
@@ -17,6 +20,9 @@ use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
+
+const MEMORY: MemoryConfig =
+    MemoryConfig { page_bytes: 4096, transmit_bytes: 1 << 20, receive_bytes: 8 << 20, pdus: 2048 };
 
 fn address(host: u8) -> IpAddr {
     IpAddr::from([10, 0, 0, host])
@@ -37,7 +43,11 @@ fn host(world: &mut World, number: u8) -> BoardNumber {
         merges: false,
         believe_sums: false,
     };
-    world.add_board(&BoardConfig { ports: vec![PortConfig::Ip(port)], ..BoardConfig::default() })
+    world.add_board(&BoardConfig {
+        memory: MEMORY,
+        ports: vec![PortConfig::Ip(port)],
+        ..BoardConfig::default()
+    })
 }
 
 /// Returns its network card: a circuit whose peer InATMARP resolves, and the host's side. It also has an
@@ -52,12 +62,7 @@ fn card(world: &mut World, number: u8) -> BoardNumber {
         prefix: Prefix::new(address(100 + number), 32),
     };
     world.add_board(&BoardConfig {
-        memory: MemoryConfig {
-            page_bytes: 4096,
-            transmit_bytes: 1 << 20,
-            receive_bytes: 8 << 20,
-            pdus: 2048,
-        },
+        memory: MEMORY,
         ports: vec![PortConfig::Atm(port), PortConfig::Host(HostPortConfig { of: 0, packets_max: 256 })],
         addresses: vec![own],
         ..BoardConfig::default()
@@ -80,11 +85,8 @@ fn world() -> (World, [BoardNumber; 2], [BoardNumber; 2]) {
     (world, hosts, cards)
 }
 
-#[test]
-fn hosts_reach_each_other_over_the_circuits_of_their_boards() {
-    let (mut world, hosts, cards) = world();
-    let mut chance = SimRng::from_seed(5);
-    let bytes: Vec<u8> = (0..3_000_000).map(|_| chance.draw() as u8).collect();
+/// Sends bytes from the first host to the second; returns what has arrived after `time`.
+fn transfer(world: &mut World, hosts: [BoardNumber; 2], bytes: &[u8], time: Duration) -> Vec<u8> {
     let arrived = Rc::new(RefCell::new(Vec::new()));
     let place = arrived.clone();
     let make = move |_| -> Sink {
@@ -93,20 +95,49 @@ fn hosts_reach_each_other_over_the_circuits_of_their_boards() {
     };
     world.run_program(hosts[1], Box::new(Receiver::new(80, 1, Box::new(make))));
     // The circuit's peer is resolved first (RFC 2225 §8.1): packets before that are lost, and retransmitted.
-    let sent = bytes.clone();
+    let sent = bytes.to_vec();
     let source: Source =
         Box::new(move |at, buffer| buffer.copy_from_slice(&sent[at as usize..][..buffer.len()]));
     let remote = SocketAddr::new(address(2), 80);
     world.run_program(hosts[0], Box::new(Sender::new(remote, vec![(bytes.len() as u64, source)])));
-    assert!(world.run(Instant::ZERO + Duration::from_secs(30)));
-    assert!(*arrived.borrow() == bytes);
-    world.settle(Instant::ZERO + Duration::from_secs(300));
+    assert!(world.run(Instant::ZERO + time), "{world:?}");
+    world.settle(Instant::ZERO + time + Duration::from_secs(300));
+    arrived.take()
+}
+
+fn noise(length: usize) -> Vec<u8> {
+    let mut chance = SimRng::from_seed(5);
+    (0..length).map(|_| chance.draw() as u8).collect()
+}
+
+#[test]
+fn hosts_reach_each_other_over_the_circuits_of_their_boards() {
+    let (mut world, hosts, cards) = world();
+    let bytes = noise(3_000_000);
+    assert!(transfer(&mut world, hosts, &bytes, Duration::from_secs(30)) == bytes);
     for card in cards {
         let passed = world.board(card).counter("port", "host_packets");
         assert!(passed > 500, "{passed}");
         assert_eq!(world.board(card).counter("ip", "packets_in"), 0, "nothing was for the board itself");
     }
     assert_eq!(check::check_idle(&mut world, &[hosts[0], hosts[1], cards[0], cards[1]]), []);
+}
+
+#[test]
+fn any_page_or_block_that_a_card_is_refused_delays_its_host_and_loses_nothing() {
+    let bytes = noise(100_000);
+    refusal::each(|refusal| {
+        let (mut world, hosts, cards) = world();
+        refusal.arm(world.board_mut(cards[refusal.side]).memory_mut());
+        let arrived = transfer(&mut world, hosts, &bytes, Duration::from_secs(600));
+        assert!(arrived == bytes, "{refusal:?}: {}", arrived.len());
+        assert_eq!(
+            check::check_idle(&mut world, &[hosts[0], hosts[1], cards[0], cards[1]]),
+            [],
+            "{refusal:?}"
+        );
+        refusal.has_happened(world.board_mut(cards[refusal.side]).memory_mut())
+    });
 }
 
 /// Sends a ping at the start, and then periodically.

@@ -1,12 +1,15 @@
 //! Files through all seven layers, on a serial line in virtual time and in internal loopback.
 
+#[path = "../../base/tests/common/refusal.rs"]
+mod refusal;
+
 use kiban_base::{Instant, SimRng};
 use kiban_osi::ftam::filestore::Path;
 use kiban_osi::ftam::initiator::{Job, Outcome};
 use kiban_osi::stack::meter::Task;
 use kiban_osi::wire::ftam::{BinaryParameters, Document};
-use kiban_sim::ImpairmentConfig;
-use kiban_sim::osi::{Boards, Medium, OSI_BOARD_1992, Setup};
+use kiban_sim::osi::{Boards, Medium, OSI_BOARD_1992, Peer, Setup};
+use kiban_sim::{ImpairmentConfig, Pair, Plan, check};
 use std::time::Duration;
 
 const BINARY: Document = Document::UnstructuredBinary(BinaryParameters::NONE);
@@ -160,4 +163,30 @@ fn the_sender_polls_while_the_line_is_the_limit() {
     assert!(lower(0) > 3 * lower(1), "{:?} {:?}", lower(0), lower(1));
     let busy: Duration = boards.spent(0).iter().sum();
     assert!(busy.as_secs_f64() > 0.8 * time.as_secs_f64(), "{busy:?} {time:?}");
+}
+
+/// Puts a file over the boards' own TCP while one memory allocation is refused. Returns whether the run
+/// reached it.
+fn check_refusal(refusal: refusal::Refusal) -> bool {
+    let mut pair = Pair::new(&Plan::with_window(48 << 10));
+    let contents = noise(30_000);
+    let job = Job::Put { local: path("mine"), remote: "theirs".into(), document: BINARY };
+    let mut initiator = Peer::initiator(Pair::socket(1, 102), job, 8000, 2048);
+    initiator.disk_mut().put(&path("mine"), &contents);
+    let board = pair.boards[refusal.side];
+    refusal.arm(pair.world.board_mut(board).memory_mut());
+    pair.world.run_program(pair.boards[1], Box::new(Peer::responder(102, 8000, 2048)));
+    pair.world.run_program(pair.boards[0], Box::new(initiator));
+    assert!(pair.world.run(Instant::ZERO + Duration::from_secs(600)), "{refusal:?}: {:?}", pair.world);
+    let [one, other] = pair.boards.map(|board| pair.world.program::<Peer>(board).expect("it runs"));
+    assert!(matches!(one.ended(), Some((Ok(Outcome::Done), _))), "{refusal:?}: {:?}", one.ended());
+    assert!(other.disk().contents(&path("theirs")) == Some(&contents), "{refusal:?}");
+    assert_eq!(other.disk().loose_ends(), (0, 0), "{refusal:?}");
+    assert_eq!(check::check_idle(&mut pair.world, &pair.boards), [], "{refusal:?}");
+    refusal.has_happened(pair.world.board_mut(board).memory_mut())
+}
+
+#[test]
+fn any_page_or_block_that_is_refused_delays_a_file_over_tcp_and_loses_nothing() {
+    refusal::each(check_refusal);
 }

@@ -9,7 +9,7 @@ use kiban_board::{
     AtmPortConfig, Board, BoardConfig, CircuitConfig, Input, IpPortConfig, Output, Owner, PortConfig,
 };
 use kiban_rdma::efe::{self, Endpoint, Peer};
-use kiban_rdma::rnic::{Access, Config as RnicConfig, Rnic};
+use kiban_rdma::rnic::{Access, Config as RnicConfig, QpAttributes, Rnic};
 use kiban_sim::predict::{predicted, splitmix_draws, splitmix_of_small_seed};
 use kiban_tcpip::tcp::SynCookies;
 use kiban_tcpip::wire::ipv4;
@@ -300,6 +300,30 @@ fn tags() -> Vec<u64> {
     (0..COUNT).map(|_| nic.register(pd, region.clone(), Access::ALL).expect("room").into()).collect()
 }
 
+/// Generations of the first queue pair of one NIC after another: all that is drawn of a queue pair number.
+fn queue_pair_generations() -> Vec<u64> {
+    let first = |seed| {
+        let mut nic = rnic(seed);
+        let (pd, cq) = (nic.create_pd().expect("room"), nic.create_cq(8).expect("room"));
+        let attributes = QpAttributes {
+            pd,
+            send_cq: cq,
+            receive_cq: cq,
+            srq: None,
+            send_work_max: 1,
+            receive_work_max: 1,
+            send_sges_max: 1,
+            receive_sges_max: 1,
+            inline_bytes_max: 0,
+            signal_all: false,
+            waits_for_receives: false,
+        };
+        let qp = nic.create_qp(attributes).expect("room");
+        u64::from(qp >> 20)
+    };
+    (0..COUNT as u64).map(first).collect()
+}
+
 fn vi_nic(seed: u64) -> vi::Nic {
     vi::Nic::new(vi::Config::default(), RngKey::for_simulation(seed))
 }
@@ -337,6 +361,7 @@ fn numbers_of_the_wire_are_not_predicted() {
         ("EFE: keys of flows", 32, keys),
         ("EFE: first sequence numbers", 32, sequences),
         ("iWARP: steering tags", 32, tags()),
+        ("RDMA: generations of queue pair numbers", 12, queue_pair_generations()),
     ];
     let mut found = Vec::new();
     for (name, bits, outputs) in rows {

@@ -1,7 +1,10 @@
 //! Starvation: one page or block is refused, or there are hardly any. Every stream still arrives, and all
 //! memory is freed.
 
-use kiban_base::{Memory, SimRng};
+#[path = "../../base/tests/common/refusal.rs"]
+mod refusal;
+
+use kiban_base::SimRng;
 use kiban_board::MemoryConfig;
 use kiban_sim::program::{Receiver, Sender, Sink, Source};
 use kiban_sim::{ImpairmentConfig, Pair, Plan, check};
@@ -46,31 +49,16 @@ fn transfer(pair: &mut Pair, parts: &[Bytes], what: &dyn std::fmt::Debug) {
     assert_eq!(check::check_idle(&mut pair.world, &pair.boards), [], "{what:?}");
 }
 
-/// Refuses the n-th allocation on one board.
-fn check_refusals(refuse: fn(&mut Memory, u64), name: &str) {
+#[test]
+fn any_page_or_block_that_is_refused_delays_and_loses_nothing() {
     let parts = parts(3, 100_000);
-    for n in 1..300 {
-        for side in 0..2 {
-            let mut pair = Pair::new(&Plan::with_window(48 << 10));
-            refuse(pair.world.board_mut(pair.boards[side]).memory_mut(), n);
-            transfer(&mut pair, &parts, &(name, n, side));
-        }
-    }
-}
-
-#[test]
-fn a_transmit_page_that_is_refused_delays_and_loses_nothing() {
-    check_refusals(|memory, n| memory.transmit.fail_nth_take(n), "transmit page");
-}
-
-#[test]
-fn a_receive_page_that_is_refused_delays_and_loses_nothing() {
-    check_refusals(|memory, n| memory.receive.fail_nth_take(n), "receive page");
-}
-
-#[test]
-fn a_block_that_is_refused_delays_and_loses_nothing() {
-    check_refusals(|memory, n| memory.pdus.fail_nth_take(n), "block");
+    refusal::each(|refusal| {
+        let mut pair = Pair::new(&Plan::with_window(48 << 10));
+        let board = pair.boards[refusal.side];
+        refusal.arm(pair.world.board_mut(board).memory_mut());
+        transfer(&mut pair, &parts, &refusal);
+        refusal.has_happened(pair.world.board_mut(board).memory_mut())
+    });
 }
 
 /// Allocations of every kind are refused repeatedly, at random intervals, half of the time on impaired lines.
