@@ -5,7 +5,7 @@
 #     make report REPORT=...  --quick, --exact, --html FILE
 #     make test TEST=...      arguments for cargo test, for example TEST='-p kiban-atm aal5'
 #     make properties         CASES=20000 for each property, SEED= from which they grow (make test has a fixed one)
-#     make soak               SEEDS=10000, or TIME=600 seconds for each scenario; SEED=17 repeats one
+#     make soak               SEEDS=10000, or TIME=600 seconds for each test, half of it for every n; SEED=17 repeats one
 #     make test-siw SIW=... a case of it, or --if-available: skips it where no guest can be made (docs/siw.md)
 #     make bench BENCH=...    arguments for the benchmarks; KIBAN_BENCH_QUICK=1 makes the run short
 #     make fuzz FUZZ=...      which targets (CONTRIBUTING.md lists them); TIME=600 seconds for each
@@ -105,7 +105,7 @@ soak: ## Let system calls fail, fall short or stall: SEEDS=10000, or TIME=600 se
 	@scripts/need cargo gcc libibverbs-dev librdmacm-dev
 	KIBAN_SOAK_SEED=$(call said,SEED) KIBAN_SOAK_TIME=$(call said,TIME) \
 		KIBAN_SOAK_SEEDS=$(if $(call said,TIME),$(filter-out 10000,$(SEEDS)),$(SEEDS)) \
-		$(CARGO) test --locked -p kiban --test faults -- --nocapture --include-ignored
+		$(CARGO) test --locked -p kiban --test faults -- --nocapture
 
 test-siw: ## Connect with soft-iWARP of a Linux kernel in QEMU, both ways (docs/siw.md)
 	@scripts/need cargo gcc
