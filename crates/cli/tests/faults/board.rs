@@ -6,10 +6,12 @@ use crate::serving::remember;
 use crate::soak::{Seen, Soak, can_trace};
 use kiban_fault::Plan;
 use serde_json::Value;
+use std::net::{TcpListener, UdpSocket};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 pub(crate) const BYTES: usize = 100_000;
@@ -28,10 +30,17 @@ static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     folder
 });
 
-/// Returns two free UDP ports.
+/// Returns two ports that are free for UDP and TCP, and no other program is given by chance: they are below
+/// the ephemeral range (ip_local_port_range).
 pub(crate) fn ports() -> [u16; 2] {
-    let sockets = [(); 2].map(|()| std::net::UdpSocket::bind("127.0.0.1:0").expect("a port is free"));
-    sockets.map(|socket| socket.local_addr().expect("it is bound").port())
+    static STEPS: AtomicU32 = AtomicU32::new(0);
+    let first = std::process::id() * 64;
+    let mut ports =
+        std::iter::repeat_with(|| 12_000 + ((first + STEPS.fetch_add(1, Ordering::Relaxed)) % 20_000) as u16);
+    let is_free = |port: &u16| {
+        UdpSocket::bind(("127.0.0.1", *port)).is_ok() && TcpListener::bind(("127.0.0.1", *port)).is_ok()
+    };
+    [(); 2].map(|()| ports.find(is_free).expect("a port is free"))
 }
 
 /// The lines of a port at 10.9.0.`number` whose link is UDP packets between two ports of this host.

@@ -46,16 +46,17 @@ fn board_under(plan: Plan, seed: u64, seen: &mut Seen) -> Result<(), String> {
             [here, there]
         }
     };
-    let mut far = None;
+    let (mut far, mut last) = (None, String::new());
     let mut starts_far = || {
         let mut board = Board::start_as(&other, "far", 3, &there, Plan::Watch, false, |command| command);
         let is_ready = board.is_ready();
+        last = board.running.err();
         far = Some(board).filter(|_| is_ready);
         is_ready
     };
     // The end that listens is first.
     if !listens && !starts_far() {
-        return Err("the other board does not start".into());
+        return Err(format!("the other board does not start: {last}"));
     }
     let mut near = Board::start_as(&place, "lab", 2, &here, plan, at_once, |command| command);
     let is_ready = near.is_ready();
@@ -64,7 +65,7 @@ fn board_under(plan: Plan, seed: u64, seen: &mut Seen) -> Result<(), String> {
     }
     let outcome = match &far {
         Some(_) if is_ready => serves(&mut near, &other, &sent),
-        None if !near.running.has_ended() => Err("the other board does not start".into()),
+        None if !near.running.has_ended() => Err(format!("the other board does not start: {last}")),
         _ => Ok(()),
     };
     remember(&near.running, seen);
