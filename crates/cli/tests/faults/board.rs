@@ -299,6 +299,9 @@ fn refused_clients(name: &str, command: impl Fn(&Place) -> Command, input: &[u8]
     let before = (status(&place, "lab").expect("it runs"), board.running.descriptors());
     memory::each(name, |allocations| {
         let ended = Running::honest(allocations.of(command(&place)), input).ended();
+        if allocations.all_succeed() {
+            served(&ended, "the client")?;
+        }
         if input.is_empty() {
             ended.judge("the client")?
         } else {
@@ -335,6 +338,9 @@ fn a_board_whose_nth_allocation_fails_leaves_its_clients_whole() {
         if board.is_ready() {
             let ended = Running::honest(connect(&place, "lab"), &sent).ended();
             echoed(&ended, &sent, "the client")?;
+            if allocations.all_succeed() {
+                served(&ended, "the client")?;
+            }
             board.running.signal("-TERM");
         }
         board.running.ended().judge("the board")?;

@@ -264,6 +264,9 @@ fn what_a_filestore_confirms_is_whole_whichever_allocation_of_it_fails() {
             is_confirmed = ended.is_well();
             server.running.signal("-KILL");
         }
+        if allocations.all_succeed() && !is_confirmed {
+            return Err(format!("nothing was put: {}", server.running.err()));
+        }
         server.running.ended().judge("the server")?;
         let mut again = Server::start(&place, Plan::Watch, false);
         if !again.is_ready() {

@@ -44,6 +44,11 @@ impl Allocations {
         command
     }
 
+    /// Returns whether all succeed, as in the run that measures how many there are.
+    pub(crate) fn all_succeed(&self) -> bool {
+        self.n == 0
+    }
+
     /// Returns how many there were.
     fn count(&self) -> u64 {
         let bytes = std::fs::read(&self.count).expect("it was written");

@@ -83,7 +83,11 @@ impl Service {
             self.beside(|serving, at, before| {
                 memory::each(name, |allocations| {
                     let client = allocations.of((self.client)(serving.place, at));
-                    serving.is_as_before(&Running::honest(client, &[]).ended(), before)
+                    let ended = Running::honest(client, &[]).ended();
+                    if allocations.all_succeed() && !ended.is_well() {
+                        return Err(ended.err);
+                    }
+                    serving.is_as_before(&ended, before)
                 });
             });
         }
