@@ -140,10 +140,16 @@ pub(crate) fn connect(place: &Place, board: &str) -> Command {
     place.kiban(&["connect", "10.9.0.2:7", "--board", board])
 }
 
+/// A client of the board at 10.9.0.2 by this host's kernel.
+pub(crate) fn echo() -> Command {
+    let mut command = Command::new(LIBRARY.join("echo"));
+    command.args(["10.9.0.2", "7", &BYTES.to_string()]);
+    command
+}
+
 fn preloaded(place: &Place) -> Command {
-    let program = LIBRARY.join("echo");
     let mut command = place.kiban(&["run", "--board", "lab", "--"]);
-    command.arg(program).args(["10.9.0.2", "7", &BYTES.to_string()]).env("KIBAN_VERBS_LIB", &*LIBRARY);
+    command.arg(echo().get_program()).args(echo().get_args()).env("KIBAN_VERBS_LIB", &*LIBRARY);
     command
 }
 

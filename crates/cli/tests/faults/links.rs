@@ -1,7 +1,8 @@
-//! Links other than packets in UDP: a board whose calls fail, and one without faults at the other end.
+//! Links other than packets in UDP: a board whose calls fail, and at the other end one without faults, or this
+//! host's kernel.
 
-use crate::board::{BYTES, Board, connect, echoed, ports, served};
-use crate::place::{Place, Running, noise, until};
+use crate::board::{BYTES, Board, connect, echo, echoed, ports, served};
+use crate::place::{Ended, Place, Running, noise, until};
 use crate::serving::remember;
 use crate::soak::{Seen, Soak, can_trace};
 use kiban_fault::Plan;
@@ -64,7 +65,11 @@ fn board_under(plan: Plan, seed: u64, seen: &mut Seen) -> Result<(), String> {
         until(|| starts_far() || near.running.has_ended());
     }
     let outcome = match &far {
-        Some(_) if is_ready => serves(&mut near, &other, &sent),
+        Some(_) if is_ready => serves(
+            &mut near,
+            || Running::honest(connect(&other, "far"), &sent),
+            |ended| echoed(ended, &sent, "a client"),
+        ),
         None if !near.running.has_ended() => Err(format!("the other board does not start: {last}")),
         _ => Ok(()),
     };
@@ -81,32 +86,63 @@ fn board_under(plan: Plan, seed: u64, seen: &mut Seen) -> Result<(), String> {
     }
 }
 
-fn serves(near: &mut Board, other: &Place, sent: &[u8]) -> Result<(), String> {
-    near.running.traced.arm();
-    let mut client = Running::honest(connect(other, "far"), sent);
-    if let Some(ended) = client.ended_beside(&mut near.running) {
-        echoed(&ended, sent, "a client")?;
+/// Runs a client beside a board's faults, and one after them, which is served unless the board has ended.
+fn serves(
+    board: &mut Board,
+    client: impl Fn() -> Running,
+    check: impl Fn(&Ended) -> Result<(), String>,
+) -> Result<(), String> {
+    board.running.traced.arm();
+    if let Some(ended) = client().ended_beside(&mut board.running) {
+        check(&ended)?;
     }
-    near.running.traced.disarm();
+    board.running.traced.disarm();
     let mut last = Ok(());
     let is_served = until(|| {
-        if near.running.has_ended() {
+        if board.running.has_ended() {
             return true;
         }
-        let mut next = Running::honest(connect(other, "far"), sent);
-        last = match next.ended_beside(&mut near.running) {
+        // A link that was lost takes a while to be opened again.
+        last = match client().ended_beside(&mut board.running) {
             Some(ended) => served(&ended, "the next client"),
             None => Ok(()),
         };
         last.is_ok()
     });
-    near.running.signal("-TERM");
+    board.running.signal("-TERM");
     if is_served { Ok(()) } else { last }
+}
+
+/// The same on a TAP device: the other end is this host's kernel.
+fn tap_under(plan: Plan, seed: u64, seen: &mut Seen) -> Result<(), String> {
+    let place = Place::new("tap");
+    let port = "link = \"tap:kiban0\"\naddress = \"10.9.0.2/24\"\nhost_address = \"10.9.0.1/24\"\n";
+    let at_once = seed.is_multiple_of(3);
+    let mut board = Board::start_as(&place, "lab", 2, port, plan, at_once, |command| command);
+    let outcome = match board.is_ready() {
+        true => serves(&mut board, || Running::honest(echo(), &[]), |ended| ended.judge("a client")),
+        false => Ok(()),
+    };
+    remember(&board.running, seen);
+    outcome.map_err(|why| format!("{why}\n  board: {}", board.running.err()))?;
+    board.running.ended().judge("the board")
 }
 
 #[test]
 fn a_board_on_any_link_whose_calls_fail_serves_whoever_comes_next() {
     if can_trace() {
         Soak::new("links").run(board_under);
+    }
+}
+
+#[test]
+fn a_board_on_a_tap_device_whose_calls_fail_serves_whoever_comes_next() {
+    if !can_trace() {
+        return;
+    }
+    // Of this thread, and of those and the processes that it starts.
+    match kiban_os::interface::enter_new_namespace() {
+        Ok(()) => Soak::new("tap").run(tap_under),
+        Err(error) => println!("SKIPPED: {error}"),
     }
 }

@@ -5,12 +5,13 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 /// Scenarios, which take the seeds in turn.
-const SCENARIOS: [&str; 19] = [
+const SCENARIOS: [&str; 20] = [
     "board",
     "start",
     "attached",
     "preloaded",
     "links",
+    "tap",
     "ftam",
     "ftam client",
     "verbs server",
