@@ -81,7 +81,8 @@ fn cover(
     let mut failures = Vec::new();
     // How many a program makes is a little different each time.
     for n in spread(count).map(|n| n + 1).chain(count + 1..).take(effort.allocations) {
-        if elapsed() >= effort.time || failures.len() >= FAILURES_MAX {
+        // The first one is run however little time there is.
+        if n > 1 && (elapsed() >= effort.time || failures.len() >= FAILURES_MAX) {
             break;
         }
         let allocations = Allocations::new(&place, n);
@@ -133,4 +134,6 @@ fn every_allocation_is_refused_that_a_program_reaches_and_no_more() {
     };
     let timed = Effort { time: Duration::from_secs(3), ..all };
     assert_eq!(cover("time", &timed, &|| Duration::from_secs(runs.get()), counted).len(), 2);
+    let none = Effort { time: Duration::ZERO, ..all };
+    assert_eq!(cover("no time", &none, &|| Duration::ZERO, run), [1]);
 }
