@@ -6,7 +6,7 @@ use std::process::Command;
 
 const TOKEN: &str = "faults 7b0c1f53a94e8d26 of the laboratory";
 
-const LAB: Service = Service { server, says: (" on ", ";"), client };
+const LAB: Service = Service { server, says: (" on ", ";"), client, is_hasty: false };
 
 fn server(place: &Place) -> Command {
     place.write("token", TOKEN);

@@ -4,7 +4,7 @@ use crate::place::Place;
 use crate::serving::Service;
 use std::process::Command;
 
-const RDMA: Service = Service { server, says: ("serving at ", " "), client };
+const RDMA: Service = Service { server, says: ("serving at ", " "), client, is_hasty: false };
 
 fn server(place: &Place) -> Command {
     place.kiban(&["rdma", "serve", "127.0.0.1:0"])

@@ -14,12 +14,14 @@ const VERBS: Service = Service {
     server: |_| verbs(&["server", "127.0.0.1"]),
     says: ("ready ", "\n"),
     client: |_, port| verbs(&["client", "127.0.0.1", port, "20"]),
+    is_hasty: false,
 };
 
 const RSOCKETS: Service = Service {
     server: |_| rsockets(&["serve"]),
     says: ("ready ", "\n"),
     client: |_, port| rsockets(&["127.0.0.1", port, "100000"]),
+    is_hasty: false,
 };
 
 static LIBRARIES: LazyLock<PathBuf> = LazyLock::new(|| {

@@ -4,8 +4,10 @@ use crate::place::Place;
 use crate::serving::Service;
 use std::process::Command;
 
-const SHARED: Service = Service { server: |place| server(place, "shm:faults"), says: SAYS, client };
-const UDP: Service = Service { server: |place| server(place, "udp:127.0.0.1:0"), says: SAYS, client };
+const SHARED: Service =
+    Service { server: |place| server(place, "shm:faults"), says: SAYS, client, is_hasty: false };
+const UDP: Service =
+    Service { server: |place| server(place, "udp:127.0.0.1:0"), says: SAYS, client, is_hasty: true };
 const SAYS: (&str, &str) = ("serving at ", ";");
 
 fn server(place: &Place, device: &str) -> Command {

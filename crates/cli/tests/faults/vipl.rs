@@ -10,6 +10,7 @@ const VIPL: Service = Service {
     server: |place| program(place, &["server", "shm:vipl"]),
     says: ("ready ", "\n"),
     client: |place, at| program(place, &["client", at, "20"]),
+    is_hasty: false,
 };
 
 /// The folder of `libvipl.so.1` and of the program.
