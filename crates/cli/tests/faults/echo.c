@@ -42,8 +42,11 @@ static int serve(void) {
     if (bind(listener, (struct sockaddr *)&at, sizeof at) != 0) return failed("bind");
     if (listen(listener, 8) != 0) return failed("listen");
     if (getsockname(listener, (struct sockaddr *)&at, &length) != 0) return failed("getsockname");
-    printf("ready %d\n", ntohs(at.sin_port));
-    fflush(stdout);
+    // Not by stdio, which forgets what it could not write when it was interrupted.
+    char ready[32];
+    int said = snprintf(ready, sizeof ready, "ready %d\n", ntohs(at.sin_port));
+    while (write(1, ready, (size_t)said) != said)
+        if (errno != EINTR) return failed("write");
     for (;;) {
         int file = accept(listener, 0, 0);
         if (file < 0) {

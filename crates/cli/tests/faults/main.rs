@@ -13,11 +13,11 @@
 //! Limits           which thread reaches the kernel first is the scheduler's choice: a seed that fails once
 //!                  may have to run a few times. A process that is refused memory may end: by Rust's global
 //!                  allocator (SIGABRT, "memory allocation of"), where std gets no signal stack for a new
-//!                  thread (SIGABRT, "alternative stack"), or where glibc cannot note the destructor of a
-//!                  thread's variable (SIGABRT, "failed to register TLS destructor"). That is the rule of
-//!                  Rust and glibc, and no failure here, as long as peers and confirmed data are whole;
-//!                  [`place::Ended::judge`] knows it by those words, and only where a call that maps memory
-//!                  was let fail.
+//!                  thread (SIGABRT, "alternative stack", then "failed to initiate panic"), or where glibc
+//!                  cannot note the destructor of a thread's variable (SIGABRT, "failed to register TLS
+//!                  destructor"). That is the rule of Rust and glibc, and no failure here, as long as peers
+//!                  and confirmed data are whole; [`place::Ended::judge`] knows it by those words, and only
+//!                  where a call that maps memory was let fail.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { BYTES = 3000 };
 
@@ -80,8 +81,11 @@ static int serve(char *address) {
     if (rdma_create_ep(&listener, found, 0, &attr) != 0) return failed("endpoint");
     rdma_freeaddrinfo(found);
     if (rdma_listen(listener, 8) != 0) return failed("listen");
-    printf("ready %d\n", ntohs(rdma_get_src_port(listener)));
-    fflush(stdout);
+    // Not by stdio, which forgets what it could not write when it was interrupted.
+    char ready[32];
+    int said = snprintf(ready, sizeof ready, "ready %d\n", ntohs(rdma_get_src_port(listener)));
+    while (write(1, ready, (size_t)said) != said)
+        if (errno != EINTR) return failed("write");
     for (;;) {
         if (rdma_get_request(listener, &id) != 0) {
             failed("request");

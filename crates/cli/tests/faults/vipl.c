@@ -3,10 +3,12 @@
 //     vipl server DEVICE             serves one client after another, whatever becomes of each; says "ready NAME"
 //     vipl client NAME COUNT         exit status: 0 all came back, 1 an error was reported, 2 other bytes came
 #define _POSIX_C_SOURCE 200809L
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <vipl.h>
 
@@ -125,8 +127,14 @@ static int serve(const char *device) {
     VIP_DESCRIPTOR *done;
     if (open_side(device) != 0) return 1;
     make_address(side.limits.LocalNicAddress, "faults", &local);
-    printf("ready %s\n", strchr(device, ':') ? strchr(device, ':') + 1 : device);
-    fflush(stdout);
+    // Not by stdio, which forgets what it could not write when it was interrupted.
+    char ready[64];
+    int said = snprintf(ready, sizeof ready, "ready %s\n", strchr(device, ':') ? strchr(device, ':') + 1 : device);
+    while (write(1, ready, (size_t)said) != said)
+        if (errno != EINTR) {
+            perror("vipl: write");
+            return 1;
+        }
     for (;;) {
         if (create(&vi) != 0) continue;
         serve_one(vi, &local);
