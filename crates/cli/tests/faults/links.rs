@@ -1,5 +1,5 @@
-//! Links other than packets in UDP: a board whose calls fail, and at the other end one without faults, or this
-//! host's kernel.
+//! Links other than packets in UDP: a board whose calls fail, and at the other end one without faults, or
+//! this host's kernel.
 
 use crate::board::{BYTES, Board, connect, echo, echoed, ports, served};
 use crate::place::{Ended, Place, Running, noise, until};

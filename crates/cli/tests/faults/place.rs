@@ -197,8 +197,9 @@ impl Ended {
         // destructor of a thread-local variable (__cxa_thread_atexit_impl). The caller also checks that
         // confirmed data is complete, and that the next process serves.
         let count = |word| said.matches(word).count();
-        // Such a thread panics below the frame that would catch it, so Rust's runtime aborts with a message of
-        // its own: "failed to initiate panic". It is counted too, as several threads' messages may be mixed.
+        // Such a thread panics below the frame that would catch it, so Rust's runtime aborts with a message
+        // of its own: "failed to initiate panic". It is counted too, as several threads' messages may be
+        // mixed.
         let stacks = count("std/src/sys/pal/unix/stack_overflow.rs").max(count("failed to initiate panic"));
         let aborts = ["memory allocation of", "failed to register TLS destructor: out of memory"];
         let ends_for_memory =
