@@ -132,6 +132,14 @@ fn open(device: &Device, wait: Wait) -> Result<Nic, String> {
     Ok(nic)
 }
 
+/// Lets clients connect to a NIC, before [`vi::serve`] runs.
+fn listen(nic: &Nic) -> Result<(), String> {
+    [vi::ECHO, vi::SINK]
+        .into_iter()
+        .try_for_each(|endpoint| nic.listen(endpoint))
+        .map_err(|refusal| refusal.to_string())
+}
+
 impl Serve {
     fn run(self) -> Result<ExitCode, String> {
         if matches!(self.device, Device::Loopback | Device::Shm(None)) {
@@ -147,6 +155,7 @@ impl Serve {
             ));
         }
         let nic = open(&self.device, self.wait)?;
+        listen(&nic)?;
         let quiet = self.quiet;
         if !quiet {
             eprintln!("serving at {}; press ctrl-c to stop", nic.address());
@@ -234,9 +243,7 @@ impl Measure {
         let server = open(&others, self.wait)?;
         let client = if own == Device::Loopback { server.clone() } else { open(&own, self.wait)? };
         // The server must listen before the client connects.
-        for endpoint in [vi::ECHO, vi::SINK] {
-            server.listen(endpoint).map_err(|refusal| refusal.to_string())?;
-        }
+        listen(&server)?;
         let over = AtomicBool::new(false);
         let bar = bar(self.count, self.quiet);
         std::thread::scope(|threads| {

@@ -234,7 +234,10 @@ fn a_board_and_the_ping_command_ping_each_other() {
             "port atm has no circuit 0.102; its circuits are 0.100, 5.101",
         ),
         (vec!["0.100", "--board", "lab", "--port", "lan"], "no port lan; the ports are atm"),
-        (vec!["0.100", "--board", "other", "--port", "atm"], "no board other is running; running boards: lab"),
+        (
+            vec!["0.100", "--board", "other", "--port", "atm"],
+            "no board other is running; running boards: lab",
+        ),
         (vec!["0.100"], "give both the link and the circuit"),
         (vec!["tap:tap0", "0.100"], "carries no cells"),
         (vec![LINK, "300"], "use up to 255, or --nni"),

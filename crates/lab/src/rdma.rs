@@ -236,13 +236,16 @@ pub fn serve(
                 Err(Error::Timeout) => continue,
                 Err(error) => return Err(error),
             };
-            threads.spawn(move || {
-                let from = request.from().map_or("a client".to_owned(), |from| from.to_string());
-                match answer(context, request, ends) {
-                    Ok(count) => note(&format!("{from}: {count} messages")),
-                    Err(failure) => note(&format!("{from}: {failure}")),
-                }
-            });
+            let from = request.from().map_or("a client".to_owned(), |from| from.to_string());
+            let whose = from.clone();
+            let work = move || match answer(context, request, ends) {
+                Ok(count) => note(&format!("{whose}: {count} messages")),
+                Err(failure) => note(&format!("{whose}: {failure}")),
+            };
+            if let Err(error) = std::thread::Builder::new().spawn_scoped(threads, work) {
+                // The request has gone with the work, which aborts its connection.
+                note(&format!("{from}: no thread: {error}"));
+            }
         }
         Ok(())
     })

@@ -149,14 +149,18 @@ pub fn serve(
                     Err(Failure::Timeout) => continue,
                     Err(failure) => return Err(failure),
                 };
-                threads.spawn(move || {
-                    let from = request.from.host.to_string();
-                    let what = if endpoint == ECHO { "echo" } else { "sink" };
-                    match answer(nic, &request, endpoint == ECHO, ends) {
-                        Ok(count) => note(&format!("{what} for {from}: {count} messages")),
-                        Err(failure) => note(&format!("{what} for {from}: {failure}")),
-                    }
-                });
+                let from = request.from.host.to_string();
+                let what = if endpoint == ECHO { "echo" } else { "sink" };
+                let (whose, given) = (from.clone(), request.clone());
+                let work = move || match answer(nic, &given, endpoint == ECHO, ends) {
+                    Ok(count) => note(&format!("{what} for {whose}: {count} messages")),
+                    Err(failure) => note(&format!("{what} for {whose}: {failure}")),
+                };
+                if let Err(error) = std::thread::Builder::new().spawn_scoped(threads, work) {
+                    note(&format!("{what} for {from}: no thread: {error}"));
+                    // The client may have gone.
+                    let _ = nic.reject(&request);
+                }
             }
         }
         Ok(())

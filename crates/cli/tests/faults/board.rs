@@ -2,16 +2,19 @@
 
 use crate::memory;
 use crate::place::{Ended, Place, Running, compile, noise, until};
+use crate::serving::remember;
 use crate::soak::{Seen, Soak, can_trace};
 use kiban_fault::Plan;
 use serde_json::Value;
+use std::net::{TcpListener, UdpSocket};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-const BYTES: usize = 100_000;
+pub(crate) const BYTES: usize = 100_000;
 
 /// The folder of `libkiban_sockets.so` and of the program that knows nothing of kiban.
 static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
@@ -27,39 +30,53 @@ static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     folder
 });
 
-/// Returns two free UDP ports.
-fn ports() -> [u16; 2] {
-    let sockets = [(); 2].map(|()| std::net::UdpSocket::bind("127.0.0.1:0").expect("a port is free"));
-    sockets.map(|socket| socket.local_addr().expect("it is bound").port())
+/// Returns two ports that are free for UDP and TCP, and no other program is given by chance: they are below
+/// the ephemeral range (ip_local_port_range).
+pub(crate) fn ports() -> [u16; 2] {
+    static STEPS: AtomicU32 = AtomicU32::new(0);
+    let first = std::process::id() * 64;
+    let mut ports =
+        std::iter::repeat_with(|| 12_000 + ((first + STEPS.fetch_add(1, Ordering::Relaxed)) % 20_000) as u16);
+    let is_free = |port: &u16| {
+        UdpSocket::bind(("127.0.0.1", *port)).is_ok() && TcpListener::bind(("127.0.0.1", *port)).is_ok()
+    };
+    [(); 2].map(|()| ports.find(is_free).expect("a port is free"))
 }
 
-struct Board {
-    running: Running,
+/// The lines of a port at 10.9.0.`number` whose link is UDP packets between two ports of this host.
+fn wire(number: u8, ports: [u16; 2]) -> String {
+    format!(
+        "link = \"udp-packets:127.0.0.1:{}-127.0.0.1:{}\"\naddress = \"10.9.0.{number}/24\"\n",
+        ports[0], ports[1]
+    )
+}
+
+pub(crate) struct Board {
+    pub(crate) running: Running,
     notify: UnixDatagram,
 }
 
 impl Board {
     /// Starts a board at 10.9.0.`number`, with a wire to one at the other port.
     fn start(place: &Place, name: &str, number: u8, ports: [u16; 2], plan: Plan, at_once: bool) -> Board {
-        Board::start_as(place, name, number, ports, plan, at_once, |command| command)
+        Board::start_as(place, name, number, &wire(number, ports), plan, at_once, |command| command)
     }
 
-    /// The same, by a command that is changed a little.
-    fn start_as(
+    /// Starts a board at 10.9.0.`number` with the lines of its port, by a command that is changed a little.
+    pub(crate) fn start_as(
         place: &Place,
         name: &str,
         number: u8,
-        ports: [u16; 2],
+        port: &str,
         plan: Plan,
         at_once: bool,
         change: impl FnOnce(Command) -> Command,
     ) -> Board {
         let config = format!(
             "name = \"{name}\"\ndrain = \"1s\"\n[memory]\ntransmit = \"8MiB\"\nreceive = \"8MiB\"\npdus = 4096\n\
-             [[port]]\nname = \"wire\"\nlink = \"udp-packets:127.0.0.1:{}-127.0.0.1:{}\"\n\
-             address = \"10.9.0.{number}/24\"\n[[service]]\nkind = \"echo\"\nlisten = \"10.9.0.{number}:7\"\n\
-             [[service]]\nkind = \"attach\"\n[[service]]\nkind = \"sockets\"\n",
-            ports[0], ports[1]
+             [[service]]\nkind = \"echo\"\nlisten = \"10.9.0.{number}:7\"\n\
+             [[service]]\nkind = \"attach\"\n[[service]]\nkind = \"sockets\"\n\
+             [[port]]\nname = \"wire\"\n{port}"
         );
         let file = place.write(&format!("{name}.toml"), config);
         let path = place.0.join(format!("{name}.notify"));
@@ -72,7 +89,7 @@ impl Board {
     }
 
     /// Waits until it is ready: false when it ended before.
-    fn is_ready(&mut self) -> bool {
+    pub(crate) fn is_ready(&mut self) -> bool {
         let mut bytes = [0; 64];
         until(|| {
             let heard = self.notify.recv(&mut bytes).is_ok_and(|count| &bytes[..count] == b"READY=1");
@@ -119,19 +136,25 @@ fn rests(status: &Value) -> String {
     )
 }
 
-fn connect(place: &Place, board: &str) -> Command {
+pub(crate) fn connect(place: &Place, board: &str) -> Command {
     place.kiban(&["connect", "10.9.0.2:7", "--board", board])
 }
 
+/// A client of the board at 10.9.0.2 by this host's kernel.
+pub(crate) fn echo() -> Command {
+    let mut command = Command::new(LIBRARY.join("echo"));
+    command.args(["10.9.0.2", "7", &BYTES.to_string()]);
+    command
+}
+
 fn preloaded(place: &Place) -> Command {
-    let program = LIBRARY.join("echo");
     let mut command = place.kiban(&["run", "--board", "lab", "--"]);
-    command.arg(program).args(["10.9.0.2", "7", &BYTES.to_string()]).env("KIBAN_VERBS_LIB", &*LIBRARY);
+    command.arg(echo().get_program()).args(echo().get_args()).env("KIBAN_VERBS_LIB", &*LIBRARY);
     command
 }
 
 /// A client that exits successfully has everything; otherwise it has a prefix.
-fn echoed(ended: &Ended, sent: &[u8], who: &str) -> Result<(), String> {
+pub(crate) fn echoed(ended: &Ended, sent: &[u8], who: &str) -> Result<(), String> {
     ended.judge(who)?;
     if !sent.starts_with(&ended.out) || (ended.is_well() && ended.out != sent) {
         return Err(format!(
@@ -145,7 +168,7 @@ fn echoed(ended: &Ended, sent: &[u8], who: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn served(ended: &Ended, who: &str) -> Result<(), String> {
+pub(crate) fn served(ended: &Ended, who: &str) -> Result<(), String> {
     match ended.is_well() {
         true => Ok(()),
         false => Err(format!("{who} is not served: {:?}: {}", ended.end, ended.err)),
@@ -158,12 +181,6 @@ fn serves(place: &Place, sent: &[u8]) -> Result<(), String> {
     served(&ended, "an attached client")?;
     echoed(&ended, sent, "an attached client")?;
     served(&Running::honest(preloaded(place), &[]).ended(), "a preloaded client")
-}
-
-fn remember(running: &Running, seen: &mut Seen) {
-    seen.calls = running.traced.calls();
-    seen.injections = running.traced.injections();
-    seen.notes = running.traced.notes();
 }
 
 /// Runs a board under a plan, from its start or once it is ready.
@@ -215,7 +232,7 @@ fn board_under(
     ended.judge("the board")
 }
 
-fn boards(name: &'static str, place: u64, at_once: bool) {
+fn boards(name: &'static str, at_once: bool) {
     if !can_trace() {
         return;
     }
@@ -223,20 +240,20 @@ fn boards(name: &'static str, place: u64, at_once: bool) {
     let other = Place::new("far");
     let mut far = Board::start(&other, "far", 3, [there, here], Plan::Watch, false);
     assert!(far.is_ready(), "{}", far.running.err());
-    Soak::new(name, place).run(|plan, _, seen| board_under(plan, at_once, &other, [here, there], seen));
+    Soak::new(name).run(|plan, _, seen| board_under(plan, at_once, &other, [here, there], seen));
 }
 
 #[test]
 fn a_board_whose_calls_fail_while_it_runs_serves_whoever_comes_next() {
-    boards("board", 0, false);
+    boards("board", false);
 }
 
 #[test]
 fn a_board_whose_calls_fail_while_it_starts_runs_or_says_why_not() {
-    boards("start", 1, true);
+    boards("start", true);
 }
 
-fn clients(name: &'static str, number: u64, command: impl Fn(&Place) -> Command, input: &[u8]) {
+fn clients(name: &'static str, command: impl Fn(&Place) -> Command, input: &[u8]) {
     if !can_trace() {
         return;
     }
@@ -245,7 +262,7 @@ fn clients(name: &'static str, number: u64, command: impl Fn(&Place) -> Command,
     assert!(board.is_ready(), "{}", board.running.err());
     serves(&place, &sent).expect("no fault was injected");
     let before = (status(&place, "lab").expect("it runs"), board.running.descriptors());
-    Soak::new(name, number).run(|plan, seed, seen| {
+    Soak::new(name).run(|plan, seed, seen| {
         let mut client = Running::start(command(&place), plan, true, input);
         let ended = client.ended();
         remember(&client, seen);
@@ -268,16 +285,16 @@ fn clients(name: &'static str, number: u64, command: impl Fn(&Place) -> Command,
 
 #[test]
 fn an_attached_client_that_fails_or_dies_at_any_call_leaves_a_board_as_it_was() {
-    clients("attached", 2, |place| connect(place, "lab"), &noise(BYTES));
+    clients("attached", |place| connect(place, "lab"), &noise(BYTES));
 }
 
 #[test]
 fn a_preloaded_client_that_fails_or_dies_at_any_call_leaves_a_board_as_it_was() {
-    clients("preloaded", 3, preloaded, &[]);
+    clients("preloaded", preloaded, &[]);
 }
 
-#[test]
-fn a_client_whose_nth_allocation_fails_leaves_a_board_as_it_was() {
+/// A client one of whose allocations fails: a board is left as it was.
+fn refused_clients(name: &str, command: impl Fn(&Place) -> Command, input: &[u8]) {
     if !can_trace() {
         return;
     }
@@ -286,14 +303,32 @@ fn a_client_whose_nth_allocation_fails_leaves_a_board_as_it_was() {
     assert!(board.is_ready(), "{}", board.running.err());
     serves(&place, &sent).expect("nothing was refused");
     let before = (status(&place, "lab").expect("it runs"), board.running.descriptors());
-    for n in memory::steps() {
-        let ended = Running::honest(memory::refuse(connect(&place, "lab"), n), &sent).ended();
-        echoed(&ended, &sent, "the client").unwrap_or_else(|why| panic!("allocation {n}: {why}"));
-        assert!(!board.running.has_ended(), "allocation {n}: {}", board.running.err());
-        let rests = board.comes_to_rest(&place, "lab", (&before.0, before.1));
-        rests.unwrap_or_else(|why| panic!("allocation {n}: {why}"));
-    }
+    memory::each(name, |allocations| {
+        let ended = Running::honest(allocations.of(command(&place)), input).ended();
+        if allocations.all_succeed() {
+            served(&ended, "the client")?;
+        }
+        if input.is_empty() {
+            ended.judge("the client")?
+        } else {
+            echoed(&ended, input, "the client")?
+        }
+        if board.running.has_ended() {
+            return Err(format!("the board has ended: {}", board.running.err()));
+        }
+        board.comes_to_rest(&place, "lab", (&before.0, before.1))
+    });
     serves(&place, &sent).expect("it was left as it was");
+}
+
+#[test]
+fn an_attached_client_whose_nth_allocation_fails_leaves_a_board_as_it_was() {
+    refused_clients("attached client", |place| connect(place, "lab"), &noise(BYTES));
+}
+
+#[test]
+fn a_preloaded_client_whose_nth_allocation_fails_leaves_a_board_as_it_was() {
+    refused_clients("preloaded client", preloaded, &[]);
 }
 
 #[test]
@@ -302,18 +337,24 @@ fn a_board_whose_nth_allocation_fails_leaves_its_clients_whole() {
         return;
     }
     let sent = noise(BYTES);
-    for n in memory::steps() {
+    memory::each("board", |allocations| {
         let place = Place::new("board");
-        let refuse = |command| memory::refuse(command, n);
-        let mut board = Board::start_as(&place, "lab", 2, ports(), Plan::Watch, false, refuse);
+        let refuse = |command| allocations.of(command);
+        let mut board = Board::start_as(&place, "lab", 2, &wire(2, ports()), Plan::Watch, false, refuse);
         if board.is_ready() {
             let ended = Running::honest(connect(&place, "lab"), &sent).ended();
-            echoed(&ended, &sent, "the client").unwrap_or_else(|why| panic!("allocation {n}: {why}"));
+            echoed(&ended, &sent, "the client")?;
+            if allocations.all_succeed() {
+                served(&ended, "the client")?;
+            }
             board.running.signal("-TERM");
         }
-        board.running.ended().judge("the board").unwrap_or_else(|why| panic!("allocation {n}: {why}"));
+        board.running.ended().judge("the board")?;
         // The remains of the old board do not block its name.
         let mut next = Board::start(&place, "lab", 2, ports(), Plan::Watch, false);
-        assert!(next.is_ready(), "allocation {n}: {}", next.running.err());
-    }
+        match next.is_ready() {
+            true => Ok(()),
+            false => Err(format!("the next board does not start: {}", next.running.err())),
+        }
+    });
 }

@@ -1,6 +1,7 @@
 // A program that knows nothing of kiban: sends so many bytes to an address, reads them back, compares.
 //
 //     echo ADDRESS PORT BYTES         exit status: 0 all came back, 1 an error was reported, 2 other bytes came
+//     echo serve                      sends back what comes, to one client after another; says "ready PORT"
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
@@ -14,7 +15,51 @@ static int failed(const char *what) {
     return 1;
 }
 
+static void serve_one(int file) {
+    static char bytes[1 << 16];
+    for (;;) {
+        ssize_t got = recv(file, bytes, sizeof bytes, 0);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) failed("recv");
+        if (got <= 0) return;
+        for (ssize_t done = 0; done < got;) {
+            ssize_t now = send(file, bytes + done, (size_t)(got - done), MSG_NOSIGNAL);
+            if (now < 0 && errno == EINTR) continue;
+            if (now < 0) {
+                failed("send");
+                return;
+            }
+            done += now;
+        }
+    }
+}
+
+static int serve(void) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof at;
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    if (listener < 0) return failed("socket");
+    if (bind(listener, (struct sockaddr *)&at, sizeof at) != 0) return failed("bind");
+    if (listen(listener, 8) != 0) return failed("listen");
+    if (getsockname(listener, (struct sockaddr *)&at, &length) != 0) return failed("getsockname");
+    // Not by stdio, which forgets what it could not write when it was interrupted.
+    char ready[32];
+    int said = snprintf(ready, sizeof ready, "ready %d\n", ntohs(at.sin_port));
+    while (write(1, ready, (size_t)said) != said)
+        if (errno != EINTR) return failed("write");
+    for (;;) {
+        int file = accept(listener, 0, 0);
+        if (file < 0) {
+            failed("accept");
+            continue;
+        }
+        serve_one(file);
+        close(file);
+    }
+}
+
 int main(int count, char **words) {
+    if (count == 2 && strcmp(words[1], "serve") == 0) return serve();
     if (count != 4) return 2;
     static unsigned char sent[1 << 16], heard[1 << 16];
     size_t left = strtoul(words[3], 0, 10);

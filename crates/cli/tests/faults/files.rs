@@ -2,6 +2,7 @@
 
 use crate::memory;
 use crate::place::{Place, Running, noise, until};
+use crate::serving::remember;
 use crate::soak::{Seen, Soak, can_trace};
 use kiban_fault::Plan;
 use std::path::Path;
@@ -89,12 +90,6 @@ fn is_whole(path: &Path, size: usize, what: &str) -> Result<(), String> {
         Ok(bytes) => Err(format!("{what}: {} bytes, which are not the {size} that were put", bytes.len())),
         Err(error) => Err(format!("{what}: {error}")),
     }
-}
-
-fn remember(running: &Running, seen: &mut Seen) {
-    seen.calls = running.traced.calls();
-    seen.injections = running.traced.injections();
-    seen.notes = running.traced.notes();
 }
 
 /// A server under a plan: what it confirms is on the disk, at once and after it was killed.
@@ -199,7 +194,7 @@ fn server_under(plan: Plan, at_once: bool, seen: &mut Seen) -> Result<(), String
 #[test]
 fn what_a_filestore_confirms_is_whole_whichever_call_of_it_fails() {
     if can_trace() {
-        Soak::new("ftam", 4).run(|plan, seed, seen| server_under(plan, seed.is_multiple_of(3), seen));
+        Soak::new("ftam").run(|plan, seed, seen| server_under(plan, seed.is_multiple_of(3), seen));
     }
 }
 
@@ -218,7 +213,7 @@ fn a_client_of_a_filestore_that_fails_or_dies_at_any_call_harms_neither_side() {
     }
     // Its own threads start with the first clients.
     let before = server.running.descriptors();
-    Soak::new("ftam client", 5).run(|plan, seed, seen| {
+    Soak::new("ftam client").run(|plan, seed, seen| {
         let gets = seed.is_multiple_of(2);
         let command = match gets {
             true => get(&place, &server.file("kept")),
@@ -258,26 +253,32 @@ fn what_a_filestore_confirms_is_whole_whichever_allocation_of_it_fails() {
     if !can_trace() {
         return;
     }
-    for n in memory::steps() {
+    memory::each("filestore", |allocations| {
         let (place, size) = (place(), SIZES[1]);
-        // A server makes about two thousand allocations before it serves.
-        let mut server =
-            Server::start_as(&place, Plan::Watch, false, |command| memory::refuse(command, n * 8));
+        let refuse = |command| allocations.of(command);
+        let mut server = Server::start_as(&place, Plan::Watch, false, refuse);
         let mut is_confirmed = false;
         if server.is_ready() {
             let ended = Running::honest(put(&place, size, &server.file("file")), &[]).ended();
-            ended.judge("put").unwrap_or_else(|why| panic!("allocation {n}: {why}"));
+            ended.judge("put")?;
             is_confirmed = ended.is_well();
             server.running.signal("-KILL");
         }
-        server.running.ended().judge("the server").unwrap_or_else(|why| panic!("allocation {n}: {why}"));
+        if allocations.all_succeed() && !is_confirmed {
+            return Err(format!("nothing was put: {}", server.running.err()));
+        }
+        server.running.ended().judge("the server")?;
         let mut again = Server::start(&place, Plan::Watch, false);
-        assert!(again.is_ready(), "allocation {n}: {}", again.running.err());
+        if !again.is_ready() {
+            return Err(format!("the server does not start again: {}", again.running.err()));
+        }
         if is_confirmed {
-            let whole = is_whole(&place.0.join("root/file"), size, "a file that was confirmed");
-            whole.unwrap_or_else(|why| panic!("allocation {n}: {why}"));
+            is_whole(&place.0.join("root/file"), size, "a file that was confirmed")?;
         }
         let next = Running::honest(put(&place, size, &again.file("next")), &[]).ended();
-        assert!(next.is_well(), "allocation {n}: {}", next.err);
-    }
+        match next.is_well() {
+            true => Ok(()),
+            false => Err(format!("the next client is not served: {}", next.err)),
+        }
+    });
 }

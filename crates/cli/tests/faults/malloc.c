@@ -1,18 +1,36 @@
-// To be preloaded: the n-th allocation of a program fails, once (KIBAN_REFUSE_ALLOCATION=n, from 1).
+// To be preloaded: counts allocations in a file (KIBAN_ALLOCATIONS, eight bytes) that a program shares with those that it
+// becomes or starts, and lets the n-th of them all fail, once (KIBAN_REFUSE_ALLOCATION=n, from 1; 0 for none).
+//
+// The file is mapped: the count is there whatever ends the program.
+#define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t),
     *__libc_memalign(size_t, size_t);
-static long left;
+static long nth, *count;
 
 __attribute__((constructor)) static void begin(void) {
-    const char *n = getenv("KIBAN_REFUSE_ALLOCATION");
-    __atomic_store_n(&left, n ? atol(n) : 0, __ATOMIC_SEQ_CST);
+    const char *n = getenv("KIBAN_REFUSE_ALLOCATION"), *path = getenv("KIBAN_ALLOCATIONS");
+    if (!path) return;
+    int file = open(path, O_RDWR | O_CLOEXEC);
+    void *at = file < 0 ? MAP_FAILED : mmap(0, sizeof *count, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (at == MAP_FAILED) {
+        perror(path);
+        _exit(125);
+    }
+    close(file);
+    nth = n ? atol(n) : 0;
+    __atomic_store_n(&count, at, __ATOMIC_SEQ_CST);
 }
 
 static int refused(void) {
-    if (__atomic_load_n(&left, __ATOMIC_RELAXED) <= 0 || __atomic_sub_fetch(&left, 1, __ATOMIC_SEQ_CST) != 0) return 0;
+    long *to = __atomic_load_n(&count, __ATOMIC_RELAXED);
+    if (!to || __atomic_add_fetch(to, 1, __ATOMIC_SEQ_CST) != nth) return 0;
     errno = ENOMEM;
     return 1;
 }

@@ -5,27 +5,124 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 /// Scenarios, which take the seeds in turn.
-const SCENARIOS: u64 = 8;
+const SCENARIOS: [&str; 20] = [
+    "board",
+    "start",
+    "attached",
+    "preloaded",
+    "links",
+    "tap",
+    "ftam",
+    "ftam client",
+    "verbs server",
+    "verbs client",
+    "rsocket server",
+    "rsocket client",
+    "rdma server",
+    "rdma client",
+    "vi server",
+    "vi server on udp",
+    "vi client",
+    "vipl server",
+    "vipl client",
+    "lab server",
+];
 /// Seeds of `make test`.
 const SEEDS: u64 = 200;
 /// Values of n of `make test`, in each scenario.
-const STEPS: u64 = 8;
+const STEPS: usize = 6;
+/// Allocations that are refused by `make test`, in each program.
+const ALLOCATIONS: usize = 10;
 /// The number of failures that are reported.
-const FAILURES_MAX: usize = 5;
+pub(crate) const FAILURES_MAX: usize = 5;
 
-static CLOCK: LazyLock<kiban_os::Clock> = LazyLock::new(kiban_os::Clock::new);
+/// How much is run.
+#[derive(Clone, Copy)]
+pub(crate) struct Effort {
+    /// This seed alone.
+    pub(crate) seed: Option<u64>,
+    /// How often a seed that is alone runs.
+    pub(crate) times: u64,
+    /// Seeds of all scenarios together.
+    pub(crate) seeds: u64,
+    /// Values of n at each of which a call fails, or is its process's last.
+    pub(crate) steps: usize,
+    /// Allocations that are refused.
+    pub(crate) allocations: usize,
+    /// For each test.
+    pub(crate) time: Duration,
+}
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().and_then(|value| value.parse().ok())
+impl Effort {
+    /// That of `make test`.
+    pub(crate) fn quick() -> Effort {
+        Effort {
+            seed: None,
+            times: 5,
+            seeds: SEEDS,
+            steps: STEPS,
+            allocations: ALLOCATIONS,
+            time: Duration::MAX,
+        }
+    }
+
+    /// What the environment asks for (`make soak`).
+    pub(crate) fn asked() -> Effort {
+        let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
+        let quick = Effort::quick();
+        let (seeds, time) = (number("KIBAN_SOAK_SEEDS"), number("KIBAN_SOAK_TIME"));
+        let asked = Effort {
+            seed: number("KIBAN_SOAK_SEED"),
+            times: number("KIBAN_SOAK_TIMES").unwrap_or(quick.times),
+            time: time.map_or(quick.time, Duration::from_secs),
+            ..quick
+        };
+        match seeds.is_some() || time.is_some() {
+            true => Effort {
+                seeds: seeds.unwrap_or(u64::MAX),
+                steps: usize::MAX,
+                allocations: usize::MAX,
+                ..asked
+            },
+            false => asked,
+        }
+    }
+
+    fn is_soak(&self) -> bool {
+        self.steps == usize::MAX
+    }
+}
+
+/// Returns every number below `count` once, the first of them 0, in an order whose beginnings are evenly
+/// spread: steps by the golden ratio.
+pub(crate) fn spread(count: u64) -> impl Iterator<Item = u64> {
+    let is_coprime = |step: &u64| {
+        let (mut a, mut b) = (*step, count);
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a == 1
+    };
+    let golden = (count as f64 * 0.618) as u64;
+    let step = (golden.max(1)..).find(is_coprime).expect("count + 1 is, unless an earlier one was");
+    (0..count).map(move |at| (u128::from(at) * u128::from(step) % u128::from(count)) as u64)
 }
 
 /// Returns whether programs can be traced; prints why not.
+///
+/// # Panics
+/// They cannot, and have to be (`KIBAN_FAULTS=required`, as in `.ci/run`).
 pub(crate) fn can_trace() -> bool {
     static CAN: LazyLock<Result<(), String>> = LazyLock::new(kiban_fault::available);
-    if let Err(why) = &*CAN {
+    is_run(&CAN, std::env::var("KIBAN_FAULTS").is_ok_and(|value| value == "required"))
+}
+
+fn is_run(can: &Result<(), String>, is_required: bool) -> bool {
+    if let Err(why) = can {
+        assert!(!is_required, "KIBAN_FAULTS=required, but {why}");
         println!("SKIPPED: {why}");
     }
-    CAN.is_ok()
+    can.is_ok()
 }
 
 /// The result of a run: how many calls its plan saw, and what was injected.
@@ -39,7 +136,6 @@ pub(crate) struct Seen {
 /// Runs a scenario's share of the seeds, and of every n.
 pub(crate) struct Soak {
     name: &'static str,
-    place: u64,
     failures: Vec<String>,
     runs: u64,
     injections: u64,
@@ -48,21 +144,27 @@ pub(crate) struct Soak {
 }
 
 impl Soak {
-    /// `place` is the number of the scenario, from 0.
-    pub(crate) fn new(name: &'static str, place: u64) -> Soak {
-        assert!(place < SCENARIOS, "SCENARIOS has to count it");
-        Soak { name, place, failures: Vec::new(), runs: 0, injections: 0, calls: 0 }
+    pub(crate) fn new(name: &'static str) -> Soak {
+        Soak { name, failures: Vec::new(), runs: 0, injections: 0, calls: 0 }
     }
 
     /// Runs it: without faults first, then by seeds, then with the n-th call failing, and with the n-th call
     /// its process's last.
-    pub(crate) fn run(mut self, mut scenario: impl FnMut(Plan, u64, &mut Seen) -> Result<(), String>) {
-        let one = number("KIBAN_SOAK_SEED");
-        let deadline = number("KIBAN_SOAK_TIME").map(|seconds| CLOCK.now() + Duration::from_secs(seconds));
-        let seeds = number("KIBAN_SOAK_SEEDS").unwrap_or(if deadline.is_some() { u64::MAX } else { SEEDS });
-        let is_soak = deadline.is_some() || number("KIBAN_SOAK_SEEDS").is_some();
-        let is_late = || deadline.is_some_and(|deadline| CLOCK.now() >= deadline);
-        if one.is_some_and(|seed| seed % SCENARIOS != self.place) {
+    pub(crate) fn run(self, scenario: impl FnMut(Plan, u64, &mut Seen) -> Result<(), String>) {
+        let clock = kiban_os::Clock::new();
+        self.cover(&Effort::asked(), &|| clock.now().since(kiban_base::Instant::ZERO), scenario);
+    }
+
+    fn cover(
+        mut self,
+        effort: &Effort,
+        elapsed: &dyn Fn() -> Duration,
+        mut scenario: impl FnMut(Plan, u64, &mut Seen) -> Result<(), String>,
+    ) {
+        let scenarios = SCENARIOS.len() as u64;
+        let place = SCENARIOS.iter().position(|name| *name == self.name);
+        let place = place.expect("SCENARIOS has to count it") as u64;
+        if effort.seed.is_some_and(|seed| seed % scenarios != place) {
             return;
         }
         let mut seen = Seen::default();
@@ -71,31 +173,31 @@ impl Soak {
         }
         self.calls = seen.calls;
         assert!(self.calls > 0, "{}: no call was seen", self.name);
-        if let Some(seed) = one {
-            for _ in 0..number("KIBAN_SOAK_TIMES").unwrap_or(5) {
+        if let Some(seed) = effort.seed {
+            for _ in 0..effort.times {
                 self.once(Plan::from_seed(seed, self.calls), seed, true, &mut scenario);
             }
-            return self.tell();
+            return self.tell(0);
         }
-        let mut seed = self.place;
-        while seed < seeds && !is_late() && self.failures.len() < FAILURES_MAX {
+        let mut seed = place;
+        // The other half is for the n.
+        while seed < effort.seeds && elapsed() < effort.time / 2 && self.failures.len() < FAILURES_MAX {
             self.once(Plan::from_seed(seed, self.calls), seed, true, &mut scenario);
-            if is_soak && (seed / SCENARIOS).is_multiple_of(25) {
+            if effort.is_soak() && (seed / scenarios).is_multiple_of(25) {
                 eprintln!("{}: seed {seed}, {} runs, {} faults", self.name, self.runs, self.injections);
             }
-            seed += SCENARIOS;
+            seed += scenarios;
         }
-        // Every n where there is time, else some of them.
-        let step = if is_soak { 1 } else { (self.calls / STEPS).max(1) };
-        for n in (0..self.calls).step_by(step as usize) {
-            for plan in [Plan::Nth { call: n, choice: n / step }, Plan::Kill { call: n }] {
-                if is_late() || self.failures.len() >= FAILURES_MAX {
-                    break;
-                }
-                self.once(plan, n, false, &mut scenario);
+        let mut swept = 0;
+        for (choice, n) in spread(self.calls).take(effort.steps).enumerate() {
+            if elapsed() >= effort.time || self.failures.len() >= FAILURES_MAX {
+                break;
             }
+            self.once(Plan::Nth { call: n, choice: choice as u64 }, n, false, &mut scenario);
+            self.once(Plan::Kill { call: n }, n, false, &mut scenario);
+            swept += 1;
         }
-        self.tell();
+        self.tell(swept);
     }
 
     fn once(
@@ -119,9 +221,71 @@ impl Soak {
         }
     }
 
-    fn tell(self) {
-        println!("{}: {} runs of {} calls, {} faults", self.name, self.runs, self.calls, self.injections);
-        assert!(self.failures.is_empty(), "{}", self.failures.join("\n"));
-        assert!(self.injections > 0 || self.runs < STEPS, "{}: nothing was injected", self.name);
+    fn tell(self, swept: u64) {
+        let Soak { name, runs, injections, calls, failures } = self;
+        println!("{name}: {runs} runs, {injections} faults; n took {swept} of {calls} values");
+        assert!(failures.is_empty(), "{}", failures.join("\n"));
+        assert!(injections > 0 || runs < STEPS as u64, "{name}: nothing was injected");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    /// Runs a scenario of ten calls, each run of which takes a second; returns its plans and numbers.
+    fn covered(effort: Effort) -> Vec<(Plan, u64)> {
+        let (mut plans, seconds) = (Vec::new(), Cell::new(0));
+        Soak::new("board").cover(&effort, &|| Duration::from_secs(seconds.get()), |plan, seed, seen| {
+            seconds.set(seconds.get() + 1);
+            (seen.calls, seen.injections) = (10, 1);
+            plans.push((plan, seed));
+            Ok(())
+        });
+        plans
+    }
+
+    #[test]
+    fn half_of_the_time_is_for_every_n() {
+        let soak = Effort { seeds: u64::MAX, steps: usize::MAX, ..Effort::quick() };
+        let plans = covered(Effort { time: Duration::from_secs(80), ..soak });
+        for n in 0..10 {
+            assert!(plans.contains(&(Plan::Kill { call: n }, n)), "{n}");
+        }
+        // One run without faults, and two for each n.
+        assert_eq!(plans.len(), 40 + 20);
+        assert_eq!(covered(Effort { time: Duration::from_secs(20), ..soak }).len(), 20);
+    }
+
+    #[test]
+    fn one_seed_is_run_alone() {
+        let seed = 7 * SCENARIOS.len() as u64;
+        let plans = covered(Effort { seed: Some(seed), times: 3, ..Effort::quick() });
+        assert_eq!(plans[1..], [(Plan::from_seed(seed, 10), seed); 3]);
+        assert!(covered(Effort { seed: Some(seed + 1), ..Effort::quick() }).is_empty());
+    }
+
+    #[test]
+    fn numbers_are_spread_and_come_once() {
+        for count in [1, 2, 3, 10, 610, 3000] {
+            let order: Vec<u64> = spread(count).collect();
+            let mut sorted = order.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, (0..count).collect::<Vec<_>>());
+            assert_eq!(order[0], 0);
+        }
+        let mut few: Vec<u64> = spread(1000).take(6).chain([1000]).collect();
+        few.sort_unstable();
+        assert!(few.windows(2).all(|pair| (80..400).contains(&(pair[1] - pair[0]))), "{few:?}");
+        assert_eq!(spread(0).count(), 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "KIBAN_FAULTS=required, but ptrace is refused")]
+    fn where_faults_are_required_and_impossible_the_reason_is_told() {
+        let refused = Err("ptrace is refused".to_owned());
+        assert!(!is_run(&refused, false));
+        is_run(&refused, true);
     }
 }

@@ -1,13 +1,15 @@
 // An RDMA server and client that look at every result: messages there and back, by the connection manager.
 //
-//     verbs server ADDRESS PORT          serves one client after another, whatever becomes of each; says "ready"
+//     verbs server ADDRESS               serves one client after another, whatever becomes of each; says "ready PORT"
 //     verbs client ADDRESS PORT COUNT    exit status: 0 all came back, 1 an error was reported, 2 other bytes came
+#include <arpa/inet.h>
 #include <errno.h>
 #include <rdma/rdma_verbs.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { BYTES = 3000 };
 
@@ -70,17 +72,20 @@ static int serve_one(struct rdma_cm_id *id) {
     return result;
 }
 
-static int serve(char *address, char *port) {
+static int serve(char *address) {
     struct rdma_addrinfo hints = {.ai_flags = RAI_PASSIVE, .ai_port_space = RDMA_PS_TCP}, *found;
     struct rdma_cm_id *listener, *id;
     struct ibv_qp_init_attr attr;
-    if (rdma_getaddrinfo(address, port, &hints, &found) != 0) return failed("address");
+    if (rdma_getaddrinfo(address, "0", &hints, &found) != 0) return failed("address");
     attributes(&attr);
     if (rdma_create_ep(&listener, found, 0, &attr) != 0) return failed("endpoint");
     rdma_freeaddrinfo(found);
     if (rdma_listen(listener, 8) != 0) return failed("listen");
-    puts("ready");
-    fflush(stdout);
+    // Not by stdio, which forgets what it could not write when it was interrupted.
+    char ready[32];
+    int said = snprintf(ready, sizeof ready, "ready %d\n", ntohs(rdma_get_src_port(listener)));
+    while (write(1, ready, (size_t)said) != said)
+        if (errno != EINTR) return failed("write");
     for (;;) {
         if (rdma_get_request(listener, &id) != 0) {
             failed("request");
@@ -122,8 +127,8 @@ static int call(char *address, char *port, unsigned long count) {
 
 int main(int count, char **words) {
     signal(SIGPIPE, SIG_IGN);
-    if (count == 4 && strcmp(words[1], "server") == 0) return serve(words[2], words[3]);
+    if (count == 3 && strcmp(words[1], "server") == 0) return serve(words[2]);
     if (count == 5 && strcmp(words[1], "client") == 0) return call(words[2], words[3], strtoul(words[4], 0, 10));
-    fprintf(stderr, "verbs: server ADDRESS PORT, or client ADDRESS PORT COUNT\n");
+    fprintf(stderr, "verbs: server ADDRESS, or client ADDRESS PORT COUNT\n");
     return 2;
 }

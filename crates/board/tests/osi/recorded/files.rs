@@ -15,8 +15,8 @@ use kiban_osi::ftam::filestore::{
 use kiban_osi::ftam::responder::{self, Responder, Store};
 use kiban_osi::ftam::{self, Machine, Role};
 use kiban_osi::stack::end::End;
-use kiban_osi::stack::stream::ConnectionAction;
 use kiban_osi::stack::layers::StackConfig;
+use kiban_osi::stack::stream::ConnectionAction;
 use kiban_osi::wire::acse::{Apdu, AssociateResult};
 use kiban_osi::wire::ber::Asn1;
 use kiban_osi::wire::cotp::Tpdu;
