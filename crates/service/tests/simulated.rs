@@ -101,23 +101,27 @@ impl Program for Client {
 }
 
 /// Returns two boards with a cable; the second has the service.
-fn world(harm: ImpairmentConfig, service: impl Service + 'static, kind: Kind) -> (World, [BoardNumber; 2]) {
-    fair_world(harm, service, kind, Fairness::Address)
+fn world(
+    impairment: ImpairmentConfig,
+    service: impl Service + 'static,
+    kind: Kind,
+) -> (World, [BoardNumber; 2]) {
+    fair_world(impairment, service, kind, Fairness::Address)
 }
 
 fn fair_world(
-    harm: ImpairmentConfig,
+    impairment: ImpairmentConfig,
     service: impl Service + 'static,
     kind: Kind,
     fairness: Fairness,
 ) -> (World, [BoardNumber; 2]) {
     let tcp = tcp::Config { fairness, ..tcp::Config::default() };
-    world_with(harm, service, kind, [tcp.clone(), tcp])
+    world_with(impairment, service, kind, [tcp.clone(), tcp])
 }
 
 /// The same, with these settings of TCP; the first board has more addresses, 10.0.0.3 to 10.0.0.9.
 fn world_with(
-    harm: ImpairmentConfig,
+    impairment: ImpairmentConfig,
     service: impl Service + 'static,
     kind: Kind,
     tcp: [tcp::Config; 2],
@@ -164,8 +168,8 @@ fn local() -> SocketAddr {
 
 #[test]
 fn an_echo_is_whole_over_a_cable_that_loses_packets() {
-    let harm = ImpairmentConfig { loss: 0.02, ..ImpairmentConfig::NONE };
-    let (mut world, boards) = world(harm, Plain::new(local(), Role::Echo, BOUNDS), Kind::Echo);
+    let impairment = ImpairmentConfig { loss: 0.02, ..ImpairmentConfig::NONE };
+    let (mut world, boards) = world(impairment, Plain::new(local(), Role::Echo, BOUNDS), Kind::Echo);
     let sends: Vec<u8> = (0..500_000_u32).map(|number| (number * 7) as u8).collect();
     world.run_program(boards[0], Box::new(Client::new(80, &sends, true)));
     run(&mut world, 600);

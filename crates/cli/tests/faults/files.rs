@@ -1,4 +1,4 @@
-//! A filestore: faults in the server of files, and in whoever puts and gets.
+//! A filestore: faults in the FTAM server and in its clients.
 
 use crate::memory;
 use crate::place::{Place, Running, noise, until};
