@@ -12,7 +12,7 @@ use std::process::ExitCode;
 /// services (echo, discard, source, http, forward). All of it is checked before anything is changed. The
 /// board runs in the foreground, in a terminal or under a service manager, until ctrl-c, SIGTERM or
 /// `kiban down`; sessions then have `drain = "10s"` to finish. SIGHUP and `kiban reload` read the file
-/// again. docs/operations.md documents every key, a systemd unit and the Prometheus metrics.
+/// again. docs/settings.md lists every key; docs/operations.md has a systemd unit and the Prometheus metrics.
 #[derive(Args)]
 #[command(after_help = "Examples:\
         \n  kiban up board.toml\
