@@ -38,9 +38,9 @@ macro_rules! counters {
 counters! {
     /// Bytes that were copied, by cause.
     pub struct Copies {
-        /// From the application into content pages, at the host edge.
+        /// Bytes copied from the application into payload pages.
         host_in_bytes,
-        /// From content pages to the application, at the host edge.
+        /// Bytes copied from payload pages to the application.
         host_out_bytes,
         /// From content pages into cells (paper \[1\]: the SAR's transfer out).
         sar_out_bytes,

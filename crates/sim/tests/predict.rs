@@ -170,7 +170,7 @@ fn openings() -> Vec<Segment> {
     (0..COUNT).map(|_| bench.opens(SocketAddr::new(address(2), 80))).collect()
 }
 
-/// Ports of listeners that name none, for programs of the board's host.
+/// Returns ports that the board chose for listeners on port 0.
 fn listening_ports() -> Vec<u64> {
     let mut bench = Bench::new(|_| {});
     let any = SocketAddr::new(address(1), 0);

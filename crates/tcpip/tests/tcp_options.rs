@@ -142,7 +142,7 @@ fn an_echo_measures_where_our_own_timing_cannot() {
     let mut talk = modern();
     talk.write(&bytes(900));
     let value = talk.frames[0].header().0.options.timestamps.unwrap().value;
-    // Sent again: by Karn's rule alone nothing would be measured.
+    // A retransmission: without timestamps, Karn's algorithm would take no RTT sample.
     talk.pass(ms(1100));
     assert!(talk.frames.len() > 1);
     let timestamps = Some(Timestamps { value: 110, echo: value });

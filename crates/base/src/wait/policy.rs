@@ -40,7 +40,7 @@ impl Setting for Wait {
         }
     }
     fn expects() -> SettingWord {
-        "poll, interrupt, hybrid:100us (any time) or adaptive".into()
+        "poll, interrupt, hybrid:DURATION (such as hybrid:100us) or adaptive".into()
     }
 }
 

@@ -153,7 +153,7 @@ fn output_of_a_board_cannot_control_the_terminal() {
         let told = text(&output);
         assert!(output.status.code() == Some(1) && told.contains(&lines) && is_harmless(&told), "{told}");
     }
-    // In JSON, and where none is expected.
+    // Hostile text inside JSON, and in place of JSON.
     for line in [&format!("{{\"{EVIL}\":1}}")[..], &format!("{{\"{}\":1}}", EVIL.escape_debug()), EVIL] {
         theirs.listen(&hex(line));
         let told = text(&theirs.kiban(&["status", "lab"]));

@@ -263,7 +263,7 @@ impl Core {
                     return;
                 }
             };
-            // Too many ends: close the connection.
+            // The NIC refuses another incoming connection: close this one.
             let Some(end) = self.nic.incoming(config, number, now) else { continue };
             let offer = if self.shares { SharedMemoryOffer::Awaited } else { SharedMemoryOffer::None };
             if self.add_line(end, carrier, true, offer).is_err() {

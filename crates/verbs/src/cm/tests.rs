@@ -686,7 +686,7 @@ fn unreachable_addresses_are_reported() {
     assert_eq!(event.get().event, RDMA_CM_EVENT_ADDR_ERROR);
     assert!(event.get().status < 0);
     drop(event);
-    // A synchronous identifier gets the result from the call.
+    // On a synchronous `rdma_cm_id`, the call itself returns the result.
     let waits = Ident::new(None);
     assert_eq!(waits.bind(at("127.0.0.1:0")), 0);
     assert_eq!(waits.resolve_addr(at("192.0.2.1:9")), -1);

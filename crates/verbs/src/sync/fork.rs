@@ -36,7 +36,7 @@ mod tests {
     #[test]
     fn fork_support_is_reported_as_unneeded() {
         let real = RealLibrary::open(VERBS);
-        // SAFETY: the type is that of verbs.h.
+        // SAFETY: the type matches the declaration in verbs.h.
         let range =
             unsafe { real.function::<extern "C" fn(*mut c_void, usize) -> c_int>(c"ibv_dontfork_range") };
         let mut page = [0u8; 100];

@@ -527,7 +527,7 @@ impl Budget {
         })
     }
 
-    /// Counts bytes that were read, and waits if the rate is exceeded. [`BURST`] is exempt.
+    /// Counts the bytes read, and waits if the rate is exceeded. A burst as long as [`BURST`] is not delayed.
     fn spend(&mut self, bytes: u64, now: Instant) {
         self.bytes += bytes;
         let due = Duration::from_secs_f64(self.bytes as f64 / self.per_second.max(1) as f64);

@@ -381,7 +381,7 @@ impl Share {
 mod tests {
     use super::*;
 
-    /// Returns the claim of a session of the board's own services with a peer address.
+    /// Returns the claim of a session between one of the board's own services and a peer address.
     fn claim(address: u32) -> Claim {
         Claim { owner: 0, address, is_boards: true }
     }
