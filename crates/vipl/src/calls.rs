@@ -336,8 +336,8 @@ calls! {
         NameLen: *mut VIP_ULONG,
     ) {
         let nic = handles::nic(NicHandle)?;
-        // SAFETY: vipl.h requires the caller to pass an address as long as its length field says, and a `Name`
-        // with room for `*NameLen` bytes.
+        // SAFETY: vipl.h requires the caller to pass an address as long as its length field says, and a
+        // `Name` with room for `*NameLen` bytes.
         unsafe { names::by_address(&nic, Address, Name, NameLen) }
     }
 

@@ -1,8 +1,7 @@
 //! The engine of drop-in verbs: one RDMA NIC for all devices that a process opens.
 //!
-//! Purpose          provides what `libibverbs` and `librdmacm` promise, below their C ABI (crates/verbs):
-//! Purpose  provides the semantics of `libibverbs` and `librdmacm`, below their C ABI (crates/verbs): numbers
-//!          instead of pointers, no errno, no structures visible to a program.
+//! Purpose          provides the semantics of `libibverbs` and `librdmacm`, below their C ABI (crates/verbs):
+//!                  numbers instead of pointers, no errno, no structures visible to a program.
 //! Connections      through the connection manager ([`Engine::listen`], [`Engine::connect`]), or out of band:
 //!                  programs exchange GID, queue pair number and PSN themselves and pass them in
 //!                  ([`Engine::modify_to_rtr`]); docs/out-of-band.md.
