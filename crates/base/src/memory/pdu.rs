@@ -131,7 +131,7 @@ impl Pdu {
 
     #[inline]
     fn block_mut(&mut self) -> &mut Block {
-        // SAFETY: as above, and `self` is borrowed uniquely.
+        // SAFETY: the block is in use, this handle is the only one to it, and `self` is borrowed uniquely.
         unsafe { &mut *self.block.as_ref().value() }
     }
 
