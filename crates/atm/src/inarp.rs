@@ -225,8 +225,8 @@ impl InArp {
     /// Sends pending replies and handles expired timers.
     pub fn settle(&mut self, now: Instant, out: &mut dyn FnMut(InArpDue<'_>)) {
         for index in core::mem::take(&mut self.pending_replies) {
-            let end = self.ends[index as usize].as_mut().expect("a closed circuit owes nothing");
-            let target = end.pending_reply.take().expect("a circuit that owes was asked");
+            let end = self.ends[index as usize].as_mut().expect("a closed circuit has no pending reply");
+            let target = end.pending_reply.take().expect("the list holds circuits with a pending reply");
             self.counters.replies_out += 1;
             send(Circuit(index), Operation::InverseReply, self.config.own, Some(target), out);
         }

@@ -184,7 +184,7 @@ impl Loopback {
     pub fn settle(&mut self, now: Instant, out: &mut dyn FnMut(LoopbackDue)) {
         for index in core::mem::take(&mut self.pending_circuits) {
             let circuit = Circuit(index);
-            let end = self.ends[index as usize].as_mut().expect("a closed circuit owes nothing");
+            let end = self.ends[index as usize].as_mut().expect("a closed circuit has no pending cells");
             let mut send = |pti, loopback| {
                 let mut payload = [0; CELL_PAYLOAD_BYTES];
                 Payload::Loopback(loopback).write(&mut payload);
