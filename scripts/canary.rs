@@ -1,37 +1,36 @@
-//! Deliberate errors. `scripts/sanitize` runs each under the tool that has to find it, before it trusts the
-//! tool.
+//! Deliberate memory errors. Before it trusts a tool, `scripts/sanitize` checks that the tool finds them.
 
 use std::hint::black_box;
 
-/// One byte beyond an allocation.
+/// Reads one byte beyond an allocation.
 fn overflow() {
     let bytes = black_box(vec![7u8; 8]);
-    // SAFETY: none, on purpose.
+    // SAFETY: deliberately unsound: the byte is out of bounds.
     let beyond = unsafe { bytes.as_ptr().add(8).read() };
     println!("{}", black_box(beyond));
 }
 
-/// Memory that is neither freed nor reachable.
+/// Leaks memory: it is neither freed nor reachable.
 fn leak() {
     for size in 1..100 {
         black_box(Box::leak(vec![0u8; 100 * size].into_boxed_slice()).as_ptr());
     }
 }
 
-/// A branch on memory that nobody has written.
+/// Branches on uninitialised memory.
 fn uninitialised() {
     let bytes = Vec::<u8>::with_capacity(64);
-    // SAFETY: none, on purpose.
+    // SAFETY: deliberately unsound: the byte was never written.
     let first = unsafe { black_box(bytes.as_ptr()).read() };
     if first == 7 {
         println!("seven");
     }
 }
 
-/// Two threads write to one place.
+/// Writes to one variable from two threads without synchronisation.
 fn race() {
     struct Shared(*mut u64);
-    // SAFETY: none, on purpose.
+    // SAFETY: deliberately unsound: the pointer is shared without synchronisation.
     unsafe impl Sync for Shared {}
     let mut count = 0u64;
     let shared = &Shared(&raw mut count);
@@ -40,7 +39,7 @@ fn race() {
             threads.spawn(move || {
                 let place = black_box(shared).0;
                 for _ in 0..1000 {
-                    // SAFETY: none, on purpose.
+                    // SAFETY: deliberately unsound: another thread writes at the same time.
                     unsafe { *place += 1 };
                 }
             });
@@ -49,12 +48,13 @@ fn race() {
     println!("{count}");
 }
 
-/// A write through a reference from which a pointer was made earlier ends the pointer's right to the place.
+/// Uses a pointer after a write through the reference that it was derived from. Under Stacked Borrows that
+/// write invalidates the pointer.
 fn aliasing() {
     let whole = Box::leak(Box::new(1u64));
     let pointer = std::ptr::NonNull::from(&mut *whole);
     *whole = 2;
-    // SAFETY: none, on purpose.
+    // SAFETY: deliberately unsound: the write above invalidated the pointer.
     println!("{}", unsafe { *pointer.as_ptr() });
 }
 

@@ -1,13 +1,13 @@
-// Decodes FPDUs, one per line in hex, with an independent codec, and prints each encoded again, or "refused: reason".
-// A line may begin with the name of a type: "F-CHECK-request 300680...". Without one it is a PDU.
+// Decodes FPDUs, one per line in hex, with an independent codec, and prints each one re-encoded, or "refused: reason".
+// A line may begin with the name of an ASN.1 type: "F-CHECK-request 300680...". The default is the type PDU.
 "use strict";
 const fs = require("fs");
 const modules = "@wildboar/ftam/src/lib/modules/ISO8571-FTAM/";
 const { BERElement } = require("asn1-ts");
 const { BER } = require("asn1-ts/dist/node/functional");
 
-// asn1-ts 8.0.5 counts a byte too few in the length around an element whose tag number is above 30 (the request type,
-// APPLICATION 31, which only stands at the top of an FPDU). The contents are right; this recomputes their length.
+// Recomputes the outermost length. asn1-ts 8.0.5 encodes it one byte too short around an element whose tag number is above 30
+// (the request type, APPLICATION 31, which occurs only at the top of an FPDU). The contents are correct.
 function withLengthCounted(bytes) {
     let at = 1;
     if ((bytes[0] & 0x1f) === 0x1f) {

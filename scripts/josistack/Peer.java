@@ -1,4 +1,4 @@
-// An end of an ACSE association on josistack, for tests (scripts/josistack/run). Values are octet strings.
+// One end of an ACSE association, on josistack, for tests (scripts/josistack/run). Values are octet strings.
 
 import java.io.EOFException;
 import java.io.IOException;
@@ -14,7 +14,7 @@ import org.openmuc.josistack.ClientAcseSap;
 import org.openmuc.josistack.ServerAcseSap;
 
 final class Peer {
-    /** What MMS calls itself: josistack asks for its contexts alone. */
+    /** The application context of MMS; josistack proposes only the presentation contexts of MMS. */
     private static final String APPLICATION = "1.0.9506.2.3";
     private static final int BYTES_MAX = 100_000;
     private static final int PATIENCE_MS = 20_000;
@@ -97,7 +97,7 @@ final class Peer {
         return value;
     }
 
-    /** An OCTET STRING of so many octets, in BER. */
+    /** Returns the BER encoding of an OCTET STRING of `count` octets. */
     private static byte[] octets(int count) {
         byte[] length = count < 128 ? new byte[] {(byte) count}
             : new byte[] {(byte) 0x83, (byte) (count >> 16), (byte) (count >> 8), (byte) count};
@@ -110,7 +110,7 @@ final class Peer {
         return value;
     }
 
-    /** A socket on a port that the system chooses, which is said: josistack does not take 0. */
+    /** Creates a server socket on a free port, and prints the port: josistack itself does not accept port 0. */
     private static final class Free extends ServerSocketFactory {
         @Override
         public ServerSocket createServerSocket(int port, int backlog, InetAddress address) throws IOException {

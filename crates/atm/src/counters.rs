@@ -145,7 +145,7 @@ kiban_base::counters! {
         cells_in,
         /// OAM cells with a wrong CRC-10.
         cells_malformed,
-        /// Management cells ignored: other functions, another location, or an answer to no ping.
+        /// Management cells ignored: other functions, another location, or an answer that matches no ping.
         cells_ignored,
         /// Loopback requests answered.
         answers_out,

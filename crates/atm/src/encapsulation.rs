@@ -49,7 +49,7 @@ pub struct ProtocolMismatch;
 
 impl fmt::Display for ProtocolMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the circuit carries one protocol and this is another: open one for it, or use LLC/SNAP")
+        f.write_str("the circuit carries another protocol: open a circuit for this one, or use LLC/SNAP")
     }
 }
 

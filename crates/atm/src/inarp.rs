@@ -2,10 +2,10 @@
 //!
 //! Purpose          each end of a permanent circuit learns the other's IPv4 address, and drops it when the
 //!                  peer stops answering.
-//! States           Asking: a request now and every `request_interval`, `requests_max` in all. Known: for
-//!                  `age`, then asking again, with the address kept meanwhile. Idle: no answer;
-//!                  asking starts again after `rest`, or on [`InArp::ask_again`]. Fixed: the address was
-//!                  configured, and no requests are sent.
+//! States           Requesting: sends a request now and every `request_interval`, `requests_max` in all.
+//!                  Known: for `age`, then requesting, with the address kept meanwhile. Backoff: no answer;
+//!                  requesting after `retry_pause`, or on [`InArp::restart_requests`]. Fixed: the address
+//!                  was configured, and no requests are sent.
 //! Receive path     a packet without its LLC/SNAP header → [`InArpVerdict`]. A request also reveals the
 //!                  sender's address.
 //! Transmit path    [`InArp::settle`] sends at most one reply per circuit and burst, however many requests
@@ -37,7 +37,7 @@ pub struct InArpConfig {
 }
 
 impl InArpConfig {
-    /// Returns the default settings: 5 requests 1 s apart, an age of 15 minutes, a rest of one minute.
+    /// Returns the default settings: 5 requests 1 s apart, an age of 15 minutes, a retry pause of one minute.
     pub const fn new(own: Ipv4Addr) -> InArpConfig {
         InArpConfig {
             own,
@@ -170,14 +170,14 @@ impl InArp {
         self.ends.iter().position(has).map(|index| Circuit(index as u32))
     }
 
-    /// Returns whether any unknown peer is being asked or is about to be.
+    /// Returns whether requests are being sent, or are about to be, to a peer whose address is unknown.
     pub fn is_requesting(&self) -> bool {
         let asks = |end: &End| end.peer.is_none() && matches!(end.state, State::Requesting { .. });
         self.ends.iter().flatten().any(asks)
     }
 
-    /// Restarts asking on circuits that have rested for at least the length of a series; to be called when a
-    /// packet found no circuit, since the peer may have come up.
+    /// Starts a new series of requests on circuits in backoff for at least the duration of a series. Call it
+    /// when a packet found no circuit, since the peer may have come up.
     pub fn restart_requests(&mut self, now: Instant) {
         let InArpConfig { request_interval, requests_max, retry_pause: rest, .. } = self.config;
         let ends =
@@ -225,8 +225,8 @@ impl InArp {
     /// Sends pending replies and handles expired timers.
     pub fn settle(&mut self, now: Instant, out: &mut dyn FnMut(InArpDue<'_>)) {
         for index in core::mem::take(&mut self.pending_replies) {
-            let end = self.ends[index as usize].as_mut().expect("a closed circuit owes nothing");
-            let target = end.pending_reply.take().expect("a circuit that owes was asked");
+            let end = self.ends[index as usize].as_mut().expect("a closed circuit has no pending reply");
+            let target = end.pending_reply.take().expect("the list holds circuits with a pending reply");
             self.counters.replies_out += 1;
             send(Circuit(index), Operation::InverseReply, self.config.own, Some(target), out);
         }

@@ -4,7 +4,7 @@
 //! Purpose          answer loopback requests, send them, and report the round-trip time.
 //! Receive path     a management cell of a circuit → [`LoopbackVerdict`]. A request for the far end or for
 //!                  the local location is queued for an answer.
-//! Transmit path    [`Loopback::settle`] answers the latest requests of a circuit, at most [`ANSWERS_MAX`]
+//! Transmit path    [`Loopback::settle`] answers the latest requests of a circuit, at most [`REPLIES_MAX`]
 //!                  per burst, and sends pings.
 //! Ping             one at a time per circuit, identified by its correlation tag, which is random and not
 //!                  predictable from earlier ones.
@@ -25,8 +25,8 @@ use kiban_base::{Instant, SecureRng, Timer, TimerWheel};
 /// Timeout of a ping (I.610 §10.2.3: the round trip is expected within five seconds).
 pub const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Maximum requests of a burst that are answered per circuit, so that several pings to a board that was late
-/// once are all answered.
+/// Maximum requests of a burst that are answered per circuit. More than one, so that a board that was late
+/// still answers all pings that have arrived meanwhile.
 const REPLIES_MAX: usize = 4;
 
 /// The result of a received management cell.
@@ -184,7 +184,7 @@ impl Loopback {
     pub fn settle(&mut self, now: Instant, out: &mut dyn FnMut(LoopbackDue)) {
         for index in core::mem::take(&mut self.pending_circuits) {
             let circuit = Circuit(index);
-            let end = self.ends[index as usize].as_mut().expect("a closed circuit owes nothing");
+            let end = self.ends[index as usize].as_mut().expect("a closed circuit has no pending cells");
             let mut send = |pti, loopback| {
                 let mut payload = [0; CELL_PAYLOAD_BYTES];
                 Payload::Loopback(loopback).write(&mut payload);

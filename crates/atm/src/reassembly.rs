@@ -188,7 +188,7 @@ impl Reassembly {
         match self.names.look_up(name) {
             Some(index) => {
                 let assembly =
-                    self.assemblies[index as usize].as_mut().expect("a name leads to an open circuit");
+                    self.assemblies[index as usize].as_mut().expect("the table names only open circuits");
                 Some((assembly, &mut self.counters))
             }
             None => {

@@ -199,7 +199,7 @@ impl<S: CellSource> Scheduler<S> {
                 return;
             }
             self.waiting.pop();
-            let entry = self.circuits[circuit as usize].as_mut().expect("a removed circuit stands nowhere");
+            let entry = self.circuits[circuit as usize].as_mut().expect("a removed circuit is in no queue");
             entry.standing = RingState::InRing;
             self.ring.push_back(circuit);
         }
@@ -208,7 +208,7 @@ impl<S: CellSource> Scheduler<S> {
     /// Serves a ring of one until it is empty, the time is reached, or another circuit may join.
     fn serve_one(&mut self, until: Instant, out: &mut Vec<TimedCell>, loan: &mut S::Loan) {
         let circuit = self.ring[0];
-        let entry = self.circuits[circuit as usize].as_mut().expect("a removed circuit stands nowhere");
+        let entry = self.circuits[circuit as usize].as_mut().expect("a removed circuit is in no queue");
         if entry.shaper.is_some() {
             return self.serve_many(until, out, loan);
         }
@@ -224,7 +224,7 @@ impl<S: CellSource> Scheduler<S> {
     fn serve_many(&mut self, until: Instant, out: &mut Vec<TimedCell>, loan: &mut S::Loan) {
         while self.clock.start() < until {
             let Some(circuit) = self.ring.pop_front() else { return };
-            let entry = self.circuits[circuit as usize].as_mut().expect("a removed circuit stands nowhere");
+            let entry = self.circuits[circuit as usize].as_mut().expect("a removed circuit is in no queue");
             if let Some(shaper) = &mut entry.shaper {
                 shaper.pass(self.clock.start());
             }
@@ -256,7 +256,7 @@ impl<S: CellSource> Scheduler<S> {
     }
 
     fn active(&self, circuit: u32) -> &Entry<S> {
-        self.circuits[circuit as usize].as_ref().expect("a removed circuit stands nowhere")
+        self.circuits[circuit as usize].as_ref().expect("a removed circuit is in no queue")
     }
 
     fn next_end_unshaped(&self) -> Instant {

@@ -64,7 +64,7 @@ impl fmt::Display for RejectReason {
         f.write_str(match self {
             RejectReason::UnknownCircuit => "open the circuit before sending on it",
             RejectReason::QueueFull => "the circuit's queue is full: send within its room",
-            RejectReason::Oversized => "a frame has at most 65535 bytes: cut it above",
+            RejectReason::Oversized => "a frame has at most 65535 bytes: send shorter frames",
             RejectReason::Empty => "a frame has at least one byte",
             RejectReason::TailFull => {
                 "pad and trailer need room in the tail: freeze the tail into the body first"
@@ -138,7 +138,7 @@ impl Segmentation {
             return Err(RejectedFrame { pdu, reason });
         }
         let cells = append_trailer(&mut pdu);
-        let outgoing = self.scheduler.supply_mut(circuit.0).expect("judged to be open");
+        let outgoing = self.scheduler.supply_mut(circuit.0).expect("`validate` found the circuit open");
         outgoing.frames.push_back(Frame { pdu, left: cells as u32, part: 0, offset: 0 });
         outgoing.cells += cells;
         self.scheduler.wake(circuit.0, now);
@@ -334,7 +334,7 @@ impl CellSource for Outgoing {
             out.push(stamp.cell(at, payload));
             return;
         }
-        let frame = self.frames.front_mut().expect("a cell that is counted is queued");
+        let frame = self.frames.front_mut().expect("the count includes only queued cells");
         tally.cells += 1;
         frame.left -= 1;
         let payload = frame.gather();
@@ -377,7 +377,7 @@ impl Outgoing {
         out: &mut Vec<TimedCell>,
         tally: &mut WrittenCounts,
     ) {
-        let frame = self.frames.front_mut().expect("a cell that is counted is queued");
+        let frame = self.frames.front_mut().expect("the count includes only queued cells");
         let (payloads, _) = frame.rest_of_part().as_chunks::<CELL_PAYLOAD_BYTES>();
         let payloads = &payloads[..payloads.len().min(frame.left as usize - 1)];
         out.reserve(payloads.len());

@@ -156,10 +156,14 @@ pub enum RouteError {
 impl fmt::Display for RouteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            RouteError::UnknownPort => "the switch has fewer ports",
-            RouteError::InUse => "the name has an entry already: remove it first",
-            RouteError::KindsDiffer => "a circuit becomes a circuit, a path a path",
-            RouteError::PathWithFrames => "frame discard needs a circuit: a path interleaves frames",
+            RouteError::UnknownPort => "the switch has no port with this number",
+            RouteError::InUse => "the identifier already has an entry: remove it first",
+            RouteError::KindsDiffer => {
+                "the incoming and outgoing identifiers must both be circuits, or both be paths"
+            }
+            RouteError::PathWithFrames => {
+                "frame discard needs a circuit: a path interleaves the frames of its circuits"
+            }
         })
     }
 }
@@ -235,7 +239,7 @@ impl Switch {
         let Some(port) = self.ports.get_mut(in_port) else { return false };
         let key = in_name.key(port.config.interface);
         let Some(number) = port.names_mut(in_name).remove(key) else { return false };
-        let entry = self.entries[number as usize].take().expect("a name leads to an entry");
+        let entry = self.entries[number as usize].take().expect("the table names only existing entries");
         debug_assert_eq!((entry.in_port, entry.in_name), (in_port, in_name));
         let output = &mut self.ports[entry.out_port];
         let queue = output.scheduler.remove(number).expect("an entry has a queue");
@@ -313,7 +317,7 @@ impl Switch {
         let port = self.ports.get_mut(in_port)?;
         let key = in_name.key(port.config.interface);
         let number = port.names_mut(in_name).get(key)?;
-        Some(self.entries[number as usize].as_ref().expect("a name leads to an entry").counters)
+        Some(self.entries[number as usize].as_ref().expect("the table names only existing entries").counters)
     }
 
     /// Returns the number of cells received at a port for which the table has no entry.
@@ -357,7 +361,7 @@ impl Switch {
             }
             return;
         };
-        let entry = self.entries[number as usize].as_mut().expect("a name leads to an entry");
+        let entry = self.entries[number as usize].as_mut().expect("the table names only existing entries");
         entry.counters.cells_in += 1;
         let Some(word) = entry.police(word, cell.at, &mut self.counters) else { return };
         let word = word & entry.rewrite.keep | entry.rewrite.put;
@@ -628,7 +632,7 @@ impl CellSource for Queue {
 
     #[inline]
     fn write(&mut self, at: Instant, out: &mut Vec<TimedCell>, _: &mut ()) {
-        let cell = self.cells.pop_front().expect("the scheduler asks for a cell that is there");
+        let cell = self.cells.pop_front().expect("the scheduler takes only queued cells");
         if is_end(cell.header) {
             self.ends.pop_front();
         }

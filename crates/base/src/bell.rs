@@ -84,7 +84,7 @@ impl Atomics for Processor {
 const AWAKE: u32 = 0;
 /// The value while the sleeper sleeps or is about to.
 const ARMED: u32 = 1;
-/// The value after a ringer has taken on waking the sleeper.
+/// The value after a ringer has rung the bell and is about to wake the sleeper.
 const RUNG: u32 = 2;
 
 /// A doorbell: 16 bytes, all zero when new. See the top of `bell.rs` for the protocol.

@@ -57,7 +57,7 @@ impl Shape {
     pub fn new(slots: usize, payload_bytes: usize) -> Shape {
         assert!(
             slots <= 1 << 20 && payload_bytes < 1 << 24,
-            "a ring of {slots} slots of {payload_bytes} bytes"
+            "a ring of {slots} slots of {payload_bytes} bytes is too large"
         );
         let slot_bytes = (payload_bytes + SLOT_HEADER_BYTES).next_multiple_of(64);
         Shape { slots: slots.max(2).next_power_of_two() as u32, slot_bytes: slot_bytes as u32 }
@@ -186,7 +186,7 @@ impl Producer {
     pub fn publish(&mut self, length: usize) {
         assert!(
             length <= self.side.shape.payload_bytes() && self.known_free() > 0,
-            "a slot was there and holds it"
+            "no slot is free, or the payload does not fit"
         );
         let slot = self.side.slot(self.filled);
         self.side.word(slot + 4).store(length as u32, Ordering::Relaxed);

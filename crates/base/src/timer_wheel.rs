@@ -7,7 +7,7 @@
 //! Wheel            levels of 64 slots; a slot of level n spans 64^n ticks of 1024 ns (Varghese and Lauck
 //!                  1987, hierarchical). An entry is stored at the level of the highest digit in which its
 //!                  tick differs from the wheel's, and moves to lower levels as the wheel advances.
-//! Limits           none but memory; one entry per owner if owners use [`Alarm`].
+//! Limits           none but memory; one entry per owner if owners use [`Timer`].
 
 use crate::time::Instant;
 use alloc::vec::Vec;

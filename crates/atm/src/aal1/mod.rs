@@ -13,7 +13,7 @@
 //!                  clock: the driver requests cells when they are due and reads octets at the rate given by
 //!                  [`Srts`] or [`Adaptive`].
 //! Limits           `octets_max` at the sender; one cell and one matrix or block at the receiver.
-//! Source           made without the text of I.363.1, from public descriptions: see [`crate::wire::aal1`].
+//! Source           written from public descriptions, without the text of I.363.1: see [`crate::wire::aal1`].
 //! Not implemented  partially filled cells, CAS and the other SSCS of circuit emulation. Lost cells are
 //!                  counted by sequence numbers alone, so a run of eight goes undetected (a matrix detects it
 //!                  by its first cell, a block by its pointer).

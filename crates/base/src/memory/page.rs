@@ -22,7 +22,7 @@ use core::ptr::NonNull;
 struct Memory(Box<[UnsafeCell<u8>]>);
 // SAFETY: a byte is written only by the one `Page` that owns it and before any `Slice` of it exists.
 unsafe impl Send for Memory {}
-// SAFETY: as above.
+// SAFETY: threads that share it read a byte only after its `Page` has written it and made a `Slice` of it.
 unsafe impl Sync for Memory {}
 
 /// The descriptor of a page: its reference count and the location of its bytes.
@@ -254,7 +254,7 @@ pub struct Slice {
 }
 // SAFETY: written bytes never change while a slice refers to them, and the count is atomic.
 unsafe impl Send for Slice {}
-// SAFETY: as above.
+// SAFETY: a shared slice only reads bytes that no longer change, and is cloned through the atomic count.
 unsafe impl Sync for Slice {}
 
 impl Slice {

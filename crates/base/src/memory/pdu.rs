@@ -131,7 +131,7 @@ impl Pdu {
 
     #[inline]
     fn block_mut(&mut self) -> &mut Block {
-        // SAFETY: as above, and `self` is borrowed uniquely.
+        // SAFETY: the block is in use, this handle is the only one to it, and `self` is borrowed uniquely.
         unsafe { &mut *self.block.as_ref().value() }
     }
 
@@ -299,7 +299,7 @@ impl Pdu {
             return false;
         }
         for slice in other.drain_body() {
-            self.push_body(slice).expect("there is a place for each");
+            self.push_body(slice).expect("the body has room for all slices");
         }
         true
     }
@@ -317,9 +317,9 @@ impl Pdu {
         }
     }
 
-    /// Copies the bytes of head and tail into a page and moves them to the body, so that the body can be sent
-    /// again behind a new head. Returns how many bytes were copied, or `None` if no page is free, a page
-    /// cannot hold them, or the body cannot take two more slices.
+    /// Copies the bytes of head and tail into a page and moves them to the body, so that the body can be
+    /// retransmitted behind a new head. Returns how many bytes were copied, or `None` if no page is free, a
+    /// page cannot hold them, or the body cannot take two more slices.
     pub fn freeze(&mut self, pool: &mut PagePool) -> Option<usize> {
         let count = self.head().len() + self.tail().len();
         if count == 0 {
@@ -332,8 +332,8 @@ impl Pdu {
         let (head, tail) = (page.append(self.head()), page.append(self.tail()));
         let block = self.block_mut();
         (block.head_start, block.head_end, block.tail_length) = (HEAD_END as u16, HEAD_END as u16, 0);
-        head.into_iter().for_each(|head| self.push_front_body(head).expect("there is a place"));
-        tail.into_iter().for_each(|tail| self.push_body(tail).expect("there is a place"));
+        head.into_iter().for_each(|head| self.push_front_body(head).expect("the body has room"));
+        tail.into_iter().for_each(|tail| self.push_body(tail).expect("the body has room"));
         Some(count)
     }
 

@@ -229,7 +229,8 @@ pub struct Region {
 
 // SAFETY: all access is by copy through raw pointers; the owner is itself `Send + Sync`.
 unsafe impl Send for Region {}
-// SAFETY: as above.
+// SAFETY: a shared region gives access only by copy through raw pointers, or to the atomics of a bell; the
+// owner is itself `Sync`.
 unsafe impl Sync for Region {}
 
 /// A cache line of memory.
@@ -242,7 +243,7 @@ struct Owned(NonNull<[Line]>);
 
 // SAFETY: this value is the only owner of the lines.
 unsafe impl Send for Owned {}
-// SAFETY: as above; the lines are accessed only by copying.
+// SAFETY: a shared `Owned` gives no access to the lines; the region reaches them only by copying.
 unsafe impl Sync for Owned {}
 
 impl Drop for Owned {
@@ -262,7 +263,7 @@ impl Region {
         Region { base: base.cast(), length: bytes, address, keep: Some(Arc::new(keep)) }
     }
 
-    /// Creates a region over memory owned by someone else, addressed by its real address.
+    /// Creates a region over memory that the caller owns, addressed by its real address.
     ///
     /// # Safety
     /// `length` bytes from `base` must stay readable and writable while a clone of this region is held, and

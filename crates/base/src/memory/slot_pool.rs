@@ -21,7 +21,7 @@ use core::ptr::NonNull;
 const EMPTY: u32 = u32::MAX;
 /// The return stack is collected every this many takes.
 const COLLECT_EVERY: u64 = 32;
-/// The head of the return stack once the depot has been dropped.
+/// The head of the return stack once the pool has been dropped.
 const ORPHANED: u32 = u32::MAX - 1;
 
 /// One slot: its value, its link in the return stack, and a pointer to the shared state.
@@ -42,7 +42,7 @@ struct Shared<T> {
 pub(crate) struct SlotPool<T> {
     home: NonNull<Shared<T>>,
     free: Vec<u32>,
-    /// Takes left until one is refused; for exhaustion tests.
+    /// Number of takes until one fails; for exhaustion tests.
     takes_until_failure: u64,
 }
 
@@ -50,9 +50,9 @@ pub(crate) struct SlotPool<T> {
 unsafe impl<T: Send> Send for SlotPool<T> {}
 
 impl<T> SlotPool<T> {
-    /// Creates a depot of `capacity` slots whose values come from `fill(index)`.
+    /// Creates a pool of `capacity` slots whose values come from `fill(index)`.
     pub(crate) fn new(capacity: usize, mut fill: impl FnMut(usize) -> T) -> SlotPool<T> {
-        assert!(capacity < 1 << 31, "a depot holds fewer than 2^31 slots");
+        assert!(capacity < 1 << 31, "a pool holds fewer than 2^31 slots");
         let home = NonNull::from(Box::leak(Box::new(Shared {
             slots: Box::new([]),
             returned: AtomicU32::new(EMPTY),
@@ -76,7 +76,7 @@ impl<T> SlotPool<T> {
 
     #[inline]
     fn home(&self) -> &Shared<T> {
-        // SAFETY: `home` is freed only after the depot has been dropped (see `Drop`).
+        // SAFETY: `home` is freed only after the pool has been dropped (see `Drop`).
         unsafe { self.home.as_ref() }
     }
 
@@ -154,8 +154,8 @@ impl<T> Drop for SlotPool<T> {
         }
         let out = home.slots.len() as i64 - at_home;
         if home.outstanding.fetch_add(out, Ordering::AcqRel) + out == 0 {
-            // SAFETY: all slots have been returned and the depot is being dropped, so no one else can reach
-            // `home`.
+            // SAFETY: all slots have been returned and the pool is being dropped, so no other pointer to
+            // `home` is used any more.
             drop(unsafe { Box::from_raw(self.home.as_ptr()) });
         }
     }
@@ -168,21 +168,21 @@ impl<T> Slot<T> {
         self.value.get()
     }
 
-    /// Returns a slot to its depot.
+    /// Returns a slot to its pool.
     ///
     /// # Safety
     /// `slot` came from [`SlotPool::take`], has not been returned since, and is not used afterwards.
     #[inline]
     pub(crate) unsafe fn release(slot: NonNull<Slot<T>>) {
-        // SAFETY: a slot in use keeps its `home` alive.
+        // SAFETY: the caller guarantees that the slot is in use, so its memory, which `home` owns, is alive.
         let (this, home_pointer) = unsafe { (slot.as_ref(), slot.as_ref().home) };
-        // SAFETY: as above.
+        // SAFETY: `home` is freed only after its last slot in use, and this one has not been returned yet.
         let home = unsafe { home_pointer.as_ref() };
         let mut head = home.returned.load(Ordering::Relaxed);
         loop {
             if head == ORPHANED {
                 if home.outstanding.fetch_sub(1, Ordering::AcqRel) == 1 {
-                    // SAFETY: the depot has been dropped and this was the last slot in use.
+                    // SAFETY: the pool has been dropped and this was the last slot in use.
                     drop(unsafe { Box::from_raw(home_pointer.as_ptr()) });
                 }
                 return;

@@ -202,9 +202,9 @@ mod lanes {
         #[inline]
         pub(super) fn sum(bytes: &[u8]) -> u64 {
             match level() {
-                // SAFETY: `level` detected the features that the function was compiled for.
+                // SAFETY: `level` returns `VNNI` only on a processor with the AVX-512 features that it needs.
                 VNNI => unsafe { sum_vnni(bytes) },
-                // SAFETY: as above.
+                // SAFETY: `level` returns `AVX2` only on a processor with AVX2.
                 AVX2 => unsafe { sum_avx2(bytes) },
                 _ => super::portable_sum(bytes),
             }
@@ -282,7 +282,7 @@ mod lanes {
                     }
                 }
                 for a in single {
-                    // SAFETY: as above.
+                    // SAFETY: `a` is an array of 64 bytes, and the load may be unaligned.
                     first.add(unsafe { _mm512_loadu_si512(a.as_ptr().cast()) });
                 }
                 total += first.total() + second.total();
@@ -311,7 +311,7 @@ mod lanes {
                     }
                 }
                 for to_a in single {
-                    // SAFETY: as above.
+                    // SAFETY: the caller guarantees 64 more readable bytes at `source`; `to_a` has 64 bytes.
                     unsafe {
                         let a = _mm512_loadu_si512(source.cast());
                         _mm512_storeu_si512(to_a.as_mut_ptr().cast(), a);

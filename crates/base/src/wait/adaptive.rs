@@ -79,7 +79,7 @@ impl Adaptive {
         }
     }
 
-    /// Returns whether other processes are believed to compete for the core.
+    /// Returns whether other processes seem to compete for the core.
     pub(super) fn is_contended(&self, now: Instant) -> bool {
         now < self.backoff.until
     }
@@ -134,7 +134,7 @@ impl Adaptive {
     /// Records that nothing arrived for `waited`.
     pub(super) fn gave_up(&mut self, waited: Duration, costs: &Costs) {
         let gap = nanos(waited) + self.late;
-        // A shorter wait is no evidence about gaps.
+        // A shorter wait gives no information about gaps.
         if gap >= costs.block() {
             self.gaps.learn(gap);
         }
@@ -184,7 +184,7 @@ impl Account {
                 self.asked = (2 * self.asked).min(1 << 20);
             }
         }
-        // The cost of a wait lost to the scheduler is no evidence about the plan, so cap it.
+        // The cost of a wait during which the scheduler took the core says little about the plan, so cap it.
         let paid = (paid as i64).min(4 * block);
         self.balance = self.balance.saturating_add(twice - paid).clamp(-block, Self::BALANCE_MAX * block);
         if self.balance == Self::BALANCE_MAX * block {

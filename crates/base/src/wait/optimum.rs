@@ -62,7 +62,7 @@ mod tests {
         check(&[10], 10);
         check(&[35], 35);
         check(&[1000], 36);
-        check(&[10, 1010, 1020], 10 + 46); // wakes at 1030 and finds two: 16 + 20 + 10
-        check(&[50, 100], 36 + 30); // woken at 70, it is nearer to the next than to have spun
+        check(&[10, 1010, 1020], 10 + 46); // the sleeper wakes at 1030 and finds two: 16 + 20 + 10
+        check(&[50, 100], 36 + 30); // awake at 70 after a sleep (36), it spins for 30
     }
 }

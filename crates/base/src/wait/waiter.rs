@@ -1,7 +1,8 @@
 //! The wait decisions for one queue.
 //!
-//! A wait begins when the waiter looked and found nothing. It passes through phases until [`Waiter::found`]
-//! or [`Waiter::gave_up`]: spin, optionally nap and spin again, sleep until the bell rings.
+//! A wait begins when the waiter has looked and found nothing. Until [`Waiter::on_arrival`] or
+//! [`Waiter::on_timeout`] it passes through phases: spin, optionally nap and spin again, sleep until the bell
+//! rings.
 
 use super::adaptive::{Adaptive, Outcome, Plan};
 use super::costs::{Costs, nanos};
@@ -14,14 +15,14 @@ use core::time::Duration;
 /// What the waiter does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Poll until that time, then ask for the next step.
+    /// Poll until that time, then call [`Waiter::step`] again.
     Spin {
-        /// When to ask again; [`Instant::NEVER`]: only an arrival ends the spin.
+        /// When to call `step` again; [`Instant::NEVER`]: only an arrival ends the spin.
         until: Instant,
     },
     /// Arm the bell, check once more, and sleep until the bell rings or that time is reached.
     Sleep {
-        /// When to ask again; [`Instant::NEVER`]: only when the bell rings.
+        /// When to call `step` again; [`Instant::NEVER`]: only the bell ends the sleep.
         until: Instant,
     },
 }
@@ -122,7 +123,7 @@ impl Waiter {
         &self.report
     }
 
-    /// Begins a wait: the waiter looked and found nothing.
+    /// Begins a wait, after the waiter has looked and found nothing.
     pub fn begin(&mut self, now: Instant) {
         (self.began, self.since, self.paid) = (now, now, 0);
         let spin = |spin_until| Plan { spin_until, nap: None };

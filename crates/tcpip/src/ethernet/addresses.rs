@@ -9,9 +9,9 @@ use core::net::Ipv6Addr;
 use core::time::Duration;
 use kiban_base::{Instant, SecureRng};
 
-/// Most router solicitations sent (RFC 4861 §10).
+/// Maximum number of router solicitations sent (RFC 4861 §10).
 pub(super) const ROUTER_SOLICITATIONS: u8 = 3;
-/// Most redirects in effect.
+/// Maximum number of redirects in effect.
 const REDIRECTS_MAX: usize = 64;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

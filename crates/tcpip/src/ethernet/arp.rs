@@ -14,7 +14,7 @@ use kiban_base::ethernet::Mac;
 use kiban_base::numbers::ether_type;
 use kiban_base::{Context, Instant, Pdu};
 
-/// Least time between two defences of an address (RFC 5227 §1.1).
+/// Minimum time between two defences of an address (RFC 5227 §1.1).
 const DEFEND_INTERVAL: Duration = Duration::from_secs(10);
 /// Time between two announcements of an address (RFC 5227 §1.1).
 const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(2);

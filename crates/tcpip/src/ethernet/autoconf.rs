@@ -28,9 +28,9 @@ use kiban_base::{Context, Instant};
 const TWO_HOURS: Duration = Duration::from_secs(7200);
 /// Interval between router solicitations (RFC 4861 §10).
 const ROUTER_SOLICITATION_INTERVAL: Duration = Duration::from_secs(4);
-/// Most attempts to replace a duplicate opaque identifier (RFC 7217 §7).
+/// Maximum number of attempts to replace a duplicate opaque identifier (RFC 7217 §7).
 const IDENTIFIERS_MAX: u8 = 3;
-/// Greatest accepted values of a router's reachable time and retransmit interval.
+/// Largest accepted values of a router's reachable time and retransmit interval.
 const REACHABLE_MAX: Duration = Duration::from_secs(3600);
 const RETRANSMIT_MAX: Duration = Duration::from_secs(60);
 

@@ -17,7 +17,7 @@ use kiban_base::ethernet::Mac;
 
 /// Ageing time: how long an entry lives after the station's last frame (IEEE 802.1D table 7-5).
 pub const STATION_TIMEOUT: Duration = Duration::from_secs(300);
-/// Most stations in the table.
+/// Maximum number of stations in the table.
 pub const STATIONS_MAX: usize = 4096;
 
 /// Where to forward a frame.

@@ -41,11 +41,11 @@ impl LinkConfig {
 /// Settings of the neighbour cache.
 #[derive(Clone, Copy, Debug)]
 pub struct NeighbourConfig {
-    /// Most neighbours in the cache (Linux: 1024).
+    /// Maximum number of neighbours in the cache (Linux: 1024).
     pub neighbours_max: usize,
-    /// Most packets that wait for one neighbour (RFC 4861 §7.2.2: at least one).
+    /// Maximum number of packets that wait for one neighbour (RFC 4861 §7.2.2: at least one).
     pub queue_max: usize,
-    /// Most packets that wait for all neighbours.
+    /// Maximum number of packets that wait for all neighbours together.
     pub queued_max: usize,
     /// How long a neighbour stays reachable after an answer, ±50 % (RFC 4861 §10: 30 s); a router may
     /// advertise another time.
@@ -88,11 +88,11 @@ pub struct AutoconfConfig {
     pub identifier: Identifier,
     /// Duplicate address detection probes before an address is used (RFC 4862 §5.1: 1); 0: none.
     pub probes: u8,
-    /// Most IPv6 addresses.
+    /// Maximum number of IPv6 addresses.
     pub addresses_max: usize,
-    /// Most prefixes.
+    /// Maximum number of prefixes.
     pub prefixes_max: usize,
-    /// Most default routers.
+    /// Maximum number of default routers.
     pub routers_max: usize,
 }
 

@@ -11,7 +11,7 @@ use kiban_base::numbers::protocol;
 
 /// Bytes of the quoted transport header that must be present (RFC 792: the first 64 bits).
 pub const TRANSPORT_BYTES: usize = 8;
-/// Most extension headers skipped in a quotation.
+/// Maximum number of extension headers skipped in a quotation.
 const HEADERS_MAX: usize = 8;
 
 /// An ICMP error about a packet of ours.

@@ -26,7 +26,7 @@ use kiban_base::checksum;
 use kiban_base::numbers::protocol;
 use kiban_base::{Context, Instant, Pdu, Sum};
 
-/// Most errors sent per second (RFC 1812 §4.3.2.8, RFC 4443 §2.4(f) ask for such a limit).
+/// Maximum number of errors sent per second (RFC 1812 §4.3.2.8 and RFC 4443 §2.4(f) call for a limit).
 pub const ERRORS_PER_SECOND: u32 = 100;
 /// Longest packet with an error that we send, bytes.
 const ERROR_BYTES_MAX_4: usize = 576;

@@ -9,12 +9,13 @@ pub struct Config {
     pub hop_limit: u8,
     /// Whether TCP's segments must not be fragmented on the path: IPv4 sets DF (RFC 1191 §3).
     pub path_mtu_discovery: bool,
-    /// Least path MTU accepted for IPv4, bytes. (RFC 791 says 68; Linux has 552, since attackers use small
-    /// values to slow others down.) On a narrower path DF is not set. IPv6 has 1280 (RFC 8201 §4).
+    /// Smallest path MTU accepted for IPv4, bytes (RFC 791: 68; Linux: 552, since attackers report small
+    /// values to slow others down). On a narrower path DF is not set. The minimum of IPv6 is 1280 (RFC 8201
+    /// §4).
     pub path_mtu_floor: u16,
     /// Time after which a larger path MTU is tried again (RFC 1191 §6.3, RFC 8201 §4: 10 minutes).
     pub path_mtu_age: Duration,
-    /// Most path MTUs that are remembered.
+    /// Maximum number of path MTUs that are remembered.
     pub paths_max: usize,
     /// Limits of reassembly.
     pub reassembly: ReassemblyConfig,
@@ -36,14 +37,14 @@ impl Default for Config {
 /// Limits of reassembly.
 #[derive(Clone, Copy, Debug)]
 pub struct ReassemblyConfig {
-    /// Most memory that fragments may hold, bytes. A board takes a quarter of its receive memory if that is
+    /// Maximum memory that fragments may hold, bytes. A board uses a quarter of its receive memory if that is
     /// less.
     pub bytes_max: usize,
-    /// Most fragments held. A board takes a quarter of its PDUs if that is less.
+    /// Maximum number of fragments held. A board uses a quarter of its PDUs if that is less.
     pub fragments_max: usize,
-    /// Most incomplete datagrams.
+    /// Maximum number of incomplete datagrams.
     pub datagrams_max: usize,
-    /// Most fragments of one datagram: 64 KB in packets of 576 bytes.
+    /// Maximum number of fragments of one datagram: 64 KB in packets of 576 bytes.
     pub fragments_of_one_max: usize,
     /// How long a datagram may stay incomplete, from its first fragment on (RFC 1122 §3.3.2 and RFC 8200
     /// §4.5: 60 s; Linux has 30 s).

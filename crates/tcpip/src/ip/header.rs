@@ -1,11 +1,11 @@
-//! IP headers of whole packets, both families, and the least MTU of an IPv6 link.
+//! IP headers of whole packets, both families, and the minimum MTU of an IPv6 link.
 
 use super::packet::HeaderInfo;
 use crate::wire::{ipv4, ipv6};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use kiban_base::Pdu;
 
-/// Least MTU of an IPv6 link, bytes (RFC 8200 §5).
+/// Minimum MTU of an IPv6 link, bytes (RFC 8200 §5).
 pub(super) const MTU_MIN: u16 = 1280;
 
 /// Returns the header of a whole packet with `payload_bytes` after it.

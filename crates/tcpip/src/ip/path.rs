@@ -14,7 +14,7 @@ use kiban_base::Instant;
 pub(super) struct Path {
     /// The path MTU, bytes.
     pub(super) mtu: u16,
-    /// The path is narrower than the least MTU we accept: routers may fragment.
+    /// The path is narrower than the smallest MTU that we accept: routers may fragment.
     pub(super) locked: bool,
     /// When it was reported.
     pub(super) since: Instant,

@@ -67,10 +67,10 @@ impl FromStr for Prefix {
 
     fn from_str(text: &str) -> Result<Prefix, &'static str> {
         let (address, bits) = text.split_once('/').ok_or("a prefix is written as ADDRESS/BITS")?;
-        let address: IpAddr = address.parse().map_err(|_| "the part before / is no IP address")?;
-        let bits: u8 = bits.parse().map_err(|_| "the part after / is no number of bits")?;
+        let address: IpAddr = address.parse().map_err(|_| "the part before / is not an IP address")?;
+        let bits: u8 = bits.parse().map_err(|_| "the part after / is not a number of bits")?;
         if bits > if address.is_ipv4() { 32 } else { 128 } {
-            return Err("more bits than the address has");
+            return Err("the prefix length exceeds the length of the address");
         }
         Ok(Prefix { address, bits })
     }

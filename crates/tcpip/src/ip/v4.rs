@@ -19,7 +19,7 @@ use kiban_base::{Malformed, numbers::protocol};
 
 /// The all-hosts multicast group of a link (RFC 1112 §4).
 const ALL_HOSTS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
-/// Least TCP bytes in a first fragment; with fewer, filters cannot see the flags (RFC 1858 §3.1).
+/// Minimum number of TCP bytes in a first fragment; with fewer, filters cannot see the flags (RFC 1858 §3.1).
 const TCP_BYTES_MIN: usize = 16;
 
 /// The result of checking the options of a packet.

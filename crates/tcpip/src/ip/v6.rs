@@ -22,9 +22,9 @@ use core::net::{IpAddr, Ipv6Addr};
 use kiban_base::numbers::protocol;
 use kiban_base::{Context, Pdu};
 
-/// Most extension headers in one packet.
+/// Maximum number of extension headers in one packet.
 const HEADERS_MAX: usize = 8;
-/// Most options in one header, padding included.
+/// Maximum number of options in one header, padding included.
 const OPTIONS_MAX: usize = 8;
 /// Offset of the payload length in the IPv6 header; the pointer that reports a fragment of invalid length
 /// (§4.5).

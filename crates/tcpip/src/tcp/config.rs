@@ -47,10 +47,10 @@ kiban_base::choices! {
 kiban_base::choices! {
     /// How lost segments are detected.
     pub enum LossDetection {
-        /// By time: a segment sent sufficiently before one that has arrived (RFC 8985). Without SACK as
-        /// `newreno`.
+        /// By time: a segment sent sufficiently before one that has arrived (RFC 8985). Without SACK:
+        /// like `newreno`.
         Rack = "rack",
-        /// By three segments SACKed above it (RFC 6675 §4). Without SACK as `newreno`.
+        /// By three segments SACKed above it (RFC 6675 §4). Without SACK: like `newreno`.
         Sack = "sack",
         /// By three duplicate acknowledgements, then one per partial acknowledgement (RFC 6582).
         NewReno = "newreno",
@@ -58,11 +58,11 @@ kiban_base::choices! {
 }
 
 kiban_base::choices! {
-    /// Among whom memory, sessions and the backlog are shared before they are shared among sessions.
+    /// The groups among which memory, sessions and the backlog are shared, before sessions share them.
     pub enum Fairness {
         /// Peer addresses: IPv4 addresses, and IPv6 /64 prefixes.
         Address = "address",
-        /// Nobody: sessions share directly. For a board most of whose users share one address (a proxy, a
+        /// No groups: sessions share directly. For a board whose users mostly share one address (a proxy, a
         /// container network).
         Flow = "flow",
     }
@@ -126,7 +126,7 @@ kiban_base::settings! {
         mss_round_bytes: Option<u32> = None,
         /// Whether to round the receive window up to full segments (Solaris).
         window_round_to_mss: bool = false,
-        /// Least receive window, full segments (Solaris: `tcp_recv_hiwat_minmss`).
+        /// Minimum receive window, full segments (Solaris: `tcp_recv_hiwat_minmss`).
         window_segments_min: u32 = 0,
         /// Whether to round the send buffer up to full segments.
         send_round_to_mss: bool = false,
@@ -180,18 +180,18 @@ kiban_base::settings! {
         silly_window_percent: u32 = 50,
         /// Initial retransmission timeout (RFC 6298 §2.1).
         rto_initial: Duration = Duration::from_secs(1),
-        /// Least retransmission timeout (RFC 6298 §2.4 asks for 1 s; Linux has 200 ms).
+        /// Minimum retransmission timeout (RFC 6298 §2.4: 1 s; Linux: 200 ms).
         rto_min: Duration = Duration::from_millis(200),
-        /// Greatest retransmission timeout (RFC 6298 §2.5).
+        /// Maximum retransmission timeout (RFC 6298 §2.5).
         rto_max: Duration = Duration::from_secs(60),
         /// Timeouts in a row before a session is aborted (RFC 9293 §3.8.3, R2).
         rto_retries: u32 = 15,
         /// Timeouts in a row before a connection attempt fails: three minutes at least (RFC 9293 §3.8.3,
         /// MUST-23; Linux: 6, two of them).
         syn_retries: u32 = 7,
-        /// Number of SYNs, each sent after the last, for which ICMP must report the net or host unreachable
-        /// before the connection attempt fails (RFC 5461 §4.1: Linux at the first, 4.4BSD later). More than
-        /// `syn_retries`: never, as RFC 9293 has it (MUST-56).
+        /// Number of different SYNs for which ICMP must report the net or host unreachable before the
+        /// connection attempt fails (RFC 5461 §4.1: Linux fails at the first, 4.4BSD later). More than
+        /// `syn_retries`: never, as RFC 9293 requires (MUST-56).
         syn_unreachable_max: u32 = 3,
         /// Initial congestion window, segments (RFC 6928).
         initial_window_segments: u32 = 10,
@@ -206,10 +206,11 @@ kiban_base::settings! {
         limited_transmit: bool = true,
         /// Send a tail loss probe before the retransmission timer fires (RFC 8985 §7); requires SACK.
         tail_loss_probe: bool = true,
-        /// Least time added to two round trips before a tail loss probe, for timers and bursts (Linux: 2 ms).
+        /// Minimum time added to two round trips before a tail loss probe, for timers and bursts (Linux:
+        /// 2 ms).
         tail_loss_probe_min: Duration = Duration::from_millis(2),
         /// Time added before a tail loss probe when one segment is outstanding, whose acknowledgement the
-        /// peer may delay (RFC 8985 §7.2; Linux uses the least RTO).
+        /// peer may delay (RFC 8985 §7.2; Linux uses the minimum RTO).
         peer_ack_delay: Duration = Duration::from_millis(200),
         /// Restart the congestion window after an idle time longer than the RTO (RFC 5681 §4.1).
         idle_restart: bool = true,
@@ -218,14 +219,14 @@ kiban_base::settings! {
         pacing: bool = false,
         /// Duration of TIME-WAIT (RFC 9293 §3.4.2: twice the maximum segment lifetime).
         time_wait: Duration = Duration::from_secs(60),
-        /// Most sessions in TIME-WAIT, but no more than a quarter of `sessions_max`; beyond it the oldest
-        /// ends (Linux: `tcp_max_tw_buckets`).
+        /// Maximum number of sessions in TIME-WAIT, also limited to a quarter of `sessions_max`; beyond it
+        /// the oldest ends (Linux: `tcp_max_tw_buckets`).
         time_wait_max: usize = 4096,
         /// How long a session in FIN-WAIT-2 whose host has closed waits for the peer's FIN (Linux:
         /// `tcp_fin_timeout`, 60 s).
         fin_wait_2: Duration = Duration::from_secs(60),
         /// User timeout of a session whose host has closed, if it has none of its own: a peer with a closed
-        /// window must not keep the data for ever (RFC 1122 §4.2.3.5: R2 is at least 100 s; Linux:
+        /// window must not keep the data forever (RFC 1122 §4.2.3.5: R2 is at least 100 s; Linux:
         /// `tcp_orphan_retries`).
         orphan_timeout: Duration = Duration::from_secs(180),
         /// Idle time before keep-alive probes (RFC 9293 §3.8.4: off by default, and not below two hours by
@@ -240,23 +241,23 @@ kiban_base::settings! {
         user_timeout: Option<Duration> = None,
         /// How long a peer may acknowledge less than `floor_bytes` of the data queued for it, when a quarter
         /// of the transmit memory is left and others want more (RFC 6429 §3); proportionally less when less
-        /// is left, down to a fifth. None: for ever; likewise without `memory_shares`.
+        /// is left, down to a fifth. None, or without `memory_shares`: forever.
         stuck_timeout: Option<Duration> = Some(Duration::from_secs(10)),
         /// Whether to use timestamps if the peer does (RFC 7323; Linux: on).
         timestamps: bool = true,
         /// Whether to use selective acknowledgements if the peer does (RFC 2018, RFC 2883; Linux: on).
         sack: bool = true,
         /// Challenge ACKs and similar answers per second, for the whole board (RFC 5961 §7; Linux 4.7: 1000,
-        /// varied by half so that nobody can count the answers sent to others). Zero: none.
+        /// varied by half so that a peer cannot count the answers sent to others). Zero: none.
         challenges_per_second: u32 = 1000,
         /// Whether a RST ends TIME-WAIT (RFC 9293 §3.10.7.4 allows it; RFC 1337 §3 says why it should not).
         time_wait_accepts_rst: bool = false,
         /// Smallest segment size to which an ICMP error may reduce a session, bytes (RFC 879's 536 bytes;
         /// Linux `min_pmtu` of 552 bytes less headers is 512).
         mss_min: u16 = 512,
-        /// Most sessions, in any state.
+        /// Maximum number of sessions, in any state.
         sessions_max: usize = 16_384,
-        /// Most half-open connections of one listener.
+        /// Maximum number of half-open connections of one listener.
         backlog: usize = 128,
         /// When SYNs are answered with cookies, without keeping state (RFC 4987 §3.6).
         syn_cookies: SynCookies = SynCookies::Full,

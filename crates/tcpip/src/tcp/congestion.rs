@@ -44,7 +44,7 @@ pub(super) struct AckSample {
     pub(super) delivered: u32,
     /// Bytes outstanding before this acknowledgement: sent and not acknowledged.
     pub(super) outstanding: u32,
-    /// Bytes believed to be in flight now.
+    /// Estimate of the bytes in flight now.
     pub(super) flight: u32,
     /// Whether lost bytes wait for retransmission.
     pub(super) waits: bool,

@@ -25,7 +25,7 @@ pub struct Info {
     pub round_trip: Duration,
     /// Round-trip time variation (RFC 6298 §2).
     pub round_trip_variation: Duration,
-    /// Least round-trip time of the last minutes; zero before the first sample.
+    /// Minimum round-trip time of the last minutes; zero before the first sample.
     pub least_round_trip: Duration,
     /// The congestion window, bytes.
     pub congestion_window_bytes: u32,

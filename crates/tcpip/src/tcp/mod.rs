@@ -13,7 +13,7 @@
 //!                  port evenly; sessions stay queued while the port has no room.
 //! Memory           windows and send buffers are shares of the available memory: see `fairness::share`.
 //! Timers           one timer per session, in a timer wheel: see [`kiban_base::TimerWheel`].
-//! Limits           [`Config`] and `receive` bound sessions, backlog, buffers and out-of-order slices.
+//! Limits           [`Config`] bounds sessions, backlog and buffers; `out_of_order` bounds its slices.
 //! Not implemented  ECN, Fast Open, Multipath TCP; `docs/tcp.md` lists every clause with its state.
 
 mod config;

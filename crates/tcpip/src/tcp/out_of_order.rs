@@ -14,7 +14,7 @@ use crate::wire::tcp::{SACK_BLOCKS_MAX, SackBlock, SackBlocks, Sequence};
 use alloc::collections::VecDeque;
 use kiban_base::Slice;
 
-/// Most slices kept out of order; beyond it segments are dropped, and the peer retransmits them.
+/// Maximum number of slices kept out of order; beyond it segments are dropped, and the peer retransmits them.
 const PIECES_MAX: usize = 512;
 
 /// The out-of-order queue of one session.

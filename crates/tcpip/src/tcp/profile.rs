@@ -36,7 +36,7 @@ impl Config {
     /// selective acknowledgements.
     ///
     /// Not modelled: the small mbufs of writes below 512 bytes, and the 500 ms tick of the retransmission
-    /// timer, of which only the least timeout is kept.
+    /// timer, of which only the minimum timeout is kept.
     pub fn bsd43() -> Config {
         Config {
             // `tcp_mss`: rounded down to a cluster; `sosend` copies one cluster (MCLBYTES) a turn.

@@ -123,7 +123,7 @@ impl Message {
     /// Decodes a complete ICMPv6 message. Returns the message and its options.
     ///
     /// # Errors
-    /// `Truncated`; `Operation` if the type is no neighbour discovery message or the code is not 0;
+    /// `Truncated`; `Operation` if the type is not one of neighbour discovery or the code is not 0;
     /// `OptionLength`.
     pub fn read(bytes: &[u8]) -> Result<(Message, Options<'_>), Malformed> {
         let Some((&[kind, code, _, _, a, b, c, d], rest)) = bytes.split_first_chunk::<8>() else {

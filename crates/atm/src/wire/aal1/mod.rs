@@ -15,7 +15,7 @@
 //!           in the first cell of an interleaving matrix: 1 ([`fec`])
 //! ```
 //!
-//! Source           made without the text of I.363.1: from public descriptions of it, and from a table of the
+//! Source           written without the text of I.363.1, from public descriptions of it and a table of the
 //!                  sixteen header bytes seen in public captures. [`fec`] says which of its constants could
 //!                  not be checked against a second source.
 //! Not implemented  sequencing and loss detection: see [`crate::aal1`].

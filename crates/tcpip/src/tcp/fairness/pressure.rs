@@ -20,7 +20,7 @@ use core::cmp::Reverse;
 use core::time::Duration;
 use kiban_base::{Context, Instant};
 
-/// Least time between two passes.
+/// Minimum time between two passes.
 const INTERVAL: Duration = Duration::from_millis(100);
 /// Denominator of fractions of the memory.
 const WHOLE: u64 = 1024;

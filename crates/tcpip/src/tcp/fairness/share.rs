@@ -33,7 +33,7 @@
 //!                  of the free pages.
 //! Overhead         bytes are held in pages that are partly empty, so `overhead` is added to the charge of
 //!                  every session that holds any.
-//! Off              without limits, every session is promised all that it asks for (`Config::shares`).
+//! Off              without limits, every session is promised all that it wants (`Config::memory_shares`).
 //! Cost             the charges of addresses and owners are indexed by numbers stored in the session: no
 //!                  lookups.
 

@@ -22,7 +22,7 @@ use kiban_base::Instant;
 /// Sizes that a cookie can encode, bytes: the peer's MSS is rounded down to one of them.
 const SIZES: [u16; 8] = [64, 536, 1220, 1440, 1460, 4312, 8192, 9140];
 const SLOT: Duration = Duration::from_secs(64);
-/// Greatest age of a valid cookie, slots.
+/// Maximum age of a valid cookie, slots.
 const SLOTS_MAX: u32 = 2;
 /// How long after its SYN-ACK a cookie may be returned.
 pub(crate) const LIFE: Duration = SLOT.saturating_mul(SLOTS_MAX + 1);

@@ -2,7 +2,7 @@
 //!
 //! Theory           a segment sent before another one that has arrived is late; it is lost once it is later
 //!                  than the reordering window. The window is zero until reordering is seen, then a quarter
-//!                  of the least RTT, and more when the peer's DSACKs reveal spurious retransmissions.
+//!                  of the minimum RTT, and more when the peer's DSACKs reveal spurious retransmissions.
 //! Tail probes      after two round trips without an acknowledgement one more segment is sent. Its SACK
 //!                  reveals the loss without a timeout, which would restart from one segment.
 
@@ -41,7 +41,7 @@ pub(crate) struct Rack {
 }
 
 impl Rack {
-    /// Processes the deliveries of an acknowledgement, whose SND.UNA is `una`; `least` is the least RTT.
+    /// Processes the deliveries of an acknowledgement, whose SND.UNA is `una`; `least` is the minimum RTT.
     pub(crate) fn on_delivery(
         &mut self,
         delivery: &Delivery,
@@ -50,7 +50,7 @@ impl Rack {
         least: Duration,
         now: Instant,
     ) {
-        // §6.2 step 2: a round trip shorter than the least RTT answers the original transmission, not the
+        // §6.2 step 2: a round trip shorter than the minimum RTT answers the original transmission, not the
         // retransmission.
         let latest = match delivery.latest {
             Some((moment, _, true)) if now.since(moment) < least => delivery.rtt_sample,

@@ -2,7 +2,7 @@
 //!
 //! Samples          from segments sent only once (Karn's rule, §3), one per round trip: many samples of one
 //!                  window would shorten the memory of the variation (RFC 7323 appendix G).
-//! Least RTT        of the last minutes, for RACK's reordering window (RFC 8985 §6.2): every sample counts.
+//! Minimum RTT      of the last minutes, for RACK's reordering window (RFC 8985 §6.2): every sample counts.
 
 use crate::tcp::config::Config;
 use core::time::Duration;
@@ -10,7 +10,7 @@ use kiban_base::Instant;
 
 /// RTO for data after a SYN was lost (RFC 6298 §5.7).
 const AFTER_LOST_SYN: Duration = Duration::from_secs(3);
-/// The least RTT is kept for one to two of these periods, because paths change.
+/// The minimum RTT is kept for one to two of these periods, because paths change.
 const LEAST_PERIOD: Duration = Duration::from_secs(150);
 
 /// The RTT estimate of one session.
@@ -22,7 +22,7 @@ pub(crate) struct Rtt {
     backoff: u32,
     /// Time of the last sample: segments sent before it belong to the same window.
     sampled_at: Instant,
-    /// The least RTT of this period and of the one before.
+    /// The minimum RTT of this period and of the one before.
     min_rtt: [Duration; 2],
     least_since: Instant,
 }
@@ -55,7 +55,7 @@ impl Rtt {
         }
     }
 
-    /// Returns the least RTT of the last minutes; zero before the first sample.
+    /// Returns the minimum RTT of the last minutes; zero before the first sample.
     #[inline]
     pub(crate) fn min_rtt(&self) -> Duration {
         match self.min_rtt[0].min(self.min_rtt[1]) {
@@ -65,7 +65,7 @@ impl Rtt {
     }
 
     /// Takes a sample from a timestamp echo (RFC 7323 §4). It is unambiguous, but in whole milliseconds, so
-    /// it does not count for the least RTT.
+    /// it does not count for the minimum RTT.
     pub(crate) fn on_echo(&mut self, trip: Duration, now: Instant, config: &Config) {
         if self.srtt.is_none() || now.since(self.sampled_at) >= trip {
             self.sampled_at = now;

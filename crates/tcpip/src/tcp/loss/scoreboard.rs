@@ -1,10 +1,10 @@
 //! The scoreboard: what has been sent, when, and its fate (RFC 2018, RFC 6675, RFC 8985 §5.2).
 //!
 //! Records          one per outstanding segment, in stream order, from the first unacknowledged byte to the
-//!                  last byte sent. A record is *sacked* (the peer holds it), *lost* (believed lost), or
+//!                  last byte sent. A record is *sacked* (the peer holds it), *lost* (presumed lost), or
 //!                  neither.
-//! Flight           the bytes of records that are neither, or lost and retransmitted: what is believed to be
-//!                  in the network, RFC 6675's `pipe`. It is updated as records change, never summed.
+//! Flight           an estimate of the bytes in the network, RFC 6675's `pipe`: those of records that are
+//!                  neither, or lost and retransmitted. It is updated as records change, never summed.
 //! Large segments   a segment handed down in one piece is one record of many units, each an MSS. SACK blocks
 //!                  are rounded inward to its units, so a peer cannot cut records into tiny parts: their
 //!                  number is bounded by the units in flight.
@@ -69,7 +69,7 @@ pub(crate) struct Delivery {
     /// The latest send time among those sent only once: an RTT sample.
     pub(crate) rtt_sample: Option<(Instant, Sequence)>,
     /// Whether a segment sent more than once was cumulatively acknowledged: earlier segments waited for it,
-    /// so they are no RTT samples.
+    /// so they are not valid RTT samples.
     pub(crate) acks_retransmission: bool,
     /// The lowest byte among those sent only once; it may reveal reordering.
     pub(crate) lowest_first: Option<Sequence>,
@@ -121,7 +121,7 @@ pub(crate) struct Scoreboard {
 }
 
 impl Scoreboard {
-    /// Returns the bytes believed to be in flight.
+    /// Returns the estimate of the bytes in flight.
     #[inline]
     pub(crate) fn flight(&self) -> u32 {
         self.flight.saturating_sub(self.dup_acked)

@@ -15,7 +15,7 @@ use crate::wire::tcp::{Flags, Header, Options, Sequence};
 use core::time::Duration;
 use kiban_base::{Instant, Pdu};
 
-/// Most challenge ACKs that one session sends per `CHALLENGE_PERIOD` (RFC 5961 §7).
+/// Maximum number of challenge ACKs that one session sends per `CHALLENGE_PERIOD` (RFC 5961 §7).
 const CHALLENGES_MAX: u8 = 10;
 const CHALLENGE_PERIOD: Duration = Duration::from_secs(1);
 
@@ -87,7 +87,7 @@ impl Session {
     }
 
     /// Makes a challenge ACK due, within the limits of RFC 5961 §7. Without limits, two ends that disagree
-    /// about the connection would answer each other for ever.
+    /// about the connection would answer each other forever.
     pub(super) fn challenge(&mut self, ctx: &mut SessionContext<'_, '_>) {
         let now = ctx.cx.now;
         if now.since(self.challenged_at) >= CHALLENGE_PERIOD {

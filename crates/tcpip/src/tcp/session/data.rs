@@ -8,7 +8,8 @@ use crate::tcp::state::State;
 use crate::wire::tcp::{Flags, Sequence};
 use kiban_base::Pdu;
 
-/// Most duplicate ACKs sent per burst: as many as the peer needs to detect a loss (RFC 5681 §3.2).
+/// Maximum number of duplicate ACKs sent per burst: as many as the peer needs to detect a loss (RFC 5681
+/// §3.2).
 const DUPLICATES_MAX: u8 = 3;
 
 impl Session {

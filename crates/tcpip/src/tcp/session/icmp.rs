@@ -1,4 +1,4 @@
-//! ICMP errors (RFC 5927). Anybody can send one, so it is accepted only if it quotes a sequence number that
+//! ICMP errors (RFC 5927). Any host can send one, so it is accepted only if it quotes a sequence number that
 //! is outstanding, and it never ends an established connection.
 //!
 //! Soft             any error on a synchronised session, also those that RFC 1122 §4.2.3.9 calls hard:

@@ -40,7 +40,7 @@ impl Session {
         ctx: &mut SessionContext<'_, '_>,
     ) -> bool {
         let Some(stamps) = &self.timestamps else { return true };
-        // RFC 7323 §5.2: a RST is judged by its sequence number alone, and a SYN is challenged anyway (RFC
+        // RFC 7323 §5.2: only the sequence number of a RST is checked, and a SYN is challenged anyway (RFC
         // 5961 §4).
         if header.flags.has_any(Flags::RST | Flags::SYN) {
             return true;

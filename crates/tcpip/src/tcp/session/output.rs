@@ -359,7 +359,7 @@ impl Session {
 
     /// Returns the sequence number of a segment without data: after all data sent, but never beyond the
     /// peer's window, where the peer would not accept it (two ends that probe each other's closed windows
-    /// would otherwise answer each other for ever).
+    /// would otherwise answer each other forever).
     pub(super) fn acceptable_seq(&self) -> Sequence {
         self.snd_max.min(self.snd_una + self.snd_wnd)
     }

@@ -5,10 +5,10 @@
 //!                  session ends.
 //! User timeout     `user_timeout` bounds how long bytes, sent or not, may wait for their acknowledgement
 //!                  (RFC 9293 §3.8.3, RFC 5482 §3.1; as in Linux, a closed window counts).
-//! Memory           a peer that accepts nothing, or a byte now and then, could keep our pages for ever
+//! Memory           a peer that accepts nothing, or a byte now and then, could keep our pages forever
 //!                  (MUST-37). The session records how long the peer has taken to accept `floor_bytes`; when
 //!                  others need memory, `pressure` aborts such sessions (RFC 6429 §3).
-//! Timer            one for all of them, which may fire early: what has arrived since is checked then.
+//! Timer            one for all of them. It may fire early: its handler checks what has arrived since.
 
 use super::tcb::{Session, SessionContext};
 use crate::tcp::indication::Reason;
