@@ -181,9 +181,12 @@ impl CapturePoint {
         if !self.runs.load(Ordering::Acquire) {
             return None;
         }
-        let recording = lock(&self.recording).take_if(|its| ends(its))?;
+        let mut place = lock(&self.recording);
+        let recording = place.take_if(|its| ends(its))?;
         self.runs.store(false, Ordering::Release);
         self.is_full.store(false, Ordering::Release);
+        // The remainder is written without the lock.
+        drop(place);
         Some(recording.end())
     }
 
