@@ -69,14 +69,21 @@ macro_rules! watched {
 }
 watched!(AtomicU32, u32; AtomicI64, i64; AtomicU64, u64; AtomicUsize, usize);
 
+#[derive(Debug)]
 pub(crate) struct AtomicBool(loom::sync::atomic::AtomicBool);
 
 impl AtomicBool {
     pub(crate) fn new(value: bool) -> AtomicBool {
         AtomicBool(loom::sync::atomic::AtomicBool::new(value))
     }
+    pub(crate) fn load(&self, asked: Ordering) -> bool {
+        self.0.load(order(asked))
+    }
     pub(crate) fn store(&self, value: bool, asked: Ordering) {
         self.0.store(value, order(asked));
+    }
+    pub(crate) fn swap(&self, value: bool, asked: Ordering) -> bool {
+        self.0.swap(value, order(asked))
     }
     pub(crate) fn compare_exchange_weak(
         &self,

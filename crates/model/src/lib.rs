@@ -10,17 +10,12 @@
 //! Bounds    two preemptions per run. The checker does not detect that a thread could have run before a load
 //!           if the same location is loaded again before it is written: models yield where that matters.
 //! Elsewhere the doorbell, which is generic over its atomics, is checked in `base/tests/bell_model.rs`.
-//! Not here  hostile memory (a peer that breaks the rules on purpose); structures with locks; and the
-//!           following, whose flags are combined with locks, files or signals, which the checker does not
-//!           support:
-//!           - `os/src/turn`: `helper_drives`, `closed` and the helper's `ends`, which are followed by the
-//!             ring of a bell or by a lock's news. (How followers are counted is modelled.)
-//!           - `os/src/wait/set.rs`: `woken`, which is stored before the bell rings. The bell's own model
-//!             has a payload that is announced in this order; `Waker` itself is not compiled there.
-//!           - `sandbox/src/threads.rs`: a counter between a thread and its signal handlers.
+//! Not here  hostile memory (a peer that breaks the rules on purpose); structures with locks; the code that
+//!           uses `os/src/flag.rs`, of which the models have the two patterns only; and:
+//!           - `sandbox/src/threads.rs`: a counter shared by a thread and its own signal handlers. The
+//!             checker has no signals.
 //!           - `link/src/frames/xsk.rs`: the rings of AF_XDP, whose other side is the kernel.
-//!           - `service/src`: `tape.rs`, `orders.rs`, `switch.rs`: flags beside mutexes. Counters that are
-//!             Relaxed everywhere order nothing.
+//!           - counters that are Relaxed everywhere, which order nothing.
 
 // The structures' own tests run in their crates, which have what they need.
 #![cfg(not(test))]
@@ -28,6 +23,9 @@
 extern crate alloc;
 
 mod atomic;
+#[allow(dead_code, unreachable_pub, reason = "of each file, only what threads share is run here")]
+#[path = "../../os/src/flag.rs"]
+mod flag;
 #[path = "../../os/src/turn/followers.rs"]
 mod followers;
 #[allow(
@@ -59,6 +57,7 @@ mod spin;
 
 pub use atomic::weaken;
 
+use flag::Flag;
 use followers::Followers;
 use loom::thread;
 use published::Published;
@@ -515,5 +514,108 @@ pub fn readers_of_a_published_list_see_each_link_whole() {
         assert!(links.0.get().map_or(0, Link::read) <= 2);
         threads.into_iter().for_each(|thread| thread.join().expect("it has published"));
         assert!(links.0.get().map_or(0, Link::read) >= 1);
+    });
+}
+
+/// A sleeper's event. It stays set until the sleeper takes it.
+struct Event(loom::sync::Mutex<bool>, loom::sync::Condvar);
+
+impl Event {
+    fn new() -> Event {
+        Event(loom::sync::Mutex::new(false), loom::sync::Condvar::new())
+    }
+
+    fn ring(&self) {
+        *self.0.lock().expect("no thread panics") = true;
+        self.1.notify_one();
+    }
+
+    fn sleep(&self) {
+        let mut is_set = self.0.lock().expect("no thread panics");
+        while !std::mem::take(&mut *is_set) {
+            is_set = self.1.wait(is_set).expect("no thread panics");
+        }
+    }
+}
+
+/// Two threads each write a value, set their own flag and ring; a third sleeps until it has seen both flags,
+/// and reads the values. `rings_first`: a thread rings before it sets its flag, which is a bug.
+#[expect(clippy::arc_with_non_send_sync, reason = "the checker runs all of its threads on one")]
+pub fn a_sleeper_sees_each_flag_and_what_was_written_before(rings_first: bool) {
+    check(move || {
+        let shared =
+            Arc::new(([(); 2].map(|()| (Flag::default(), loom::cell::UnsafeCell::new(0))), Event::new()));
+        let threads = [0, 1].map(|number| {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let (flag, value) = &shared.0[number];
+                // SAFETY: no other thread accesses the value before the flag is set.
+                value.with_mut(|value| unsafe { *value = 1 });
+                if rings_first {
+                    shared.1.ring();
+                    flag.set(true);
+                } else {
+                    flag.set(true);
+                    shared.1.ring();
+                }
+            })
+        });
+        let mut left = vec![0, 1];
+        loop {
+            left.retain(|number: &usize| {
+                let (flag, value) = &shared.0[*number];
+                let is_set = flag.take();
+                if is_set {
+                    // SAFETY: the flag was set, and its thread writes no more.
+                    value.with(|value| assert_eq!(unsafe { *value }, 1));
+                }
+                !is_set
+            });
+            if left.is_empty() {
+                break;
+            }
+            shared.1.sleep();
+        }
+        threads.into_iter().for_each(|thread| thread.join().expect("it has rung"));
+    });
+}
+
+/// Two entries are added to a locked queue, with a ring after each; the consumer locks the queue only if the
+/// flag says that it has entries. `sets_late`: the consumer sets the flag after releasing the lock, which is
+/// a bug.
+pub fn a_flag_that_mirrors_a_locked_queue_hides_no_entry(sets_late: bool) {
+    check(move || {
+        let shared = Arc::new((loom::sync::Mutex::new(0), Flag::default(), Event::new()));
+        let producer = thread::spawn({
+            let shared = shared.clone();
+            move || {
+                for _ in 0..2 {
+                    let mut entries = shared.0.lock().expect("no thread panics");
+                    *entries += 1;
+                    shared.1.set(true);
+                    drop(entries);
+                    shared.2.ring();
+                }
+            }
+        });
+        let mut taken = 0;
+        while taken < 2 {
+            if !shared.1.get() {
+                shared.2.sleep();
+                continue;
+            }
+            let mut entries = shared.0.lock().expect("no thread panics");
+            taken += usize::from(*entries > 0);
+            *entries -= usize::from(*entries > 0);
+            let has_entries = *entries > 0;
+            if !sets_late {
+                shared.1.set(has_entries);
+            }
+            drop(entries);
+            if sets_late {
+                shared.1.set(has_entries);
+            }
+        }
+        producer.join().expect("it has added both");
     });
 }

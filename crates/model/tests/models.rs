@@ -81,3 +81,28 @@ fn taking_an_event_wakes_the_other_sleepers() {
 fn a_sleeper_that_counts_itself_late_misses_what_another_takes() {
     model::taking_an_event_wakes_the_other_sleepers(true);
 }
+
+#[test]
+fn a_sleeper_sees_each_flag_and_what_was_written_before() {
+    holds_and_needs(
+        || model::a_sleeper_sees_each_flag_and_what_was_written_before(false),
+        &[Acquire, Release],
+    );
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_sleeper_misses_a_flag_that_is_set_after_the_ring() {
+    model::a_sleeper_sees_each_flag_and_what_was_written_before(true);
+}
+
+#[test]
+fn a_flag_that_mirrors_a_locked_queue_hides_no_entry() {
+    model::a_flag_that_mirrors_a_locked_queue_hides_no_entry(false);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_flag_that_is_set_after_the_lock_hides_an_entry() {
+    model::a_flag_that_mirrors_a_locked_queue_hides_no_entry(true);
+}

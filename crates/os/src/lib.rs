@@ -10,7 +10,7 @@
 //! | [`channel`] | shared memory and doorbells between two processes |
 //! | [`interface`], [`packet`], [`udp`] | network interfaces, packet sockets, UDP sockets |
 //! | [`unix`] | Unix sockets with untrusted peers |
-//! | [`lock`](lock()) | locks whose holder may have panicked |
+//! | [`lock`](lock()), [`Flag`] | locks whose holder may have panicked; a flag that is read without a lock |
 //! | [`random`], [`regular`] | random keys from the system; reading only regular files |
 //! | [`exposure`], [`lines`], [`thread`] | private files below a served directory; log rate limiting; threads
 //! whose start can fail |
@@ -33,6 +33,7 @@ mod atomic;
 pub mod channel;
 pub mod clock;
 mod files;
+mod flag;
 pub mod lines;
 mod lock;
 mod net;
@@ -45,6 +46,7 @@ pub mod wait;
 
 pub use clock::Clock;
 pub use files::{exposure, regular};
+pub use flag::Flag;
 pub use lock::{ignore_poison, lock, try_lock};
 pub use net::{interface, packet, udp};
 pub use wait::{EventSleeper, FutexSleeper, Sleeper, WaitSet, Waiting, Waker, costs};

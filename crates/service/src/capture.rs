@@ -12,15 +12,14 @@ use kiban_base::Instant;
 use kiban_board::recorder::Recorder;
 use kiban_link::unit::Unit;
 use kiban_link::{Link, LinkContext, LinkCounters, LinkTraits};
-use kiban_os::lock;
 use kiban_os::text::printable;
+use kiban_os::{Flag, lock};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::oneshot;
@@ -92,9 +91,10 @@ fn shown(path: &Path) -> String {
 /// The capture point of one link.
 #[derive(Default)]
 pub(crate) struct CapturePoint {
-    runs: AtomicBool,
-    /// Whether the capture has reached a limit.
-    is_full: AtomicBool,
+    /// Whether there is a recording. Set while `recording` is locked.
+    runs: Flag,
+    /// Whether the capture has reached a limit. Set while `recording` is locked.
+    is_full: Flag,
     /// If a panic happens while units are recorded, the counts may include units that are not in the file.
     recording: Mutex<Option<Recording>>,
     /// The link type of captures; unset until the link has been opened once.
@@ -152,14 +152,14 @@ impl CapturePoint {
             fault: None,
             tell,
         });
-        self.is_full.store(false, Ordering::Release);
-        self.runs.store(true, Ordering::Release);
+        self.is_full.set(false);
+        self.runs.set(true);
         Ok(RunningCapture { number, ended })
     }
 
     /// Returns whether its capture has reached a limit.
     pub(crate) fn is_full(&self) -> bool {
-        self.is_full.load(Ordering::Acquire)
+        self.is_full.get()
     }
 
     /// Ends a capture that has finished, and returns its outcome.
@@ -178,18 +178,21 @@ impl CapturePoint {
     }
 
     fn end_if(&self, ends: impl FnOnce(&Recording) -> bool) -> Option<Result<Captured, String>> {
-        if !self.runs.load(Ordering::Acquire) {
+        if !self.runs.get() {
             return None;
         }
-        let recording = lock(&self.recording).take_if(|its| ends(its))?;
-        self.runs.store(false, Ordering::Release);
-        self.is_full.store(false, Ordering::Release);
+        let mut place = lock(&self.recording);
+        let recording = place.take_if(|its| ends(its))?;
+        self.runs.set(false);
+        self.is_full.set(false);
+        // The remainder is written without the lock.
+        drop(place);
         Some(recording.end())
     }
 
     /// Returns when the capture ends.
     pub(crate) fn ends(&self) -> Instant {
-        if !self.runs.load(Ordering::Acquire) {
+        if !self.runs.get() {
             return Instant::NEVER;
         }
         let recording = lock(&self.recording);
@@ -216,7 +219,7 @@ impl CapturePoint {
             recording.fault = Some(error.to_string());
         }
         if recording.is_full() {
-            self.is_full.store(true, Ordering::Release);
+            self.is_full.set(true);
         }
     }
 }
@@ -251,14 +254,14 @@ impl<U: Unit> Link<U> for CapturedLink<U> {
     fn receive(&mut self, lent: &mut LinkContext<'_>, into: &mut VecDeque<U>) -> io::Result<()> {
         let before = into.len();
         let result = self.link.receive(lent, into);
-        if self.capture.runs.load(Ordering::Acquire) && into.len() > before {
+        if self.capture.runs.get() && into.len() > before {
             self.capture.record(0, into.range(before..), lent.now);
         }
         result
     }
 
     fn send(&mut self, units: &mut VecDeque<U>, lent: &mut LinkContext<'_>) -> io::Result<()> {
-        if !self.capture.runs.load(Ordering::Acquire) {
+        if !self.capture.runs.get() {
             self.noted = 0;
             return self.link.send(units, lent);
         }

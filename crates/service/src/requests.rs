@@ -2,12 +2,11 @@
 
 use kiban_atm::wire::atm::Vc;
 use kiban_link::driver::Waker;
-use kiban_os::lock;
+use kiban_os::{Flag, lock};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -92,13 +91,14 @@ pub enum Answer {
 /// A queue of requests.
 pub struct RequestQueue {
     queue: Mutex<VecDeque<(Request, oneshot::Sender<Answer>)>>,
-    waits: AtomicBool,
+    /// Whether the queue has entries. Set while the queue is locked.
+    waits: Flag,
     waker: Waker,
 }
 
 impl RequestQueue {
     pub(crate) fn new(waker: Waker) -> RequestQueue {
-        RequestQueue { queue: Mutex::default(), waits: AtomicBool::new(false), waker }
+        RequestQueue { queue: Mutex::default(), waits: Flag::default(), waker }
     }
 
     /// Queues a request; the answer comes after the board has handled it.
@@ -107,7 +107,7 @@ impl RequestQueue {
         let mut queue = lock(&self.queue);
         if queue.len() < REQUESTS_MAX {
             queue.push_back((request, sender));
-            self.waits.store(true, Ordering::Release);
+            self.waits.set(true);
         }
         drop(queue);
         self.waker.wake();
@@ -124,13 +124,13 @@ impl RequestQueue {
     }
 
     pub(crate) fn waits(&self) -> bool {
-        self.waits.load(Ordering::Acquire)
+        self.waits.get()
     }
 
     pub(crate) fn next(&self) -> Option<(Request, oneshot::Sender<Answer>)> {
         let mut queue = lock(&self.queue);
         let next = queue.pop_front();
-        self.waits.store(!queue.is_empty(), Ordering::Release);
+        self.waits.set(!queue.is_empty());
         next
     }
 }

@@ -15,13 +15,12 @@ use kiban_atm::{Interval, Route, Switch, SwitchPort};
 use kiban_base::Instant;
 use kiban_link::atm::switch::SwitchDriver;
 use kiban_link::{Address, AnyLink};
-use kiban_os::{Clock, Waiting};
+use kiban_os::{Clock, Flag, Waiting};
 use kiban_sandbox::{OnRefusal, Sandbox};
 use serde::Serialize;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Status of a switch.
@@ -94,8 +93,8 @@ pub fn read(file: &Path) -> Result<Plan, String> {
 /// Requests from signals.
 #[derive(Default)]
 struct SignalRequests {
-    stop: AtomicBool,
-    report: AtomicBool,
+    stop: Flag,
+    report: Flag,
 }
 
 /// A running switch.
@@ -153,7 +152,7 @@ impl RunningSwitch {
         let (wished, waker) = (requests.clone(), driver.waker());
         let on_signal = move |wish| {
             let flag = if wish == SignalRequest::Stop { &wished.stop } else { &wished.report };
-            flag.store(true, Ordering::Release);
+            flag.set(true);
             waker.wake();
         };
         signals::handle(on_signal).map_err(say)?;
@@ -198,8 +197,8 @@ impl RunningSwitch {
                 self.link_states[port].lose(&error, now);
             }
             self.reopen(now);
-            let wished = self.requests.report.swap(false, Ordering::AcqRel);
-            if self.requests.stop.load(Ordering::Acquire) {
+            let wished = self.requests.report.take();
+            if self.requests.stop.get() {
                 return Ok(());
             }
             if wished || now >= next {

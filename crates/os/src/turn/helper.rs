@@ -9,10 +9,10 @@
 use super::machine::{HelperPolicy, Machine, QueueKey};
 use super::shared::Shared;
 use crate::wait::Waiting;
-use crate::{ignore_poison, lock, try_lock};
+use crate::{Flag, ignore_poison, lock, try_lock};
 use kiban_base::{Instant, Wait};
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::thread::JoinHandle;
 
@@ -20,7 +20,7 @@ use std::thread::JoinHandle;
 #[derive(Default)]
 struct End {
     /// Set while a request to stop is pending; checked at every point where the thread may be.
-    ends: AtomicBool,
+    ends: Flag,
     lock: Mutex<()>,
     called: Condvar,
 }
@@ -44,11 +44,11 @@ impl<M: Machine, Q: QueueKey> Helper<M, Q> {
 
 impl<M: Machine, Q: QueueKey> Drop for Helper<M, Q> {
     fn drop(&mut self) {
-        self.end.ends.store(true, Ordering::Release);
+        self.end.ends.set(true);
         *lock(&self.end.lock) = ();
         self.end.called.notify_all();
         if let Some(shared) = self.shared.upgrade() {
-            shared.helper_drives.store(false, Ordering::Release);
+            shared.helper_drives.set(false);
             shared.wait_set.ring();
         }
         if let Some(thread) = self.thread.take() {
@@ -64,12 +64,12 @@ fn help<M: Machine, Q: QueueKey>(shared: &Shared<M, Q>, end: &End) {
     let mut tick = idle_min;
     loop {
         let guard = lock(&end.lock);
-        if end.ends.load(Ordering::Acquire) {
+        if end.ends.get() {
             return;
         }
         let (guard, _) = ignore_poison(end.called.wait_timeout(guard, tick));
         drop(guard);
-        if end.ends.load(Ordering::Acquire) {
+        if end.ends.get() {
             return;
         }
         let idle = shared.clock.now().since(Instant::from_nanos(shared.driven_at.load(Ordering::Relaxed)));
@@ -83,12 +83,12 @@ fn help<M: Machine, Q: QueueKey>(shared: &Shared<M, Q>, end: &End) {
             continue;
         };
         tick = idle_min;
-        shared.helper_drives.store(true, Ordering::Release);
+        shared.helper_drives.set(true);
         let waiting = waiting.get_or_insert_with(|| Waiting::new(Wait::Interrupt, shared.clock));
         // Ends once another thread drives.
         let mut look = |_: &mut M| {
-            let ends = end.ends.load(Ordering::Acquire);
-            (ends || !shared.helper_drives.load(Ordering::Acquire)).then_some(())
+            let ends = end.ends.get();
+            (ends || !shared.helper_drives.get()).then_some(())
         };
         let _ = shared.drive_until(waiting, Instant::NEVER, None, &mut look);
         shared.stop_driving(driver);

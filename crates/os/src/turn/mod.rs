@@ -35,12 +35,12 @@ use self::helper::Helper;
 use self::shared::{Held, Shared};
 use crate::clock::Clock;
 use crate::wait::WaitSet;
-use crate::{lock, try_lock};
+use crate::{Flag, lock, try_lock};
 use kiban_base::{Instant, Report, Wait};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -93,9 +93,9 @@ impl<M: Machine, Q: QueueKey> Turn<M, Q> {
             waiters: Mutex::default(),
             driven_at: AtomicU64::new(0),
             helping,
-            helper_drives: AtomicBool::new(false),
+            helper_drives: Flag::default(),
             idle_looks: AtomicU32::new(0),
-            closed: AtomicBool::new(false),
+            closed: Flag::default(),
         });
         let helper = Helper::start(helper, &shared)?;
         Ok(Turn { shared, _helper: Arc::new(helper) })
@@ -104,7 +104,7 @@ impl<M: Machine, Q: QueueKey> Turn<M, Q> {
     /// Closes the turn for all its clones after running `last` on the machine; waiting threads return
     /// [`WaitError::Closed`].
     pub fn close(&self, last: impl FnOnce(&mut M, Instant)) {
-        self.shared.closed.store(true, Ordering::SeqCst);
+        self.shared.closed.set(true);
         self.work(last);
         self.shared.call_followers();
         self.shared.wait_set.ring();
@@ -147,8 +147,7 @@ impl<M: Machine, Q: QueueKey> Turn<M, Q> {
         }
         // A sleeping driver must wake for an earlier deadline, or for new events. If the helper drives, no
         // thread waits for the latter.
-        if earlier || has_progress && !(shared.helping.alert && shared.helper_drives.load(Ordering::Relaxed))
-        {
+        if earlier || has_progress && !(shared.helping.alert && shared.helper_drives.get()) {
             shared.wait_set.ring();
         }
         done
@@ -206,11 +205,7 @@ impl<M: Machine, Q: QueueKey> Turn<M, Q> {
     ) -> Result<T, WaitError> {
         let shared = &*self.shared;
         let mut look = |machine: &mut M| {
-            if shared.closed.load(Ordering::Relaxed) {
-                Some(Err(WaitError::Closed))
-            } else {
-                look(machine).map(Ok)
-            }
+            if shared.closed.get() { Some(Err(WaitError::Closed)) } else { look(machine).map(Ok) }
         };
         if let Some(found) = self.look(&mut look) {
             return found;

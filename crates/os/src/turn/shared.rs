@@ -6,13 +6,13 @@ use super::queue_waiters::QueueWaiters;
 use super::signals;
 use crate::clock::{Clock, ticks};
 use crate::wait::{Doorbell, Sleeper, WaitSet, Waiting};
-use crate::{lock, try_lock};
+use crate::{Flag, lock, try_lock};
 use kiban_base::Instant;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, Event};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -44,10 +44,10 @@ pub(super) struct Shared<M, Q> {
     pub(super) driven_at: AtomicU64,
     pub(super) helping: HelperPolicy,
     /// Set while the helper drives.
-    pub(super) helper_drives: AtomicBool,
+    pub(super) helper_drives: Flag,
     /// Consecutive looks that found nothing.
     pub(super) idle_looks: AtomicU32,
-    pub(super) closed: AtomicBool,
+    pub(super) closed: Flag,
 }
 
 /// The state behind the machine's lock.
@@ -89,7 +89,7 @@ impl<M: Machine, Q: QueueKey> Shared<M, Q> {
     #[inline]
     pub(super) fn note(&self, now: Instant) {
         self.driven_at.store(now.as_nanos(), Ordering::Relaxed);
-        if self.helper_drives.load(Ordering::Relaxed) && self.helper_drives.swap(false, Ordering::AcqRel) {
+        if self.helper_drives.take() {
             self.wait_set.ring();
         }
     }
@@ -128,7 +128,7 @@ impl<M: Machine, Q: QueueKey> Shared<M, Q> {
         found = look(&mut held.machine);
         if self.helping.alert && !drives {
             self.note_look(now, found.is_some());
-        } else if self.helping.alert && !self.helper_drives.load(Ordering::Relaxed) {
+        } else if self.helping.alert && !self.helper_drives.get() {
             self.driven_at.store(now.as_nanos(), Ordering::Relaxed);
         }
         if found.is_none() {
@@ -175,7 +175,7 @@ impl<M: Machine, Q: QueueKey> Shared<M, Q> {
         let seen = self.followers.enter(|| *lock(&self.progress.0), is_free)?;
         let mut result = self.look_beside(look).map(Ok);
         if result.is_none() {
-            if self.helper_drives.swap(false, Ordering::AcqRel) {
+            if self.helper_drives.take() {
                 self.wait_set.ring();
             }
             let now = self.clock.now();

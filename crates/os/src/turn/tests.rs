@@ -132,9 +132,7 @@ fn a_machines_timer_ends_a_sleep_even_if_set_during_it() {
         let waits = scope.spawn(|| turn.wait(0, None, PATIENCE, |desk| (desk.rung == 2).then_some(())));
         // Not by the helper: on a busy machine, its follower looks again by itself.
         until(&turn, "the waiter sleeps", |shared| {
-            a_driver_sleeps(shared)
-                && !shared.helper_drives.load(Ordering::Acquire)
-                && !shared.followers.any()
+            a_driver_sleeps(shared) && !shared.helper_drives.get() && !shared.followers.any()
         });
         turn.work(|desk, now| desk.timer = Some(now + Duration::from_millis(1)));
         assert_eq!(waits.join().expect("no panic"), Ok(()));
@@ -185,7 +183,7 @@ fn the_helper_drives_when_no_caller_does_and_yields_to_callers() {
     let due = turn.now() + Duration::from_millis(30);
     turn.work(|desk, _| desk.timer = Some(due));
     until(&turn, "the timer fires while no thread calls", |shared| lock(&shared.held).machine.rung == 1);
-    until(&turn, "the helper sleeps", |shared| shared.helper_drives.load(Ordering::Acquire));
+    until(&turn, "the helper sleeps", |shared| shared.helper_drives.get());
     turn.work(|desk, _| desk.words.push((0, 1)));
     assert_eq!(turn.wait(0, None, PATIENCE, |desk| desk.take(0)), Ok(1));
     until(&turn, "the helper is gone", |shared| {

@@ -10,12 +10,11 @@
 
 use super::sleepers::{Doorbell, EventSleeper, Sleeper};
 use crate::clock::machine_nanos;
-use crate::lock;
+use crate::{Flag, lock};
 use kiban_base::Bell;
 use smallvec::SmallVec;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -38,7 +37,7 @@ pub struct WaitSet {
     bell: Bell,
     others: Mutex<Others>,
     /// Set by [`Waker::wake`].
-    woken: AtomicBool,
+    woken: Flag,
 }
 
 impl WaitSet {
@@ -52,7 +51,7 @@ impl WaitSet {
             files: Mutex::default(),
             bell: Bell::default(),
             others: Mutex::default(),
-            woken: AtomicBool::new(false),
+            woken: Flag::default(),
         };
         set.watch(Owner::Own, set.own.as_fd());
         Ok(Arc::new(set))
@@ -93,12 +92,12 @@ impl WaitSet {
 
     /// Returns whether [`Waker::wake`] was called since the last call of this method.
     pub fn take_woken(&self) -> bool {
-        self.woken.swap(false, Ordering::AcqRel)
+        self.woken.take()
     }
 
     /// Returns whether [`Waker::wake`] was called, without resetting the flag.
     pub fn is_woken(&self) -> bool {
-        self.woken.load(Ordering::Acquire)
+        self.woken.get()
     }
 
     /// Wakes the thread that sleeps on this set.
@@ -166,7 +165,7 @@ pub struct Waker(Arc<WaitSet>);
 impl Waker {
     /// Ends the driver's wait; the driver then checks whether it is done.
     pub fn wake(&self) {
-        self.0.woken.store(true, Ordering::Release);
+        self.0.woken.set(true);
         self.0.ring();
     }
 }
