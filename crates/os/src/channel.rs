@@ -537,7 +537,12 @@ mod tests {
         caller.write_all(b"GET / HT").expect("the listener accepts");
         let mut half = listener.try_accept().expect("a caller is waiting");
         assert_eq!(half.complete(0..=BYTES).expect_err("no hello").kind(), io::ErrorKind::InvalidData);
-        assert!(ChannelListener::open(&name).expect_err("taken").to_string().contains("cannot be called"));
+        assert!(
+            ChannelListener::open(&name)
+                .expect_err("taken")
+                .to_string()
+                .contains("cannot use the shared-memory name")
+        );
         assert!(PendingChannel::connect(b"nobody-at-all", b"", BYTES).is_err());
         assert!(PendingChannel::connect(&[b'x'; 65], b"", BYTES).is_err());
         let mut small = PendingChannel::connect(&name, b"", 4096).expect("the door is open");
