@@ -230,11 +230,12 @@ impl ReadRequest {
 /// An atomic operation on eight bytes (RFC 7306 §5.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Atomic {
-    /// Adds. A set mask bit ends a field, which no carry leaves (§5.1.1). Zero: one field of 64 bits.
+    /// Adds. Each set mask bit is the last bit of a field; carries do not leave a field (§5.1.1). A zero mask
+    /// means one field of 64 bits.
     FetchAdd {
         /// The addend.
         add: u64,
-        /// The last bits of the fields.
+        /// Marks the most significant bit of each field.
         mask: u64,
     },
     /// Compares under a mask and, if equal, swaps under a mask (§5.1.2).

@@ -269,7 +269,7 @@ fn a_receive_with_invalid_memory_ends_the_queue_pair() {
         let refused = two.nic.set_datagram_state(two.qp, true, true, QKEY);
         assert_eq!(refused, Err(RequestError::BadState(QpState::Error)));
         // In error, everything is flushed and nothing is accepted. A reset restores the initial state, but
-        // keeps the name and the kind.
+        // keeps the queue pair's number and kind.
         post(&mut two, 2, to(ONE), Data::none()).expect("flushed");
         assert_eq!(statuses(&mut two), [(2, Status::Flushed)]);
         arrive(&mut two, &front(0, TWO, ONE, QKEY, 0));

@@ -77,7 +77,7 @@ struct Joined {
 }
 
 impl Joined {
-    /// Connects one to two, which accepts.
+    /// Connects side `one` to side `two`, which accepts.
     fn new(one: &Config, two: &Config, lands: bool, most: u64, seed: u64) -> Joined {
         let (left, right) = (Side::new(seed, 0), Side::new(seed + 1, 0));
         let stream = Stream::initiate(one, left.qp, (TRAITS.ird, TRAITS.ord), b"hello").expect("short");

@@ -409,7 +409,7 @@ impl Qp {
         work
     }
 
-    /// Releases everything that others count, before destruction.
+    /// Releases this queue pair's references to other objects, which count their users, before destruction.
     pub(in super::super) fn release(
         &self,
         smt: &mut StagTable,

@@ -270,7 +270,8 @@ impl StagTable {
         Ok(())
     }
 
-    /// Records a window's region as withdrawn: its bytes may be queued for sending.
+    /// Records the memory of a window's region as invalidated, because its bytes may still be queued for
+    /// sending.
     fn withdraw_shown(&mut self, region: Option<u32>) {
         if let Some(Entry { what: EntryKind::Region { list, .. }, .. }) =
             region.and_then(|region| self.entries.get(&(region >> KEY_BITS)))
@@ -298,7 +299,7 @@ impl StagTable {
         }
     }
 
-    /// Counts one window less on a region.
+    /// Decrements the number of windows bound to a region.
     fn unbound(&mut self, region: Option<u32>) {
         if let Some(EntryKind::Region { windows, .. }) =
             region.and_then(|region| self.entries.get_mut(&(region >> KEY_BITS))).map(|entry| &mut entry.what)
@@ -368,7 +369,7 @@ impl StagTable {
         Ok(())
     }
 
-    /// Attaches memory to a region that has none, or none that is valid.
+    /// Attaches memory to a region that has none, or whose tag is invalid.
     pub(in super::super) fn fill(
         &mut self,
         stag: u32,
