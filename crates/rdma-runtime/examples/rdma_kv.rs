@@ -1,5 +1,5 @@
-//! A key-value store whose gets are one-sided: a client reads the server's table by RDMA Read, without the
-//! server's program.
+//! A key-value store whose gets are one-sided: a client reads the server's table by RDMA Read, without
+//! involving the server's program.
 //!
 //! `cargo run --release -p kiban-rdma-runtime --example rdma_kv` runs a server and two clients in one
 //! process. As two processes:

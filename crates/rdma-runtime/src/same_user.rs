@@ -1,7 +1,7 @@
 //! Determines whether the peer of a connection within one host belongs to the same user.
 //!
-//! Purpose     numbers that programs exchange in the clear keep out no other user of the same host; between
-//!             users of one host, the operating system's information decides.
+//! Purpose     numbers that programs exchange in the clear do not keep out other users of the same host;
+//!             between users of one host, the operating system's information decides.
 //! Mechanism   the system reports the owner of every TCP socket to any process (`sock_diag(7)`): the peer's
 //!             socket is the one with our addresses exchanged.
 //! Local       an address is local if the system routes it to itself, whatever interface has it
@@ -80,7 +80,8 @@ impl SocketOwners {
                 owners.tells = owners.owner(listener.local_addr()?, nobody) != Owner::Elsewhere;
             }
             Err(error) if is_short(&error) => return Err(error),
-            // Without a loopback, assume that sockets are reported: this refuses more.
+            // Without a loopback interface, this cannot be tested. Assume that sockets are reported, which
+            // refuses more.
             Err(_) => {}
         }
         Ok(owners)

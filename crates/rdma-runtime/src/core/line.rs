@@ -43,9 +43,9 @@ pub(super) struct Connection {
     pub(super) farewell: Option<Instant>,
     /// The current epoll interests.
     pub(super) interest: EventFlags,
-    /// Number of consecutive tries that found nothing.
+    /// Number of consecutive direct reads that found nothing.
     pub(super) tries: u32,
-    /// Not tried directly for now.
+    /// Whether reads wait for an epoll event, because too many direct reads found nothing.
     pub(super) quiet: bool,
 }
 

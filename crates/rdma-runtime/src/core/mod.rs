@@ -257,7 +257,7 @@ impl Core {
                 }
                 (Err(_), ListenSocket::Socket(listener)) => {
                     let (listener, data) = (listener.as_fd(), File::Listener(number).data());
-                    // Cannot fail: it is watched as long as it exists.
+                    // Cannot fail: the listener is watched as long as it exists.
                     let _ = epoll::modify(&self.epoll, listener, data, EventFlags::empty());
                     self.timers.push(Reverse((now + LISTENER_PAUSE, Timer::Listener(number))));
                     return;
@@ -592,7 +592,7 @@ impl Core {
                         self.listeners.get(&number)
                     {
                         let data = File::Listener(number).data();
-                        // Cannot fail: it is watched as long as it exists.
+                        // Cannot fail: the listener is watched as long as it exists.
                         let _ = epoll::modify(&self.epoll, listener.as_fd(), data, EventFlags::IN);
                     }
                 }

@@ -17,9 +17,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Pauses, in milliseconds, before a refused connection is retried. Programs (qperf, perftest) send their
-/// peers a port just before they listen there; a kernel listens before the peer can arrive, this engine may
-/// not. Behind a forwarder (QEMU's network, docker-proxy, ssh -L) nothing is refused: the stream ends without
-/// an answer instead.
+/// peers a port number just before they listen on that port. With the kernel's sockets the port is open
+/// before the peer connects; with this engine it may not be. Behind a forwarder (QEMU's network,
+/// docker-proxy, ssh -L) the connection is not refused: the stream ends without an answer instead.
 const PAUSES_MS: [u64; 4] = [5, 10, 20, 40];
 
 /// Returns the MPA settings of the connection manager: siw's defaults, and kiban's own extensions if they are
@@ -127,7 +127,7 @@ impl Engine {
         });
     }
 
-    /// Releases an end from its owner. It closes, if it has not, after posted work has been sent.
+    /// Releases an end from its owner. If the end is still open, it closes after posted work has been sent.
     pub fn release(&self, end: u32) {
         self.turn.work(|board, now| {
             if matches!(board.ends.of.get(&end), Some(EndUse::Manager(..))) {
@@ -137,7 +137,7 @@ impl Engine {
         });
     }
 
-    /// Returns our address of an end, which is known before the peer has answered.
+    /// Returns the local address of an end, which is known before the peer has answered.
     pub fn local_address(&self, end: u32) -> Option<SocketAddr> {
         self.turn.read(|board| board.core.local_address(end))
     }

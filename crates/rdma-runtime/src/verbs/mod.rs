@@ -1,8 +1,7 @@
 //! The engine of drop-in verbs: one RDMA NIC for all devices that a process opens.
 //!
-//! Purpose          provides what `libibverbs` and `librdmacm` promise, below their C ABI (crates/verbs):
-//! Purpose  provides the semantics of `libibverbs` and `librdmacm`, below their C ABI (crates/verbs): numbers
-//!          instead of pointers, no errno, no structures visible to a program.
+//! Purpose          provides the semantics of `libibverbs` and `librdmacm`, below their C ABI (crates/verbs):
+//!                  numbers instead of pointers, no errno, no structures visible to a program.
 //! Connections      through the connection manager ([`Engine::listen`], [`Engine::connect`]), or out of band:
 //!                  programs exchange GID, queue pair number and PSN themselves and pass them in
 //!                  ([`Engine::modify_to_rtr`]); docs/out-of-band.md.
@@ -270,8 +269,8 @@ impl Engine {
         self.next_event_noting(channel, timeout, |_| ())
     }
 
-    /// Takes an event like [`Engine::next_event`]. `note` sees the event before [`Channel::forget`] could
-    /// miss it.
+    /// Takes an event like [`Engine::next_event`]. Calls `note` with it while the channel is locked, so that
+    /// each event is seen either by `note` or by [`Channel::forget`].
     ///
     /// # Errors
     /// As for [`Engine::next_event`].
@@ -285,7 +284,8 @@ impl Engine {
             return Ok(event);
         }
         if channel.is_nonblocking() {
-            // The helper makes progress for programs that wait on files; a non-blocking call makes it here.
+            // The helper makes progress for programs that wait on files; a non-blocking call makes progress
+            // itself.
             let found = self.turn.look(|_| channel.take_noting(&mut note));
             return found.ok_or_else(|| io::ErrorKind::WouldBlock.into());
         }

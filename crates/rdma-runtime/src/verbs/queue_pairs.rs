@@ -6,25 +6,25 @@
 //!     └────────────────────────── reset, from any ───────────────────────────┘
 //! ```
 //!
-//! Direction         the end with the greater (address, number) connects to the port in the other's number,
-//!                   as soon as it is ready to send, or after it has been ready to receive for a while. The
-//!                   other listens.
+//! Direction         the end with the greater (address, number) connects to the port that the other's number
+//!                   contains, as soon as it is ready to send, or after it has been ready to receive for a
+//!                   while. The other end listens.
 //! Identification    an incoming connection is accepted if it comes from the address and queue pair that the
 //!                   program named, and if each side's initial PSN is the one that the other side was to
 //!                   expect. On one host, it must also belong to the same user.
 //! Queued sends      sends are queued once a queue pair is ready to send, and sent when the two are
 //!                   connected. If the peer does not come in time ([`Engine::ready_to_send`]), the oldest
 //!                   fails as unanswered, as after exhausted retries.
-//! Waiting           an incoming connection whose queue pair is not ready yet waits; few for each queue pair,
-//!                   and not for ever.
+//! Waiting           an incoming connection waits until its queue pair is ready. The number of connections
+//!                   per queue pair and the waiting time are bounded.
 //! Completion        a reliable queue pair's send completes when the peer has acknowledged its arrival, as in
 //!                   InfiniBand: a Write's bytes are in the peer's memory, and a request that the peer
 //!                   refuses completes as refused.
 //! Self-connection   a queue pair connected to itself (programs do so to move data within one process) gets a
-//!                   second, hidden half: it has the same completion queue and name, sends what is posted,
-//!                   and is the first's peer. A type 2 window that it binds is not the first's, so peers' use
-//!                   of it is refused.
-//! Established       rights, order and recovery are iWARP's.
+//!                   second, hidden half. It has the same completion queue and number, sends what is posted,
+//!                   and is the peer of the first half. A type 2 window bound through the second half does
+//!                   not belong to the first, so peers' use of it is refused.
+//! Established       access rights, ordering and error recovery are those of iWARP.
 //! Limits            an unreliable queue pair (UC) loses nothing: it uses a stream too, without
 //!                   acknowledgements. If a reliable one is connected to it, it does not acknowledge the
 //!                   reliable one's messages.

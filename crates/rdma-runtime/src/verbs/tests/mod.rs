@@ -236,7 +236,7 @@ fn a_message_arrives_even_if_its_queue_pair_is_destroyed_at_once() {
         engine.destroy_qp(ours.0).expect("it is there");
         let got = b.next();
         assert_eq!((got.status, got.bytes), (Status::Success, 5));
-        // It does not notice the close before it sends.
+        // The queue pair does not notice the close before it sends.
         while engine.in_use().streams > 0 {
             assert_eq!(engine.poll_cq(b.cq, 1, |_| {}), Ok(0));
         }
