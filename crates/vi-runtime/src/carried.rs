@@ -65,7 +65,7 @@ fn decode_hello(bytes: &[u8; HELLO_BYTES], peer: SocketAddr) -> Option<SocketAdd
         return None;
     }
     match u16::from_be_bytes(*port) {
-        // It is known by its own port meanwhile, at which it cannot be called.
+        // The caller is known by its source port, at which it cannot be called.
         0 => Some(SocketAddr::new(ip, peer.port())),
         port => Some(SocketAddr::new(ip, port)),
     }

@@ -428,7 +428,7 @@ impl Core {
         self.around_at = now + RARE_CHECK_INTERVAL;
         while let Some(half) = self.name_listener.as_ref().and_then(ChannelListener::try_accept) {
             if self.has_room() {
-                // It identifies itself in its first message.
+                // The caller identifies itself in its first message.
                 let _ = self.add_half(half, HostAddress::Name(Vec::new()));
             }
         }
@@ -443,7 +443,7 @@ impl Core {
                     Ok(None) => {}
                     Ok(Some(whole)) => {
                         let caller = whole.channel.caller().to_vec();
-                        // The socket has been watched since the call.
+                        // The socket was already watched before this point.
                         *link = Link::Shm(Box::new(whole));
                         self.rearm = true;
                         if !caller.is_empty() {
@@ -476,7 +476,7 @@ impl Core {
         }
         self.close_over();
         if again {
-            // The end is not signalled again.
+            // The events that caused this are not signalled again.
             self.around_at = Instant::ZERO;
             self.took = true;
         }
@@ -509,7 +509,7 @@ impl Core {
             }
             let carried = BoardLink::called(stream, now);
             self.silent_until = self.silent_until.min(carried.silent_until().unwrap_or(Instant::NEVER));
-            // Its bell is not armed yet. It identifies itself in its hello.
+            // The bell of the stream is not armed yet. The caller identifies itself in its hello.
             self.rearm = true;
             let nobody = HostAddress::Board((std::net::Ipv6Addr::UNSPECIFIED, 0).into());
             let _ = self.add(CARRIED, nobody, Link::Board(Box::new(carried)));
@@ -634,7 +634,7 @@ impl Machine for Core {
         self.rearm = false;
         if let Some(on) = &self.board {
             on.board.arm();
-            // Callers and their hellos: the bell is not rung again for what arrived before.
+            // Check callers and their hellos: the bell is not rung again for those that have already arrived.
             self.around_at = Instant::ZERO;
             self.links.iter().filter_map(PathLink::carried).for_each(BoardLink::arm);
         }

@@ -8,7 +8,8 @@ pub enum Reliability {
     Unreliable = 0,
     /// Messages arrive exactly once and in order, or the connection is lost.
     Delivery = 1,
-    /// The same, and a completed message is in the peer's memory.
+    /// As [`Reliability::Delivery`]; in addition, a send completes only when its data is in the peer's
+    /// memory.
     Reception = 2,
 }
 

@@ -26,7 +26,7 @@ fn messages_of_every_length_arrive_once_and_in_order() {
         for (n, length) in lengths.into_iter().enumerate() {
             let bytes = pattern(length, n as u64);
             pair.fill(0, 0, &bytes);
-            // Three segments here, two there.
+            // The send has three segments, the receive two.
             let (a, b) = (length as u32 / 3, length as u32 / 2);
             let from = [
                 pair.at(0, 0, a),
