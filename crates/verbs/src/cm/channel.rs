@@ -92,7 +92,7 @@ pub(super) struct DeliveredEvent {
     _private_data: Vec<u8>,
 }
 
-// SAFETY: the pointers in the event are only unacknowledged back to the program, never dereferenced here.
+// SAFETY: the pointers in the event are only passed back to the program, never dereferenced here.
 unsafe impl Send for DeliveredEvent {}
 
 /// Creates a channel, adds it to the list, and returns it with its C struct.

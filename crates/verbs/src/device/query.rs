@@ -17,7 +17,7 @@ const PKEY: u16 = 0xffff;
 /// Programs require a nonzero vendor. The IEEE assigns no number whose first octet has this bit, which means
 /// "local".
 const VENDOR: u32 = 0x02_6b_62;
-/// kiban's first software NIC.
+/// The part ID of kiban's first software NIC.
 const PART: u32 = 1;
 /// The phases of a port's link (IBTA 14.2.5.6).
 const DISABLED: u8 = 3;

@@ -107,7 +107,7 @@ mod tests {
             }
         }
         std::fs::remove_dir_all(&folder).expect("the folder is ours");
-        // SAFETY: null is refused, not followed.
+        // SAFETY: the function rejects null pointers before it uses them.
         let refused =
             unsafe { ibv_read_sysfs_file(core::ptr::null(), c"x".as_ptr(), core::ptr::null_mut(), 0) };
         assert_eq!(refused, -1);
