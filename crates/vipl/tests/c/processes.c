@@ -206,7 +206,7 @@ static void survive(void) {
         VIP_DESCRIPTOR *done;
         EQUAL(VipSendWait(vi, LONG, &done), VIP_DESCRIPTOR_ERROR);
         CHECK(done == second);
-        /* It was in progress, unless the end was detected before it was posted. */
+        /* /* The send was in progress, unless the peer's end was detected before it was posted. */ */
         CHECK((second->CS.Status & VIP_STATUS_ERROR_MASK) == VIP_STATUS_TRANSPORT_ERROR ||
               (second->CS.Status & VIP_STATUS_ERROR_MASK) == VIP_STATUS_DESC_FLUSHED_ERROR);
     }
