@@ -39,7 +39,7 @@ const SHALLOW: f64 = 8.0;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Gate {
     Open,
-    /// Not before this time, unless something else happens.
+    /// Not before this time, unless another event allows it earlier.
     At(Instant),
     Shut,
 }
@@ -60,7 +60,7 @@ pub(super) struct Congestion {
     samples: u64,
     /// Mean RTT of the previous round, nanoseconds.
     round_trip: u64,
-    /// In this round, a frame had to wait for the window.
+    /// Whether a frame had to wait for the window in this round.
     was_full: bool,
     was_cut: bool,
     /// Nothing is sent before the first of these, and little before the second: see Drain.

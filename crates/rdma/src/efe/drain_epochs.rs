@@ -25,7 +25,8 @@ pub(super) struct DrainEpochs {
 
 impl DrainEpochs {
     pub(super) fn new() -> DrainEpochs {
-        // A flow that never delivered anything has number 0, which must not be the previous epoch's.
+        // A flow that has never delivered anything has epoch number 0. Start at 2, so that 0 is not the
+        // previous epoch's number.
         DrainEpochs {
             flag: false,
             number: 2,
@@ -85,7 +86,7 @@ mod tests {
             (27_000, true, false),
             (27_500, false, false),
             (31_000, false, false),
-            // A quarter of the period after the last epoch, since a flow has joined.
+            // The epoch comes a quarter of the period after the last one, since a flow has joined.
             (32_250, false, true),
             // And once more after that.
             (38_000, true, true),

@@ -251,7 +251,7 @@ impl Sender {
         let outstanding = self.snd_nxt.wrapping_sub(self.snd_una);
         let advance = header.acknowledged.wrapping_sub(self.snd_una);
         if advance > outstanding {
-            // Old and reordered, or never sent.
+            // The acknowledgement is old and reordered, or is for a sequence that was never sent.
             return if (advance as i32) < 0 && advance.wrapping_neg() <= 1 << 16 {
                 Ok(false)
             } else {

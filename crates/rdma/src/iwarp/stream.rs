@@ -212,7 +212,7 @@ pub struct Stream {
     long_frames: u8,
     /// A segment that waits for a receive.
     stalled: Option<Vec<u8>>,
-    /// Bytes received after it, and how many of them have been processed.
+    /// Bytes received after the stalled segment, and how many of them have been processed.
     behind: (Vec<u8>, usize),
     event: Option<StreamEvent>,
     /// The peer broke a rule: everything more is ignored.

@@ -141,7 +141,7 @@ enum FlowPhase {
 struct End {
     below: Transport,
     qp: Option<u32>,
-    /// The listener at which it arrived.
+    /// The listener at which the connection arrived.
     listener: Option<u32>,
     /// Deadline for establishing the connection.
     until: Instant,
@@ -273,7 +273,7 @@ impl Nic {
         }
     }
 
-    /// Resets a queue pair. The rest of its connection is closed without it.
+    /// Resets a queue pair and detaches it from its connection, which then closes.
     pub fn reset(&mut self, qp: u32) -> Result<(), RequestError> {
         self.core.reset(qp)?;
         if let Some(number) = self.of_qp.remove(&qp)

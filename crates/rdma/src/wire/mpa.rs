@@ -72,7 +72,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// Returns the sixteen bytes that begin its frame.
+    /// Returns the sixteen bytes that begin a frame of this side.
     #[inline]
     pub const fn key(self) -> &'static [u8; 16] {
         match self {
@@ -239,7 +239,7 @@ impl Setup {
         SETUP_BYTES
     }
 
-    /// Returns whether this ready-to-receive message is named.
+    /// Returns whether the setup word names this ready-to-receive message.
     #[inline]
     pub const fn has(&self, rtr: Rtr) -> bool {
         match rtr {

@@ -23,15 +23,15 @@ pub enum Front<'a> {
     Whole {
         /// Its payload; may be empty.
         ulpdu: &'a [u8],
-        /// Length in the stream, in bytes: the next FPDU follows it.
+        /// Length of the FPDU in the stream, in bytes; the next FPDU follows it.
         taken: usize,
     },
     /// The beginning of an FPDU without CRC, which may be processed at once.
     Part {
         /// The received part of the ULPDU: all of it, if only the trailer is missing.
         ulpdu: &'a [u8],
-        /// Length of the whole ULPDU in bytes. The length field of two bytes precedes it,
-        /// [`super::trailer_bytes`] follow it.
+        /// Length of the whole ULPDU in bytes. The length field of two bytes precedes it, and
+        /// [`super::trailer_bytes`] bytes follow it.
         length: usize,
     },
     /// This many bytes, in total, are needed to continue.

@@ -85,7 +85,7 @@ pub(in super::super) fn next_segment(
                 outputs.counters.segments_out += 1;
                 return true;
             }
-            // A request that must wait for the response to another.
+            // The request must wait for the response to an earlier one.
             Ok(false) => return false,
             Err(()) => {}
         }

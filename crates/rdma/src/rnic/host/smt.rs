@@ -349,7 +349,7 @@ impl StagTable {
             return Err(Violation::Stream);
         }
         match &mut entry.what {
-            // Windows bound to it would expose memory that is no longer registered.
+            // Windows bound to the region would expose memory that is no longer registered.
             EntryKind::Region { windows: 1.., .. } => return Err(Violation::Access),
             EntryKind::Region { list, .. } => {
                 entry.valid = false;
@@ -436,7 +436,7 @@ impl StagTable {
         *owner = qp;
         entry.stag = window;
         entry.valid = binding.is_some();
-        // A type 2 window was not bound before.
+        // A type 2 window that is bound here was unbound before.
         self.windows_of_qps += usize::from(type_2 && binding.is_some());
         if let Some(binding) = binding {
             (entry.address, entry.length, entry.access) = (binding.address, binding.length, binding.access);
