@@ -304,7 +304,7 @@ mod tests {
             ("::1", "::1"),
         ];
         rows.into_iter().for_each(|(from, to)| refused(&owners, from, to));
-        // Interface addresses, in a new network namespace.
+        // Test interface addresses in a new network namespace.
         let in_namespace = std::thread::spawn(move || {
             if let Err(error) = interface::enter_new_namespace() {
                 return println!("skipped in part: {error}");
@@ -326,7 +326,8 @@ mod tests {
             rows.into_iter().for_each(|(from, to)| refused(&owners, from, to));
         });
         in_namespace.join().expect("it went well");
-        // A peer on another host that is gone is allowed: its network's rules apply. This sends nothing.
+        // A peer on another host that is gone is allowed, because the rules of its network apply. The check
+        // sends no packets.
         let peer = SocketAddr::from(([198, 51, 100, 7], 2));
         let socket = UdpSocket::bind("0.0.0.0:0").expect("file descriptors are available");
         match socket.connect(peer).and_then(|()| socket.local_addr()) {

@@ -37,8 +37,8 @@ const LAYOUT: (usize, usize, usize) = {
 fn name(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
     let mut name = Vec::new();
     for end in [from, to] {
-        // As the connecting side sees the addresses, whatever kind of socket accepted it. Two IPv6 addresses
-        // as text would exceed the maximum length of a name.
+        // Use the addresses as the connecting side sees them, whatever kind of socket accepted the
+        // connection. Two IPv6 addresses as text would exceed the maximum length of a name.
         match end.ip().to_canonical() {
             IpAddr::V4(ip) => name.extend(ip.octets()),
             IpAddr::V6(ip) => name.extend(ip.octets()),

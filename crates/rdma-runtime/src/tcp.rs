@@ -188,13 +188,13 @@ impl TcpLink {
 
     /// Ends our direction: written bytes are still sent, then a FIN.
     pub fn finish(&self) {
-        // It fails if the connection is gone.
+        // This fails if the connection is gone.
         let _ = self.socket.shutdown(Shutdown::Write);
     }
 
     /// Aborts the connection with a reset.
     pub fn abort(self) {
-        // It fails if the connection is gone.
+        // This fails if the connection is gone.
         let _ = sockopt::set_socket_linger(&self.socket, Some(Duration::ZERO));
     }
 

@@ -78,7 +78,7 @@ impl Core {
     pub(super) fn lose_board(&mut self) {
         let Some(link) = &mut self.board else { return };
         link.has_gone = true;
-        // A file that has hung up would be reported for ever. It fails if the file is not watched any more.
+        // A file that has hung up would be reported for ever. This fails if the file is not watched any more.
         let _ = epoll::delete(&self.epoll, link.board.file());
         (self.progress, self.more) = (true, true);
     }

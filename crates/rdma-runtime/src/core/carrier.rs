@@ -51,7 +51,7 @@ impl Transport {
         }
     }
 
-    /// Returns whether epoll reports its events.
+    /// Returns whether epoll reports the transport's events.
     pub(super) fn is_announced(&self) -> bool {
         matches!(self, Transport::Socket { shared: None, .. })
     }

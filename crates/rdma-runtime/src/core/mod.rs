@@ -173,7 +173,7 @@ impl Core {
         if self.connections.len() <= DIRECT_MAX {
             self.direct.extend(self.connections.keys());
         } else if was_direct {
-            // Interests were not updated while they were tried directly.
+            // The epoll interests were not updated while the connections were tried directly.
             let ends: Vec<u32> = self.connections.keys().copied().collect();
             ends.into_iter().for_each(|end| self.set_interest(end));
         }
@@ -478,7 +478,7 @@ impl Core {
         wanted.set(EventFlags::RDHUP, !stream.wants_bytes() && !line.left);
         if wanted != line.interest {
             line.interest = wanted;
-            // It fails if the socket is gone, which the next read reports.
+            // This fails if the socket is gone, which the next read reports.
             let _ = epoll::modify(&*epoll, link.as_fd(), File::Link(end).data(), wanted);
         }
     }
@@ -627,7 +627,7 @@ impl Machine for Core {
         self.drives = self.drives.wrapping_add(1);
         let is_due = self.drives.is_multiple_of(ASK_EVERY);
         if self.direct.is_empty() || is_due {
-            // While awake, the board is polled: its file carries wake-ups only.
+            // While the driver is awake, it polls the board: the board's file carries wake-ups only.
             if is_due || self.board.is_none() {
                 self.ask(now);
             }

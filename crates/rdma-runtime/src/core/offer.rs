@@ -19,7 +19,7 @@ use std::mem;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// How long a peer on this host may take to answer a call to share memory.
+/// How long a peer on this host may take to answer an offer of shared memory.
 const OFFER: Duration = Duration::from_secs(1);
 /// Maximum number of shared-memory streams polled in one call of `drive`, except before sleeping, when all
 /// are polled.
@@ -31,8 +31,8 @@ impl Core {
         self.shares = true;
     }
 
-    /// Calls the peer of an end, if it is on this host and can share memory. Returns whether to read from the
-    /// socket now.
+    /// Connects to the rendezvous socket of an end's peer, if data has arrived and the peer can share memory.
+    /// Returns whether to read from the TCP socket now.
     pub(super) fn call_peer(&mut self, end: u32, now: Instant) -> bool {
         let Some(line) = self.connections.get_mut(&end) else { return false };
         let Some(link) = line.transport.socket() else { return true };

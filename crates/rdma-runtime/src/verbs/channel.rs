@@ -37,7 +37,7 @@ impl<T> Channel<T> {
     pub fn tell(&self, event: T) {
         let mut events = self.events();
         events.push_back(event);
-        // It fails only if the counter is full, at 2^64 events.
+        // This fails only if the counter is full, at 2^64 events.
         let _ = rustix::io::write(&self.file, &1u64.to_ne_bytes());
     }
 

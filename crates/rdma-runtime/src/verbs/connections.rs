@@ -118,7 +118,7 @@ impl Engine {
     pub fn disconnect(&self, end: u32) {
         self.turn.work(|board, _| {
             let Some(qp) = board.core.nic.qp_of(end) else { return };
-            // It fails if the connection has ended. If the peer has closed already, do not wait for its
+            // This fails if the connection has ended. If the peer has closed already, do not wait for its
             // remaining messages.
             let _ = match board.core.has_left(end) {
                 true => board.core.nic.core.abort(qp),
@@ -180,7 +180,7 @@ impl EngineState {
             };
             match listens.on_event(CmEvent::ConnectRequest(request)) {
                 Some(listens) => drop(self.ends.of.insert(end, EndUse::Manager(listens, None))),
-                // It fails if the peer is gone.
+                // This fails if the peer is gone.
                 None => drop(self.refuse_request(end, &[], now)),
             }
         }

@@ -72,7 +72,7 @@ impl Datagrams {
         if self.close_port((address, port_of(qpn)))
             && let Some(port) = ports.port(address, qpn)
         {
-            // It fails only if the socket is not watched.
+            // This fails only if the socket is not watched.
             let _ = epoll::delete(&self.epoll, &port.udp);
         }
     }

@@ -256,7 +256,7 @@ impl EngineState {
     fn add_half(&mut self, qp: u32) -> io::Result<Result<u32, RequestError>> {
         let Some(entry) = self.qps.entries.get(&qp) else { return Ok(Err(RequestError::UnknownQp)) };
         let (qpn, events) = (entry.qpn, entry.events.clone());
-        // It receives nothing, since the first half never sends.
+        // The second half receives nothing, since the first half never sends.
         let attributes = QpAttributes { srq: None, receive_work_max: 1, ..entry.attributes };
         let Entry { address, service, cookie, .. } = *entry;
         let (half, number) =
@@ -288,21 +288,23 @@ impl EngineState {
         Ok(())
     }
 
-    /// Announces the departure to a peer that waits for acknowledgements, and sends the last of them.
+    /// Announces to a peer that waits for acknowledgements that this end is leaving, and sends the last
+    /// acknowledgements.
     fn announce_leave(&mut self, qp: u32, now: Instant) {
         if self.core.nic.core.acknowledges(qp) {
-            // It fails if the queue pair has ended.
+            // This fails if the queue pair has ended.
             let _ = self.core.nic.core.announce_leave(qp);
             self.core.flush(now);
         }
     }
 
-    /// Destroys the core's queue pair and closes its connection, however it was made.
+    /// Destroys the core's queue pair and closes its connection, whether out-of-band or of the connection
+    /// manager.
     fn leave(&mut self, qp: u32, met: Option<u32>, now: Instant) {
         self.announce_leave(qp, now);
         let end = self.core.nic.end_of(qp).or(met);
         self.core.nic.core.forget_completions(qp);
-        // The queue pair first: nothing may be flushed to a program that has destroyed it.
+        // Destroy the queue pair first: nothing may be flushed to a program that has destroyed it.
         let _ = self.core.nic.core.destroy_qp(qp);
         let Some(end) = end else { return };
         match self.ends.of.get(&end) {
@@ -442,7 +444,7 @@ impl EngineState {
             self.ready_to_send(half, peer.initial_psn, reads, patience, now)?;
         }
         match theirs {
-            // They are connected; check now that the peer expects our initial PSN.
+            // The two are connected already; check only now that the peer expects our initial PSN.
             Some(theirs) if theirs.expects == begins => {}
             Some(_) => self.core.nic.core.abort(qp)?,
             None => {

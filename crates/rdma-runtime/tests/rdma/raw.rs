@@ -108,7 +108,7 @@ fn play(server: bool) {
     }
     assert_eq!(side.cq.wait(LONG).expect("the end").status, Status::Flushed);
     connection.wait_disconnected(LONG).expect("over");
-    // Allows the last frames to be sent.
+    // Give the NIC time to send the last frames.
     let farewell = Watch::start();
     while farewell.elapsed() < Duration::from_millis(100) {
         side.context.progress();
