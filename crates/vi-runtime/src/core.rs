@@ -368,7 +368,7 @@ impl Core {
                             link.out.publish(length);
                             sent = true;
                         }
-                        // Full: the other side rings when it has taken some.
+                        // The ring is full: the other side rings when it has taken some packets.
                         Ok(None) => break,
                         Err(_) => {
                             (*over, *some_over) = (true, true);
@@ -443,7 +443,7 @@ impl Core {
                     Ok(None) => {}
                     Ok(Some(whole)) => {
                         let caller = whole.channel.caller().to_vec();
-                        // The socket was already watched before this point.
+                        // The socket has been watched by epoll since the call, but the bell is not armed yet.
                         *link = Link::Shm(Box::new(whole));
                         self.rearm = true;
                         if !caller.is_empty() {
@@ -452,7 +452,7 @@ impl Core {
                     }
                     Err(_) => *over = true,
                 },
-                // Packets sent before its end are processed first.
+                // Packets that the peer sent before it ended are processed first.
                 Link::Shm(link) if link.channel.is_gone() => match link.into.is_ready() {
                     true => again = true,
                     false => *over = true,

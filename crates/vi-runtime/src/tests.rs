@@ -276,7 +276,8 @@ fn a_killed_peer_is_reported_within_a_second_whatever_the_survivor_does() {
         let before = server.nic.counters().connections_broken;
         peer.0.kill().expect("it lives");
         let (clock, killed_at) = (server.nic.clone(), server.nic.now());
-        // Messages sent before are still received; then the rest is flushed, and the connection is lost.
+        // Messages sent before the kill are still received; then the rest is flushed, and the connection is
+        // lost.
         let mut done = server.received();
         while done.status.is_ok() {
             done = if busy {

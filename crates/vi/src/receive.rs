@@ -175,11 +175,11 @@ impl Vi {
         }
         outputs.counters.gaps += 1;
         if connection.queue_empty_reported {
-            // The refusal was the answer; the packets after it will be retransmitted.
+            // The refusal has answered the peer; it will retransmit the packets after the refused one.
             connection.ack_now = false;
         }
         if !reliable {
-            // The partial message is lost; its descriptor stays for the next one.
+            // The partial message is lost; its descriptor is used for the next message.
             (connection.message, connection.writing) = (None, None);
             connection.rcv_nxt = header.sequence;
             return true;

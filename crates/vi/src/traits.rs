@@ -55,7 +55,7 @@ pub struct PathTraits {
     pub packet_bytes: usize,
     /// Whether every packet arrives exactly once and in order (lossless).
     pub lossless: bool,
-    /// Whether packets carry a CRC, and those without are dropped.
+    /// Whether packets carry a CRC, and packets without one are dropped.
     pub checked: bool,
 }
 
@@ -78,7 +78,7 @@ pub enum Event {
     RdmaProtection {
         /// The VI.
         vi: u32,
-        /// Whether it was an RDMA Write.
+        /// Whether the refused operation was an RDMA Write.
         write: bool,
     },
     /// A completion queue was full and a completion was lost.
