@@ -282,7 +282,7 @@ unsafe extern "C" fn _ibv_query_gid_table(
         if flags != 0 || bytes < size_of::<ibv_gid_entry>() || (entries.is_null() && most > 0) {
             return -(libc::EINVAL as isize);
         }
-        // libibverbs returns this if there is too little room.
+        // libibverbs returns the same error if there is too little room.
         if most == 0 {
             return -(libc::EINVAL as isize);
         }
