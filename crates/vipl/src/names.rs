@@ -135,7 +135,7 @@ pub(crate) unsafe fn by_address(
     Ok(())
 }
 
-/// Lists the NICs that can be reached: this one, and those in the hosts file.
+/// Lists the NICs that can be reached: this NIC, and those in the hosts file.
 ///
 /// # Safety
 /// `list` is null or valid, and its array has `NumAdAddrs` elements; each element is null or has room for an
