@@ -48,7 +48,7 @@ pub(super) enum Gate {
 pub(super) struct Congestion {
     window: f64,
     window_max: f64,
-    /// In slow start, up to this window.
+    /// The window up to which slow start continues; `None` when it has ended.
     starting: Option<f64>,
     /// Minimum RTT in nanoseconds, of this period and of the previous one.
     base: [u64; 2],

@@ -4,9 +4,9 @@
 //!            queueing. A flow that began while others kept the queue filled has never measured it.
 //! Mechanism  a flag in every frame; a sender that sees it change pauses for `queue_delay_max`
 //!            (`congestion.rs`).
-//! Timing     every `breath_every`; `breath_after_join` after a flow has begun or resumed, and once more soon
-//!            afterwards, but at most at four times the normal rate; and only if at least two flows have
-//!            delivered something since the last epoch.
+//! Timing     one epoch every `breath_every`. After a flow has begun or resumed, one `breath_after_join`
+//!            later and another soon after that, at most at four times the normal rate. No epoch unless at
+//!            least two flows have delivered something since the last one.
 //! Limits     flows that share a queue on their way to different receivers do not pause together.
 
 use super::Config;

@@ -406,7 +406,7 @@ fn a_completion_queue_overrun_fails_its_queue_pairs() {
 
 const AREA: usize = 300_000;
 
-/// One core in a world, and its expected state.
+/// One RNIC core in a random simulation, and its expected state.
 struct Half {
     side: Side,
     qps: [Model; 2],

@@ -324,7 +324,7 @@ pub struct Rejected {
     pub private_data: Vec<u8>,
 }
 
-/// The side that connects.
+/// The initiator: the side that requests the connection.
 #[derive(Clone, Debug)]
 pub struct Initiator {
     config: Config,
@@ -471,7 +471,7 @@ pub struct Refused {
     pub reply: Vec<u8>,
 }
 
-/// The side that is connected to.
+/// The responder: the side that accepts or rejects the connection.
 #[derive(Clone, Debug)]
 pub struct Responder {
     config: Config,

@@ -55,7 +55,7 @@ impl Access {
 
 #[derive(Debug)]
 enum EntryKind {
-    /// Memory; `windows` windows are bound to it.
+    /// A memory region, to which `windows` windows are bound.
     Region { list: BufferList, windows: u32, blocks_max: usize },
     /// A part of a region. A type 2 window is bound to a queue pair.
     Window { region: Option<u32>, type_2: bool, qp: u32 },
