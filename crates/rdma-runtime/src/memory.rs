@@ -166,7 +166,7 @@ impl Mr {
     /// Deregisters the memory, unless windows are bound to it. Dropping the region unbinds them instead.
     ///
     /// # Errors
-    /// The region, and the reason.
+    /// Returns the region, and the reason.
     pub fn deregister(self) -> Result<(), (Mr, RequestError)> {
         match self.pd.context().turn.work(|core, _| core.nic.deregister(self.stag)) {
             Err(refusal @ RequestError::InUse) => Err((self, refusal)),

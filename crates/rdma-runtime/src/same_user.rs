@@ -2,8 +2,8 @@
 //!
 //! Purpose     numbers that programs exchange in the clear do not keep out other users of the same host;
 //!             between users of one host, the operating system's information decides.
-//! Mechanism   the system reports the owner of every TCP socket to any process (`sock_diag(7)`): the peer's
-//!             socket is the one with our addresses exchanged.
+//! Mechanism   the system reports the owner of every TCP socket to any process (`sock_diag(7)`). The peer's
+//!             socket is the one whose local address is our remote address, and the reverse.
 //! Local       an address is local if the system routes it to itself, whatever interface has it
 //!             (rtnetlink(7), RTN_LOCAL). A local peer whose connection was reset before the check has no
 //!             socket any more; it is refused, not mistaken for a peer on another host.

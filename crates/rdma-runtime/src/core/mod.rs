@@ -63,7 +63,7 @@ enum Timer {
     /// Nudges an initiator's peer, which may have missed the first message; with the number of earlier
     /// nudges.
     Nudge(u32, u32),
-    /// The time to close a line in order has expired.
+    /// The time for the orderly close of a connection has expired.
     Farewell(u32),
     /// The time for a detached stream to close in order has expired.
     Parted(u32),

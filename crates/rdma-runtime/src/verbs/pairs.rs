@@ -39,7 +39,7 @@ pub enum State {
 
 /// Creation parameters of a queue pair.
 pub struct QueuePair {
-    /// The device: its address on the network.
+    /// The IP address of the device.
     pub address: IpAddr,
     /// The transport service.
     pub service: Service,
