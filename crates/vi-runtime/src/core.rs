@@ -626,7 +626,7 @@ impl Machine for Core {
 
     #[inline]
     fn has_more(&self) -> bool {
-        // Reading the board's file beside a sleeping driver leaves it with a bell that has already rung.
+        // If the board's file was read while another driver slept, its bell has rung already: do not sleep.
         self.took || self.rearm || self.board.as_ref().is_some_and(|on| !on.board.is_armed())
     }
 

@@ -38,7 +38,7 @@ kiban_base::settings! {
         /// How often the same packet is retransmitted before the connection is lost; the timeout doubles each
         /// time, up to `probe_after`.
         resends_max: u32 = 6,
-        /// Idle time on a link that may lose packets after which the peer is probed.
+        /// Idle time after which the peer is probed, on a link that may lose packets.
         probe_after: Duration = Duration::from_millis(250),
         /// Number of unanswered probes, a quarter of `probe_after` apart, before the connection is lost: 0.9
         /// s in all.

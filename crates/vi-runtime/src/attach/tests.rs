@@ -81,7 +81,7 @@ fn two_hosts_communicate_through_the_board_of_a_third_process() {
         let Ok(Indication::Done { done, .. }) = client.next_indication(PATIENCE) else { panic!("it leaves") };
         assert_eq!((done.cookie, done.status), (n, Status::OK));
     }
-    // RDMA without any call of the server.
+    // RDMA needs no call by the server.
     server.arena().write(0, SharedBytes::from(&[7; 32][..])).expect("within");
     let there = AddressSegment { address: 0, handle: s_memory };
     let to = [DataSegment { address: 4096, handle: c_memory, length: 32 }];
