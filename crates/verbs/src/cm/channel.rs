@@ -32,7 +32,7 @@ const CLOSED_MAX: usize = 64;
 /// The channels of a process.
 #[derive(Default)]
 pub(super) struct Channels {
-    /// By file descriptor, because a program may copy the struct.
+    /// Open channels, by file descriptor rather than address, because a program may copy the struct.
     open: HashMap<c_int, Arc<Chan>>,
     /// Recently destroyed channels, the latest last. Their structs are kept, so that no new channel gets the
     /// address of one that another thread may still use.

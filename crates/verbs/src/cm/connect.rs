@@ -233,8 +233,8 @@ pub(super) unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, param: *mut rd
         if id.state().phase != Phase::Route {
             return Err(libc::EINVAL);
         }
-        // SAFETY: the caller of `rdma_connect` guarantees that the private data has the length that the
-        // parameters give.
+        // SAFETY: the caller of `rdma_connect` guarantees that the private data has the length in
+        // `private_data_len`.
         let Wanted { qp, private_data, depths } = unsafe { wanted(id, param)? };
         let (from, to) = {
             let mut state = id.state();
@@ -342,8 +342,8 @@ pub(super) unsafe extern "C" fn rdma_accept(id: *mut rdma_cm_id, param: *mut rdm
         if id.state().phase != Phase::Requested {
             return Err(libc::EINVAL);
         }
-        // SAFETY: the caller of `rdma_accept` guarantees that the private data has the length that the
-        // parameters give.
+        // SAFETY: the caller of `rdma_accept` guarantees that the private data has the length in
+        // `private_data_len`.
         let Wanted { qp, private_data, depths } = unsafe { wanted(id, param)? };
         let end = {
             let mut state = id.state();

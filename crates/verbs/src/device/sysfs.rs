@@ -13,8 +13,8 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 
-/// Returns where sysfs is mounted: `SYSFS_PATH` from the environment, unless the program runs with another
-/// user's rights, or `/sys`.
+/// Returns the mount point of sysfs: `SYSFS_PATH` from the environment if it is set and the program does not
+/// run with another user's rights, otherwise `/sys`.
 #[unsafe(no_mangle)]
 extern "C" fn ibv_get_sysfs_path() -> *const c_char {
     static PATH: OnceLock<CString> = OnceLock::new();

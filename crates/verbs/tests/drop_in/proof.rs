@@ -13,7 +13,7 @@ pub(crate) enum Proof {
     Perftest { sizes: Vec<u64>, iterations: u64 },
     /// Another check.
     Check(fn(&CaseOutput) -> Result<(), String>),
-    /// Another check that counts, with a minimum and a remark for the page.
+    /// A function that counts successes, given the required minimum, and returns a remark for the page.
     Count(fn(&CaseOutput, usize) -> Result<String, String>, usize),
 }
 

@@ -1,7 +1,7 @@
 //! Runs rdma-core's own Python tests, which Debian ships as documentation of a package.
 //!
 //! Counts    the result that unittest prints for each test: ok, FAIL, ERROR, or skipped with a reason.
-//!           Reasons are sorted into kinds; one kind are files in /sys, which a library without privileges
+//!           Reasons are sorted into kinds, such as missing files in /sys, which a library without privileges
 //!           cannot provide.
 
 use crate::case::{Case, CaseOutput, How, Transport};
