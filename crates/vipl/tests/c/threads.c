@@ -193,7 +193,7 @@ static void closing_a_nic_ends_every_wait(void) {
     }
 }
 
-/* Of two threads that close one NIC, one succeeds. */
+/* If two threads close one NIC, exactly one of them succeeds. */
 static void *close_it(void *context) {
     Waiter *waiter = (Waiter *)context;
     waiter->answer = VipCloseNic(waiter->nic);
