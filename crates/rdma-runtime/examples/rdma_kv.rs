@@ -1,5 +1,5 @@
-//! A key-value store whose gets are one-sided: a client reads the server's table by RDMA Read, without the
-//! server's program.
+//! A key-value store whose gets are one-sided: a client reads the server's table by RDMA Read, without
+//! involving the server's program.
 //!
 //! `cargo run --release -p kiban-rdma-runtime --example rdma_kv` runs a server and two clients in one
 //! process. As two processes:
@@ -37,7 +37,7 @@ const BUCKETS: usize = 256;
 const SLOTS: usize = 4;
 const SLOT_BYTES: usize = 1024;
 const BUCKET_BYTES: usize = SLOTS * SLOT_BYTES;
-/// Checksum 8, version 8, length of the key 2, of the value 2; network byte order.
+/// Bytes before the key: checksum 8, version 8, key length 2, value length 2; network byte order.
 const HEAD_BYTES: usize = 20;
 
 /// FNV-1a: the same in every program, but no protection against chosen keys.

@@ -1,8 +1,8 @@
 //! RDMA Read: a program fetches bytes from another's memory without that program's participation.
 //!
-//! `cargo run --release -p kiban-rdma-runtime --example rdma_read` runs both ends in one process; with
-//! `serve 0.0.0.0:7471` on one host and `connect HOST:7471` on another it is two; `--over efe:ADDRESS` leaves
-//! TCP out. See `--help`.
+//! `cargo run --release -p kiban-rdma-runtime --example rdma_read` runs both ends in one process. To use two
+//! hosts, run it with `serve 0.0.0.0:7471` on one and with `connect HOST:7471` on the other. The option
+//! `--over efe:ADDRESS` replaces TCP by the EFE-like transport. See `--help`.
 //!
 //! The server registers an almanac and only waits: its NIC answers. The client reads two months at once, out
 //! of order, into two ranges of its own memory; both completions arrive on one completion queue.

@@ -1,8 +1,8 @@
 //! RDMA Write: a program writes into another's memory, then notifies it with a message.
 //!
-//! `cargo run --release -p kiban-rdma-runtime --example rdma_write` runs both ends in one process; with
-//! `serve 0.0.0.0:7471` on one host and `connect HOST:7471` on another it is two; `--over efe:ADDRESS` leaves
-//! TCP out. See `--help`.
+//! `cargo run --release -p kiban-rdma-runtime --example rdma_write` runs both ends in one process. To use two
+//! hosts, run it with `serve 0.0.0.0:7471` on one and with `connect HOST:7471` on the other. The option
+//! `--over efe:ADDRESS` replaces TCP by the EFE-like transport. See `--help`.
 //!
 //! The server registers a page for remote writes and sends its address when it accepts. The client writes
 //! there, which causes no completion at the server, then sends an empty message. A received message means

@@ -13,7 +13,7 @@
 //!          writes what it has read there and acknowledges; the client compares. An address takes 16 bytes:
 //!          address 8, key 4, length 4, network byte order. The server's messages have the same length; their
 //!          contents are ignored.
-//! Left outseveral clients; lower layers other than TCP with the real program, which supports only iWARP.
+//! Left out several clients; lower layers other than TCP with the real program, which supports only iWARP.
 
 mod common;
 

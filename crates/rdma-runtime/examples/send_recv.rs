@@ -1,8 +1,8 @@
 //! Send and receive: messages with boundaries, into memory that the receiver has posted.
 //!
-//! `cargo run --release -p kiban-rdma-runtime --example send_recv` runs both ends in one process; with
-//! `serve 0.0.0.0:7471` on one host and `connect HOST:7471` on another it is two; `--over efe:ADDRESS` leaves
-//! TCP out. See `--help`.
+//! `cargo run --release -p kiban-rdma-runtime --example send_recv` runs both ends in one process. To use two
+//! hosts, run it with `serve 0.0.0.0:7471` on one and with `connect HOST:7471` on the other. The
+//! option `--over efe:ADDRESS` replaces TCP by the EFE-like transport. See `--help`.
 //!
 //! The server reverses each message and sends it back. A message without a receive would end the connection,
 //! so each side posts receives early enough: the server replaces a receive before it answers, the client

@@ -94,7 +94,7 @@ impl Connection {
     pub fn disconnect(&self) {
         self.inner.context.turn.work(|core, _| {
             if let Some(qp) = core.nic.qp_of(self.inner.end) {
-                // It fails if the connection has ended already.
+                // This fails if the connection has ended already.
                 let _ = core.nic.core.disconnect(qp);
             }
         });

@@ -189,7 +189,7 @@ impl EfeLink {
             }
             Lower::EfeRaw { interface } => {
                 let socket = PacketLink::open(interface, ether_type::EXPERIMENTAL)?;
-                // Response times depend on the operating system, so the times are UDP's.
+                // Response times depend on the operating system, so use the timeouts for UDP.
                 let config = efe::Config {
                     segment_bytes: efe::Config::default().segment_bytes,
                     checked: false,

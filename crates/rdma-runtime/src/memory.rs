@@ -14,7 +14,7 @@ pub(super) struct PdInner {
 
 impl Drop for PdInner {
     fn drop(&mut self) {
-        // Everything in the domain was dropped before, since it holds a reference.
+        // Cannot fail: everything in the domain held a reference to it, so it was dropped before.
         let _ = self.context.turn.work(|core, _| core.nic.core.destroy_pd(self.number));
     }
 }
@@ -41,7 +41,7 @@ impl Pd {
     /// # Errors
     /// There are too many regions, or the access rights are inconsistent.
     pub fn reg_mr(&self, bytes: usize, access: Access) -> Result<Mr, Error> {
-        // Registered at its real address, as programs on other hosts expect.
+        // Register the memory at its real address, as programs on other hosts expect.
         let region = Region::new(0, bytes);
         let address = region.raw().0.as_ptr() as u64;
         self.reg_region(region.with_address(address), access)
@@ -166,7 +166,7 @@ impl Mr {
     /// Deregisters the memory, unless windows are bound to it. Dropping the region unbinds them instead.
     ///
     /// # Errors
-    /// The region, and the reason.
+    /// Returns the region, and the reason.
     pub fn deregister(self) -> Result<(), (Mr, RequestError)> {
         match self.pd.context().turn.work(|core, _| core.nic.deregister(self.stag)) {
             Err(refusal @ RequestError::InUse) => Err((self, refusal)),

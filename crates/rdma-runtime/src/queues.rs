@@ -18,7 +18,7 @@ pub(super) struct CqInner {
 
 impl Drop for CqInner {
     fn drop(&mut self) {
-        // Its users hold a reference, so there are none.
+        // Cannot fail: queue pairs hold a reference to their completion queue, so none uses it any more.
         let _ = self.context.turn.work(|core, _| core.nic.core.destroy_cq(self.number));
         self.context.turn.forget_queue(Queue::Completions(self.number));
     }
@@ -304,7 +304,7 @@ impl Drop for QpInner {
             if let Some(end) = core.nic.end_of(self.number) {
                 core.forget(end, now);
             }
-            // It cannot have been destroyed before.
+            // Cannot fail: the queue pair was not destroyed before.
             let _ = core.nic.core.destroy_qp(self.number);
         });
     }
@@ -399,7 +399,7 @@ impl Qp {
     /// were accepted before the first error.
     ///
     /// # Errors
-    /// The first was refused; with the reason.
+    /// The reason, if the first request was refused.
     pub fn post_send_all(&self, wrs: impl IntoIterator<Item = Wr>) -> Result<usize, Error> {
         // Collected before the lock is taken, because the iterator may use this context.
         let wrs: SmallVec<[Wr; 8]> = wrs.into_iter().collect();

@@ -1,9 +1,9 @@
 //! Determines whether the peer of a connection within one host belongs to the same user.
 //!
-//! Purpose     numbers that programs exchange in the clear keep out no other user of the same host; between
-//!             users of one host, the operating system's information decides.
-//! Mechanism   the system reports the owner of every TCP socket to any process (`sock_diag(7)`): the peer's
-//!             socket is the one with our addresses exchanged.
+//! Purpose     numbers that programs exchange in the clear do not keep out other users of the same host;
+//!             between users of one host, the operating system's information decides.
+//! Mechanism   the system reports the owner of every TCP socket to any process (`sock_diag(7)`). The peer's
+//!             socket is the one whose local address is our remote address, and the reverse.
 //! Local       an address is local if the system routes it to itself, whatever interface has it
 //!             (rtnetlink(7), RTN_LOCAL). A local peer whose connection was reset before the check has no
 //!             socket any more; it is refused, not mistaken for a peer on another host.
@@ -80,7 +80,8 @@ impl SocketOwners {
                 owners.tells = owners.owner(listener.local_addr()?, nobody) != Owner::Elsewhere;
             }
             Err(error) if is_short(&error) => return Err(error),
-            // Without a loopback, assume that sockets are reported: this refuses more.
+            // Without a loopback interface, this cannot be tested. Assume that sockets are reported, which
+            // refuses more.
             Err(_) => {}
         }
         Ok(owners)
@@ -303,7 +304,7 @@ mod tests {
             ("::1", "::1"),
         ];
         rows.into_iter().for_each(|(from, to)| refused(&owners, from, to));
-        // Interface addresses, in a new network namespace.
+        // Test interface addresses in a new network namespace.
         let in_namespace = std::thread::spawn(move || {
             if let Err(error) = interface::enter_new_namespace() {
                 return println!("skipped in part: {error}");
@@ -325,7 +326,8 @@ mod tests {
             rows.into_iter().for_each(|(from, to)| refused(&owners, from, to));
         });
         in_namespace.join().expect("it went well");
-        // A peer on another host that is gone is allowed: its network's rules apply. This sends nothing.
+        // A peer on another host that is gone is allowed, because the rules of its network apply. The check
+        // sends no packets.
         let peer = SocketAddr::from(([198, 51, 100, 7], 2));
         let socket = UdpSocket::bind("0.0.0.0:0").expect("file descriptors are available");
         match socket.connect(peer).and_then(|()| socket.local_addr()) {

@@ -37,8 +37,8 @@ const LAYOUT: (usize, usize, usize) = {
 fn name(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
     let mut name = Vec::new();
     for end in [from, to] {
-        // As the connecting side sees the addresses, whatever kind of socket accepted it. Two IPv6 addresses
-        // as text would exceed the maximum length of a name.
+        // Use the addresses as the connecting side sees them, whatever kind of socket accepted the
+        // connection. Two IPv6 addresses as text would exceed the maximum length of a name.
         match end.ip().to_canonical() {
             IpAddr::V4(ip) => name.extend(ip.octets()),
             IpAddr::V6(ip) => name.extend(ip.octets()),
@@ -69,7 +69,7 @@ pub fn listen(from: SocketAddr, to: SocketAddr) -> io::Result<ChannelListener> {
     ChannelListener::open(&name(from, to))
 }
 
-/// Connects to the rendezvous socket of the peer that connected `from` its end to ours.
+/// Connects to the rendezvous socket of the peer whose end of the TCP connection is `from` and ours is `to`.
 ///
 /// # Errors
 /// There is no such socket, or it belongs to another user.
@@ -140,8 +140,8 @@ impl SharedLink {
         Ok(sent)
     }
 
-    /// Reads available bytes into the places, then into `room`. Returns how many; `None` if nothing is
-    /// available now, zero if the peer has closed.
+    /// Reads available bytes into the memory of `places`, then into `room`. Returns how many; `None` if
+    /// nothing is available now, zero if the peer has closed.
     ///
     /// # Errors
     /// The peer has died, or corrupted the memory.
@@ -151,7 +151,7 @@ impl SharedLink {
         for place in places {
             let mut at = place.address();
             let taken = self.into.take(place.len(), |run| {
-                // A run is no longer than the place.
+                // Cannot fail: a run is no longer than its memory.
                 let _ = place.write(at, run);
                 at += run.len() as u64;
             });

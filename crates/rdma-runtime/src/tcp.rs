@@ -16,7 +16,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-/// Idle time before TCP keep-alive; three more probes follow, a third of it apart.
+/// Idle time before the first TCP keep-alive probe; three more follow, at intervals of a third of this time.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 /// Maximum number of parts in a write: Linux's limit.
 const PARTS_MAX: usize = 1024;
@@ -144,8 +144,8 @@ impl TcpLink {
         )
     }
 
-    /// Reads available bytes into the places, then into `room`. Returns how many; `None` if nothing is
-    /// available now, zero if the peer has closed.
+    /// Reads available bytes into the memory of `places`, then into `room`. Returns how many; `None` if
+    /// nothing is available now, zero if the peer has closed.
     ///
     /// # Errors
     /// The connection is lost.
@@ -188,13 +188,13 @@ impl TcpLink {
 
     /// Ends our direction: written bytes are still sent, then a FIN.
     pub fn finish(&self) {
-        // It fails if the connection is gone.
+        // This fails if the connection is gone.
         let _ = self.socket.shutdown(Shutdown::Write);
     }
 
     /// Aborts the connection with a reset.
     pub fn abort(self) {
-        // It fails if the connection is gone.
+        // This fails if the connection is gone.
         let _ = sockopt::set_socket_linger(&self.socket, Some(Duration::ZERO));
     }
 

@@ -274,7 +274,7 @@ fn silent_and_invalid_callers_leave_nothing_behind() {
     let mut silent: Vec<TcpStream> = (0..300).map(|_| TcpStream::connect(address).expect("taken")).collect();
     for (at, stream) in silent.iter_mut().enumerate().take(100) {
         use std::io::Write;
-        // An incomplete request, another protocol, the wrong key.
+        // Peers that send an incomplete request, speak another protocol, or use the wrong key.
         let private_data: &[u8] =
             [&b"MPA ID Req"[..], b"GET / HTTP/1.1\r\n\r\n0123456789", b"MPA ID Rep Frame\x10\x02\x00\x00"]
                 [at % 3];

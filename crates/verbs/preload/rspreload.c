@@ -58,7 +58,7 @@ ssize_t rreadv(int, const struct iovec *, int), rwritev(int, const struct iovec 
 /* Descriptors above this are never rsockets. */
 #define FILES 65536
 
-/* The rsocket of a descriptor, plus one. */
+/* The rsocket of each descriptor, plus one; 0 means that the descriptor is not an rsocket. */
 static _Atomic int rsocket_of[FILES];
 /* The number of descriptors of an rsocket. */
 static _Atomic int numbers_of[FILES];
@@ -87,7 +87,7 @@ static struct {
     int (*epoll_pwait)(int, struct epoll_event *, int, int, const sigset_t *);
 } real;
 
-/* The address ranges of the libraries below. */
+/* The address ranges of the libraries that this one calls, and whose own calls go to the system. */
 static struct { uintptr_t from, to; } below[2];
 static _Atomic bool is_started;
 static int timeout_ms = 3000;
@@ -550,7 +550,7 @@ int ioctl(int file, unsigned long request, ...)
 
 /* ---- data */
 
-/* With MSG_WAITALL, waits for the rest, too. */
+/* Receives data; with MSG_WAITALL, waits until the buffer is full. */
 static ssize_t receive(int rs, void *at, size_t length, int flags)
 {
     size_t got = 0;
@@ -992,7 +992,8 @@ int epoll_ctl(int epoll, int operation, int file, struct epoll_event *event)
         if (known)
             watches[at] = watches[--watched];
         else
-            /* It was added before it connected; the system removed it together with its old socket. */
+            /* The socket was added before it connected; the system removed it together with the socket
+             * that it replaced. */
             error = 0;
     } else if (!event) {
         error = EFAULT;
@@ -1056,7 +1057,8 @@ static int wait_all(int epoll, struct epoll_event *events, int most, int timeout
             if (wanted & EPOLLET)
                 wanted &= ~atomic_load(&edges_reported[watches[i].file]);
             own[used] = watches[i];
-            /* Skip those that have reported all edges, or are one-shot: after the end they would be ready for ever. */
+            /* Skip rsockets that have reported all edges, or are one-shot: after the end they would be
+             * ready for ever. */
             bool asks = wanted & (EPOLLIN | EPOLLOUT | EPOLLRDHUP);
             files[used++] = (struct pollfd){ .fd = asks ? watches[i].file : -1, .events = (short)wanted };
         }
@@ -1068,7 +1070,7 @@ static int wait_all(int epoll, struct epoll_event *events, int most, int timeout
             return -1;
         }
         files[used] = (struct pollfd){ .fd = epoll, .events = POLLIN };
-        /* Edges that another thread's call re-enables are found by the next check. */
+        /* Edges that a call of another thread re-enables are found by the next check. */
         int64_t left = end == INT64_MAX ? 200 : end - now();
         int ready = poll_all(files, used + 1, left < 0 ? 0 : left > 200 ? 200 : (int)left, mask), count = 0;
         if (ready > 0 && files[used].revents)

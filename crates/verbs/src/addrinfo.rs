@@ -261,7 +261,7 @@ mod tests {
     /// Reads an address, or returns `None` for a null pointer.
     ///
     /// # Safety
-    /// `at` is null or an address as long as its family says.
+    /// `at` is null or a socket address as long as its family requires.
     unsafe fn address(at: *const sockaddr, bytes: socklen_t) -> Option<SocketAddr> {
         // SAFETY: the address is as long as the struct of its family; the assertions check this.
         unsafe {

@@ -3,7 +3,7 @@
 //! Purpose   turn a panic into an error code, because it must not unwind through C frames.
 //! Errors    the two conventions of rdma-core: return the errno (most of `ibv_*`), or set errno and return -1
 //!           (`rdma_*`).
-//! Limits    a pointer that is not null cannot be checked.
+//! Limits    whether a pointer that is not null is valid cannot be checked.
 
 use core::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};

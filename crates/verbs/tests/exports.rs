@@ -128,7 +128,7 @@ const PROGRAMS: [(&str, &[&str], &str); 9] = [
     ("ucx_info", &["-d"], "ucx-utils"),
     ("ibv_devinfo", &[], "ibverbs-utils"),
     ("ibv_rc_pingpong", &["-d", "no such device"], "ibverbs-utils"),
-    // The system's Python: pyverbs is not available for others.
+    // Use the system's Python, because pyverbs is not available for others.
     ("/usr/bin/python3", &["-c", "import pyverbs.device, pyverbs.cmid, pyverbs.qp"], "python3-pyverbs"),
 ];
 

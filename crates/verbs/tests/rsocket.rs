@@ -242,7 +242,7 @@ fn signal_handlers_may_make_the_calls_that_they_interrupted() {
 
 #[test]
 fn a_plain_server_is_reached_over_tcp_after_fallback() {
-    // It answers plain clients and closes other connections.
+    // This server answers plain TCP clients, and closes all other connections.
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("it has one").port().to_string();
     let serving = std::thread::spawn(move || {

@@ -78,7 +78,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let text = client_memory.read(512, heard.length as usize).ok_or("outside the memory region")?;
         println!("client: {}", String::from_utf8_lossy(&text));
 
-        // RDMA Read: the server's program has no part in it. Its handle came as immediate data.
+        // RDMA Read, without the server program's participation. The memory handle came as immediate data.
         let there = AddressSegment {
             address: 1024,
             handle: heard.immediate.ok_or("the message has no immediate data")?,

@@ -65,7 +65,7 @@ fn decode_hello(bytes: &[u8; HELLO_BYTES], peer: SocketAddr) -> Option<SocketAdd
         return None;
     }
     match u16::from_be_bytes(*port) {
-        // It is known by its own port meanwhile, at which it cannot be called.
+        // The caller is known by its source port, at which it cannot be called.
         0 => Some(SocketAddr::new(ip, peer.port())),
         port => Some(SocketAddr::new(ip, port)),
     }
@@ -377,7 +377,7 @@ mod tests {
         all
     }
 
-    /// The packets taken from a stream that arrives in pieces of one length.
+    /// Returns the packets taken from a stream that arrives in pieces of one length.
     fn taken(stream: &[u8], piece: usize) -> (Vec<Vec<u8>>, Result<(), InvalidStream>) {
         let (mut into, mut packets) = (Inbox::new(), Vec::new());
         let mut rest = stream;
@@ -404,7 +404,7 @@ mod tests {
             assert_eq!(packets.iter().map(Vec::len).collect::<Vec<_>>(), lengths, "{piece}");
             for packet_in in &packets {
                 let expected = packet(packet_in.len());
-                // Everything except what the check changes.
+                // Compare everything except the fields that the check changes.
                 assert!(packet_in[0] == expected[0] && packet_in[2..28] == expected[2..28]);
                 assert!(packet_in[32..] == expected[32..]);
             }
@@ -417,7 +417,7 @@ mod tests {
         let longest = (PACKET_BYTES as u32 + 1).to_be_bytes();
         let mut damaged = stream_of(&[1000]);
         damaged[LENGTH_BYTES + 500] ^= 1;
-        // A packet without a check, and one that is too short to have one.
+        // One packet without a check, and one that is too short to have a check.
         let unchecked = [&32u32.to_be_bytes()[..], &[0; 32]].concat();
         let short = [&31u32.to_be_bytes()[..], &[0; 31]].concat();
         let hello = hello(([127, 0, 0, 1], 7).into());

@@ -368,7 +368,7 @@ impl Core {
                             link.out.publish(length);
                             sent = true;
                         }
-                        // Full: the other side rings when it has taken some.
+                        // The ring is full: the other side rings when it has taken some packets.
                         Ok(None) => break,
                         Err(_) => {
                             (*over, *some_over) = (true, true);
@@ -428,7 +428,7 @@ impl Core {
         self.around_at = now + RARE_CHECK_INTERVAL;
         while let Some(half) = self.name_listener.as_ref().and_then(ChannelListener::try_accept) {
             if self.has_room() {
-                // It identifies itself in its first message.
+                // The caller identifies itself in its first message.
                 let _ = self.add_half(half, HostAddress::Name(Vec::new()));
             }
         }
@@ -443,7 +443,7 @@ impl Core {
                     Ok(None) => {}
                     Ok(Some(whole)) => {
                         let caller = whole.channel.caller().to_vec();
-                        // The socket has been watched since the call.
+                        // The socket has been watched by epoll since the call, but the bell is not armed yet.
                         *link = Link::Shm(Box::new(whole));
                         self.rearm = true;
                         if !caller.is_empty() {
@@ -452,7 +452,7 @@ impl Core {
                     }
                     Err(_) => *over = true,
                 },
-                // Packets sent before its end are processed first.
+                // Packets that the peer sent before it ended are processed first.
                 Link::Shm(link) if link.channel.is_gone() => match link.into.is_ready() {
                     true => again = true,
                     false => *over = true,
@@ -476,7 +476,7 @@ impl Core {
         }
         self.close_over();
         if again {
-            // The end is not signalled again.
+            // The events that caused this are not signalled again.
             self.around_at = Instant::ZERO;
             self.took = true;
         }
@@ -509,7 +509,7 @@ impl Core {
             }
             let carried = BoardLink::called(stream, now);
             self.silent_until = self.silent_until.min(carried.silent_until().unwrap_or(Instant::NEVER));
-            // Its bell is not armed yet. It identifies itself in its hello.
+            // The bell of the stream is not armed yet. The caller identifies itself in its hello.
             self.rearm = true;
             let nobody = HostAddress::Board((std::net::Ipv6Addr::UNSPECIFIED, 0).into());
             let _ = self.add(CARRIED, nobody, Link::Board(Box::new(carried)));
@@ -626,7 +626,7 @@ impl Machine for Core {
 
     #[inline]
     fn has_more(&self) -> bool {
-        // Reading the board's file beside a sleeping driver leaves it with a bell that has already rung.
+        // If the board's file was read while another driver slept, its bell has rung already: do not sleep.
         self.took || self.rearm || self.board.as_ref().is_some_and(|on| !on.board.is_armed())
     }
 
@@ -634,7 +634,7 @@ impl Machine for Core {
         self.rearm = false;
         if let Some(on) = &self.board {
             on.board.arm();
-            // Callers and their hellos: the bell is not rung again for what arrived before.
+            // Check callers and their hellos: the bell is not rung again for those that have already arrived.
             self.around_at = Instant::ZERO;
             self.links.iter().filter_map(PathLink::carried).for_each(BoardLink::arm);
         }

@@ -52,7 +52,7 @@ impl Core {
         }
         let mut again = false;
         for attached in self.hosts.hosts.iter_mut().filter(|attached| attached.channel.is_gone()) {
-            // Entries posted before its end are processed first, as far as possible.
+            // Entries that the host posted before it ended are processed first, as far as possible.
             match attached.attachment.is_ready() && !attached.attachment.is_full() {
                 true => again = true,
                 false => attached.over = true,
@@ -69,7 +69,7 @@ impl Core {
         let memory = region.part(region.address() + arena as u64, length).expect("the channel is so long");
         let work = Consumer::new(region, work, shapes.0);
         let done = Producer::new(region, done, shapes.1);
-        // The socket has been watched since the call.
+        // The socket has been watched by epoll since the call, but the bell is not armed yet.
         self.rearm = true;
         // On failure the channel closes, and the host notices that.
         if let Ok(attachment) = Attachment::new(&mut self.nic, work, done, memory.with_address(0), VIS_MAX) {
@@ -98,7 +98,7 @@ impl Core {
                 attachment.connect(&call, path, &mut self.nic, now);
             }
             match (taken, attachment.deliver_indications(&mut self.nic)) {
-                // It may wait for an indication, or for room in its work ring.
+                // The host may wait for an indication, or for room in its work ring.
                 (Ok(taken), Ok(has_indications)) if has_indications || taken > 0 => {
                     self.took = true;
                     channel.ring(machine_nanos);

@@ -354,9 +354,9 @@ impl Nic {
             .map_err(Failure::Refused)
     }
 
-    /// Like [`Nic::receive_wait`], with a wait policy for this call: the receive call of the paper, if it is
-    /// `Wait::Hybrid`. Consecutive calls with one policy share what they learn, separately from the queue's
-    /// own policy.
+    /// Like [`Nic::receive_wait`], with a wait policy for this call. With `Wait::Hybrid`, it is the receive
+    /// call of Murayama, Ochiai and Yamaguchi (2000). Consecutive calls with one policy share what they
+    /// learn, separately from the queue's own policy.
     ///
     /// # Errors
     /// As for [`Nic::send_wait`].

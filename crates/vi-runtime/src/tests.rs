@@ -276,7 +276,8 @@ fn a_killed_peer_is_reported_within_a_second_whatever_the_survivor_does() {
         let before = server.nic.counters().connections_broken;
         peer.0.kill().expect("it lives");
         let (clock, killed_at) = (server.nic.clone(), server.nic.now());
-        // Messages sent before are still received; then the rest is flushed, and the connection is lost.
+        // Messages sent before the kill are still received; then the rest is flushed, and the connection is
+        // lost.
         let mut done = server.received();
         while done.status.is_ok() {
             done = if busy {
@@ -366,7 +367,7 @@ fn closing_a_nic_ends_all_waits() {
         assert_eq!(server.nic.receive_wait(server.vi, Duration::MAX), Err(Failure::Closed));
         match client.nic.event_wait(PATIENCE) {
             Ok(Event::ConnectionLost { .. }) => {}
-            // On a loopback device it is the same NIC.
+            // On a loopback device, both ends use the same NIC.
             Err(Failure::Closed) if client.nic.address() == HostAddress::Loopback => {}
             other => panic!("{other:?}: the connection has ended"),
         }
@@ -420,9 +421,9 @@ fn waiting_without_a_pending_request_is_an_error() {
 fn peers_that_call_each_other_at_once_are_connected_once() {
     for [one, two] in kinds("peers") {
         for round in 0..20 {
-            // With shared memory each calls the other by name, so both have one. New names for each round: a
-            // program that another test is starting holds a copy of a listener for a moment after it has
-            // closed.
+            // With shared memory, each side calls the other by name, so both sides have names. Each round
+            // uses new names, because a process that another test is just starting may hold a copy of a
+            // closed listener for a moment.
             let is_named = one.starts_with("shm:");
             let one = if is_named { format!("{one}-{round}") } else { one.clone() };
             let two = if is_named { format!("{one}-too") } else { two.clone() };

@@ -33,15 +33,15 @@ kiban_base::settings! {
         lossy_window_packets: u32 = 64,
         /// Initial retransmission timeout (RTO); later the measured round-trip time determines it.
         resend_after: Duration = Duration::from_millis(30),
-        /// Minimum retransmission timeout: a busy host answers late.
+        /// Minimum retransmission timeout, because a busy host answers late.
         resend_after_min: Duration = Duration::from_millis(10),
         /// How often the same packet is retransmitted before the connection is lost; the timeout doubles each
         /// time, up to `probe_after`.
         resends_max: u32 = 6,
-        /// Idle time on a link that may lose packets after which the peer is probed.
+        /// Idle time after which the peer is probed, on a link that may lose packets.
         probe_after: Duration = Duration::from_millis(250),
-        /// Number of unanswered probes, a quarter of that time apart, before the connection is lost: 0.9 s in
-        /// all.
+        /// Number of unanswered probes, a quarter of `probe_after` apart, before the connection is lost: 0.9
+        /// s in all.
         probes_max: u32 = 10,
         /// How long reliable delivery waits for a peer with an empty receive queue before the connection is
         /// lost. The VI Architecture loses it at once (0). (Reliable reception waits without limit;

@@ -23,7 +23,7 @@ pub enum RequestError {
     InUse,
     /// A bound of [`Config`](crate::Config) is reached.
     TooMany,
-    /// The VI's state does not allow it.
+    /// The VI's state does not allow the call.
     BadState(ViState),
     /// The reliability levels of the two ends differ.
     Reliability,

@@ -165,7 +165,7 @@ pub enum ControlError {
     NotYours = 2,
     /// A bound is reached.
     TooMany = 3,
-    /// The VI's state does not allow it, or the object is in use.
+    /// The VI's state does not allow the request, or the object is in use.
     BadState = 4,
     /// The attributes of the two ends differ.
     Unlike = 5,

@@ -175,11 +175,11 @@ impl Vi {
         }
         outputs.counters.gaps += 1;
         if connection.queue_empty_reported {
-            // The refusal was the answer; the packets after it will be retransmitted.
+            // The refusal has answered the peer; it will retransmit the packets after the refused one.
             connection.ack_now = false;
         }
         if !reliable {
-            // The partial message is lost; its descriptor stays for the next one.
+            // The partial message is lost; its descriptor is used for the next message.
             (connection.message, connection.writing) = (None, None);
             connection.rcv_nxt = header.sequence;
             return true;
@@ -298,7 +298,7 @@ impl Vi {
         if header.has(flag::FIRST) {
             connection.message = Some(0);
         }
-        // A part whose beginning was lost, or that does not continue the last one.
+        // Earlier packets of the message were lost, or this one does not continue them.
         if connection.message != Some(header.offset) {
             return self.lost(fault::PROTOCOL);
         }
@@ -352,7 +352,7 @@ impl Vi {
         if header.has(flag::FIRST) {
             connection.writing = Some(0);
         }
-        // A part whose predecessor was lost: the RDMA Write must not be reported as complete.
+        // Earlier packets were lost, so the RDMA Write must not be reported as complete.
         if connection.writing != Some(header.offset) {
             return self.lost(fault::PROTOCOL);
         }
@@ -361,7 +361,7 @@ impl Vi {
         let consumes = header.has(flag::LAST) && header.has(flag::IMMEDIATE);
         let work = if consumes { self.receive.first_open() } else { None };
         let payload = packet.after(HEADER_BYTES + REMOTE_RANGE_BYTES);
-        // Refused before anything is written: the packet will be retransmitted.
+        // Refuse the packet before anything is written; it will be retransmitted.
         if consumes && work.is_none() && region.is_some() {
             return Verdict::ReceiveQueueEmpty;
         }
@@ -403,7 +403,7 @@ impl Vi {
             outputs.event(Event::RdmaProtection { vi: number, write: false });
             return self.lost(fault::RDMA_PROTECTION);
         }
-        // As many acknowledgements of responses may be outstanding in addition.
+        // Up to `reads_max` responses may be in flight, and as many may be unacknowledged in addition.
         if connection.responses.len() >= config.reads_max || in_flight > 2 * config.reads_max + 1 {
             return self.lost(fault::PROTOCOL);
         }

@@ -134,7 +134,7 @@ impl Vi {
             let number_of_work = connection.next_work;
             let Some(work) = self.send.get(number_of_work) else { return true };
             if self.send.has_ended(number_of_work) {
-                // It was in error; an unreliable VI continues with the next.
+                // The descriptor was in error; an unreliable VI continues with the next.
                 connection.next_work += 1;
                 return false;
             }
@@ -296,7 +296,7 @@ impl Vi {
         if let Some(connection) = &mut self.connection {
             connection.flights.clear();
             connection.cursor = (0, 0);
-            // The receiver takes packets not sent for a loss: the next message starts a new sequence.
+            // Skip the sequences of the packets that were not sent, so that the receiver takes them for lost.
             connection.next_sequence = flight.first_sequence.wrapping_add(flight.packets);
         }
         if let FlightContents::Work(work) = flight.cargo {

@@ -300,7 +300,7 @@ impl Nic {
         (vi.setup, vi.broken, vi.outcome) = (None, None, None);
         vi.state = ViState::Idle;
         vi.flush(number, outputs);
-        // A host that waits for the outcome of the request must be woken: there will be none.
+        // Wake a host that waits for the outcome of the request, because there will be none.
         outputs.progress = true;
         self.deliver();
         Ok(())

@@ -8,7 +8,8 @@ pub enum Reliability {
     Unreliable = 0,
     /// Messages arrive exactly once and in order, or the connection is lost.
     Delivery = 1,
-    /// The same, and a completed message is in the peer's memory.
+    /// As [`Reliability::Delivery`]; in addition, a send completes only when its data is in the peer's
+    /// memory.
     Reception = 2,
 }
 
@@ -54,7 +55,7 @@ pub struct PathTraits {
     pub packet_bytes: usize,
     /// Whether every packet arrives exactly once and in order (lossless).
     pub lossless: bool,
-    /// Whether packets carry a CRC, and those without are dropped.
+    /// Whether packets carry a CRC, and packets without one are dropped.
     pub checked: bool,
 }
 
@@ -77,7 +78,7 @@ pub enum Event {
     RdmaProtection {
         /// The VI.
         vi: u32,
-        /// Whether it was an RDMA Write.
+        /// Whether the refused operation was an RDMA Write.
         write: bool,
     },
     /// A completion queue was full and a completion was lost.

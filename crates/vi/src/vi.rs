@@ -30,7 +30,7 @@ pub(super) struct Vi {
     pub broken: Option<BrokenConnection>,
     /// Set while the VI is in its path's ready queue.
     pub queued: bool,
-    /// Set while the VI is in the outputs's list of pending acknowledgements.
+    /// Set while the VI is in the list of pending acknowledgements in `Outputs`.
     pub in_ack_list: bool,
 }
 

@@ -13,8 +13,8 @@
 //! ```
 //!
 //! RDMA      the payload of every packet of an RDMA Write starts with its [`RemoteRange`], so that each
-//!           packet can be placed independently; the payload of a read request is the place with the length
-//!           to read.
+//!           packet can be placed independently; the payload of a read request is the [`RemoteRange`] to
+//!           read.
 //! Order     network byte order. The 32-byte header and 24 bytes of payload fit one slot of a ring
 //!           (`kiban_base::ring`).
 //! Set-up    the payload of connection requests and of their acceptance is a [`Setup`].
@@ -103,7 +103,7 @@ pub mod flag {
 
 /// Reasons for rejecting a connection.
 pub mod refusal {
-    /// No one is listening.
+    /// There is no listener.
     pub const NO_MATCH: u32 = 1;
     /// The host rejected it.
     pub const REJECTED: u32 = 2;

@@ -14,7 +14,7 @@ use kiban_base::{SharedBytes, SharedRoom};
 /// A data segment: a run of registered memory in a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DataSegment {
-    /// Address of the first byte, in the addresses of its memory.
+    /// Address of the first byte, in the address range under which the memory was registered.
     pub address: u64,
     /// Handle of the memory.
     pub handle: u32,
@@ -105,7 +105,7 @@ impl Status {
     pub const FLUSHED: Status = Status(0x20);
     /// The connection broke while the descriptor was being processed.
     pub const TRANSPORT: Status = Status(0x40);
-    /// The peer does not allow this access to its memory.
+    /// The peer does not allow this access to the peer's memory.
     pub const RDMA_PROTECTION: Status = Status(0x80);
     /// The peer's descriptor was in error.
     pub const REMOTE_DESCRIPTOR: Status = Status(0x100);

@@ -361,7 +361,8 @@ VIP_RETURN VipPostRecv(IN VIP_VI_HANDLE ViHandle, IN VIP_DESCRIPTOR *DescriptorP
 VIP_RETURN VipSendDone(IN VIP_VI_HANDLE ViHandle, OUT VIP_DESCRIPTOR **DescriptorPtr);
 VIP_RETURN VipRecvDone(IN VIP_VI_HANDLE ViHandle, OUT VIP_DESCRIPTOR **DescriptorPtr);
 
-/* The same, but waits up to Timeout milliseconds, by the VI's waiting policy (vipl_kiban.h; adaptive by default).
+/* Like VipSendDone and VipRecvDone, but wait up to Timeout milliseconds, by the VI's waiting policy (vipl_kiban.h;
+ * adaptive by default).
  * VIP_SUCCESS; VIP_DESCRIPTOR_ERROR; VIP_TIMEOUT; VIP_INVALID_PARAMETER: also if the queue has a completion queue. */
 VIP_RETURN VipSendWait(IN VIP_VI_HANDLE ViHandle, IN VIP_ULONG Timeout, OUT VIP_DESCRIPTOR **DescriptorPtr);
 VIP_RETURN VipRecvWait(IN VIP_VI_HANDLE ViHandle, IN VIP_ULONG Timeout, OUT VIP_DESCRIPTOR **DescriptorPtr);
@@ -394,7 +395,7 @@ VIP_RETURN VipResizeCQ(IN VIP_CQ_HANDLE CQHandle, IN VIP_ULONG EntryCount);
 /* Removes and returns the oldest entry. VIP_SUCCESS; VIP_NOT_DONE; VIP_INVALID_PARAMETER. */
 VIP_RETURN VipCQDone(IN VIP_CQ_HANDLE CQHandle, OUT VIP_VI_HANDLE *ViHandle, OUT VIP_BOOLEAN *RecvQueue);
 
-/* The same, but waits up to Timeout milliseconds. VIP_SUCCESS; VIP_TIMEOUT; VIP_INVALID_PARAMETER. */
+/* Like VipCQDone, but waits up to Timeout milliseconds. VIP_SUCCESS; VIP_TIMEOUT; VIP_INVALID_PARAMETER. */
 VIP_RETURN VipCQWait(IN VIP_CQ_HANDLE CQHandle, IN VIP_ULONG Timeout, OUT VIP_VI_HANDLE *ViHandle,
                      OUT VIP_BOOLEAN *RecvQueue);
 
@@ -448,7 +449,7 @@ VIP_RETURN VipConnectPeerRequest(IN VIP_VI_HANDLE ViHandle, IN VIP_NET_ADDRESS *
  * VIP_INVALID_STATE: there is no request. After codes other than VIP_SUCCESS and VIP_NOT_DONE the VI is idle. */
 VIP_RETURN VipConnectPeerDone(IN VIP_VI_HANDLE ViHandle, OUT VIP_VI_ATTRIBUTES *RemoteViAttribs);
 
-/* The same, but waits until the request completes or times out. */
+/* Like VipConnectPeerDone, but waits until the request completes or times out. */
 VIP_RETURN VipConnectPeerWait(IN VIP_VI_HANDLE ViHandle, OUT VIP_VI_ATTRIBUTES *RemoteViAttribs);
 
 /* ------------------------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ typedef enum {
  * VIP_SUCCESS; VIP_INVALID_PARAMETER: invalid VI or policy. */
 VIP_RETURN VipSetViWait(IN VIP_VI_HANDLE ViHandle, IN VIP_WAIT_POLICY Policy, IN VIP_ULONG SpinMicroseconds);
 
-/* The same for VipCQWait of a completion queue. */
+/* Sets the policy of VipCQWait of a completion queue; otherwise like VipSetViWait. */
 VIP_RETURN VipSetCQWait(IN VIP_CQ_HANDLE CQHandle, IN VIP_WAIT_POLICY Policy, IN VIP_ULONG SpinMicroseconds);
 
 /* VipRecvWait with a policy for this one call: hybrid (poll for SpinMicroseconds, then sleep), or adaptive. Timeout is

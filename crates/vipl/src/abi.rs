@@ -207,7 +207,7 @@ pub struct VIP_AUTODISCOVERY_LIST {
     pub NumAdAddrs: VIP_ULONG,
 }
 
-/// Numbers of `VIP_WAIT_POLICY`; what a program hands over may be any number.
+/// Values of `VIP_WAIT_POLICY`; a program may pass any number.
 pub mod policy {
     pub const ADAPTIVE: u32 = 0;
     pub const POLL: u32 = 1;

@@ -80,7 +80,7 @@ mod tests {
         let mut words = [0u32; 2];
         let crooked = words.as_mut_ptr().cast::<u8>().wrapping_add(1).cast::<u32>();
         for place in [core::ptr::null_mut(), crooked] {
-            // SAFETY: both pointers are refused before they are used.
+            // SAFETY: both functions reject the pointer before they use it.
             let refused = unsafe { Out::at(place).is_err() && read(place).is_err() };
             assert!(refused);
         }

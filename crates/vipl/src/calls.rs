@@ -256,7 +256,7 @@ calls! {
         let remote = NonNull::new(RemoteAddr).ok_or(BAD)?;
         let (attributes, request) = (out!(RemoteViAttribs), out!(ConnHandle));
         request.put(null_mut());
-        // SAFETY: vipl.h requires of the program that `LocalAddr` has the length that it gives, and that
+        // SAFETY: vipl.h requires of the program that the length fields of `LocalAddr` are correct, and that
         // `RemoteAddr` has room for the longest address of this NIC.
         let (peer, handle) = unsafe { connect::wait(&nic, LocalAddr, timeout(Timeout), remote)? };
         attributes.put(peer);
@@ -278,7 +278,7 @@ calls! {
         RemoteViAttribs: *mut VIP_VI_ATTRIBUTES,
     ) {
         let (vi, out) = (handles::vi(ViHandle)?, out!(RemoteViAttribs));
-        // SAFETY: vipl.h requires of the program that both addresses have the lengths that they give.
+        // SAFETY: vipl.h requires of the program that the length fields of both addresses are correct.
         out.put(unsafe { connect::request(&vi, LocalAddr, RemoteAddr, timeout(Timeout))? });
         Ok(())
     }
@@ -292,7 +292,7 @@ calls! {
         Timeout: VIP_ULONG,
     ) {
         let vi = handles::vi(ViHandle)?;
-        // SAFETY: vipl.h requires of the program that both addresses have the lengths that they give.
+        // SAFETY: vipl.h requires of the program that the length fields of both addresses are correct.
         unsafe { connect::request_peer(&vi, LocalAddr, RemoteAddr, timeout(Timeout)) }
     }
 
@@ -336,8 +336,8 @@ calls! {
         NameLen: *mut VIP_ULONG,
     ) {
         let nic = handles::nic(NicHandle)?;
-        // SAFETY: vipl.h requires the caller to pass an address as long as its length field says, and a
-        // `Name` with room for `*NameLen` bytes.
+        // SAFETY: vipl.h requires of the program that the length fields of the address are correct, and that
+        // `Name` has room for `*NameLen` bytes.
         unsafe { names::by_address(&nic, Address, Name, NameLen) }
     }
 
@@ -350,7 +350,7 @@ calls! {
     fn VipQuerySystemManagementInfo(NicHandle: VIP_NIC_HANDLE, InfoType: VIP_ULONG, SysManInfo: VIP_PVOID) {
         let nic = handles::nic(NicHandle)?;
         match InfoType {
-            // SAFETY: vipl.h requires of the program that the array of the list has the length that it gives.
+            // SAFETY: vipl.h requires of the program that the array of the list has `NumAdAddrs` elements.
             VIP_SMI_AUTODISCOVERY => unsafe { names::discover(&nic, SysManInfo.cast()) },
             _ => Err(BAD),
         }

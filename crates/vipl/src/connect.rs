@@ -24,7 +24,7 @@ const BYTES_AT: usize = offset_of!(VIP_NET_ADDRESS, HostAddress);
 /// Reads an address from the program's memory. Returns the host bytes and the discriminator.
 ///
 /// # Safety
-/// If it is not null, `at` points to an address of the length that it gives.
+/// If it is not null, `at` points to an address whose length fields are correct.
 unsafe fn read(nic: &Nic, at: *const VIP_NET_ADDRESS) -> Answer<(Vec<u8>, Vec<u8>)> {
     let at = NonNull::new(at.cast_mut().cast::<u8>()).ok_or(VIP_RETURN::INVALID_PARAMETER)?;
     // SAFETY: the caller guarantees an address, which starts with its two lengths. It may be unaligned,
@@ -90,14 +90,15 @@ pub(crate) unsafe fn write(
 pub(crate) type WaitResult = (VIP_VI_ATTRIBUTES, VIP_CONN_HANDLE);
 
 /// # Safety
-/// `local` is null or an address of the length that it gives; `remote` has room for any address of this NIC.
+/// `local` is null or an address whose length fields are correct; `remote` has room for any address of this
+/// NIC.
 pub(crate) unsafe fn wait(
     nic: &Arc<Nic>,
     local: *const VIP_NET_ADDRESS,
     timeout: Duration,
     remote: NonNull<VIP_NET_ADDRESS>,
 ) -> Answer<WaitResult> {
-    // SAFETY: the caller guarantees that `local` is null or an address of the length that it gives.
+    // SAFETY: the caller guarantees that `local` is null or an address whose length fields are correct.
     let (_, discriminator) = unsafe { read(nic, local)? };
     *lock(&nic.waiters).entry(discriminator.clone()).or_default() += 1;
     let incoming = nic.core.connect_wait(&discriminator, timeout);
@@ -145,14 +146,14 @@ pub(crate) fn reject(pointer: VIP_CONN_HANDLE) -> Answer {
 }
 
 /// # Safety
-/// `local` and `remote` are null or addresses of the lengths that they give.
+/// `local` and `remote` are null or addresses whose length fields are correct.
 pub(crate) unsafe fn request(
     vi: &Vi,
     local: *const VIP_NET_ADDRESS,
     remote: *const VIP_NET_ADDRESS,
     timeout: Duration,
 ) -> Answer<VIP_VI_ATTRIBUTES> {
-    // SAFETY: the caller guarantees that both are null or addresses of the lengths that they give.
+    // SAFETY: the caller guarantees that both are null or addresses whose length fields are correct.
     let ((_, local), remote) = unsafe { (read(&vi.nic, local)?, read_remote(&vi.nic, remote)?) };
     Ok(peer_to_c(&vi.nic.core.connect(vi.number, &local, &remote, timeout)?))
 }
@@ -165,7 +166,7 @@ pub(crate) unsafe fn request_peer(
     remote: *const VIP_NET_ADDRESS,
     timeout: Duration,
 ) -> Answer {
-    // SAFETY: the caller guarantees that both are null or addresses of the lengths that they give.
+    // SAFETY: the caller guarantees that both are null or addresses whose length fields are correct.
     let ((_, local), remote) = unsafe { (read(&vi.nic, local)?, read_remote(&vi.nic, remote)?) };
     Ok(vi.nic.core.connect_peer(vi.number, &local, &remote, timeout)?)
 }

@@ -112,7 +112,8 @@ pub(crate) fn from_bytes(bytes: &[u8], own: &HostAddress) -> Option<HostAddress>
     }
 }
 
-/// Parses a host from a user's word: in the form of a device, or as hexadecimal bytes separated by colons.
+/// Parses a host that a user has named: in the form of a device name, or as hexadecimal bytes separated by
+/// colons.
 pub(crate) fn host_named(word: &str, own: &HostAddress) -> Option<HostAddress> {
     let hexadecimal = || {
         let bytes: Option<Vec<u8>> = word

@@ -24,7 +24,7 @@ pub(crate) const BYTES_MAX: usize = isize::MAX as usize;
 pub(crate) fn create_tag(nic: &Arc<Nic>) -> Answer<VIP_PROTECTION_HANDLE> {
     let mut memories = writing(&nic.memories);
     let number = match &mut memories.first_tag {
-        // It was created for a NULL tag, and the program does not have its handle yet.
+        // The tag was created for a NULL tag, and the program does not have its handle yet.
         Some((number, given @ false)) => {
             *given = true;
             *number

@@ -100,15 +100,15 @@ pub(crate) unsafe fn by_name(
 }
 
 /// # Safety
-/// `at` is null or an address of the length that it gives; `name` has room for `*room` bytes, and `room` is
-/// null or valid.
+/// `at` is null or an address whose length fields are correct; `name` has room for `*room` bytes, and `room`
+/// is null or valid.
 pub(crate) unsafe fn by_address(
     nic: &Nic,
     at: *const VIP_NET_ADDRESS,
     name: *mut VIP_CHAR,
     room: *mut VIP_ULONG,
 ) -> Answer {
-    // SAFETY: the caller guarantees that `at` is null or an address of the length that it gives, and that
+    // SAFETY: the caller guarantees that `at` is null or an address whose length fields are correct, and that
     // `room` is null or valid.
     let (host, bytes_max, used) =
         unsafe { (crate::connect::read_host(nic, at)?, read(room)?, Out::at(room)?) };
@@ -135,10 +135,10 @@ pub(crate) unsafe fn by_address(
     Ok(())
 }
 
-/// Lists the NICs that can be reached: this one, and those in the hosts file.
+/// Lists the NICs that can be reached: this NIC, and those in the hosts file.
 ///
 /// # Safety
-/// `list` is null or valid, and its array has the length that it gives; each entry is null or has room for an
+/// `list` is null or valid, and its array has `NumAdAddrs` elements; each element is null or has room for an
 /// address.
 pub(crate) unsafe fn discover(nic: &Nic, list: *mut VIP_AUTODISCOVERY_LIST) -> Answer {
     // SAFETY: the caller guarantees that `list` is null or valid.

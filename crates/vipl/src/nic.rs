@@ -131,7 +131,7 @@ pub(crate) unsafe fn open(name: *const VIP_CHAR, out: Out<VIP_NIC_HANDLE>) -> An
 
 pub(crate) fn close(pointer: VIP_NIC_HANDLE) -> Answer {
     handles::nic(pointer)?;
-    // If two threads close it, only one finds it here.
+    // If two threads close the NIC, only one finds it here.
     let Some(Object::Nic(nic)) = handles::remove(Handle::of(pointer)) else {
         return Err(VIP_RETURN::INVALID_PARAMETER);
     };

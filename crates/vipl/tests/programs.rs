@@ -62,7 +62,7 @@ fn succeeds(command: Command) {
 
 /// A folder with the library under the names that linkers look for.
 static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
-    // Cargo puts it beside the tests that depend on it.
+    // Cargo puts the library beside the tests that depend on it.
     let test = std::env::current_exe().expect("a test is a file");
     let library = test.parent().expect("in a folder").join("libvipl.so");
     assert!(library.exists(), "{} is missing: run this through cargo", library.display());

@@ -1,9 +1,9 @@
 //! A running board below an RDMA NIC: MPA on streams of its TCP, through shared memory.
 //!
-//! Purpose  gives the core what sockets give it, without a system call while both sides are awake.
+//! Purpose  provides the same operations as sockets, without a system call while both sides are awake.
 //! Polling  a stream has no file: the driver polls listeners and streams, a limited number per drive. Before
 //!          it sleeps, a driver arms the doorbells of the board and of all streams, and polls everything once
-//!          more: later events ring.
+//!          more. Later events ring the doorbells.
 //! File     one file for all streams, by which the board wakes a sleeper, and which hangs up when the board
 //!          is gone.
 //! Limits   `STREAMS` connections at a time; each listener reserves sixteen of them for incoming connections.
@@ -62,7 +62,7 @@ impl Core {
         }
     }
 
-    /// Returns whether there was a board that is gone.
+    /// Returns whether the NIC was attached to a board that is gone.
     pub(crate) fn board_has_gone(&self) -> bool {
         self.board.as_ref().is_some_and(|link| link.has_gone)
     }
@@ -78,7 +78,7 @@ impl Core {
     pub(super) fn lose_board(&mut self) {
         let Some(link) = &mut self.board else { return };
         link.has_gone = true;
-        // A file that has hung up would be reported for ever. It fails if the file is not watched any more.
+        // A file that has hung up would be reported for ever. This fails if the file is not watched any more.
         let _ = epoll::delete(&self.epoll, link.board.file());
         (self.progress, self.more) = (true, true);
     }
@@ -94,7 +94,7 @@ impl Core {
                 self.accept_connections(number, now);
             }
         }
-        // Before a driver sleeps, it must have polled all.
+        // Before a driver sleeps, it must have polled all streams.
         let most = if self.armed || has_gone { usize::MAX } else { LOOKS_MAX };
         for _ in 0..self.connections.len().min(most) {
             let behind = (Bound::Excluded(at), Bound::Unbounded);

@@ -51,7 +51,7 @@ impl Transport {
         }
     }
 
-    /// Returns whether epoll reports its events.
+    /// Returns whether epoll reports the transport's events.
     pub(super) fn is_announced(&self) -> bool {
         matches!(self, Transport::Socket { shared: None, .. })
     }
@@ -102,8 +102,8 @@ impl Transport {
         }
     }
 
-    /// Reads available bytes into the places, then into `room`. Returns how many; `None` if nothing is
-    /// available now, zero if the peer has closed.
+    /// Reads available bytes into the memory of `places`, then into `room`. Returns how many; `None` if
+    /// nothing is available now, zero if the peer has closed.
     pub(super) fn receive(&mut self, places: &[Region], room: &mut [u8]) -> io::Result<Option<usize>> {
         match self {
             Transport::Socket { shared: Some(shared), .. } => shared.receive(places, room),
@@ -117,7 +117,7 @@ impl Transport {
                     {
                         let part = run.part(0, place.len() - at);
                         let length = part.len();
-                        // A part is no longer than the place.
+                        // Cannot fail: a part is no longer than its memory.
                         let _ = place.write(place.address() + at as u64, part);
                         at += length;
                         run = run.after(length);
@@ -156,7 +156,8 @@ impl Transport {
         }
     }
 
-    /// Returns whether everything written has been taken over: by the peer's system, or by the board.
+    /// Returns whether everything written has been acknowledged by the peer's system, or accepted by the
+    /// board.
     pub(super) fn is_acknowledged(&self) -> bool {
         match self {
             Transport::Socket { link, .. } => link.is_acknowledged(),

@@ -100,7 +100,7 @@ impl Core {
         Ok(())
     }
 
-    /// Listens. Returns the listener's number and its address. On a board, the address must be waited for
+    /// Listens. Returns the listener's number and its address. On a board, the address is known only later
     /// ([`Core::listening`]).
     pub(crate) fn listen(
         &mut self,
@@ -206,7 +206,7 @@ impl Core {
         self.end_states.remove(&end);
         self.orphans.retain(|&orphan| orphan != end);
         match self.remove_line(end) {
-            // Our direction is closed: the system does the rest.
+            // Our direction is closed already: the system completes the close.
             Some(line) if line.finished => {}
             Some(line) => line.transport.abort(),
             None => {}

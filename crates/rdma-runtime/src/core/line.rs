@@ -13,14 +13,15 @@ use std::io;
 /// Shared memory that may replace an end's socket after the start frames, if both ends have it by then.
 pub(super) enum SharedMemoryOffer {
     None,
-    /// We connected: the peer may call our rendezvous socket.
+    /// We opened the TCP connection; the peer may connect to our rendezvous socket.
     Open(ChannelListener),
-    /// The peer has called; its handshake is incomplete.
+    /// The peer has connected to our rendezvous socket; the handshake is incomplete.
     Called(PendingChannel),
-    /// We accepted and have received nothing yet: when data arrives, the peer's rendezvous socket exists, if
-    /// it ever will.
+    /// We accepted the TCP connection and have received nothing yet. When the first data arrives, the peer
+    /// has opened its rendezvous socket, if it ever does.
     Awaited,
-    /// We accepted and have called: nothing is read from the socket until the answer arrives.
+    /// We accepted the TCP connection and have connected to the peer's rendezvous socket. Nothing is read
+    /// from the TCP socket until the peer answers.
     Calling(PendingChannel),
     Ready(SharedLink),
 }
@@ -43,9 +44,9 @@ pub(super) struct Connection {
     pub(super) farewell: Option<Instant>,
     /// The current epoll interests.
     pub(super) interest: EventFlags,
-    /// Number of consecutive tries that found nothing.
+    /// Number of consecutive direct reads that found nothing.
     pub(super) tries: u32,
-    /// Not tried directly for now.
+    /// Whether reads wait for an epoll event, because too many direct reads found nothing.
     pub(super) quiet: bool,
 }
 

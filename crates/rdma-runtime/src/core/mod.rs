@@ -63,7 +63,7 @@ enum Timer {
     /// Nudges an initiator's peer, which may have missed the first message; with the number of earlier
     /// nudges.
     Nudge(u32, u32),
-    /// The time to close a line in order has expired.
+    /// The time for the orderly close of a connection has expired.
     Farewell(u32),
     /// The time for a detached stream to close in order has expired.
     Parted(u32),
@@ -173,7 +173,7 @@ impl Core {
         if self.connections.len() <= DIRECT_MAX {
             self.direct.extend(self.connections.keys());
         } else if was_direct {
-            // Interests were not updated while they were tried directly.
+            // The epoll interests were not updated while the connections were tried directly.
             let ends: Vec<u32> = self.connections.keys().copied().collect();
             ends.into_iter().for_each(|end| self.set_interest(end));
         }
@@ -257,7 +257,7 @@ impl Core {
                 }
                 (Err(_), ListenSocket::Socket(listener)) => {
                     let (listener, data) = (listener.as_fd(), File::Listener(number).data());
-                    // Cannot fail: it is watched as long as it exists.
+                    // Cannot fail: the listener is watched as long as it exists.
                     let _ = epoll::modify(&self.epoll, listener, data, EventFlags::empty());
                     self.timers.push(Reverse((now + LISTENER_PAUSE, Timer::Listener(number))));
                     return;
@@ -478,7 +478,7 @@ impl Core {
         wanted.set(EventFlags::RDHUP, !stream.wants_bytes() && !line.left);
         if wanted != line.interest {
             line.interest = wanted;
-            // It fails if the socket is gone, which the next read reports.
+            // This fails if the socket is gone, which the next read reports.
             let _ = epoll::modify(&*epoll, link.as_fd(), File::Link(end).data(), wanted);
         }
     }
@@ -592,7 +592,7 @@ impl Core {
                         self.listeners.get(&number)
                     {
                         let data = File::Listener(number).data();
-                        // Cannot fail: it is watched as long as it exists.
+                        // Cannot fail: the listener is watched as long as it exists.
                         let _ = epoll::modify(&self.epoll, listener.as_fd(), data, EventFlags::IN);
                     }
                 }
@@ -627,7 +627,7 @@ impl Machine for Core {
         self.drives = self.drives.wrapping_add(1);
         let is_due = self.drives.is_multiple_of(ASK_EVERY);
         if self.direct.is_empty() || is_due {
-            // While awake, the board is polled: its file carries wake-ups only.
+            // While the driver is awake, it polls the board: the board's file carries wake-ups only.
             if is_due || self.board.is_none() {
                 self.ask(now);
             }

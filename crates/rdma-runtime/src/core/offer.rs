@@ -1,9 +1,10 @@
 //! Shared memory in place of a socket, where both ends are processes of one user on one host.
 //!
-//! Setup    the connecting side opens a rendezvous socket, the accepting side calls it ([`shared`]).
-//!          Meanwhile both use the TCP connection; what follows the start frames uses the memory, if both
-//!          have it by then.
-//! Polling  a driver that is awake gets no events: it polls a limited number of streams per drive.
+//! Setup    the connecting side opens a rendezvous socket, and the accepting side connects to it
+//!          ([`shared`]). Meanwhile both exchange the start frames over TCP. After these, the connection
+//!          continues in shared memory if both sides have it by then.
+//! Polling  shared memory raises no events while the driver is awake, so the driver polls a limited number of
+//!          streams each time it runs.
 
 use super::carrier::Transport;
 use super::file::File;
@@ -18,7 +19,7 @@ use std::mem;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// How long a peer on this host may take to answer a call to share memory.
+/// How long a peer on this host may take to answer an offer of shared memory.
 const OFFER: Duration = Duration::from_secs(1);
 /// Maximum number of shared-memory streams polled in one call of `drive`, except before sleeping, when all
 /// are polled.
@@ -30,8 +31,8 @@ impl Core {
         self.shares = true;
     }
 
-    /// Calls the peer of an end, if it is on this host and can share memory. Returns whether to read from the
-    /// socket now.
+    /// Connects to the rendezvous socket of an end's peer, if data has arrived and the peer can share memory.
+    /// Returns whether to read from the TCP socket now.
     pub(super) fn call_peer(&mut self, end: u32, now: Instant) -> bool {
         let Some(line) = self.connections.get_mut(&end) else { return false };
         let Some(link) = line.transport.socket() else { return true };
@@ -58,8 +59,8 @@ impl Core {
                 Some(half) => {
                     let data = File::Offer(end).data();
                     if epoll::add(&self.epoll, half.as_fd(), data, EventFlags::IN).is_err() {
-                        // A call that cannot be watched would never be answered: hang up, and both sides stay
-                        // with the socket.
+                        // Without epoll, the handshake would never be completed. Drop it: both sides then
+                        // keep the TCP socket.
                         drop(half);
                         self.set_interest(end);
                         self.nic.schedule(end);
@@ -75,7 +76,7 @@ impl Core {
         };
         line.offer = match SharedLink::complete(&mut half) {
             Ok(Some(link)) => {
-                // Its file is watched again when it replaces the socket.
+                // Watch no events of the shared memory until it replaces the socket.
                 let _ = epoll::modify(&self.epoll, link.file(), File::Offer(end).data(), EventFlags::empty());
                 SharedMemoryOffer::Ready(link)
             }
@@ -127,7 +128,7 @@ impl Core {
 
     /// Polls streams in shared memory.
     pub(super) fn look_at_shared(&mut self, now: Instant) {
-        // Before a driver sleeps, it must have polled all.
+        // Before a driver sleeps, it must have polled all streams.
         let count = if self.armed { self.shared.len() } else { self.shared.len().min(SHARED_MAX) };
         for _ in 0..count {
             self.shared_at = (self.shared_at + 1) % self.shared.len().max(1);

@@ -1,7 +1,7 @@
 //! The state behind the engine's lock: the NIC, and the program's names for its objects.
 //!
-//! Purpose  every event of the NIC reaches the channel, queue pair or connection that it concerns before any
-//!          caller looks.
+//! Purpose  deliver every event of the NIC to the channel, queue pair or connection that it concerns before a
+//!          caller can look for it.
 
 use super::channel::Channel;
 use super::datagrams::Datagrams;

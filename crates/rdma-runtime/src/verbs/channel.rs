@@ -37,7 +37,7 @@ impl<T> Channel<T> {
     pub fn tell(&self, event: T) {
         let mut events = self.events();
         events.push_back(event);
-        // It fails only if the counter is full, at 2^64 events.
+        // This fails only if the counter is full, at 2^64 events.
         let _ = rustix::io::write(&self.file, &1u64.to_ne_bytes());
     }
 
@@ -46,7 +46,8 @@ impl<T> Channel<T> {
         self.take_noting(&mut |_| ())
     }
 
-    /// Takes an event like [`Channel::take`]. `note` sees the event before [`Channel::forget`] could miss it.
+    /// Takes an event like [`Channel::take`]. Calls `note` with it while the channel is locked, so that each
+    /// event is seen either by `note` or by [`Channel::forget`].
     pub fn take_noting(&self, note: &mut impl FnMut(&T)) -> Option<T> {
         let mut events = self.events();
         let event = events.pop_front()?;
@@ -63,7 +64,7 @@ impl<T> Channel<T> {
         (events.len()..before).for_each(|_| self.uncount());
     }
 
-    /// Takes one from the eventfd's counter. It holds one per event, so this does not block.
+    /// Decrements the eventfd's counter. This does not block, because the counter holds one per event.
     fn uncount(&self) {
         let _ = rustix::io::read(&self.file, &mut [0; 8]);
     }

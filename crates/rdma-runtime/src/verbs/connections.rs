@@ -17,9 +17,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Pauses, in milliseconds, before a refused connection is retried. Programs (qperf, perftest) send their
-/// peers a port just before they listen there; a kernel listens before the peer can arrive, this engine may
-/// not. Behind a forwarder (QEMU's network, docker-proxy, ssh -L) nothing is refused: the stream ends without
-/// an answer instead.
+/// peers a port number just before they listen on that port. With the kernel's sockets the port is open
+/// before the peer connects; with this engine it may not be. Behind a forwarder (QEMU's network,
+/// docker-proxy, ssh -L) the connection is not refused: the stream ends without an answer instead.
 const PAUSES_MS: [u64; 4] = [5, 10, 20, 40];
 
 /// Returns the MPA settings of the connection manager: siw's defaults, and kiban's own extensions if they are
@@ -118,7 +118,7 @@ impl Engine {
     pub fn disconnect(&self, end: u32) {
         self.turn.work(|board, _| {
             let Some(qp) = board.core.nic.qp_of(end) else { return };
-            // It fails if the connection has ended. If the peer has closed already, do not wait for its
+            // This fails if the connection has ended. If the peer has closed already, do not wait for its
             // remaining messages.
             let _ = match board.core.has_left(end) {
                 true => board.core.nic.core.abort(qp),
@@ -127,7 +127,7 @@ impl Engine {
         });
     }
 
-    /// Releases an end from its owner. It closes, if it has not, after posted work has been sent.
+    /// Releases an end from its owner. If the end is still open, it closes after posted work has been sent.
     pub fn release(&self, end: u32) {
         self.turn.work(|board, now| {
             if matches!(board.ends.of.get(&end), Some(EndUse::Manager(..))) {
@@ -137,7 +137,7 @@ impl Engine {
         });
     }
 
-    /// Returns our address of an end, which is known before the peer has answered.
+    /// Returns the local address of an end, which is known before the peer has answered.
     pub fn local_address(&self, end: u32) -> Option<SocketAddr> {
         self.turn.read(|board| board.core.local_address(end))
     }
@@ -180,7 +180,7 @@ impl EngineState {
             };
             match listens.on_event(CmEvent::ConnectRequest(request)) {
                 Some(listens) => drop(self.ends.of.insert(end, EndUse::Manager(listens, None))),
-                // It fails if the peer is gone.
+                // This fails if the peer is gone.
                 None => drop(self.refuse_request(end, &[], now)),
             }
         }

@@ -56,7 +56,7 @@ impl Datagrams {
         Ok(())
     }
 
-    /// Counts one datagram queue pair less. Returns whether it was the last.
+    /// Decrements the number of datagram queue pairs at a port. Returns whether it was the last.
     fn close_port(&mut self, place: (IpAddr, u16)) -> bool {
         let Some(count) = self.open.get_mut(&place) else { return false };
         *count -= 1;
@@ -72,7 +72,7 @@ impl Datagrams {
         if self.close_port((address, port_of(qpn)))
             && let Some(port) = ports.port(address, qpn)
         {
-            // It fails only if the socket is not watched.
+            // This fails only if the socket is not watched.
             let _ = epoll::delete(&self.epoll, &port.udp);
         }
     }
@@ -110,7 +110,7 @@ impl Datagrams {
             let Some(port) = ports.port(entry.address, entry.qpn) else { continue };
             let Ok((header, _)) = Header::read(&self.leaving) else { continue };
             let to = Ipv6Addr::from(outgoing.gid).to_canonical();
-            // If the socket cannot take it, it is lost, as on any network.
+            // If the socket cannot take the datagram, it is lost, as on any network.
             port.udp.send(&self.leaving, SocketAddr::new(to, port_of(header.destination)));
         }
     }

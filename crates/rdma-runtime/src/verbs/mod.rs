@@ -10,7 +10,7 @@
 //!                  and return.
 //! Progress         made by any thread that posts, polls or waits, and within microseconds by the helper
 //!                  otherwise: programs wait on files, and on memory that peers write to.
-//! Limits           one lock.
+//! Limits           one lock for all objects of a process.
 //! Not implemented  fork: a child's first call creates an engine of its own.
 
 mod board;
@@ -56,8 +56,8 @@ fn files_max() -> usize {
     most.map_or(usize::MAX, |most| most as usize)
 }
 
-/// Returns the NIC's settings for a process with this limit on open files: connections not yet accepted hold
-/// at most a quarter of them.
+/// Returns the NIC's settings for a process with at most `files_max` open files: connections not yet accepted
+/// hold at most a quarter of them.
 fn config(files_max: usize) -> Config {
     let config = Config::default();
     Config { waiting_max: config.waiting_max.min(files_max / 4), ..config }
@@ -269,8 +269,8 @@ impl Engine {
         self.next_event_noting(channel, timeout, |_| ())
     }
 
-    /// Takes an event like [`Engine::next_event`]. `note` sees the event before [`Channel::forget`] could
-    /// miss it.
+    /// Takes an event like [`Engine::next_event`]. Calls `note` with it while the channel is locked, so that
+    /// each event is seen either by `note` or by [`Channel::forget`].
     ///
     /// # Errors
     /// As for [`Engine::next_event`].
@@ -284,7 +284,8 @@ impl Engine {
             return Ok(event);
         }
         if channel.is_nonblocking() {
-            // The helper makes progress for programs that wait on files; a non-blocking call makes it here.
+            // The helper makes progress for programs that wait on files; a non-blocking call makes progress
+            // itself.
             let found = self.turn.look(|_| channel.take_noting(&mut note));
             return found.ok_or_else(|| io::ErrorKind::WouldBlock.into());
         }

@@ -39,7 +39,7 @@ pub enum State {
 
 /// Creation parameters of a queue pair.
 pub struct QueuePair {
-    /// The device: its address on the network.
+    /// The IP address of the device.
     pub address: IpAddr,
     /// The transport service.
     pub service: Service,
@@ -91,7 +91,7 @@ pub(super) struct Entry {
     pub(super) end: Option<u32>,
     /// The Q_Key that incoming datagrams must have.
     pub(super) qkey: u32,
-    /// Creation attributes, for a second half like it.
+    /// The creation attributes, from which a second half is created if the queue pair is connected to itself.
     pub(super) attributes: QpAttributes,
 }
 

@@ -6,25 +6,25 @@
 //!     └────────────────────────── reset, from any ───────────────────────────┘
 //! ```
 //!
-//! Direction         the end with the greater (address, number) connects to the port in the other's number,
-//!                   as soon as it is ready to send, or after it has been ready to receive for a while. The
-//!                   other listens.
+//! Direction         the end with the greater (address, number) connects to the port that the other's number
+//!                   contains, as soon as it is ready to send, or after it has been ready to receive for a
+//!                   while. The other end listens.
 //! Identification    an incoming connection is accepted if it comes from the address and queue pair that the
 //!                   program named, and if each side's initial PSN is the one that the other side was to
 //!                   expect. On one host, it must also belong to the same user.
 //! Queued sends      sends are queued once a queue pair is ready to send, and sent when the two are
 //!                   connected. If the peer does not come in time ([`Engine::ready_to_send`]), the oldest
 //!                   fails as unanswered, as after exhausted retries.
-//! Waiting           an incoming connection whose queue pair is not ready yet waits; few for each queue pair,
-//!                   and not for ever.
+//! Waiting           an incoming connection waits until its queue pair is ready. The number of connections
+//!                   per queue pair and the waiting time are bounded.
 //! Completion        a reliable queue pair's send completes when the peer has acknowledged its arrival, as in
 //!                   InfiniBand: a Write's bytes are in the peer's memory, and a request that the peer
 //!                   refuses completes as refused.
 //! Self-connection   a queue pair connected to itself (programs do so to move data within one process) gets a
-//!                   second, hidden half: it has the same completion queue and name, sends what is posted,
-//!                   and is the first's peer. A type 2 window that it binds is not the first's, so peers' use
-//!                   of it is refused.
-//! Established       rights, order and recovery are iWARP's.
+//!                   second, hidden half. It has the same completion queue and number, sends what is posted,
+//!                   and is the peer of the first half. A type 2 window bound through the second half does
+//!                   not belong to the first, so peers' use of it is refused.
+//! Established       access rights, ordering and error recovery are those of iWARP.
 //! Limits            an unreliable queue pair (UC) loses nothing: it uses a stream too, without
 //!                   acknowledgements. If a reliable one is connected to it, it does not acknowledge the
 //!                   reliable one's messages.
@@ -256,7 +256,7 @@ impl EngineState {
     fn add_half(&mut self, qp: u32) -> io::Result<Result<u32, RequestError>> {
         let Some(entry) = self.qps.entries.get(&qp) else { return Ok(Err(RequestError::UnknownQp)) };
         let (qpn, events) = (entry.qpn, entry.events.clone());
-        // It receives nothing, since the first half never sends.
+        // The second half receives nothing, since the first half never sends.
         let attributes = QpAttributes { srq: None, receive_work_max: 1, ..entry.attributes };
         let Entry { address, service, cookie, .. } = *entry;
         let (half, number) =
@@ -288,21 +288,23 @@ impl EngineState {
         Ok(())
     }
 
-    /// Announces the departure to a peer that waits for acknowledgements, and sends the last of them.
+    /// Announces to a peer that waits for acknowledgements that this end is leaving, and sends the last
+    /// acknowledgements.
     fn announce_leave(&mut self, qp: u32, now: Instant) {
         if self.core.nic.core.acknowledges(qp) {
-            // It fails if the queue pair has ended.
+            // This fails if the queue pair has ended.
             let _ = self.core.nic.core.announce_leave(qp);
             self.core.flush(now);
         }
     }
 
-    /// Destroys the core's queue pair and closes its connection, however it was made.
+    /// Destroys the core's queue pair and closes its connection, whether out-of-band or of the connection
+    /// manager.
     fn leave(&mut self, qp: u32, met: Option<u32>, now: Instant) {
         self.announce_leave(qp, now);
         let end = self.core.nic.end_of(qp).or(met);
         self.core.nic.core.forget_completions(qp);
-        // The queue pair first: nothing may be flushed to a program that has destroyed it.
+        // Destroy the queue pair first: nothing may be flushed to a program that has destroyed it.
         let _ = self.core.nic.core.destroy_qp(qp);
         let Some(end) = end else { return };
         match self.ends.of.get(&end) {
@@ -442,7 +444,7 @@ impl EngineState {
             self.ready_to_send(half, peer.initial_psn, reads, patience, now)?;
         }
         match theirs {
-            // They are connected; check now that the peer expects our initial PSN.
+            // The two are connected already; check only now that the peer expects our initial PSN.
             Some(theirs) if theirs.expects == begins => {}
             Some(_) => self.core.nic.core.abort(qp)?,
             None => {

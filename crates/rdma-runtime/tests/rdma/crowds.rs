@@ -53,7 +53,7 @@ fn ten_thousand_silent_callers_block_no_others_and_are_dropped_in_time() {
     let options = Connect { backlog: 4096, ..Connect::default() };
     let listener = server.listen(&options);
     let Address::Ip(address) = listener.address() else { panic!("an IP address") };
-    // The files of the clients are in this process too, and so are connections not yet accepted.
+    // The clients' files count against this process's limit too, and so do connections not yet accepted.
     let crowd = 10_000.min(files_max().saturating_sub(3 * waiting_max + 200));
     if crowd < 10_000 {
         eprintln!("a crowd of {crowd}: this system allows no more files");

@@ -1,5 +1,5 @@
-//! Half a frame, then silence: payload received so far is placed where allowed, and memory can be
-//! deregistered without the peer.
+//! A peer that sends half a frame and falls silent: payload received so far is placed where allowed, and
+//! memory can be deregistered without the peer.
 //!
 //! Without CRC, the long frame is being placed in that memory, so the connection ends as soon as the NIC
 //! processes it again; with CRC, the frame is validated when it is complete.

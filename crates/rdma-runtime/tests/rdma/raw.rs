@@ -60,7 +60,7 @@ fn bytes_of(side: u8) -> Vec<u8> {
 fn play(server: bool) {
     let lower = Lower::EfeRaw { interface: "rdma0".into() };
     let side = Side::new(Context::open(&lower).expect("an interface of this namespace"));
-    // Our data; the peer's write; our read; the peer's message.
+    // Buffers for our data, the peer's write, our read, and the peer's message.
     let [ours, written, read, sent] = [(); 4].map(|()| side.pd.reg_mr(LENGTH, Access::ALL).expect("room"));
     ours.write(0, &bytes_of(u8::from(server)));
     side.qp.post_recv(1, &[sent.all()]).expect("room");
@@ -108,7 +108,7 @@ fn play(server: bool) {
     }
     assert_eq!(side.cq.wait(LONG).expect("the end").status, Status::Flushed);
     connection.wait_disconnected(LONG).expect("over");
-    // Allows the last frames to be sent.
+    // Give the NIC time to send the last frames.
     let farewell = Watch::start();
     while farewell.elapsed() < Duration::from_millis(100) {
         side.context.progress();

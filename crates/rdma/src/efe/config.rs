@@ -31,9 +31,10 @@ kiban_base::settings! {
         /// Interval of drain epochs, in which all senders to this endpoint pause for a moment, so that all
         /// see an empty queue: at least 100 times `queue_delay_max`.
         breath_every: Duration = Duration::from_millis(25),
-        /// Delay of such a pause after a flow has begun: it may have seen only full queues.
+        /// Delay of the drain epoch after a flow has begun, because the flow may have seen only full queues.
         breath_after_join: Duration = Duration::from_millis(1),
-        /// How long a minimum round-trip time stays valid: once to twice this.
+        /// Period over which the minimum round-trip time is measured; a minimum stays valid for one to two
+        /// periods.
         base_period: Duration = Duration::from_secs(10),
         /// Number of later frames that must have arrived before a missing frame is considered lost (RFC 9002
         /// §6.1.1 has 3).
@@ -58,8 +59,8 @@ kiban_base::settings! {
 }
 
 impl Config {
-    /// Returns settings for an Ethernet of this rate: below 10 Gbit/s, frames and queues of as many frames
-    /// take longer.
+    /// Returns settings for an Ethernet of this rate. Below 10 Gbit/s, delays are longer, because a frame
+    /// takes longer to transmit.
     pub fn ethernet(bits_per_second: u64) -> Config {
         let settings = Config::default();
         let slower = (10_000_000_000 / bits_per_second.max(1)).clamp(1, 1000) as u32;

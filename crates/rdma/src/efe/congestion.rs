@@ -39,7 +39,7 @@ const SHALLOW: f64 = 8.0;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Gate {
     Open,
-    /// Not before this time, unless something else happens.
+    /// Not before this time, unless another event allows it earlier.
     At(Instant),
     Shut,
 }
@@ -48,7 +48,7 @@ pub(super) enum Gate {
 pub(super) struct Congestion {
     window: f64,
     window_max: f64,
-    /// In slow start, up to this window.
+    /// The window up to which slow start continues; `None` when it has ended.
     starting: Option<f64>,
     /// Minimum RTT in nanoseconds, of this period and of the previous one.
     base: [u64; 2],
@@ -60,7 +60,7 @@ pub(super) struct Congestion {
     samples: u64,
     /// Mean RTT of the previous round, nanoseconds.
     round_trip: u64,
-    /// In this round, a frame had to wait for the window.
+    /// Whether a frame had to wait for the window in this round.
     was_full: bool,
     was_cut: bool,
     /// Nothing is sent before the first of these, and little before the second: see Drain.
@@ -127,7 +127,7 @@ impl Congestion {
         let (was_full, was_cut) = (self.was_full, self.was_cut);
         (self.was_full, self.was_cut) = (false, false);
         if now < self.shallow_until {
-            // Queues are short only because all flows hold back.
+            // Ignore this round: queues are short only because all flows hold back after a drain epoch.
             (self.sum, self.samples) = (0, 0);
             return;
         }

@@ -4,9 +4,9 @@
 //!            queueing. A flow that began while others kept the queue filled has never measured it.
 //! Mechanism  a flag in every frame; a sender that sees it change pauses for `queue_delay_max`
 //!            (`congestion.rs`).
-//! Timing     every `breath_every`; `breath_after_join` after a flow has begun or resumed, and once more soon
-//!            afterwards, but at most at four times the normal rate; and only if at least two flows have
-//!            delivered something since the last epoch.
+//! Timing     one epoch every `breath_every`. After a flow has begun or resumed, one `breath_after_join`
+//!            later and another soon after that, at most at four times the normal rate. No epoch unless at
+//!            least two flows have delivered something since the last one.
 //! Limits     flows that share a queue on their way to different receivers do not pause together.
 
 use super::Config;
@@ -25,7 +25,8 @@ pub(super) struct DrainEpochs {
 
 impl DrainEpochs {
     pub(super) fn new() -> DrainEpochs {
-        // A flow that never delivered anything has number 0, which must not be the previous epoch's.
+        // A flow that has never delivered anything has epoch number 0. Start at 2, so that 0 is not the
+        // previous epoch's number.
         DrainEpochs {
             flag: false,
             number: 2,
@@ -85,7 +86,7 @@ mod tests {
             (27_000, true, false),
             (27_500, false, false),
             (31_000, false, false),
-            // A quarter of the period after the last epoch, since a flow has joined.
+            // The epoch comes a quarter of the period after the last one, since a flow has joined.
             (32_250, false, true),
             // And once more after that.
             (38_000, true, true),

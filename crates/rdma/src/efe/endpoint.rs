@@ -214,7 +214,8 @@ impl Endpoint {
         let aborted = self.flows.get_mut(flow).ok_or(RequestError::UnknownFlow)?;
         match aborted.stage {
             Stage::Lingering { .. } => return Err(RequestError::UnknownFlow),
-            // The peer does not know our number yet: its reply will find no flow and be answered.
+            // The peer does not know our number yet: its reply will match no flow, and be answered with an
+            // abort.
             Stage::Connecting { .. } => self.forget(flow),
             Stage::RequestReceived { .. } | Stage::Refused { .. } => return self.reject(flow, &[], now),
             Stage::Open | Stage::Accepted { .. } => self.linger(flow, true, now),
@@ -401,7 +402,7 @@ impl Endpoint {
         };
         let request = (peer, setup.flow, setup.key);
         if let Some(&number) = self.flow_of_request.get(&request) {
-            // Our answer was lost, or the host has not decided yet.
+            // The request was repeated, because our answer was lost or the host has not decided yet.
             let flow = self.flows.get_mut(number).expect("askers are those of flows");
             if matches!(flow.stage, Stage::Accepted { .. } | Stage::Refused { .. }) {
                 flow.control_frame_due = true;

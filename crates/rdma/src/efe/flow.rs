@@ -102,8 +102,8 @@ pub(super) struct Flow {
     pace_at: Instant,
 
     pub(super) timer: Timer,
-    /// Whether it is in the TX queue; whether it is in the list of pending acknowledgements; whether it may
-    /// send an acknowledgement without a segment.
+    /// Whether the flow is in the TX queue; whether it is in the list of pending acknowledgements; whether it
+    /// may send an acknowledgement without a segment.
     pub(super) is_queued: bool,
     pub(super) in_ack_list: bool,
     pub(super) may_send_ack: bool,

@@ -3,7 +3,8 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-/// A network address that a link can send to: a MAC address, or an index of UDP addresses. Links choose.
+/// A network address that a link can send to: a MAC address, or an index of UDP addresses. Each link chooses
+/// the meaning.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Peer(pub u64);
 
@@ -21,7 +22,7 @@ pub enum EndReason {
     PeerTimeout,
     /// The peer never answered our request, or never confirmed our accept.
     NoAnswer,
-    /// Not reported: the host knows, or need not.
+    /// Not reported, because the host knows the reason already or does not need it.
     #[doc(hidden)]
     Rejected,
     #[doc(hidden)]

@@ -9,8 +9,8 @@
 //! Transmit path    [`Endpoint::fetch`]: a link that can send a frame provides the buffer. Flows take turns,
 //!                  one frame each.
 //! Receive path     [`Endpoint::arrive`]. Impossible frames are counted and change nothing.
-//! Acknowledgement  frames without a segment are sent only after [`Endpoint::settle`], when the host could
-//!                  have sent a segment that carries the acknowledgement.
+//! Acknowledgement  pure acknowledgements are sent only after [`Endpoint::settle`]: until then, the host may
+//!                  send a segment that carries the acknowledgement.
 //! Memory           rings of 64 slots per flow and direction, which keep their memory: in the long run,
 //!                  frames need no allocation.
 //! Validation       a frame is accepted only with the number and the key of a flow, from the flow's peer.

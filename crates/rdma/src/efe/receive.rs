@@ -94,7 +94,7 @@ impl Receiver {
         if self.credit_granted == self.rcv_nxt || more >= self.slots.len() as u32 / 2 {
             self.ack_now = true;
         } else if more > 0 && self.ack_at == Instant::NEVER {
-            // In time also for a sender that waits for less than half a window.
+            // Soon enough even for a sender that waits for less than half a window of credit.
             self.ack_at = now + config.ack_after.max(config.resend_after_min / 4);
         }
         self.look_for_end();

@@ -251,7 +251,7 @@ impl Sender {
         let outstanding = self.snd_nxt.wrapping_sub(self.snd_una);
         let advance = header.acknowledged.wrapping_sub(self.snd_una);
         if advance > outstanding {
-            // Old and reordered, or never sent.
+            // The acknowledgement is old and reordered, or is for a sequence that was never sent.
             return if (advance as i32) < 0 && advance.wrapping_neg() <= 1 << 16 {
                 Ok(false)
             } else {
@@ -297,7 +297,7 @@ impl Sender {
         Ok(advance > 0)
     }
 
-    /// Marks a frame as arrived. Returns whether that was unknown.
+    /// Marks a frame as arrived. Returns whether this was not known before.
     #[inline]
     fn take(&mut self, sequence: u32, echo: Option<u32>, held: u16, config: &Config, now: Instant) -> bool {
         let index = self.index(sequence);
@@ -450,7 +450,7 @@ mod tests {
         }
     }
 
-    /// Runs two halves over a path that loses every `lose_every`-th frame.
+    /// Runs a sender and a receiver over a path that loses every `lose_every`-th frame.
     fn transfer(initial: u32, transmission: u32, segments: u32, lose_every: u64) -> (Vec<u32>, EfeCounters) {
         let (config, mut counters) = (Config::default(), EfeCounters::default());
         let (mut sender, mut receiver) = (Sender::new(initial, &config), Receiver::new(initial, &config));
@@ -556,7 +556,7 @@ mod tests {
         sender.push(1, false);
         sender.next_to_send(now);
         sender.transmit(0, &config, &mut counters, now);
-        // Its acknowledgement is late: it is retransmitted, after others.
+        // The acknowledgement of frame 0 is late, so the frame is retransmitted, after frames 1 to 4.
         now = sender.rto_deadline;
         sender.on_time(&config, &mut counters, now);
         for sequence in 1..5 {

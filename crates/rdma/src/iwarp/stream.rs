@@ -212,7 +212,7 @@ pub struct Stream {
     long_frames: u8,
     /// A segment that waits for a receive.
     stalled: Option<Vec<u8>>,
-    /// Bytes received after it, and how many of them have been processed.
+    /// Bytes received after the stalled segment, and how many of them have been processed.
     behind: (Vec<u8>, usize),
     event: Option<StreamEvent>,
     /// The peer broke a rule: everything more is ignored.
@@ -600,8 +600,8 @@ impl Stream {
         }
     }
 
-    /// Returns how many bytes to read at once, given room for `most`. Where long payloads are expected it is
-    /// few: a payload that is read with other data must be copied.
+    /// Returns how many bytes to read at once, given room for `most`: few where long payloads are expected,
+    /// because a payload that is read together with other data must be copied.
     pub fn read_ahead(&self, most: usize) -> usize {
         if self.long_frames > 0 { most.min(AHEAD_BYTES) } else { most }
     }
@@ -731,7 +731,8 @@ impl Stream {
         if self.qp.is_some_and(|qp| rnic.acknowledges(qp)) {
             return false;
         }
-        // Not within a message (RFC 5041 §5.2): if no segment is left to be made, all messages are complete.
+        // A nudge must not split a message (RFC 5041 §5.2). If no segment is left to build, all messages are
+        // complete.
         if !self.fill(rnic) && self.out.segments > 0 {
             let mut header = [0; ddp::TAGGED_BYTES];
             let placing = Placing::Tagged { stag: NOWHERE.stag, offset: NOWHERE.offset };

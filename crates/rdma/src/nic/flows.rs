@@ -91,7 +91,7 @@ impl Nic {
                 let mut responder = Responder::new(config);
                 let request = match responder.take(&greeting) {
                     Ok(Some(request)) => request,
-                    // Not even an MPA request.
+                    // The greeting is not a complete, valid MPA request.
                     Ok(None) | Err(_) => {
                         let _ = endpoint.reject(flow, &[], now);
                         return;

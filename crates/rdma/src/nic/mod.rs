@@ -27,8 +27,8 @@ use core::fmt;
 use core::time::Duration;
 use kiban_base::{Instant, Region, RngKey, SecureRng, Slab};
 
-/// How long after its reply has arrived a responder sends if the initiator has not: siw may read the reply
-/// and the data after it in one call, and must not find both.
+/// How long a responder waits for the initiator to send first, once its reply has arrived. After that, it
+/// sends: siw may read the reply and any data after it in one call, so data must not follow too closely.
 pub const HOLD: Duration = Duration::from_millis(1);
 
 /// How long an initiator that has sent data and received nothing waits before it nudges its peer.
@@ -40,7 +40,7 @@ pub const NUDGES_MAX: u32 = 6;
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The peer refused; with its private data.
+    /// The peer refused. Contains its private data.
     Rejected(Vec<u8>),
     /// There is no listener at the address, or no route to it.
     Unreachable,
@@ -101,7 +101,8 @@ pub enum CmEvent {
         /// The reason.
         error: ConnectError,
     },
-    /// A request that the host may not have handled yet is gone: its end can be forgotten.
+    /// A connection request is no longer valid, although the host may not have handled it yet. Its end can be
+    /// forgotten.
     Withdrawn {
         /// The end.
         end: u32,
@@ -140,7 +141,7 @@ enum FlowPhase {
 struct End {
     below: Transport,
     qp: Option<u32>,
-    /// The listener at which it arrived.
+    /// The listener at which the connection arrived.
     listener: Option<u32>,
     /// Deadline for establishing the connection.
     until: Instant,
@@ -272,7 +273,7 @@ impl Nic {
         }
     }
 
-    /// Resets a queue pair. The rest of its connection is closed without it.
+    /// Resets a queue pair and detaches it from its connection, which then closes.
     pub fn reset(&mut self, qp: u32) -> Result<(), RequestError> {
         self.core.reset(qp)?;
         if let Some(number) = self.of_qp.remove(&qp)
@@ -404,7 +405,7 @@ impl Nic {
         self.schedule(number);
     }
 
-    /// Ends an end's byte stream. `in_order`: the close was orderly.
+    /// Handles the close of an end's byte stream. `in_order`: the close was orderly.
     pub fn on_stream_closed(&mut self, number: u32, in_order: bool) {
         let Some(end) = self.ends.get_mut(number) else { return };
         let stood = end.is_established;
@@ -643,8 +644,8 @@ impl Nic {
         self.stream(end).is_some_and(|(stream, _)| !stream.waits_for_rtr())
     }
 
-    /// Returns whether the peer of a connection opened from here over a byte stream may be one that misses
-    /// data ([`Nic::nudge`]). Peers that agreed on RFC 7306 are kiban's and do not.
+    /// Returns whether the peer of an outgoing connection over a byte stream may be an implementation that
+    /// misses data ([`Nic::nudge`]). Peers that agreed on RFC 7306 are kiban's, and do not miss any.
     pub fn peer_may_sleep(&self, end: u32) -> bool {
         let Some(end) = self.ends.get(end) else { return false };
         let initiated = end.listener.is_none() && matches!(end.below, Transport::Stream(_));

@@ -39,8 +39,8 @@ kiban_base::settings! {
         /// Maximum number of connections that have not sent a start frame, or wait for the host's answer.
         /// When full, the oldest is dropped, first among those that have not sent one.
         waiting_max: usize = 1024,
-        /// Whether a segment ends where a scatter/gather element ends, as in paper [3], whose FIFO has one
-        /// mask per transfer.
+        /// Whether a segment ends where a scatter/gather element ends, as in the RNIC of Uchiyama and others
+        /// (2008), whose FIFO has one mask per transfer.
         cut_at_elements: bool = false,
     }
 }

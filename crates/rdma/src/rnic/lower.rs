@@ -20,7 +20,7 @@ pub type PlacementBuffers = ArrayVec<Region, { PIECES_MAX }>;
 /// An outgoing datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outgoing {
-    /// The sending queue pair: its number, not its name.
+    /// The NIC's number of the sending queue pair, not the number set by [`Rnic::set_qpn`].
     pub from: u32,
     /// The destination address.
     pub gid: [u8; 16],

@@ -26,7 +26,7 @@ impl Rnic {
         }
         match srq.map(|srq| self.srqs.get(srq)) {
             Some(None) => return Err(RequestError::UnknownSrq),
-            // Receives of the shared queue name memory of its own domain.
+            // Receives of a shared receive queue refer to memory of the queue's own protection domain.
             Some(Some(srq)) if srq.pd != pd => return Err(RequestError::OtherPd),
             _ => {}
         }
@@ -60,7 +60,7 @@ impl Rnic {
     }
 
     /// Sets whether a datagram queue pair receives and sends, and its Q_Key; clears the stop after a send
-    /// error. Its name must fit in 24 bits ([`Rnic::set_qpn`]) before it may receive or send. Posted work
+    /// error. Its number ([`Rnic::set_qpn`]) must fit in 24 bits before it may receive or send. Posted work
     /// stays queued and is sent when allowed.
     pub fn set_datagram_state(
         &mut self,
@@ -106,9 +106,9 @@ impl Rnic {
         self.qps.get(qp).ok_or(RequestError::UnknownQp).map(|qp| (qp.attributes, qp.state, qp.traits))
     }
 
-    /// Sets the number reported in a queue pair's completions, for a host with numbers of its own. It
-    /// survives a reset. Events still report the NIC's number. Datagrams use the name as their source and
-    /// destination.
+    /// Sets the number reported in a queue pair's completions, for a host that assigns its own numbers. It
+    /// survives a reset. Events still report the NIC's number. Datagrams carry this number as their source
+    /// and destination.
     pub fn set_qpn(&mut self, qp: u32, name: u32) -> Result<(), RequestError> {
         let (qp, _) = self.qp(qp)?;
         if qp.datagram.is_some() && name > QP_MAX {

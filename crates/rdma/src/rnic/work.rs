@@ -361,7 +361,7 @@ pub struct Completion {
     pub kind: Kind,
     /// Bytes received or read.
     pub bytes: u32,
-    /// The queue pair: its number, or the name set by [`super::Rnic::set_qpn`].
+    /// The number of the queue pair: the NIC's, or the one set by [`super::Rnic::set_qpn`].
     pub qp: u32,
     /// Received immediate data: eight octets, or the 32 bits of a Send.
     pub immediate: Option<u64>,

@@ -101,7 +101,7 @@ pub mod flag {
     pub const ECHO: u8 = 1;
     /// The sender requests an acknowledgement.
     pub const ACK_REQUEST: u8 = 2;
-    /// Its change asks all senders to this receiver to pause for a moment.
+    /// When this flag changes, all senders to this receiver pause for a moment.
     pub const DRAIN: u8 = 4;
     /// A CRC follows the payload.
     pub const CHECKED: u8 = 8;
@@ -140,7 +140,7 @@ pub struct Header {
     pub transmission: u32,
     /// The transmission that arrived last, below [`TRANSMISSIONS`].
     pub echo: u32,
-    /// How long ago it arrived, in units of [`HELD_NANOS`], or [`HELD_LONG`].
+    /// How long ago the transmission in `echo` arrived, in units of [`HELD_NANOS`], or [`HELD_LONG`].
     pub held: u16,
 }
 

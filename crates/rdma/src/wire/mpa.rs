@@ -22,7 +22,7 @@ pub const START_BYTES: usize = 20;
 pub const PRIVATE_DATA_BYTES_MAX: usize = 512;
 /// Length of a [`Setup`] in bytes.
 pub const SETUP_BYTES: usize = 4;
-/// The largest IRD or ORD in a [`Setup`]; this value leaves the number to the hosts (RFC 6581 §9).
+/// The largest IRD or ORD in a [`Setup`]; this value means that the hosts negotiate the number (RFC 6581 §9).
 pub const DEPTH_MAX: u16 = 0x3fff;
 /// The highest known revision (RFC 6581).
 pub const REVISION_MAX: u8 = 2;
@@ -72,7 +72,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// Returns the sixteen bytes that begin its frame.
+    /// Returns the sixteen bytes that begin a frame of this side.
     #[inline]
     pub const fn key(self) -> &'static [u8; 16] {
         match self {
@@ -81,8 +81,8 @@ impl Side {
         }
     }
 
-    /// Returns the reserved bit of its frame used for [`Start::extensions`]. The two differ because siw's
-    /// reply repeats the flags of the request, whatever they are.
+    /// Returns the reserved bit that carries [`Start::extensions`] in a frame of this side. Requests and
+    /// replies use different bits, because siw's reply repeats the flags of the request, whatever they are.
     const fn extensions(self) -> u8 {
         match self {
             Side::Request => 0x01,
@@ -98,15 +98,15 @@ pub struct Start {
     pub side: Side,
     /// M: the sender wants to receive markers.
     pub markers: bool,
-    /// C: the sender wants CRCs. One such end suffices for both directions.
+    /// C: the sender wants CRCs. If either side wants them, both directions have them.
     pub crc: bool,
     /// R, in a reply: rejected.
     pub rejected: bool,
     /// S: private data begins with a [`Setup`]. A reserved bit below revision 2.
     pub enhanced: bool,
-    /// A reserved bit by which kiban's ends announce support for RFC 7306: the last of a request, the one
-    /// before it of a reply. Other peers ignore reserved bits (RFC 5044 §7.1.1) and leave the reply's zero,
-    /// so a peer without the extensions never receives them.
+    /// A reserved bit by which kiban's ends announce support for RFC 7306: the last reserved bit of a
+    /// request, the last but one of a reply. Other peers ignore reserved bits (RFC 5044 §7.1.1) and send this
+    /// bit of a reply as zero, so a peer without the extensions never receives them.
     pub extensions: bool,
     /// The revision of MPA.
     pub revision: u8,
@@ -239,7 +239,7 @@ impl Setup {
         SETUP_BYTES
     }
 
-    /// Returns whether this ready-to-receive message is named.
+    /// Returns whether the setup word names this ready-to-receive message.
     #[inline]
     pub const fn has(&self, rtr: Rtr) -> bool {
         match rtr {

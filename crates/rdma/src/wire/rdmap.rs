@@ -110,7 +110,7 @@ impl Opcode {
         VERSION << 6 | self as u8
     }
 
-    /// Returns whether it is defined by RFC 7306, which older peers do not support.
+    /// Returns whether the opcode is defined by RFC 7306, which older peers do not support.
     pub const fn is_extension(self) -> bool {
         matches!(
             self,
@@ -118,22 +118,22 @@ impl Opcode {
         )
     }
 
-    /// Returns whether it is kiban's own, which other peers do not support.
+    /// Returns whether the opcode is kiban's own, which other peers do not support.
     pub const fn is_kiban_extension(self) -> bool {
         self.carries_immediate() || matches!(self, Opcode::Acknowledge)
     }
 
-    /// Returns whether it is a Send with immediate data in DDP's ULP word.
+    /// Returns whether the message is a Send with immediate data in DDP's ULP word.
     pub const fn carries_immediate(self) -> bool {
         matches!(self, Opcode::SendImmediate | Opcode::SendSolicitedImmediate)
     }
 
-    /// Returns whether its segments are tagged: they name their destination.
+    /// Returns whether the message's segments are tagged: they name their destination.
     pub const fn is_tagged(self) -> bool {
         matches!(self, Opcode::Write | Opcode::ReadResponse | Opcode::Acknowledge)
     }
 
-    /// Returns whether it is a Send of any kind.
+    /// Returns whether the message is a Send of any kind.
     pub const fn is_send(self) -> bool {
         matches!(
             self,
@@ -160,7 +160,7 @@ impl Opcode {
         }
     }
 
-    /// Returns whether it requests a solicited event.
+    /// Returns whether the message requests a solicited event.
     pub const fn is_solicited(self) -> bool {
         matches!(
             self,
@@ -171,7 +171,7 @@ impl Opcode {
         )
     }
 
-    /// Returns whether it invalidates a steering tag of the receiver.
+    /// Returns whether the message invalidates a steering tag of the receiver.
     pub const fn invalidates(self) -> bool {
         matches!(self, Opcode::SendInvalidate | Opcode::SendSolicitedInvalidate)
     }
@@ -230,11 +230,12 @@ impl ReadRequest {
 /// An atomic operation on eight bytes (RFC 7306 §5.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Atomic {
-    /// Adds. A set mask bit ends a field, which no carry leaves (§5.1.1). Zero: one field of 64 bits.
+    /// Adds. Each set mask bit is the last bit of a field; carries do not leave a field (§5.1.1). A zero mask
+    /// means one field of 64 bits.
     FetchAdd {
         /// The addend.
         add: u64,
-        /// The last bits of the fields.
+        /// Marks the most significant bit of each field.
         mask: u64,
     },
     /// Compares under a mask and, if equal, swaps under a mask (§5.1.2).

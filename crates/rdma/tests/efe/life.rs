@@ -10,7 +10,7 @@ fn a_finish_follows_all_segments_and_leaves_the_other_direction_open() {
     for lost in 0..12 {
         let (mut pair, flows) = Pair::connected(&Config::default());
         let mut frames = 0;
-        // One frame is lost: each in turn.
+        // Lose exactly one frame; the loop tries each frame in turn.
         pair.loses = Box::new(move |_, _| {
             frames += 1;
             frames == lost + 1
@@ -187,7 +187,7 @@ fn data_carries_the_acknowledgement_and_a_lone_frame_is_acknowledged_soon() {
     let before = pair.log.len();
     pair.send(0, flows[0], b"question");
     pair.run(DELAY);
-    // It has just arrived: the host answers before the burst is settled.
+    // The segment has just arrived, and the host answers before the burst is settled.
     let mut out = Vec::new();
     while !pair.ends[1].receive(flows[1], &mut out, pair.now) {
         pair.run(Duration::from_nanos(100));

@@ -292,7 +292,7 @@ fn play(name: &str, player: Who, talk: &[Word], seed: u64) -> Seen {
                     host.send(at as u64, Operation::read(request.source), sink);
                     seen.reads_out += 1;
                 }
-                // It was sent when it was requested: see below.
+                // The NIC sent the response when it received the request: see below.
                 Opcode::ReadResponse => continue,
                 other => panic!("{name}: {other:?} is not in the captures"),
             }

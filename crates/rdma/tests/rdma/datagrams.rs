@@ -269,7 +269,7 @@ fn a_receive_with_invalid_memory_ends_the_queue_pair() {
         let refused = two.nic.set_datagram_state(two.qp, true, true, QKEY);
         assert_eq!(refused, Err(RequestError::BadState(QpState::Error)));
         // In error, everything is flushed and nothing is accepted. A reset restores the initial state, but
-        // keeps the name and the kind.
+        // keeps the queue pair's number and kind.
         post(&mut two, 2, to(ONE), Data::none()).expect("flushed");
         assert_eq!(statuses(&mut two), [(2, Status::Flushed)]);
         arrive(&mut two, &front(0, TWO, ONE, QKEY, 0));
@@ -406,7 +406,7 @@ fn a_completion_queue_overrun_fails_its_queue_pairs() {
 
 const AREA: usize = 300_000;
 
-/// One core in a world, and its expected state.
+/// One RNIC core in a random simulation, and its expected state.
 struct Half {
     side: Side,
     qps: [Model; 2],

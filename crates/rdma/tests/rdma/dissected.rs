@@ -264,7 +264,7 @@ fn wireshark_finds_every_operation_with_and_without_crc_and_nothing_malformed() 
     ] {
         assert_eq!(count_of(&lines, &format!("OpCode: {name}")), count, "{name}");
     }
-    // Each covers the frames of one connection.
+    // The two counts are of the frames of one connection each: the first with CRCs, the second without.
     assert_eq!(count_of(&lines, "(Good CRC32)"), 16);
     assert_eq!(count_of(&lines, "CRC: 0x00000000"), 16);
     assert_eq!(tshark("operations", &tape, &["-Y", "iwarp_mpa.req || iwarp_mpa.rep"]).len(), 4);

@@ -317,7 +317,7 @@ fn tags_cannot_be_guessed_from_other_tags() {
     let indexes: BTreeSet<u32> = ours.iter().map(|tag| tag >> 8).collect();
     let keys: BTreeSet<u32> = ours.iter().map(|tag| tag & 0xff).collect();
     assert_eq!((indexes.len(), keys.len()), (COUNT, 256), "both parts vary");
-    // 10,000 steps of 32 bits: the chance that one step occurs twice is 1 %; five times does not happen.
+    // Of 10,000 random steps of 32 bits, two are equal with a chance of 1 %; five pairs do not happen.
     let steps: BTreeSet<u32> = ours.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])).collect();
     assert!(steps.len() >= COUNT - 6, "{} steps: a progression", steps.len());
     let rising = ours.windows(2).filter(|pair| pair[0] < pair[1]).count();

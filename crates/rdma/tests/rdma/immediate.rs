@@ -15,7 +15,7 @@ fn own(segment_bytes: usize, landing: Landing) -> Pair {
     let mut pair = Pair::apart(segment_bytes, landing);
     for side in [&mut pair.one, &mut pair.two] {
         side.nic.set_peer_is_kiban(side.qp).expect("there");
-        // The traits from the stream's setup do not override it.
+        // The traits from the stream's setup do not override this declaration.
         side.nic.connect(side.qp, TRAITS).expect("idle");
         assert!(side.nic.query_qp(side.qp).expect("there").2.kiban);
     }
@@ -86,12 +86,12 @@ fn send_immediate_data_needs_extensions_at_both_ends() {
     assert_eq!(only(&mut pair.two).status, Status::Flushed);
     let events = Event::PeerTerminated { qp: pair.one.qp, reason: Reason::OPERATION_OPCODE };
     assert_eq!(pair.one.nic.event(), Some(events));
-    // A reset clears it.
+    // A reset clears the declaration.
     pair.one.completions();
     pair.one.nic.reset(pair.one.qp).expect("over");
     pair.one.nic.expect_stream(pair.one.qp, TRAITS).expect("as new");
     assert_eq!(pair.one.nic.post_send(pair.one.qp, work.clone()), Err(RequestError::NotAgreed));
-    // It can also be declared for an expected stream, or in advance.
+    // The peer can also be declared kiban's in advance, before a stream is expected.
     pair.one.nic.set_peer_is_kiban(pair.one.qp).expect("there");
     pair.one.nic.expect_stream(pair.one.qp, StreamTraits { extensions: false, ..TRAITS }).expect("idle");
     pair.one.nic.post_send(pair.one.qp, work).expect("expected");

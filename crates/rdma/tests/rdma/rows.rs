@@ -4,8 +4,8 @@ use crate::stand::{LANDINGS, Slot, Stand, at};
 use kiban_rdma::rnic::{QpState, Status};
 use kiban_rdma::wire::rdmap::Reason;
 
-/// Segments that a peer sends, of which the last is at fault; the reason; the counter; what the others have
-/// placed.
+/// A test case: segments that a peer sends, of which only the last is invalid; the expected reason for the
+/// Terminate, and counter; the bytes that the earlier segments place.
 pub(crate) struct Row {
     pub(crate) name: &'static str,
     pub(crate) segments: fn(&Stand) -> Vec<Vec<u8>>,

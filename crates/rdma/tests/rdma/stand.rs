@@ -270,7 +270,7 @@ impl Stand {
 
 /// Returns the initial contents of a byte of the guarded area.
 pub(crate) fn guarded(n: usize) -> u8 {
-    // Never the byte that payloads consist of.
+    // The modulus keeps the result different from the byte that payloads consist of.
     (n % 211) as u8
 }
 

@@ -14,7 +14,7 @@ struct End {
     /// Whether payload is stored directly, as a socket would do, including the remainder of a long frame that
     /// must be complete first.
     lands: bool,
-    /// Number of bytes stored in this way.
+    /// Number of payload bytes stored directly.
     came_direct: usize,
 }
 
@@ -77,7 +77,7 @@ struct Joined {
 }
 
 impl Joined {
-    /// Connects one to two, which accepts.
+    /// Connects side `one` to side `two`, which accepts.
     fn new(one: &Config, two: &Config, lands: bool, most: u64, seed: u64) -> Joined {
         let (left, right) = (Side::new(seed, 0), Side::new(seed + 1, 0));
         let stream = Stream::initiate(one, left.qp, (TRAITS.ird, TRAITS.ord), b"hello").expect("short");
@@ -361,7 +361,7 @@ fn a_read_response_has_the_contents_before_a_later_invalidation() {
     one.side.send(2, Operation::Send { invalidate: Some(source.stag) }, Data::none());
     let invalidate = one.pull(usize::MAX);
     two.push(&invalidate);
-    // What a driver does after each round of work.
+    // Release invalidated memory, as a driver does after each round of work.
     let withdrawn = two.side.nic.next_invalidated().expect("the tag is gone");
     two.stream.release_memory(&withdrawn);
     source.fill(&vec![0xee; 100_000]);

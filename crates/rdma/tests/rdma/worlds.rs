@@ -2,8 +2,8 @@
 //!
 //! The model    plain byte arrays and lists. What is written goes to bytes that nothing else touches, what is
 //!              read never changes, and each side has words of its own for atomics: so the outcome does not
-//!              depend on the order in which the two streams are served, which is drawn by lot.
-//! By lot       operations, elements, blocks of the targets, bytes of a segment, how segments reach memory,
+//!              depend on the order in which the two streams are served, which is random.
+//! Random       operations, elements, blocks of the targets, bytes of a segment, how segments reach memory,
 //!              when segments are made and confirmed, fences and signals.
 
 use crate::pair::{Landing, Memory, Side, TRAITS};

@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 /// EINVAL for a null pointer or an unknown family, EAFNOSUPPORT for `AF_IB`, like rdma-core and the kernel.
 ///
 /// # Safety
-/// `at` is null or an address as long as its family says.
+/// `at` is null or a socket address as long as its family requires.
 pub(super) unsafe fn read(at: *const sockaddr) -> Result<SocketAddr, c_int> {
     /// `AF_IB` of the kernel.
     const AF_IB: c_int = 27;
@@ -19,14 +19,14 @@ pub(super) unsafe fn read(at: *const sockaddr) -> Result<SocketAddr, c_int> {
     let family = unsafe { at.as_ref() }.ok_or(libc::EINVAL)?.sa_family;
     match c_int::from(family) {
         libc::AF_INET => {
-            // SAFETY: the caller guarantees that the address is as long as its family says; a program may
+            // SAFETY: the caller guarantees that the address is as long as its family requires; a program may
             // have stored it unaligned.
             let at = unsafe { at.cast::<sockaddr_in>().read_unaligned() };
             let ip = Ipv4Addr::from(u32::from_be(at.sin_addr.s_addr));
             Ok((ip, u16::from_be(at.sin_port)).into())
         }
         libc::AF_INET6 => {
-            // SAFETY: the caller guarantees that the address is as long as its family says; it may be
+            // SAFETY: the caller guarantees that the address is as long as its family requires; it may be
             // unaligned.
             let at = unsafe { at.cast::<sockaddr_in6>().read_unaligned() };
             let ip = Ipv6Addr::from(at.sin6_addr.s6_addr);

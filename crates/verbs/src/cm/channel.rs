@@ -32,7 +32,7 @@ const CLOSED_MAX: usize = 64;
 /// The channels of a process.
 #[derive(Default)]
 pub(super) struct Channels {
-    /// By file descriptor, because a program may copy the struct.
+    /// Open channels, by file descriptor rather than address, because a program may copy the struct.
     open: HashMap<c_int, Arc<Chan>>,
     /// Recently destroyed channels, the latest last. Their structs are kept, so that no new channel gets the
     /// address of one that another thread may still use.
@@ -92,7 +92,7 @@ pub(super) struct DeliveredEvent {
     _private_data: Vec<u8>,
 }
 
-// SAFETY: the pointers in the event are only unacknowledged back to the program, never dereferenced here.
+// SAFETY: the pointers in the event are only passed back to the program, never dereferenced here.
 unsafe impl Send for DeliveredEvent {}
 
 /// Creates a channel, adds it to the list, and returns it with its C struct.
@@ -228,7 +228,7 @@ fn deliver(note: QueuedEvent) -> Option<*mut rdma_cm_event> {
             private_data_len: private_data.len() as u8,
             responder_resources: u8::try_from(depths.0).unwrap_or(u8::MAX),
             initiator_depth: u8::try_from(depths.1).unwrap_or(u8::MAX),
-            // The maximum, which is what InfiniBand peers request.
+            // The maximum, as InfiniBand peers request.
             retry_count: retries,
             rnr_retry_count: retries,
             ..rdma_conn_param::ZERO

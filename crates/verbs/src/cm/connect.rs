@@ -180,7 +180,7 @@ unsafe fn wanted(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<Wanted
         // this call (rdma_destroy_qp(3)).
         unsafe { crate::queue::qp::number(own) }.ok_or(libc::EINVAL)?
     };
-    // 255 in both: the device's maximum, limited to what the peer offers.
+    // A depth of 255 requests the device's maximum, limited to what the peer offers.
     let depth = |requested: Option<u8>, most: u16, offered: u16| match requested {
         None | Some(u8::MAX) => Ok(most.min(offered)),
         Some(requested) if u16::from(requested) > most => Err(libc::EINVAL),
@@ -222,8 +222,8 @@ fn step(state: &mut State, from: Phase, to: Phase) -> Result<(), c_int> {
 }
 
 /// # Safety
-/// `id` is an identifier of this library; `param` is null or valid, with private data of the length that it
-/// gives.
+/// `id` is an identifier of this library; `param` is null or valid, and its private data has the length in
+/// `private_data_len`.
 #[unsafe(export_name = "kiban_rdma_connect")]
 pub(super) unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int {
     with(id, |id| {
@@ -233,8 +233,8 @@ pub(super) unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, param: *mut rd
         if id.state().phase != Phase::Route {
             return Err(libc::EINVAL);
         }
-        // SAFETY: the caller of `rdma_connect` guarantees that the private data has the length that the
-        // parameters give.
+        // SAFETY: the caller of `rdma_connect` guarantees that the private data has the length in
+        // `private_data_len`.
         let Wanted { qp, private_data, depths } = unsafe { wanted(id, param)? };
         let (from, to) = {
             let mut state = id.state();
@@ -331,8 +331,8 @@ pub(super) unsafe extern "C" fn rdma_get_request(
 }
 
 /// # Safety
-/// `id` is an identifier of this library; `param` is null or valid, with private data of the length that it
-/// gives.
+/// `id` is an identifier of this library; `param` is null or valid, and its private data has the length in
+/// `private_data_len`.
 #[unsafe(export_name = "kiban_rdma_accept")]
 pub(super) unsafe extern "C" fn rdma_accept(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int {
     with(id, |id| {
@@ -342,8 +342,8 @@ pub(super) unsafe extern "C" fn rdma_accept(id: *mut rdma_cm_id, param: *mut rdm
         if id.state().phase != Phase::Requested {
             return Err(libc::EINVAL);
         }
-        // SAFETY: the caller of `rdma_accept` guarantees that the private data has the length that the
-        // parameters give.
+        // SAFETY: the caller of `rdma_accept` guarantees that the private data has the length in
+        // `private_data_len`.
         let Wanted { qp, private_data, depths } = unsafe { wanted(id, param)? };
         let end = {
             let mut state = id.state();

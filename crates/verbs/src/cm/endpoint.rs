@@ -24,7 +24,7 @@ unsafe fn prepare(
         }
     }
     let kind = u32::try_from(found.ai_qp_type).unwrap_or(IBV_QPT_RC);
-    // SAFETY: the caller guarantees that each address is null or as long as its family says.
+    // SAFETY: the caller guarantees that each address is null or as long as its family requires.
     unsafe {
         if found.ai_flags & RAI_PASSIVE != 0 {
             resolve::bind(id, address::read(found.ai_src_addr)?)?;

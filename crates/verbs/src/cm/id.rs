@@ -76,7 +76,7 @@ pub(super) struct State {
     pub(super) ece: ibv_ece,
 }
 
-// SAFETY: its raw pointers (in `queue_wanted`) belong to the program and are only unacknowledged back to it.
+// SAFETY: its raw pointers (in `queue_wanted`) belong to the program and are only passed back to it.
 unsafe impl Send for State {}
 
 /// An identifier.

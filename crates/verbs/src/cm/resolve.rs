@@ -119,12 +119,12 @@ pub(super) fn bind(id: &Arc<Id>, at: SocketAddr) -> Result<(), c_int> {
 }
 
 /// # Safety
-/// `id` is an identifier, and `at` is null or an address as long as its family says.
+/// `id` is an identifier, and `at` is null or a socket address as long as its family requires.
 #[unsafe(export_name = "kiban_rdma_bind_addr")]
 pub(super) unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, at: *mut sockaddr) -> c_int {
     with(id, |id| {
         // SAFETY: the caller of `rdma_bind_addr` guarantees that `at` is null or an address as long as its
-        // family says.
+        // family requires.
         let at = unsafe { address::read(at)? };
         bind(id, at)?;
         Ok(0)
@@ -194,7 +194,7 @@ pub(super) fn resolve_addr(id: &Arc<Id>, from: Option<SocketAddr>, to: SocketAdd
 }
 
 /// # Safety
-/// `id` is an identifier; `from` and `to` are null or addresses as long as their families say.
+/// `id` is an identifier; `from` and `to` are null or socket addresses as long as their families require.
 #[unsafe(export_name = "kiban_rdma_resolve_addr")]
 pub(super) unsafe extern "C" fn rdma_resolve_addr(
     id: *mut rdma_cm_id,
@@ -204,10 +204,10 @@ pub(super) unsafe extern "C" fn rdma_resolve_addr(
 ) -> c_int {
     with(id, |id| {
         // SAFETY: the caller of `rdma_resolve_addr` guarantees that `to` is null or an address as long as its
-        // family says.
+        // family requires.
         let to = unsafe { address::read(to)? };
         // SAFETY: the caller of `rdma_resolve_addr` guarantees that `from` is null or an address as long as
-        // its family says. Family 0 means no address, as null does.
+        // its family requires. Family 0 means no address, as null does.
         let from = unsafe {
             match from.as_ref().filter(|from| from.sa_family != 0) {
                 Some(from) => Some(address::read(from)?),
@@ -229,7 +229,7 @@ pub(super) fn fill_route(id: &Arc<Id>) {
     };
     let (Some(local), Some(peer)) = (local, peer) else { return };
     let place = id.abi();
-    // SAFETY: the struct lives as long as the identifier; a path record in it was made here.
+    // SAFETY: the struct lives as long as the identifier; a path record in it was allocated here.
     unsafe {
         (*place).route.addr.addr.ibaddr =
             rdma_ib_addr { sgid: address::gid(local.ip()), dgid: address::gid(peer.ip()), pkey: 0xffff };

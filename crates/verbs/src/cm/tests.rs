@@ -619,7 +619,7 @@ fn the_reported_port_is_the_one_that_the_peer_sees() {
 fn a_port_is_known_before_the_peer_has_answered() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let to = listener.local_addr().expect("an address");
-    // The first connection takes the only place of the backlog, so the system does not answer the next one.
+    // The first connection takes the only slot of the backlog, so the system does not answer the next one.
     // SAFETY: `listener` is a listening socket.
     assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
     let _first = TcpStream::connect(to).expect("there is room");

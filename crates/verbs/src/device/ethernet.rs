@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn null_pointers_fail_with_einval() {
         let null = core::ptr::null_mut();
-        // SAFETY: null is refused, not followed.
+        // SAFETY: the function rejects null pointers before it uses them.
         let refused =
             unsafe { ibv_resolve_eth_l2_from_gid(null, core::ptr::null(), null.cast(), null.cast()) };
         assert_eq!(refused, -libc::EINVAL);

@@ -59,7 +59,7 @@ impl Interfaces {
             entry = interface.ifa_next;
             let is_up = interface.ifa_flags & libc::IFF_UP as u32 != 0;
             // SAFETY: getifaddrs(3) gives each entry a name, and null or an address as long as its family
-            // says.
+            // requires.
             let found = unsafe {
                 let name = CStr::from_ptr(interface.ifa_name).to_string_lossy().into_owned();
                 interface.ifa_addr.as_ref().and_then(|at| ip(at)).map(|address| Interface {
@@ -112,12 +112,12 @@ pub(crate) fn parsed(mac: &str) -> Option<Mac> {
 unsafe fn ip(at: &libc::sockaddr) -> Option<IpAddr> {
     let place = core::ptr::from_ref(at);
     match c_int::from(at.sa_family) {
-        // SAFETY: the caller guarantees an address as long as its family says.
+        // SAFETY: the caller guarantees an address as long as its family requires.
         libc::AF_INET => unsafe {
             let address = (*place.cast::<libc::sockaddr_in>()).sin_addr.s_addr;
             Some(IpAddr::V4(u32::from_be(address).into()))
         },
-        // SAFETY: the caller guarantees an address as long as its family says.
+        // SAFETY: the caller guarantees an address as long as its family requires.
         libc::AF_INET6 => unsafe {
             Some(IpAddr::V6((*place.cast::<libc::sockaddr_in6>()).sin6_addr.s6_addr.into()))
         },

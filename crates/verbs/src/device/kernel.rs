@@ -100,7 +100,7 @@ mod tests {
         let real = RealLibrary::open(VERBS);
         // SAFETY: the types are those of marshall.h.
         let theirs = unsafe { real.function::<unsafe extern "C" fn(*mut T, *const F)>(name) };
-        // An odd step: every byte of a field differs from its neighbours.
+        // The odd multiplier makes every byte of a field differ from its neighbours.
         let given: Vec<u64> = (1..100u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
         assert!(size_of::<F>() <= size_of_val(&given[..]));
         let from = given.as_ptr().cast::<F>();

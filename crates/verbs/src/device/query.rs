@@ -17,7 +17,7 @@ const PKEY: u16 = 0xffff;
 /// Programs require a nonzero vendor. The IEEE assigns no number whose first octet has this bit, which means
 /// "local".
 const VENDOR: u32 = 0x02_6b_62;
-/// kiban's first software NIC.
+/// The part ID of kiban's first software NIC.
 const PART: u32 = 1;
 /// The phases of a port's link (IBTA 14.2.5.6).
 const DISABLED: u8 = 3;
@@ -282,7 +282,7 @@ unsafe extern "C" fn _ibv_query_gid_table(
         if flags != 0 || bytes < size_of::<ibv_gid_entry>() || (entries.is_null() && most > 0) {
             return -(libc::EINVAL as isize);
         }
-        // libibverbs returns this if there is too little room.
+        // libibverbs returns the same error if there is too little room.
         if most == 0 {
             return -(libc::EINVAL as isize);
         }

@@ -13,8 +13,8 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 
-/// Returns where sysfs is mounted: `SYSFS_PATH` from the environment, unless the program runs with another
-/// user's rights, or `/sys`.
+/// Returns the mount point of sysfs: `SYSFS_PATH` from the environment if it is set and the program does not
+/// run with another user's rights, otherwise `/sys`.
 #[unsafe(no_mangle)]
 extern "C" fn ibv_get_sysfs_path() -> *const c_char {
     static PATH: OnceLock<CString> = OnceLock::new();
@@ -107,7 +107,7 @@ mod tests {
             }
         }
         std::fs::remove_dir_all(&folder).expect("the folder is ours");
-        // SAFETY: null is refused, not followed.
+        // SAFETY: the function rejects null pointers before it uses them.
         let refused =
             unsafe { ibv_read_sysfs_file(core::ptr::null(), c"x".as_ptr(), core::ptr::null_mut(), 0) };
         assert_eq!(refused, -1);

@@ -8,8 +8,8 @@
 //!                 connections.
 //! Attributes      are stored and can be queried. Those without meaning over TCP (PSNs after the setup, retry
 //!                 counts beyond the timeout, MTUs, service levels) have no other effect.
-//! Peer timeout    sends wait for a peer that does not appear four times as long as the standard's retries
-//!                 take in total, but at least two seconds.
+//! Peer timeout    if the peer does not appear, sends wait four times as long as the standard's retries take
+//!                 in total, but at least two seconds.
 //! Receive path    a message without a posted receive stalls its stream, where hardware would send an RNR
 //!                 NAK.
 //! Access          the access flags of a queue pair that is connected out of band limit what its peer may do.
@@ -385,7 +385,7 @@ fn change(qp: &Qp, from: ibv_qp_state, to: ibv_qp_state, with: &ibv_qp_attr) -> 
         IBV_QPS_RESET => engine.reset(qp.number).map_err(refused),
         IBV_QPS_ERR => engine.modify_to_error(qp.number).map_err(refused),
         IBV_QPS_INIT if from == IBV_QPS_RESET => match engine.modify_to_init(qp.number, with.qkey) {
-            // The connection manager has already initialised it.
+            // The connection manager has already initialised the queue pair.
             Err(RequestError::BadState(_)) if transport() == Transport::Iwarp => Ok(()),
             done => done.map_err(refused),
         },

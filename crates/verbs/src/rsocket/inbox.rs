@@ -129,7 +129,8 @@ impl CmEventHandler for Inbox {
             CmEvent::Disconnected { .. } => notes.gone = true,
         }
         if let Some((_, socket)) = notes.arrival.take() {
-            // The connection failed. Dropping it would call the NIC, which is locked here.
+            // The connection failed. The service thread drops the socket, since dropping it calls the NIC,
+            // which is locked here.
             self.jobs.tell(Job::Drop(socket));
         } else if !notes.is_closed {
             self.channel.tell(EVENTS);

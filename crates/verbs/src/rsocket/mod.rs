@@ -1,8 +1,8 @@
 //! rsockets: the socket API over RDMA (rsocket(7), `rdma/rsocket.h`).
 //!
-//! Purpose         socket programs run over the NIC by an `r` in front of each call. The wire format is that
-//!                 of rdma-core's rsockets over iWARP, so that peers with rdma-core and a hardware NIC
-//!                 interoperate (docs/rsockets.md).
+//! Purpose         a socket program runs over the NIC when an `r` is put in front of the name of each call.
+//!                 The wire format is that of rdma-core's rsockets over iWARP, so that peers with rdma-core
+//!                 and a hardware NIC interoperate (docs/rsockets.md).
 //! Implementation  a [`socket::Socket`] uses the NIC's engine directly, not the C functions, so that no raw
 //!                 pointers are needed.
 //! Descriptors     the number of an rsocket is the file descriptor of its channel. It becomes readable when

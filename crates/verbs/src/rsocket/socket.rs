@@ -31,7 +31,8 @@ use std::time::Duration;
 /// The time limit of each of the two waits of a close.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// The longest sleep: all wake-ups go through one descriptor, and a thread may take another's.
+/// The longest sleep. It is bounded because all wake-ups go through one descriptor, so that a thread may take
+/// a wake-up meant for another.
 const SLEEP_MAX: Duration = Duration::from_millis(200);
 
 /// The phase of a socket.
@@ -383,7 +384,7 @@ impl Socket {
         let slept = self.world.engine.next_event(&self.channel, SLEEP_MAX);
         let slept = match slept {
             Ok(_) => {
-                // Threads that wait for the guard check again.
+                // Make threads that wait for the guard check again.
                 self.sleepers.note_taken();
                 Ok(())
             }

@@ -43,13 +43,13 @@ const SEND_AT: u64 = 3 << 32;
 /// The address of the memory for messages, in our own work requests.
 const MESSAGES_AT: u64 = 4 << 32;
 
-/// Control messages in flight at most.
+/// Maximum number of control messages in flight.
 const CONTROLS: u16 = 4;
-/// Bytes of one transfer at most.
+/// Maximum number of bytes in one transfer.
 const TRANSFER_MAX: usize = 64 << 10;
 /// A socket is writable when this many bytes of the send buffer are free.
 const LOW_WATER: usize = 2048;
-/// Transfers posted together.
+/// Maximum number of transfers posted together.
 const BATCH: usize = 16;
 
 /// Work request IDs: the kind of message in the upper half, the used bytes of the send buffer in the lower.

@@ -280,7 +280,7 @@ static void datagrams_arrive_at_their_queue_pair(void) {
     check(got.src_qp == both[0]->qp_num && memcmp(room_a, room_b + 40, 100) == 0);
     struct ibv_ah *back = ibv_create_ah_from_wc(pd, &got, (struct ibv_grh *)(void *)room_b, 1);
     check(back != NULL);
-    /* A datagram with a wrong Q_Key is dropped: of two, the second arrives. */
+    /* A datagram with a wrong Q_Key is dropped: of two datagrams, only the second arrives. */
     struct ibv_qp_attr other = {.qkey = 0x2222};
     check(ibv_modify_qp(both[1], &other, IBV_QP_QKEY) == 0);
     check(ibv_req_notify_cq(cq_b, 0) == 0);

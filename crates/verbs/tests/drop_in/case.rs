@@ -95,7 +95,7 @@ impl Case {
     /// Returns the required packages that are not installed.
     pub(crate) fn lacks(&self) -> Vec<&'static str> {
         let is_there = |name: &str| name.starts_with("{here}") || is_installed(name);
-        // Programs that the scripts of this directory start.
+        // Packages of the programs that the scripts of this directory start.
         let needs = match self.package {
             "openmpi-bin" => vec![
                 ("openmpi-bin", "mpirun"),
@@ -140,7 +140,7 @@ impl Case {
                 .collect()
         };
         let libraries = place.libraries.to_str().expect("a plain path");
-        // The environment that `kiban verbs` sets.
+        // The environment settings that `kiban verbs` makes.
         let settings = [
             ("LD_LIBRARY_PATH", libraries),
             ("LD_PRELOAD", "libkiban_paths.so"),

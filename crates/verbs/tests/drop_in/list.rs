@@ -265,7 +265,7 @@ fn pingpongs(all: &mut Vec<Case>) {
     for options in ["", " -e", " -c"] {
         all.push(case("ibv_ud_pingpong", options));
     }
-    // With -c it compares a buffer to which several receives write at once.
+    // No -c: with it, the program would compare a buffer to which several receives write at once.
     for options in ["", " -e"] {
         all.push(case("ibv_srq_pingpong", options));
     }

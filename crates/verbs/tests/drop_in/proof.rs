@@ -13,7 +13,7 @@ pub(crate) enum Proof {
     Perftest { sizes: Vec<u64>, iterations: u64 },
     /// Another check.
     Check(fn(&CaseOutput) -> Result<(), String>),
-    /// Another check that counts, with a minimum and a remark for the page.
+    /// A function that counts successes, given the required minimum, and returns a remark for the page.
     Count(fn(&CaseOutput, usize) -> Result<String, String>, usize),
 }
 
@@ -105,7 +105,7 @@ pub(crate) fn rping(output: &CaseOutput) -> Result<(), String> {
     }
 }
 
-/// The same for a server that keeps running: its output is lost when it is killed.
+/// The same check for an rping server that keeps running: its output is lost when it is killed.
 pub(crate) fn rping_client(output: &CaseOutput) -> Result<(), String> {
     let count = output.client.lines().filter(|line| line.starts_with("ping data: rdma-ping-")).count();
     if count == 10 { Ok(()) } else { Err(format!("{count} lines of data, not 10")) }

@@ -1,7 +1,7 @@
 //! Runs rdma-core's own Python tests, which Debian ships as documentation of a package.
 //!
 //! Counts    the result that unittest prints for each test: ok, FAIL, ERROR, or skipped with a reason.
-//!           Reasons are sorted into kinds; one kind are files in /sys, which a library without privileges
+//!           Reasons are sorted into kinds, such as missing files in /sys, which a library without privileges
 //!           cannot provide.
 
 use crate::case::{Case, CaseOutput, How, Transport};
@@ -43,7 +43,7 @@ pub(crate) fn cases() -> Vec<Case> {
             group: "pyverbs",
             package: "python3-pyverbs",
             transport,
-            // The system's own Python: pyverbs is no package of another.
+            // Use the system's own Python, because pyverbs is not available for other versions.
             how: How::Alone("/usr/bin/python3 {folder}/pyverbs/run_tests.py -v".into()),
             proof: Proof::Count(counted, enough),
             seconds: 120,
@@ -81,8 +81,8 @@ fn counted(output: &CaseOutput, enough: usize) -> Result<String, String> {
     let mut results: BTreeMap<&str, usize> = BTreeMap::new();
     let mut skipped: BTreeMap<&str, usize> = BTreeMap::new();
     let mut wrong = Vec::new();
-    // `name (tests.file.Class)`, perhaps a line of documentation, then ` ... ok`. What tests print may stand
-    // between.
+    // `name (tests.file.Class)`, perhaps a line of documentation, then ` ... ok`. Output of the test may come
+    // in between.
     let mut name = "";
     for line in output.lines() {
         if line.contains(" (tests.") || line.contains(" (test_") {
@@ -114,7 +114,7 @@ fn counted(output: &CaseOutput, enough: usize) -> Result<String, String> {
     if passed < enough {
         return Err(format!("{passed} tests passed, not {enough}; {wrong:?}"));
     }
-    // Without numbers, so that the page changes only when a kind appears or disappears.
+    // Leave out the numbers, so that the page changes only when a kind appears or disappears.
     let kinds: Vec<&str> = skipped.into_keys().collect();
     Ok(format!("{enough} or more of them pass; left out by themselves, for want of: {}", kinds.join(", ")))
 }

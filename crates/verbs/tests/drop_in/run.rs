@@ -78,7 +78,7 @@ pub(crate) enum End {
     Late,
 }
 
-/// A message about a process from its threads.
+/// A message about a process, from the threads that read its output.
 enum ProcessEvent {
     Words(Vec<u8>),
     Ended(End),

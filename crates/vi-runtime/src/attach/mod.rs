@@ -182,7 +182,7 @@ impl BoardHost {
         self.cookie += 1;
         let own = self.cookie | 1 << 63;
         let deadline = self.clock.now() + timeout;
-        // A full ring has room as soon as the board has taken some entries; it rings then.
+        // A full ring has room as soon as the board has taken some entries; the board rings then.
         self.wait(deadline, |queues| match queues.post_control(own, control) {
             Err(PostError::Full) => None,
             posted => Some(posted.map_err(HostError::from)),

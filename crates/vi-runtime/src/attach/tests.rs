@@ -81,7 +81,7 @@ fn two_hosts_communicate_through_the_board_of_a_third_process() {
         let Ok(Indication::Done { done, .. }) = client.next_indication(PATIENCE) else { panic!("it leaves") };
         assert_eq!((done.cookie, done.status), (n, Status::OK));
     }
-    // RDMA without any call of the server.
+    // RDMA needs no call by the server.
     server.arena().write(0, SharedBytes::from(&[7; 32][..])).expect("within");
     let there = AddressSegment { address: 0, handle: s_memory };
     let to = [DataSegment { address: 4096, handle: c_memory, length: 32 }];
@@ -104,7 +104,8 @@ fn a_host_cannot_use_the_objects_of_another() {
     client.receive(s_vi, 5, &[]).expect("room");
     let indication = client.next_indication(PATIENCE);
     assert_eq!(indication, Ok(Indication::Reply { cookie: 5, result: Err(ControlError::NotYours) }));
-    // Its own VI with memory of the other host: that descriptor is in error, and nothing moves.
+    // A descriptor of the host's own VI with the other host's memory completes with an error, and nothing
+    // moves.
     let theirs = [DataSegment { address: 0, handle: s_memory, length: 8 }];
     client.send(c_vi, &Work::send(6, &theirs)).expect("room");
     let done = done(&mut client);
@@ -127,7 +128,7 @@ fn a_full_ring_reports_it_and_recovers() {
     let [(mut server, s_vi, s_memory), _client] = connected(&name);
     let segment = [DataSegment { address: 0, handle: s_memory, length: 8 }];
     let mut posted = 0u64;
-    // More entries than the ring has: it is full only until the board has taken some.
+    // Post more entries than the ring has slots: it is full only until the board has taken some.
     while posted < 3000 {
         match server.receive(s_vi, posted, &segment) {
             Ok(()) => posted += 1,
@@ -190,7 +191,7 @@ fn a_killed_host_leaves_nothing_behind() {
         let (vi, _) = create(&mut client);
         let connect =
             Control::Connect { vi, host: Vec::new(), discriminator: b"dying".to_vec(), patience_ms: 10_000 };
-        // The child listens once it has started.
+        // The child starts to listen once it is running.
         while client.control(&connect, PATIENCE) == Err(HostError::Denied(ControlError::NoMatch)) {
             std::thread::yield_now();
         }
@@ -200,7 +201,7 @@ fn a_killed_host_leaves_nothing_behind() {
         assert!(matches!(indication, Ok(Indication::Lost { vi: its, .. }) if its == vi), "{indication:?}");
         assert!(board.now().since(before) < Duration::from_secs(1));
     }
-    // Everything has been released: tag, VIs, memories and the name are available again.
+    // Everything of the hosts that ended was released: tag, VIs, memories and the name are available again.
     let (vis, memories, hosts) = board.in_use();
     assert!(vis <= 1 && memories <= 1 && hosts <= 1, "{vis} VIs, {memories} memories, {hosts} hosts");
 }
@@ -218,7 +219,7 @@ fn a_host_that_corrupts_its_rings_harms_only_itself() {
         let memory = hostile.channel.region().clone();
         let (_, _, arena, _) = layout();
         for _ in 0..rng.below(200) {
-            // Overwrite bells, turns, lengths, entries or numbers.
+            // Overwrite bells, turns, lengths, entries or numbers with random words.
             let at = memory.address() + (rng.below(arena as u64) & !3);
             let word = match rng.below(4) {
                 0 => rng.draw() as u32,

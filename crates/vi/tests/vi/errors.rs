@@ -68,7 +68,8 @@ fn reliable_delivery_waits_for_a_descriptor_and_then_gives_up() {
     one.run(Duration::from_millis(15));
     assert_eq!(one.state(0), ViState::Connected);
     one.receive(1, 1, &to);
-    // A message that the receiver sends at once must not delay the news of its new receive descriptor.
+    // A message that the receiver sends at once must not delay the announcement of its new receive
+    // descriptor.
     let (back, there) = ([one.at(1, 64, 8)], [one.at(0, 64, 8)]);
     one.receive(0, 1, &there);
     one.send(1, Work::send(1, &back)).expect("connected");

@@ -93,7 +93,7 @@ fn an_unreliable_write_with_a_hole_is_not_announced() {
     pair.receive(1, 9, &to);
     let there = AddressSegment { address: BASE + 500, handle: pair.sides[1].handle };
     for missing in [Some(0), Some(1), Some(2), None] {
-        // Three packets, the last with immediate data.
+        // The message has three packets, of which the last carries immediate data.
         let from = [pair.at(0, 0, 2900)];
         pair.send(0, Work::write(1, &from, there).with_immediate(7)).expect("connected");
         pair.run(Duration::from_micros(1));

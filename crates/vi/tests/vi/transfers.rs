@@ -26,7 +26,7 @@ fn messages_of_every_length_arrive_once_and_in_order() {
         for (n, length) in lengths.into_iter().enumerate() {
             let bytes = pattern(length, n as u64);
             pair.fill(0, 0, &bytes);
-            // Three segments here, two there.
+            // The send has three segments, the receive two.
             let (a, b) = (length as u32 / 3, length as u32 / 2);
             let from = [
                 pair.at(0, 0, a),
@@ -100,7 +100,7 @@ fn a_read_returns_remote_memory_and_consumes_no_descriptor() {
             let bytes = pattern(20_000, 9);
             pair.fill(1, 100, &bytes);
             let there = AddressSegment { address: BASE + 100, handle: pair.sides[1].handle };
-            // More RDMA Reads than may be outstanding.
+            // Post more RDMA Reads than may be outstanding.
             for n in 0..40u64 {
                 let to = [pair.at(0, n * 500, 500)];
                 let from = AddressSegment { address: there.address + n * 500, ..there };
@@ -131,7 +131,7 @@ fn only_a_fenced_message_waits_for_reads() {
         pair.send(0, Work::read(1, &big, there)).expect("connected");
         let message = Work::send(2, &small);
         pair.send(0, if fenced { message.fenced() } else { message }).expect("connected");
-        // One one-way delay: a message without a fence arrives together with the read request.
+        // After one one-way delay, a message without a fence has arrived together with the read request.
         pair.run(Duration::from_micros(15));
         assert_eq!(pair.received(1).is_some(), !fenced);
         assert_eq!(pair.sent(0), None, "descriptors are dequeued in the order of posting");

@@ -91,12 +91,12 @@ impl Callbacks {
         Ok(())
     }
 
-    /// Waits until no callback runs, except for the one from which this is called.
+    /// Waits until no callback runs, except for the callback that calls this.
     pub(crate) fn end(&self) {
         let threads = core::mem::take(&mut *lock(&self.threads));
         for thread in threads {
             if thread.thread().id() != std::thread::current().id() {
-                // A panic in it has been reported already.
+                // A panic in the thread has been reported already.
                 let _ = thread.join();
             }
         }

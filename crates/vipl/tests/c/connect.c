@@ -7,15 +7,15 @@
 /* What the server does with the first request, and its results. */
 typedef struct {
     Side *side;
-    VIP_VI_HANDLE vi;     /* to accept with; or NULL, to reject */
-    VIP_VI_HANDLE second; /* to accept with if that fails; or NULL */
+    VIP_VI_HANDLE vi;     /* accepts with this VI; or NULL, to reject */
+    VIP_VI_HANDLE second; /* if that fails, accepts with this VI; or NULL */
     const char *discriminator;
     VIP_ULONG timeout;
     VIP_RETURN waited, answered, answered_again;
     VIP_VI_ATTRIBUTES asked;
     Address client;
     VIP_CONN_HANDLE request;
-    int closes; /* its NIC afterwards */
+    int closes; /* whether to close its NIC afterwards */
 } Server;
 
 static void *serve(void *context) {

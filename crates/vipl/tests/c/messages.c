@@ -112,7 +112,7 @@ static void immediate_data_arrives_with_the_message(void) {
         received(pair.far_vi, r, 0);
         EQUAL(r->CS.ImmediateData, 1);
         EQUAL(r->CS.Length, 0);
-        /* None: the receive's Status says so, and the field is undefined. */
+        /* Without immediate data, the receive's Status says that there is none, and the field is undefined. */
         r = plain(&pair.there, 0, 0, 100);
         s = plain(&pair.here, 0, 0, 100);
         s->CS.ImmediateData = 5;

@@ -120,7 +120,7 @@ static void a_callback_is_called_once_for_the_next_receive(void) {
     CHECK(!pthread_equal(heard.thread, pthread_self()));
     EQUAL(r1->CS.Length, 5);
     EQUAL(r1->CS.Status, VIP_STATUS_DONE | VIP_STATUS_OP_RECEIVE);
-    /* The second is collected directly: no callback was requested. */
+    /* Collect the second descriptor directly, because no callback was requested for it. */
     post_send(&pair.here, pair.near_vi, s = plain(&pair.here, 0, 0, 6));
     sent(pair.near_vi, s, 0);
     received(pair.far_vi, r2, 0);
@@ -215,7 +215,7 @@ static void the_error_handler_reports_a_lost_connection(void) {
     CHECK(heard.last_error.DescriptorPtr == NULL);
     EQUAL(heard.last_error.ResourceCode, VIP_RESOURCE_VI);
     EQUAL(state_of(pair.near_vi), VIP_STATE_ERROR);
-    /* After removing the handler, it is not called. */
+    /* A handler that was removed is not called. */
     forget();
     OK(VipErrorCallback(pair.here.nic, NULL, NULL));
     OK(VipDisconnect(pair.near_vi));

@@ -24,7 +24,8 @@ static void listen_for(void *bytes, size_t count) {
     }
 }
 
-/* Runs one function in the parent and one in a child, which must exit as `expected`. */
+/* Runs one function in the parent and one in a child. The child must exit with 0, or be killed if
+ * `killed`. */
 static void in_two_processes(void (*parent)(void), void (*child)(void), int killed) {
     pid_t pid;
     int status;
@@ -206,7 +207,7 @@ static void survive(void) {
         VIP_DESCRIPTOR *done;
         EQUAL(VipSendWait(vi, LONG, &done), VIP_DESCRIPTOR_ERROR);
         CHECK(done == second);
-        /* It was in progress, unless the end was detected before it was posted. */
+        /* The send was in progress, unless the peer's end was detected before it was posted. */
         CHECK((second->CS.Status & VIP_STATUS_ERROR_MASK) == VIP_STATUS_TRANSPORT_ERROR ||
               (second->CS.Status & VIP_STATUS_ERROR_MASK) == VIP_STATUS_DESC_FLUSHED_ERROR);
     }

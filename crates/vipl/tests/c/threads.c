@@ -185,14 +185,15 @@ static void closing_a_nic_ends_every_wait(void) {
         side_close(&side);
         for (k = 0; k < 5; k++) {
             CHECK(pthread_join(threads[k], NULL) == 0);
-            /* A connect request may first fail because the closing ended it. */
+            /* A connect request may fail with VIP_INVALID_STATE, because closing the NIC has already ended
+             * it. */
             if (!(k == 4 && waiters[k].answer == VIP_INVALID_STATE))
                 EQUAL(waiters[k].answer, VIP_INVALID_PARAMETER);
         }
     }
 }
 
-/* Of two threads that close one NIC, one succeeds. */
+/* If two threads close one NIC, exactly one of them succeeds. */
 static void *close_it(void *context) {
     Waiter *waiter = (Waiter *)context;
     waiter->answer = VipCloseNic(waiter->nic);

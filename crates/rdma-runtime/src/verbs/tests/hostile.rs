@@ -14,7 +14,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 
-/// The peer's number as the victim's program knows it: the greater, so the peer connects.
+/// The peer's queue pair number, which the victim's program knows. It is the greater of the two, so the peer
+/// connects.
 const CALLER: u32 = 0xff_fffe;
 
 /// Returns an initiator for a connection request.
@@ -40,13 +41,13 @@ fn victim(side: &Side) -> (u32, u32) {
     (qp, qpn)
 }
 
-/// Connects and requests to be accepted. Returns the connection, if it was. The engine's own thread drives
-/// it.
+/// Connects and sends an MPA request. Returns the connection if it was accepted. The engine's own thread
+/// drives the engine.
 fn come(setup: OobSetup) -> Option<TcpStream> {
     agreed(TcpStream::connect(listening_address(setup.destination)).expect("it listens"), setup)
 }
 
-/// Requests to be accepted on an existing connection.
+/// Sends an MPA request on an existing connection. Returns the connection if it was accepted.
 fn agreed(mut socket: TcpStream, setup: OobSetup) -> Option<TcpStream> {
     let mut asks = request(setup);
     socket.set_read_timeout(Some(SOON)).expect("an option");
@@ -86,7 +87,7 @@ fn a_closed_caller_is_rejected_whatever_it_sent() {
     let engine = open(true);
     let side = Side::new(&engine);
     let (qp, qpn) = victim(&side);
-    // It closes before the engine looks.
+    // Hold the engine's lock, so that the caller closes before the engine accepts the connection.
     engine.turn.read(|_| {
         let mut socket = TcpStream::connect(listening_address(qpn)).expect("it listens");
         socket.write_all(request(right(qpn)).request()).expect("it listens");
@@ -120,7 +121,7 @@ fn a_caller_reset_while_waiting_is_rejected() {
         }
         let named = Peer { address: from, qpn: CALLER, initial_psn: 22, reads: 16 };
         engine.turn.work(|board, now| {
-            // It is reset before the engine looks.
+            // The caller resets the connection before the engine accepts it.
             rustix::net::sockopt::set_socket_linger(&caller, Some(Duration::ZERO)).expect("an option");
             drop(caller);
             board.ready_to_receive(qp, Some(named), now).expect("a port").expect("it is ready");
@@ -263,7 +264,8 @@ fn a_peer_that_corrupts_shared_memory_ends_only_its_own_connection() {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 *byte = (state >> 56) as u8;
             }
-            // A count that is sometimes possible, and no end mark: a peer that marks the end closes in order.
+            // Write a count that is sometimes plausible, and never the end mark, which would be an orderly
+            // close.
             let count = ((state >> 40) as u32 & 0xffff).to_ne_bytes();
             scribbled[its..its + 4].copy_from_slice(&count);
             scribbled[its + 4..its + 8].fill(0);

@@ -236,7 +236,7 @@ fn a_message_arrives_even_if_its_queue_pair_is_destroyed_at_once() {
         engine.destroy_qp(ours.0).expect("it is there");
         let got = b.next();
         assert_eq!((got.status, got.bytes), (Status::Success, 5));
-        // It does not notice the close before it sends.
+        // The queue pair does not notice the close before it sends.
         while engine.in_use().streams > 0 {
             assert_eq!(engine.poll_cq(b.cq, 1, |_| {}), Ok(0));
         }
@@ -255,7 +255,7 @@ fn work_for_a_vanished_peer_fails_after_other_completions() {
         let (engine, other) = (open(shared_memory), open(shared_memory));
         let (a, b) = (Side::new(&engine), Side::new(&other));
         let [(gone, left), (goes_on, receiver)] = [(); 2].map(|()| meet(&a, &b, 11));
-        // The peer takes four, and leaves with a fifth that no receive was posted for.
+        // The peer accepts four messages, and leaves before it has a receive for the fifth.
         (0..5).for_each(|id| b.send(left.0, id, Operation::SEND, 1));
         (0..4).for_each(|id| assert_eq!((b.next().id, a.next().status), (id, Status::Success)));
         engine.destroy_qp(gone.0).expect("it is there");

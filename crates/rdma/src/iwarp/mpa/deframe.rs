@@ -7,8 +7,8 @@
 //!          the only state. The CRC is verified first, since a marker can be trusted only if the CRC is
 //!          correct (RFC 5044 §8).
 //! Pad      not checked: siw leaves old bytes in it.
-//! Limits   markers are counted, not followed: a pointer that disagrees is a fault, and never used as a
-//!          position.
+//! Limits   markers are found by counting bytes. The pointer in a marker is only compared with the expected
+//!          value: a mismatch is a fault.
 
 use crate::wire::mpa::{
     self as wire, CRC_BYTES, LENGTH_BYTES, MARKER_BYTES, MARKER_INTERVAL_BYTES, Marker, error,
@@ -23,15 +23,15 @@ pub enum Front<'a> {
     Whole {
         /// Its payload; may be empty.
         ulpdu: &'a [u8],
-        /// Length in the stream, in bytes: the next FPDU follows it.
+        /// Length of the FPDU in the stream, in bytes; the next FPDU follows it.
         taken: usize,
     },
     /// The beginning of an FPDU without CRC, which may be processed at once.
     Part {
         /// The received part of the ULPDU: all of it, if only the trailer is missing.
         ulpdu: &'a [u8],
-        /// Length of the whole ULPDU in bytes. The length field of two bytes precedes it,
-        /// [`super::trailer_bytes`] follow it.
+        /// Length of the whole ULPDU in bytes. The length field of two bytes precedes it, and
+        /// [`super::trailer_bytes`] bytes follow it.
         length: usize,
     },
     /// This many bytes, in total, are needed to continue.
@@ -150,8 +150,8 @@ impl Deframer {
 
 impl Markers {
     fn front<'a>(&'a mut self, crc: bool, bytes: &[u8]) -> Result<Front<'a>, Fault> {
-        // Everything is a multiple of four bytes, so a marker is before or after a length field, but never
-        // inside it.
+        // Markers, their interval and FPDUs are multiples of four bytes, so a marker is before or after a
+        // length field, but never inside it.
         let length_at = if self.phase == 0 { MARKER_BYTES } else { 0 };
         let Some(&[l0, l1]) = bytes.get(length_at..).and_then(|rest| rest.first_chunk::<LENGTH_BYTES>())
         else {

@@ -30,9 +30,9 @@ kiban_base::choices! {
     pub enum CrcUse {
         /// Not requested; used if the peer requests it.
         Off = "off",
-        /// Requested, and used even if the reply does not repeat it (RFC 5044 §7.1.1).
+        /// Requested, and used even if the reply does not repeat the request (RFC 5044 §7.1.1).
         Wanted = "wanted",
-        /// Requested; a reply that does not repeat it is a fault.
+        /// Requested; a reply that does not repeat the request is a fault.
         Required = "required",
     }
 }
@@ -48,8 +48,8 @@ kiban_base::settings! {
         crc: CrcUse = CrcUse::Off,
         /// Whether to request markers from the peer.
         markers: bool = false,
-        /// Whether to send markers to a peer that requests them; otherwise it is rejected, which RFC 5044
-        /// forbids and siw does.
+        /// Whether to send markers to a peer that requests them. If not, such a peer is rejected, which RFC
+        /// 5044 forbids but siw does.
         markers_out: bool = true,
         /// Maximum number of RDMA Reads answered concurrently per peer. siw: 128.
         ird_max: u16 = 128,
@@ -324,7 +324,7 @@ pub struct Rejected {
     pub private_data: Vec<u8>,
 }
 
-/// The side that connects.
+/// The initiator: the side that requests the connection.
 #[derive(Clone, Debug)]
 pub struct Initiator {
     config: Config,
@@ -471,7 +471,7 @@ pub struct Refused {
     pub reply: Vec<u8>,
 }
 
-/// The side that is connected to.
+/// The responder: the side that accepts or rejects the connection.
 #[derive(Clone, Debug)]
 pub struct Responder {
     config: Config,

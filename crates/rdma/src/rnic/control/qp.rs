@@ -80,7 +80,7 @@ pub(in super::super) struct Qp {
     /// The number of messages that have arrived here, and how many of them have been acknowledged.
     pub(in super::super) arrived: u64,
     pub(in super::super) acked: u64,
-    /// A leave announcement is still to be sent; the peer has sent one.
+    /// Whether a leave announcement is still to be sent, and whether the peer has sent one.
     pub(in super::super) leave_pending: bool,
     pub(in super::super) peer_is_leaving: bool,
     /// A Terminate message to be sent.
@@ -332,7 +332,8 @@ impl Qp {
         if self.state == QpState::Idle {
             return;
         }
-        // The operating system of a killed peer closes its stream in order too.
+        // An orderly close alone does not show that the peer left: the system of a killed process does the
+        // same.
         let in_order = in_order && (self.peer_is_leaving || !self.acknowledges);
         if in_order && self.outlives_peer_close && self.state == QpState::Rts && self.rq.incoming.is_none() {
             self.has_outlived_peer = true;
@@ -409,7 +410,7 @@ impl Qp {
         work
     }
 
-    /// Releases everything that others count, before destruction.
+    /// Releases this queue pair's references to other objects, which count their users, before destruction.
     pub(in super::super) fn release(
         &self,
         smt: &mut StagTable,

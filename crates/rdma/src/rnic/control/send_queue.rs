@@ -49,7 +49,7 @@ pub(in super::super) struct SendQueue {
     /// The number of the front WQE.
     first: u64,
     pub(in super::super) most: usize,
-    /// The front is the NIC's own work: its result is never reported, not even an error.
+    /// Whether the front is the NIC's own work, whose result is never reported, not even an error.
     quiet: bool,
     /// WQEs from this number on were posted after the close: they never start, and are flushed in their turn.
     closed_from: Option<u64>,

@@ -7,7 +7,7 @@ pub enum QpState {
     Idle,
     /// Connected: ready to send.
     Rts,
-    /// Posted work is finished, then the stream.
+    /// Closing: posted work is completed, then the stream ends.
     Closing,
     /// An error occurred: a Terminate is to be sent.
     Terminate,

@@ -123,7 +123,7 @@ pub(in super::super) fn validate(
     length: usize,
 ) -> Result<Validation, Reason> {
     let Some(&first) = front.first() else {
-        // RFC 5044 §8: a length that no DDP header fits into.
+        // RFC 5044 §8: the length is too short for any DDP header.
         return if length == 0 {
             Err(fail(qp, tables.outputs, fault(Reason::MPA_LENGTH), front, 0))
         } else {
@@ -184,7 +184,7 @@ fn resolve(qp: &mut Qp, tables: &mut Tables<'_>, front: &[u8], length: usize) ->
     }
     let payload = length - header_bytes;
     let is_whole = front.len() >= length;
-    // A segment that is needed whole is validated again, and recorded, once it is.
+    // A segment that must be complete is validated again once it is; record it only then.
     if is_tagged || opcode.is_send() || is_whole {
         outputs.clocks.step(Step::ReceiveHeader(header_bytes as u32));
         outputs.clocks.step(Step::CheckHeader);

@@ -1,8 +1,8 @@
 //! Send module: work acceptor, work resolver, segment generator.
 //!
-//! Acceptor   queue pairs with work stand in a TX queue, each at most once. The driver of the streams takes
-//! Acceptor  queue pairs with work are in a TX queue, each at most once. The driver of the streams takes the
-//!           first (`Rnic::pop_tx_queue`) and builds its segments while its stream has room.
+//! Acceptor   queue pairs with work are in a TX queue, each at most once. The driver of the streams takes the
+//!            first (`Rnic::pop_tx_queue`) and builds its segments while its stream has room.
+//! Resolver   selects the next message of a queue pair: a Terminate first; then responses and posted work
 //!            alternate, message by message. Messages of one stream never interleave. It checks fences,
 //!            limits and memory, and executes work that sends nothing (invalidate, register, bind).
 //! Generator  makes one segment: a header and as much payload as fits. The lower layer copies the payload or
@@ -85,7 +85,7 @@ pub(in super::super) fn next_segment(
                 outputs.counters.segments_out += 1;
                 return true;
             }
-            // A request that must wait for the response to another.
+            // The request must wait for the response to an earlier one.
             Ok(false) => return false,
             Err(()) => {}
         }

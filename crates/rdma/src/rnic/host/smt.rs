@@ -55,7 +55,7 @@ impl Access {
 
 #[derive(Debug)]
 enum EntryKind {
-    /// Memory; `windows` windows are bound to it.
+    /// A memory region, to which `windows` windows are bound.
     Region { list: BufferList, windows: u32, blocks_max: usize },
     /// A part of a region. A type 2 window is bound to a queue pair.
     Window { region: Option<u32>, type_2: bool, qp: u32 },
@@ -270,7 +270,8 @@ impl StagTable {
         Ok(())
     }
 
-    /// Records a window's region as withdrawn: its bytes may be queued for sending.
+    /// Records the memory of a window's region as invalidated, because its bytes may still be queued for
+    /// sending.
     fn withdraw_shown(&mut self, region: Option<u32>) {
         if let Some(Entry { what: EntryKind::Region { list, .. }, .. }) =
             region.and_then(|region| self.entries.get(&(region >> KEY_BITS)))
@@ -298,7 +299,7 @@ impl StagTable {
         }
     }
 
-    /// Counts one window less on a region.
+    /// Decrements the number of windows bound to a region.
     fn unbound(&mut self, region: Option<u32>) {
         if let Some(EntryKind::Region { windows, .. }) =
             region.and_then(|region| self.entries.get_mut(&(region >> KEY_BITS))).map(|entry| &mut entry.what)
@@ -348,7 +349,7 @@ impl StagTable {
             return Err(Violation::Stream);
         }
         match &mut entry.what {
-            // Windows bound to it would expose memory that is no longer registered.
+            // Windows bound to the region would expose memory that is no longer registered.
             EntryKind::Region { windows: 1.., .. } => return Err(Violation::Access),
             EntryKind::Region { list, .. } => {
                 entry.valid = false;
@@ -368,7 +369,7 @@ impl StagTable {
         Ok(())
     }
 
-    /// Attaches memory to a region that has none, or none that is valid.
+    /// Attaches memory to a region that has none, or whose tag is invalid.
     pub(in super::super) fn fill(
         &mut self,
         stag: u32,
@@ -435,7 +436,7 @@ impl StagTable {
         *owner = qp;
         entry.stag = window;
         entry.valid = binding.is_some();
-        // A type 2 window was not bound before.
+        // A type 2 window that is bound here was unbound before.
         self.windows_of_qps += usize::from(type_2 && binding.is_some());
         if let Some(binding) = binding {
             (entry.address, entry.length, entry.access) = (binding.address, binding.length, binding.access);
