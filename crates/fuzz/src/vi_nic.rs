@@ -16,7 +16,7 @@ use kiban_vi::{
 use std::time::Duration;
 
 const PACKET_BYTES: usize = 512;
-/// Memory for the host only, memory open to peers, memory of receive descriptors.
+/// Memory for the host only, memory that peers may access, and the memory of receive descriptors.
 const AREAS: [u64; 3] = [0x1000, 0x2000, 0x3000];
 const AREA_BYTES: usize = 0x1000;
 const STEPS_MAX: usize = 300;
@@ -87,7 +87,7 @@ impl Side {
     }
 }
 
-/// The hostile end, and what it has learnt.
+/// The hostile peer, and what it has learnt from the NIC's packets.
 #[derive(Default)]
 struct Peer {
     vi: u32,

@@ -73,7 +73,7 @@ macro_rules! comes_back {
                 assert!(used <= bytes.len(), "{value:?} takes more than there is");
                 let mut again = vec![0xa5; value.length()];
                 assert_eq!(value.write(&mut again), again.len());
-                // A length field counts what follows: append the missing bytes.
+                // A length field may count the bytes after the value, so append them.
                 again.extend_from_slice(&bytes[used..]);
                 assert_eq!(<$type>::read(&again).map(|(value, _)| value), Ok(value));
                 Some((value, used))
@@ -111,7 +111,7 @@ pub(crate) fn aal5_frame(payload: &[u8]) -> Vec<u8> {
 
 fn aal5(bytes: &[u8], features: &mut Features<'_>) {
     comes_back!(bytes, features, aal5::Trailer);
-    // Unchanged, and with the correct CRC, so that the search gets past it.
+    // Try the bytes unchanged, and with a correct CRC, so that the search gets past the check.
     let mut mended = bytes.to_vec();
     if let Some((front, last)) = mended.split_last_chunk_mut::<4>() {
         *last = crc::Crc32Aal5::of(front).to_be_bytes();
@@ -244,7 +244,7 @@ fn capture_seeds() -> Vec<Vec<u8>> {
 
 fn checksum(bytes: &[u8], features: &mut Features<'_>) {
     let whole = Sum::of(bytes);
-    // The plainest loop (RFC 1071 §4.1).
+    // A reference implementation: the simplest loop (RFC 1071 §4.1).
     let mut plain = 0u64;
     for pair in bytes.chunks(2) {
         plain += u64::from(pair[0]) << 8 | u64::from(*pair.get(1).unwrap_or(&0));
@@ -292,7 +292,7 @@ fn discovery(bytes: &[u8], features: &mut Features<'_>) {
         again.extend_from_slice(&bytes);
         features.show((core::mem::discriminant(item), bytes.len().ilog2()));
     }
-    // A redirected packet is returned with its padding.
+    // The redirected packet is read with its padding.
     let (read, options) = discovery::Message::read(&again).expect("the written bytes");
     assert_eq!(read, message);
     assert_eq!(options.count(), items.len());
@@ -342,7 +342,7 @@ fn icmpv6(bytes: &[u8], features: &mut Features<'_>) {
     }
 }
 
-/// The parts of a packet that are only inspected, beside what the family's decoder parses.
+/// Checks `ip::Front`, which reads only some fields of a packet; `ipv4` and `ipv6` check the full decoders.
 fn ip(bytes: &[u8], features: &mut Features<'_>) {
     match ip::Front::read(bytes) {
         Ok(front) => {

@@ -1,12 +1,12 @@
-//! Every stored input, and a short search from a fixed seed.
+//! Runs every stored input, and a short search from a fixed seed.
 
 use kiban_fuzz::mutate::Search;
 use kiban_fuzz::streams::{Size, play};
 use kiban_fuzz::{Features, Target, targets};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The number of inputs that the search of one target tries; those of sessions and boards cost a hundred
-/// times as much as a decoder's.
+/// The number of inputs that the search of one target tries. Inputs of sessions and boards cost a hundred
+/// times as much as a decoder's, so fewer are tried.
 fn attempts(target: &Target) -> usize {
     match target.name {
         "session" => 2500,
@@ -138,7 +138,7 @@ fn no_small_input_makes_an_expensive_world() {
     let work: Vec<usize> =
         inputs.map(|input| play(&input, Size::Small, &mut Features::to(&mut |_| {}))).collect();
     let (most, sum) = (work.iter().max().expect("some"), work.iter().sum::<usize>());
-    // An event costs a few microseconds.
+    // One event costs a few microseconds, so this bounds the run time of an input.
     assert!(*most < Size::Small.work_max() / 4 && sum / work.len() < 1000, "{most} at most, {sum} in all");
 }
 
@@ -180,7 +180,7 @@ fn every_decoder_has_a_target_and_every_target_a_corpus() {
     }
 }
 
-/// The search finds a target that fails on a byte it has to guess.
+/// Checks that the search finds the input of a broken target, which fails on a byte that must be guessed.
 #[test]
 fn the_canary_of_a_broken_target_is_found() {
     let broken = Target {
@@ -215,7 +215,7 @@ fn keep_what_the_search_finds() {
     }
 }
 
-/// CONTRIBUTING.md describes every target, and no other.
+/// Checks that CONTRIBUTING.md describes every target and no other.
 #[test]
 fn every_target_is_described() {
     let page = include_str!("../../../CONTRIBUTING.md");

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! tun:kiban0    tap:kiban0    packet:eth1    xdp:eth1
-//! udp-packets:LOCAL-PEER      udp-frames:LOCAL-PEER      udp-cells:LOCAL-PEER       pseudowire:LOCAL-PEER,label=1000
-//! tcp-packets:HOST:PORT       tcp-frames:HOST:PORT       tcp-cells:HOST:PORT        atmtcp:HOST:PORT
-//! tcp-frames:listen:HOST:PORT                                                       atmtcp:listen:HOST:PORT
-//! pcap:FILE
+//! udp-packets:LOCAL-PEER      udp-frames:LOCAL-PEER      udp-cells:LOCAL-PEER      
+//! pseudowire:LOCAL-PEER,label=1000 tcp-packets:HOST:PORT       tcp-frames:HOST:PORT      
+//! tcp-cells:HOST:PORT        atmtcp:HOST:PORT tcp-frames:listen:HOST:PORT                                   
+//!                    atmtcp:listen:HOST:PORT pcap:FILE
 //! ```
 //!
 //! Ends             LOCAL is an IP address of this host and a port, PEER a host and a port:
@@ -290,7 +290,7 @@ fn parse(text: &str) -> Result<Address, String> {
             return Err(format!("duplicate option '{key}'"));
         }
         seen.push(key);
-        // For xdp it is the interface's queue, not that of the impairment.
+        // For `xdp`, the option `queue` is a queue of the interface; for all others, the impairment's queue.
         let key = if (*kind, key) == ("xdp", "queue") { "device-queue" } else { key };
         set(&mut options, key, value)?;
     }
@@ -308,7 +308,7 @@ fn parse(text: &str) -> Result<Address, String> {
 
 /// Sets an option.
 fn set(options: &mut Options, key: &str, value: Option<&str>) -> Result<(), String> {
-    // Options that may have no value.
+    // These options may be given without a value.
     match (key, value) {
         ("packed", None) => {
             options.packed = Some(PACKED_CELLS);
@@ -318,7 +318,7 @@ fn set(options: &mut Options, key: &str, value: Option<&str>) -> Result<(), Stri
         ("control-word", _) => return switch(key, value).map(|on| options.control_word = on),
         _ => {}
     }
-    // The name as it was typed.
+    // The option's name as the operator typed it.
     let name = key.strip_prefix("device-").unwrap_or(key);
     let value = value.filter(|value| !value.is_empty());
     let value =

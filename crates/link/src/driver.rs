@@ -14,8 +14,8 @@
 //!                  sees a shaped circuit.
 //! Back-pressure    units that a link does not take hold its port ([`Board::hold`]), and the port's queue
 //!                  holds back the senders.
-//! Files            programs that also have files of the system ([`FdProgram`]) are called when one of those
-//!                  is ready.
+//! Files            programs that also use file descriptors of the operating system ([`FdProgram`]) are
+//!                  called when one of those is ready.
 //! Sleep            on all links at once, watched only during the sleep, under any waiting policy;
 //!                  [`Driver::waker`] wakes it from other threads.
 //! Errors           a link that is gone is detached from its port and reported ([`Driver::take_lost_links`]);
@@ -102,7 +102,7 @@ pub struct Driver {
     board: Board,
     ports: Vec<PortLink>,
     programs: Vec<ProgramEntry>,
-    /// Number of programs that have not been started yet; they are the last ones.
+    /// Number of programs that have not been started yet; they are at the end of the list.
     fresh: usize,
     clock: Clock,
     deadline: Instant,
@@ -193,8 +193,8 @@ impl Driver {
         self.put_program(ProgramEntry::Pure(program))
     }
 
-    /// Adds a program that also has files of the system, which is started in the next turn. Returns its
-    /// number.
+    /// Adds a program that also uses file descriptors of the operating system, which is started in the next
+    /// turn. Returns its number.
     pub fn add_fd_program(&mut self, program: Box<dyn FdProgram>) -> usize {
         self.wait_set.watch_program(program.file(), program.doorbell());
         self.put_program(ProgramEntry::Fd(program))

@@ -1,5 +1,5 @@
-//! Programs that use both a board's host edge and files of the system: they connect a board's streams with
-//! the kernel's.
+//! Programs that use both a board's host edge and file descriptors of the operating system: for example, they
+//! connect a board's streams with the kernel's sockets.
 //!
 //! Trait            [`FdProgram`] is a [`Program`] with one file that is readable when there is work to do.
 //!                  The driver sleeps on it beside the links, and calls the program when it is ready.
@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// The most files that one call of [`EpollSet::ready`] reports.
 pub const READY_MAX: usize = 64;
 
-/// A program that also works with files of the system.
+/// A program that also works with file descriptors of the operating system.
 pub trait FdProgram: Program {
     /// Returns the file that is readable when there is work to do.
     fn file(&self) -> BorrowedFd<'_>;

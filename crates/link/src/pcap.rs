@@ -380,7 +380,8 @@ mod tests {
     #[test]
     fn blocks_are_decoded_with_time_resolution_and_direction() {
         let section = block(SECTION, &words(&[BYTE_ORDER, 0x0001_0000, !0, !0]));
-        // Raw IP, nanoseconds; Ethernet, whose packets are not of the first kind.
+        // The first interface carries raw IP, with times in nanoseconds. Packets of the second, an Ethernet,
+        // are skipped.
         let raw = block(INTERFACE, &words(&[101 << 16, 0, 9 << 16 | 1, 9 << 24, 0]));
         let ethernet = block(INTERFACE, &words(&[1 << 16, 0]));
         let packet = |interface: u32, nanoseconds: u32, flags: Option<u32>| {
@@ -410,10 +411,10 @@ mod tests {
             entry(second + 10, at(7)..at(7) + 5, Some(false)),
         ];
         assert_eq!(read_blocks(&file), Ok((101, expected.clone())));
-        // A file that ends within a block has those before it.
+        // If the file ends within a block, the blocks before it are read.
         file.truncate(file.len() - 1);
         assert_eq!(read_blocks(&file), Ok((101, expected[..2].to_vec())));
-        // Any bytes are an answer, not a panic.
+        // No corrupted byte causes a panic.
         for at in 0..file.len() {
             let mut wrong = file.clone();
             wrong[at] ^= 0xff;

@@ -36,7 +36,8 @@ kiban_base::counters! {
 
 /// A recording around a link.
 pub struct Recorded<U, L: ?Sized = dyn Link<U>> {
-    /// For received and for sent units: a circuit has frames in reassembly in both directions.
+    /// One recorder for received units and one for sent units, because a circuit has a frame in reassembly in
+    /// each direction.
     recorders: [Recorder; 2],
     file: Option<BufWriter<File>>,
     /// Wall-clock time, in nanoseconds, at a time of the driver's clock.

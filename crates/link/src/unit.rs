@@ -67,7 +67,7 @@ pub trait Unit: Sized + Send + 'static {
     /// Appends the unit's bytes to `target`.
     fn append_to(&self, target: &mut Vec<u8>);
 
-    /// Makes a unit of received bytes.
+    /// Makes a unit from received bytes.
     ///
     /// # Errors
     /// The bytes are malformed, or there is no memory.
@@ -80,7 +80,7 @@ pub trait Unit: Sized + Send + 'static {
     /// Returns a copy in memory that does not belong to the board.
     fn copy(&self) -> Self::Copy;
 
-    /// Makes a unit of a copy; `None` if there is no memory.
+    /// Makes a unit from a copy; `None` if there is no memory.
     fn from_copy(copy: &Self::Copy, page: &mut ReceivePage, lent: &mut LinkContext<'_>) -> Option<Self>;
 
     /// Applies impairments to a copy that would arrive at `at`; passes what arrives instead to `put`.

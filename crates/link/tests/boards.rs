@@ -56,7 +56,7 @@ fn ip(command: &str) {
     assert!(output.status.success(), "ip {command}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// One end of a stream that carries this many bytes in each direction.
+/// A program with one side of a stream that carries this many bytes in each direction.
 struct Exchange {
     own: IpAddr,
     remote: Option<SocketAddr>,
@@ -257,8 +257,8 @@ fn two_boards_move_a_megabyte_each_way() {
                     driver.add(Box::new(Exchange::new(OWN[side], remote, BYTES)));
                     let mut waiting = driver.waiting(Wait::Interrupt);
                     let until = clock.now() + Duration::from_secs(60);
-                    // The counters at the time when everything had arrived: the other end may close its link
-                    // before this one.
+                    // Read the counters as soon as everything has arrived, because the other side may close
+                    // its link before this one does.
                     let mut counted = None;
                     while done.load(Ordering::Relaxed) < 2 {
                         let soon = clock.now() + Duration::from_millis(5);
@@ -384,13 +384,13 @@ fn a_board_on_an_interface_exchanges_whole_segments_with_the_kernel() {
         assert_eq!((counters.no_memory, counters.malformed, counters.send_errors), (0, 0, 0), "{address}");
         let packets = bytes / 1500;
         assert_eq!(counters.units_out < packets / 4, whole, "{} units of {packets}", counters.units_out);
-        // The kernel's segments arrive whole in any case: a veth does not split them. In addition its
-        // acknowledgements arrive, one for two packets of the board's.
+        // The kernel's segments arrive whole with or without offload, because a veth does not split them.
+        // Without offload, the kernel also acknowledges every second packet of the board.
         let most = if whole { packets / 4 } else { packets / 2 + packets / 4 };
-        // With an XDP program at this end, the kernel splits them.
+        // With an XDP program at the receiving interface, the kernel splits its segments.
         let cuts = address.starts_with("xdp:");
         assert_eq!(counters.units_in < most, !cuts, "{address}: {} units of {packets}", counters.units_in);
-        // Checksums that the kernel had left to the NIC were written.
+        // The link has written the checksums that the kernel left to the NIC.
         assert_eq!(driver.board().counter("tcp", "checksum_errors"), 0, "{address}");
     }
 }
@@ -410,7 +410,7 @@ fn messages(bytes: &[u8], sent: bool) -> Vec<Vec<u8>> {
             ((its.interface == 1) == sent).then(|| payload.to_vec())
         }
     });
-    // LLC/SNAP and IPv4.
+    // Skip 8 bytes of LLC/SNAP and 20 bytes of IPv4.
     frames.filter(|frame| frame[6..8] == [8, 0] && frame[17] == 1).map(|frame| frame[28..].to_vec()).collect()
 }
 
@@ -435,7 +435,7 @@ fn a_board_answers_a_recorded_linux_as_the_recorded_peer_did() {
         let mut waiting = driver.waiting(Wait::Interrupt);
         let until = clock.now() + Duration::from_secs(20);
         let asked = messages(&capture, false);
-        // A reply of as many cells is sent to each request.
+        // Each reply has as many cells as its request.
         let cells: u64 =
             asked.iter().map(|message| kiban_atm::wire::aal5::cells(8 + 20 + message.len()) as u64).sum();
         let before = clock.now();
@@ -451,7 +451,7 @@ fn a_board_answers_a_recorded_linux_as_the_recorded_peer_did() {
         assert_eq!(messages(&recorded, false), asked, "{speed}");
         assert_eq!(messages(&recorded, true), messages(&capture, true), "{speed}");
         assert_eq!(asked.len(), 9);
-        // The capture covers four seconds.
+        // The capture covers four seconds, so a replay by its times takes that long.
         assert_eq!(took >= Duration::from_millis(3900), speed == "times", "{took:?}");
     }
     std::fs::remove_dir_all(folder).expect("it was made");
@@ -490,7 +490,7 @@ fn cells_for_which_a_link_has_no_room_are_counted() {
     let clock = Clock::new();
     let mut driver = Driver::new(board(&link, 1, Mac([2, 0, 0, 0, 0, 1])), clock).expect("files");
     driver.attach(0, link);
-    // A SYN segment has two cells.
+    // A SYN needs two cells, of which this link takes one.
     driver.add(Box::new(Exchange::new(OWN[1], Some(OWN[0]), BYTES)));
     let mut waiting = driver.waiting(Wait::Interrupt);
     let until = clock.now() + Duration::from_secs(10);

@@ -390,7 +390,7 @@ fn units_arrive_complete_and_in_order_both_ways() {
             // When nothing has arrived, the call returns at once, with nothing.
             to.pull().expect("the link is up");
             assert_eq!(to.items(), Vec::<Vec<u8>>::new(), "{name}");
-            // One by one, then in a burst that fits every queue on the path.
+            // Send the items one by one, then in a burst that fits every queue on the path.
             for lengths in single.chunks(1).chain([&[100; 200][..], &[1400; 100]]) {
                 let sent: Vec<Vec<u8>> = lengths
                     .iter()
@@ -416,7 +416,8 @@ fn units_arrive_complete_and_in_order_both_ways() {
                     }
                     let thrown = thrown_away() - thrown;
                     let what = format!("{name}: {} of {lengths:?} came; {:?}", came.len(), to.counters());
-                    // Only the kernel's backlog may have lost something, and its counter says so.
+                    // Only the kernel's backlog may have lost items; then its drop counter has increased, and
+                    // the test tries again.
                     assert!(thrown > 0 && run < 4, "{what}; the machine has thrown away {thrown} packets");
                     println!("once more: {what}; the machine has thrown away {thrown} packets");
                     came.clear();
@@ -539,7 +540,7 @@ fn an_af_xdp_link_takes_a_queue_from_the_kernel_and_returns_it() {
     }
     hush();
     let (mut first, mut second) = open("xdp:lab0", "xdp:lab1");
-    // A packet socket on the same interface.
+    // A packet socket on the same interface receives only what the AF_XDP socket does not take.
     let mut kernel = End::with("packet:lab0");
     let frame = item(&second, 200, 1);
     second.send(&frame).expect("the link is up");
@@ -561,7 +562,7 @@ fn an_af_xdp_link_takes_a_queue_from_the_kernel_and_returns_it() {
         let error = End::open(address).err().expect(address).to_string();
         assert!(error.contains(says), "{error}");
     }
-    // An XDP program at the other end limits the MTU, too.
+    // An XDP link limits the MTU of its interface.
     drop((second, kernel));
     ip("link set lab0 mtu 9000");
     let error = End::open("xdp:lab0").err().expect("too long").to_string();
@@ -672,7 +673,7 @@ fn another_protocol_or_a_close_ends_the_link() {
         ("tcp-frames", unit(0), "not a stream of packets, frames or cells", 0),
         ("tcp-frames", unit(70_000), "not a stream of packets, frames or cells", 0),
     ] {
-        // Bytes arrive one by one: a message is processed when it is complete.
+        // The peer sends one byte at a time; a message is processed once it is complete.
         let mut end = End::with(&format!("{address}:listen:127.0.0.1:7030"));
         let mut peer = TcpStream::connect("127.0.0.1:7030").expect("it listens");
         peer.set_nodelay(true).expect("no delay");
@@ -720,7 +721,7 @@ fn a_peer_that_reads_nothing_blocks_no_other() {
         let cells = address == "atmtcp";
         assert_eq!(counters.send_errors > 0, cells, "{counters:?}");
         assert_eq!(end.packets.is_empty(), cells, "{counters:?}");
-        // When the peer reads, the rest is sent, and only complete messages.
+        // Once the peer reads, the link sends the rest, in complete messages only.
         let each = if cells { 8 + 9000 } else { 4 + 9000 };
         let waiting = end.packets.len() as u64;
         let wanted = if cells { counters.bytes_out } else { (counters.units_out + waiting) * each };
@@ -747,7 +748,7 @@ fn a_missing_privilege_is_named_with_an_alternative() {
         return;
     }
     ip("link add lab0 type veth peer name lab1");
-    // Only this thread loses its capabilities; it ends with the test.
+    // Only this thread loses its capabilities, and it ends with the test.
     let none = rustix::thread::CapabilitySet::empty();
     let sets = rustix::thread::CapabilitySets { effective: none, permitted: none, inheritable: none };
     rustix::thread::set_capabilities(None, sets).expect("less is always allowed");
@@ -778,7 +779,7 @@ fn impairments_are_applied_as_configured_and_repeatable() {
             to.pull().expect("the link is up");
         }
         from.take_until(|from| from.deadline() == Instant::NEVER).expect("the link is up");
-        // The loopback delivers at once.
+        // Loopback delivers immediately, so read until nothing is left.
         while {
             let before = to.counters().units_in;
             to.pull().expect("the link is up");
@@ -824,7 +825,7 @@ fn a_second_of_an_oc3c_both_ways_costs_less_than_a_second_of_one_core() {
         let mut second = End::with(&format!("udp-cells:127.0.0.1:7001-127.0.0.1:7000{packed}"));
         let cell = TimedCell::new(Instant::ZERO, 0x640, [7; 48]);
         let before = kiban_os::clock::thread_cpu_nanos();
-        // The burst of a driver that polls every millisecond.
+        // Each round transfers the cells of one millisecond, as for a driver that polls every millisecond.
         for _ in 0..1000 {
             for end in [&mut first, &mut second] {
                 end.cells.extend([cell; 353]);
@@ -841,7 +842,7 @@ fn a_second_of_an_oc3c_both_ways_costs_less_than_a_second_of_one_core() {
                 assert!(came.len() == 353 && came.iter().all(|came| *came == cell));
             }
         }
-        // Both ends sent and received everything.
+        // This thread ran both ends, so each costs half of its CPU time.
         let nanos = (kiban_os::clock::thread_cpu_nanos() - before) / 2;
         println!("353,000 cells each way, {name}: {:.3} s of a core at each end", nanos as f64 * 1e-9);
         assert!(nanos < 1_000_000_000, "{name}: {nanos} ns");
@@ -874,7 +875,8 @@ fn atmtcp_carries_cells_of_circuits_without_frames() {
         }
         into
     };
-    // As sent by Linux on x86: VCI 42, PTI 3; then unknown text, an empty frame, and a frame.
+    // An AAL0 cell as sent by Linux on x86 (VCI 42, PTI 3), a cell that is too short, unknown text, an empty
+    // frame, and a frame.
     let raw = [&[0xa6, 0x02, 0, 0][..], &[5; 48]].concat();
     let says = [
         message(0, 0, b"O 0.42 0.0.42 ubr,aal0:max_sdu=52"),
@@ -929,7 +931,7 @@ fn wireshark_reads_a_pseudowire() {
         let mut tap = End::with(&format!("packet:lo,record={}", path.display()));
         let mut first = End::with(&format!("pseudowire:127.0.0.1-127.0.0.2,label=1000,cells=9{options}"));
         let mut second = End::with(&format!("pseudowire:127.0.0.2-127.0.0.1,label=1000,cells=9{options}"));
-        // One cell; then nine and one.
+        // The first frame has one cell; the second has ten, which go in packets of nine and one.
         for frame in [&[7; 40][..], &[8; 472]] {
             first.send(frame).expect("the link is up");
             second.take_until(|end| !end.came.is_empty()).expect("the link is up");
@@ -967,7 +969,7 @@ fn qemu_relays_frames_between_tcp_and_udp() {
     if !net::enter() {
         return;
     }
-    // Two of its network backends on one hub, without a virtual machine.
+    // Start QEMU with two network backends on one hub, and without a virtual machine.
     let emulator = Command::new("qemu-system-x86_64")
         .args(["-machine", "none", "-display", "none", "-monitor", "none", "-serial", "none"])
         .args([
@@ -1030,7 +1032,7 @@ fn packets_beyond_the_interfaces_queue_are_refused_and_counted() {
     }
     hush();
     let (mut first, mut second) = open("packet:lab0,offload=off", "packet:lab1,offload=off");
-    // Room for six frames: the kernel drops the rest (ENOBUFS).
+    // The bucket's queue holds six frames; the kernel drops the rest (ENOBUFS).
     if !bucket("lab0", "8mbit", "6kb") {
         return;
     }
@@ -1108,7 +1110,7 @@ fn receive_queue_overruns_are_counted() {
     ] {
         let (mut first, mut second) = open(one, other);
         let frame = item(&first, bytes, 1);
-        // More than the socket's receive queue holds.
+        // Send more than the socket's receive queue holds.
         let count = 100_000_000 / bytes as u64;
         let thrown = thrown_away();
         let mut pages = 0;
@@ -1126,7 +1128,7 @@ fn receive_queue_overruns_are_counted() {
             more > 0
         } {}
         assert!((1..count).contains(&came), "{one}: {came} of {count}");
-        // The next datagram reports the losses.
+        // The system reports the losses with the next datagram.
         first.send(&frame).expect("the link is up");
         second.take_until(|end| end.came.contains(&frame)).expect("the link is up");
         let (sent, counters) = (first.counters(), second.counters());

@@ -17,7 +17,7 @@ use std::any::Any;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 
-/// Receives everything, and sends this many bytes to each client of a second port.
+/// A program that reads everything sent to one port, and sends `bytes` to each client of another port.
 struct Ends {
     bytes: u64,
     received: u64,
@@ -162,7 +162,7 @@ fn bulk_both_ways() {
         );
         let counters = driver.link_counters(0).expect("the link is there");
         assert_eq!((counters.no_memory, counters.malformed, counters.send_errors), (0, 0, 0));
-        // With offload, whole segments cross the link; otherwise packets.
+        // With offload, large segments cross the link whole, so there are far fewer units than packets.
         let packets = bytes / mtu as u64;
         assert_eq!(counters.units_in < packets / 4, offload, "{} units of {packets}", counters.units_in);
         assert_eq!(counters.units_out < packets / 4, offload, "{} units of {packets}", counters.units_out);

@@ -407,8 +407,8 @@ impl Channel {
             match rustix::net::send(&self.socket, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
                 Err(Errno::NOMEM | Errno::NOBUFS | Errno::INTR) => std::thread::yield_now(),
                 Err(Errno::AGAIN) if self.has_room() => std::thread::yield_now(),
-                // A full socket holds enough bytes to wake the other side; at a closed one there is no side
-                // to wake.
+                // If the socket is full, the unread bytes already wake the other side; if it is closed,
+                // nobody sleeps at the other side.
                 _ => return,
             }
         }
@@ -427,8 +427,9 @@ impl Channel {
     /// the channel, its process ended, or it sent descriptors, which are not accepted.
     pub fn is_gone(&self) -> bool {
         let mut bytes = [0u8; 4096];
-        // Until nothing is left: the end may follow a wake-up, and a file that is watched by edges is
-        // reported once for both. Bounded, so that a peer that keeps sending does not keep this thread here.
+        // Read until the socket is empty: the peer's hang-up may follow a wake-up byte, and an edge-triggered
+        // epoll reports both as one event. The count is bounded, so that a peer that keeps sending does not
+        // keep this thread here.
         for _ in 0..4 {
             match self.socket.receive(&mut bytes) {
                 Ok(0) => return true,
@@ -489,7 +490,8 @@ mod tests {
     #[test]
     fn sending_never_blocks_on_a_peer_that_does_not_read() {
         let sides = pair("deaf");
-        // More rings than the socket holds: no call blocks, and the receiver takes everything at once.
+        // Ring more often than the socket can hold bytes. No call may block, and one call of `is_gone` reads
+        // everything.
         for _ in 0..100_000 {
             sides[1].own_bell().arm();
             sides[0].ring(|| 7);
@@ -512,7 +514,7 @@ mod tests {
         two.own_bell().arm();
         one.ring(|| 7);
         drop(one);
-        // A file that is watched by edges is reported once for both.
+        // An edge-triggered epoll reports the byte and the hang-up only once.
         assert!(two.is_gone());
     }
 
@@ -568,7 +570,8 @@ mod tests {
         drop(callee);
         let reason = caller.complete(BYTES..=BYTES).expect_err("it is rejected").to_string();
         assert_eq!(reason, long[..NAME_BYTES_MAX]);
-        // The listener does not wait for callers, and characters are not split.
+        // A listener may refuse without reading the caller's message; a long reason is cut between
+        // characters.
         let mut caller = call();
         listener.try_accept().expect("a caller is waiting").refuse(&"ü".repeat(NAME_BYTES_MAX));
         let reason = caller.complete(BYTES..=BYTES).expect_err("it is rejected").to_string();
@@ -593,7 +596,7 @@ mod tests {
             Ok(memory) => memory,
             Err(error) => return println!("skipped: the system makes no memfd of huge pages: {error}"),
         };
-        // Two of the largest huge pages.
+        // The size of two 1 GiB pages, the largest huge pages.
         rustix::fs::ftruncate(&memory, 2 << 30).expect("pages that are not there yet");
         rustix::fs::fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW).expect("seals");
         let error = map(memory.as_fd(), 0..=usize::MAX).expect_err("holes may be punched into it");

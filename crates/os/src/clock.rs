@@ -230,7 +230,8 @@ mod tests {
     fn ticks_agree_with_the_clock() {
         let scale = TickScale::calibrate();
         assert!(scale.nanos_per_tick() > 0.0);
-        // An interruption between the two readings lengthens one of the spans: the best of several counts.
+        // An interrupt between the two readings of a bracket distorts the result, so the best of several
+        // attempts counts.
         let error_best = (0..20)
             .map(|_| {
                 let start = bracket();

@@ -77,7 +77,7 @@ mod tests {
         };
         spawn(c"kiban-test", STACK_BYTES, work).expect("a thread");
         assert_eq!(told.recv().expect("it works"), "kiban-test\n");
-        // Its panic drops the sender, and nothing else ends.
+        // The panic drops the sender and ends only this thread.
         assert!(told.recv().is_err());
     }
 
@@ -85,7 +85,7 @@ mod tests {
     fn a_thread_that_the_system_refuses_is_an_error_and_leaves_nothing_behind() {
         let held = Arc::new(());
         let its = held.clone();
-        // More than the addresses of a process.
+        // This stack is larger than a process's address space.
         let refused = spawn(c"kiban-test", 1 << 56, move || drop(its));
         assert!(refused.is_err());
         assert_eq!(Arc::strong_count(&held), 1);

@@ -6,7 +6,8 @@ use kiban_atm::aal1::{Config, Form, Receiver, Sender};
 use kiban_atm::wire::aal1::fec::Code;
 use kiban_atm::wire::aal1::{Header, HeaderCheck, Pointer, check, with_stamp_bit};
 
-/// Headers and pointers round-trip; a row of a code is corrected, or left unchanged.
+/// Checks that headers and pointers round-trip, and that a codeword with errors is either corrected or left
+/// unchanged.
 pub(crate) fn decoder(bytes: &[u8], features: &mut Features<'_>) {
     let mut again = [0xa5];
     match Header::read(bytes) {
@@ -60,7 +61,8 @@ pub(crate) fn decoder_seeds() -> Vec<Vec<u8>> {
     vec![vec![0x00, 0x00], vec![0x8b, 0xff], vec![0x16, 0xde], wrong]
 }
 
-/// Arbitrary cells, among them a sender's cells, some of them lost, duplicated or corrupted.
+/// Gives a receiver arbitrary cells: some of them a sender's, of which some are lost, duplicated or
+/// corrupted.
 pub(crate) fn receiver(bytes: &[u8], features: &mut Features<'_>) {
     let mut input = Input::new(bytes);
     let form = match input.byte() % 6 {
@@ -87,9 +89,9 @@ pub(crate) fn receiver(bytes: &[u8], features: &mut Features<'_>) {
     while !input.is_empty() {
         let (what, count) = (input.byte(), input.byte());
         match what % 6 {
-            // A run as it was sent.
+            // A run of cells, unchanged.
             0 => (0..count).for_each(|_| give(&mut receiver, &next())),
-            // Some are lost.
+            // Some cells are lost.
             1 => (0..count % 20).for_each(|_| {
                 next();
             }),

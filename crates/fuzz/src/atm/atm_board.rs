@@ -17,7 +17,7 @@ use kiban_tcpip::wire::icmp;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// With LLC/SNAP to a known peer; bare IP; with LLC/SNAP to a peer found by InATMARP.
+/// With LLC/SNAP to a known peer; IP without LLC/SNAP; with LLC/SNAP to a peer found by InATMARP.
 const CIRCUITS: [Vc; 3] = [Vc::new(0, 100), Vc::new(0, 101), Vc::new(0, 102)];
 
 fn config() -> BoardConfig {
@@ -40,7 +40,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
         let vc = CIRCUITS[usize::from(what >> 6) % CIRCUITS.len()];
         match what % 8 {
             0 => cells.push(cell(input.long(), input.take(48))),
-            // On one of our circuits, of any type.
+            // A cell of any type on one of our circuits.
             1 => {
                 let header = Header { pti: input.byte() & 7, ..Header::user(vc, false) };
                 cells.push(cell(header.to_word(Interface::Uni), input.take(48)));
@@ -68,7 +68,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
                 }
                 let mut frame = aal5_frame(&payload);
                 if what & 0x20 != 0 {
-                    // A frame whose middle is lost.
+                    // A frame that lacks cells in the middle.
                     let from = 48 * (frame.len() / 96);
                     frame.drain(from..from + 48);
                 }
@@ -90,7 +90,8 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
     check_cells(&mut stand, features);
     stand.show(features);
     stand.give_up(listener);
-    // A frame that never ends is dropped when memory runs out or when its successor ends: end them all.
+    // An incomplete frame is dropped when memory runs out or when the next frame ends, so complete a frame on
+    // every circuit.
     let ends = CIRCUITS.map(|vc| cell(Header::user(vc, true).to_word(Interface::Uni), &[]));
     stand.cells(&ends);
     stand.rest();

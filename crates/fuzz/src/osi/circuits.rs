@@ -52,7 +52,7 @@ pub(crate) fn link(bytes: &[u8], features: &mut Features<'_>) {
     let mut link = Link::new(config);
     let (own, peer) = if role == lapb::Role::Dte { (frames::A, frames::B) } else { (frames::B, frames::A) };
     let mut now = Instant::ZERO;
-    // The numbers that the peer received last: numbers near them reach deeper states.
+    // The sequence numbers last sent to the peer. Packets with numbers near these reach deeper states.
     let (mut n_s, mut n_r) = (0u8, 0u8);
     for _ in 0..STEPS_MAX {
         if input.is_empty() {
@@ -120,7 +120,7 @@ pub(crate) fn link(bytes: &[u8], features: &mut Features<'_>) {
             let (header, _) =
                 frames::Header::read(&frame.to_vec(), modulo).expect("sent packets can be parsed");
             features.show((link.state(), core::mem::discriminant(&header.control), header.poll_final));
-            // The peer's next numbers.
+            // Update the numbers that the peer sends next.
             match header.control {
                 frames::Control::Information { n_s: number, n_r: next } => {
                     (n_s, n_r) = (next, number.wrapping_add(1) & modulo.mask());
@@ -133,8 +133,8 @@ pub(crate) fn link(bytes: &[u8], features: &mut Features<'_>) {
         }
     }
     link.counters().each(&mut |name, value| features.show((name, value.checked_ilog2())));
-    // A correct peer again: the second command finds the link disconnected if the first found it
-    // disconnecting.
+    // From here on the peer behaves correctly. It sends the command twice, because the link may be
+    // disconnecting when the first one arrives.
     link.request(lapb::Request::Busy(false)).expect("always taken");
     while link.poll_up().is_some() {}
     let set = if modulo == Modulo::Eight { 0x3f } else { 0x7f };
@@ -319,7 +319,7 @@ pub(crate) fn layer(bytes: &[u8], features: &mut Features<'_>) {
     layer.counters().each(&mut |name, value| features.show((name, value.checked_ilog2())));
     let waiting = core::iter::from_fn(|| layer.poll_up()).count();
     assert!(waiting < 2000, "{waiting} indications wait");
-    // A correct peer again.
+    // From here on the peer behaves correctly.
     layer.arrive(Below::Up, now);
     while layer.poll_down().is_some() {}
     layer.arrive(Below::Data(Rope::copied(&confirmed)), now);

@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 /// A recorded session of ISODE, value by value.
 const SESSION: &str = include_str!("../../../osi/tests/data/isode-ftam-session.fpdus.txt");
 
-/// FPDUs that are not in it.
+/// FPDUs that do not occur in the recorded session.
 const OTHERS: &[&[u8]] = &[
     b"\xa2\x00",
     b"\xa3\x00",
@@ -258,8 +258,8 @@ pub(crate) fn machine_seeds() -> Vec<Vec<u8>> {
     let number = |kind| kinds.iter().position(|known| *known == kind).expect("it is among them") as u8;
     let hears = |kind| [0, 0, 0, 0, number(kind)];
     let says = |kind| [7, number(kind)];
-    // Unconstrained, without groups: a file is selected and opened; then a read or a write. As initiator and
-    // as responder.
+    // Unconstrained service class, without groups: select and open a file, then read or write it. Once as
+    // initiator, once as responder.
     let initiator = [
         &[0][..],
         &says(Kind::SelectRequest),

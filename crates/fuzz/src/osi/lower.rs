@@ -1,5 +1,5 @@
-//! OSI: the decoders of the lower layers, and two ends of transport with session, with an arbitrary third
-//! party.
+//! OSI: the decoders of the lower layers, and two systems with transport and session layers, between which a
+//! third party inserts bytes.
 
 use crate::features::Features;
 use crate::input::Input;
@@ -100,7 +100,7 @@ pub(crate) fn spdus_seeds() -> Vec<Vec<u8>> {
     units.iter().map(|unit| [&[3][..], unit].concat()).collect()
 }
 
-/// Transport and session of one end.
+/// The transport and session layers of one system.
 struct LowerStack {
     transport: Transport,
     session: Session,
@@ -232,7 +232,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
             0..=2 => {
                 let request = request(&mut input);
                 let end = &mut ends[side];
-                // One side connects the network connection; the other accepts.
+                // Only side 0 connects, and only once; side 1 accepts.
                 if matches!(request, session::Request::Connect(_)) && (side == 1 || end.called) {
                     continue;
                 }
@@ -275,7 +275,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
             break;
         }
     }
-    // Everything must end: all deadlines pass, users abort, and nothing is pending.
+    // At the end everything must terminate: users abort, all deadlines pass, and no work is left.
     for _ in 0..4 {
         for side in 0..2 {
             let _ = ends[side].session.request(session::Request::Abort { user_data: Rope::new() }, now);
@@ -300,7 +300,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
 }
 
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
-    // The caller's connect, delivery, the answer, then random calls.
+    // The caller connects, the network delivers, the callee answers; random calls follow.
     let mut open = vec![9, 9, 0, 0x80, 0, 0, 0, 20];
     for _ in 0..3 {
         open.extend([0xf6, 0xf7]);

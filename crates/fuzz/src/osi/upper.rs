@@ -110,7 +110,7 @@ fn presentation(bytes: &[u8], features: &mut Features<'_>) {
     comes_back::<Cpr>(bytes, features);
     comes_back::<Abort>(bytes, features);
     comes_back::<Resynchronise>(bytes, features);
-    // The same on a rope, however it is split.
+    // The result is the same on a rope, however it is split.
     let whole = UserData::from_rope(Rope::from(bytes.to_vec()));
     for size in [1, 3, 17] {
         let mut pieces = Rope::new();
@@ -178,7 +178,7 @@ fn ber_seeds() -> Vec<Vec<u8>> {
     ]
 }
 
-/// As sent by ISODE, libiec61850 and josistack.
+/// Returns presentation PDUs as sent by ISODE, libiec61850 and josistack.
 fn presentation_seeds() -> Vec<Vec<u8>> {
     [
         "3180a003800101a280a416301402010 1060528c27b0201300406025101300006 6168306602010ba0026000 00000000",
@@ -200,7 +200,7 @@ fn presentation_seeds() -> Vec<Vec<u8>> {
     .into()
 }
 
-/// As sent by josistack and ISODE, and an abort.
+/// Returns ACSE PDUs as sent by josistack and ISODE, and an abort.
 fn acse_seeds() -> Vec<Vec<u8>> {
     [
         "604ca107060528ca220203a206060429876701a30302010ca606060429876702a70302010d8a0207808b03520301ac09800769676e6f7265

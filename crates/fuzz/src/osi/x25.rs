@@ -5,7 +5,7 @@ use kiban_osi::wire::lapb::{self, Control, FrameReject, Modulo};
 use kiban_osi::wire::x25::{AddressBlock, Call, Clear, Header, clearing_cause, diagnostic_name, facilities};
 use kiban_osi::wire::xot;
 
-/// Returns as many bytes as `write` needs.
+/// Returns the bytes that `write` writes into a buffer of `length` bytes.
 fn written(length: usize, write: impl FnOnce(&mut [u8]) -> usize) -> Vec<u8> {
     let mut bytes = vec![0xa5; length];
     assert_eq!(write(&mut bytes), length);
@@ -58,7 +58,7 @@ pub(crate) fn x25(bytes: &[u8], features: &mut Features<'_>) {
             let again = written(call.length(), |room| call.write(room));
             let extended = call.addresses.is_extended();
             let (block, _) = AddressBlock::read(&again, extended).expect("it was written");
-            // A long form that is not needed is written in the short form.
+            // A block that was received in the extended format is written in the short one if that suffices.
             assert!(block == call.addresses || !extended);
             assert_eq!(Call::read(&again, extended).map(|(call, _)| call.user_data), Ok(call.user_data));
             for facility in facilities(call.facilities) {

@@ -22,7 +22,7 @@ const STEPS_MAX: usize = 300;
 /// The most frames that one step may cause: a window, and answers.
 const FRAMES_MAX: usize = 200;
 
-/// The hostile end, and what it has learnt.
+/// The hostile peer, and what it has learnt from the endpoint's frames.
 #[derive(Default)]
 struct Liar {
     flow: u32,
@@ -108,7 +108,7 @@ impl Liar {
             _ => Vec::new(),
         };
         let header = Header {
-            // Without a valid check field.
+            // These frames have no valid check field.
             flags: input.byte() & 7,
             credit: if odd.is_multiple_of(16) { input.byte() } else { 64 - odd % 65 },
             flow: if input.byte().is_multiple_of(16) { input.long() } else { self.flow },
@@ -162,7 +162,7 @@ impl World {
         }
     }
 
-    /// The canary sends a segment, which must arrive.
+    /// Sends a segment of the canary, which must arrive.
     fn sing(&mut self) {
         let mut out = Vec::new();
         match self.good.send(self.canary[1], &self.sent.to_be_bytes(), self.now) {
@@ -190,7 +190,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
     let now = Instant::ZERO;
     let mut world = World { end, good, liar: Liar::default(), now, canary: [0; 2], sent: 0, read: 0 };
 
-    // The canary connects, and so does the peer, correctly.
+    // The canary connects; the peer connects too, correctly at first.
     world.canary[1] = world.good.connect(SELF, SERVICE, b"canary", now).expect("room");
     world.exchange(features);
     let Some(Event::ConnectRequest { flow, .. }) = world.end.poll() else { panic!("the canary requests") };
@@ -248,7 +248,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
         }
     }
     world.end.counters().each(&mut |name, value| features.show((name, value.checked_ilog2())));
-    // The canary's last segments arrive, then everything is closed.
+    // Deliver the canary's last segments, then close everything.
     for _ in 0..100 {
         if world.sent == world.read {
             break;

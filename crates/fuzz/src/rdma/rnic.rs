@@ -61,20 +61,20 @@ impl ToLlp for Out {
     }
 }
 
-/// One connection: the host's posted work, and the peer's knowledge.
+/// One connection: the work that the host has posted, and what the peer knows.
 struct End {
     qp: u32,
     cq: u32,
     pd: u32,
     sends: VecDeque<(u64, bool)>,
     receives: VecDeque<u64>,
-    /// The number of the peer's next message on each queue, and the offset within the message on the first.
+    /// The peer's next message number on each queue, and the offset within the message on the first queue.
     numbers: [u32; 4],
     offset: u32,
     /// The NIC's outstanding requests: reads with the bytes answered so far, and atomics.
     read_requests: VecDeque<(ReadRequest, u32)>,
     atomics: VecDeque<u32>,
-    /// A segment that waits for a receive.
+    /// A segment that waits until a receive is posted.
     stalled: Option<(Vec<u8>, u8)>,
     armed: bool,
 }
@@ -179,8 +179,8 @@ impl Stand {
         TaggedAddress { stag, offset: address(area).wrapping_add(near) }
     }
 
-    /// An element of the host's own memory, possibly invalid; never one that could expose the canary to a
-    /// peer.
+    /// Returns a scatter-gather element of the host's own memory, possibly invalid, but never one that could
+    /// expose the canary memory to a peer.
     fn sge(&self, input: &mut Input<'_>, n: usize) -> Sge {
         let own = if n == 2 { OTHERS } else { HOST };
         let area = match input.byte() % 16 {
@@ -196,7 +196,7 @@ impl Stand {
     fn post_receive(&mut self, input: &mut Input<'_>, n: usize) {
         let count = usize::from(input.byte() % 4);
         let mut sges: Vec<Sge> = (0..count).map(|_| self.sge(input, n)).collect();
-        // Memory that may not even be written locally.
+        // Memory to which even the host has no write access.
         if input.byte().is_multiple_of(16) {
             sges.push(Sge { stag: self.stags[CLOSED], address: address(CLOSED), length: 64 });
         }
@@ -301,7 +301,7 @@ impl Stand {
                 (Opcode::AtomicRequest, true, untagged(end, 1, 0, 0))
             }
             7 | 8 => {
-                // The pending request, or a similar one.
+                // Answer the pending request, or a similar one.
                 let (request, here) = end.read_requests.front().copied().unwrap_or_default();
                 let count = if last { request.length - here } else { length.min(request.length - here) };
                 payload.resize(count as usize, 0xee);
@@ -355,7 +355,7 @@ impl Stand {
             20..24 => segment = input.take(64).to_vec(),
             _ => {}
         }
-        // A peer that sent canary bytes itself would make the check worthless.
+        // If the peer sent bytes equal to the canary's, the check for leaked canary bytes would fail wrongly.
         segment.iter_mut().filter(|byte| **byte == CANARY).for_each(|byte| *byte = 0xee);
         segment
     }
@@ -502,7 +502,7 @@ impl Stand {
         assert!(self.ends[n].sends.iter().all(|(_, signalled)| !signalled), "work never completed");
     }
 
-    /// Receives in the shared queue remain available to a well-behaved peer.
+    /// Ends everything. First a well-behaved peer uses up the shared receive queue, so no receive was lost.
     fn finish(mut self, features: &mut Features<'_>) {
         (0..QPS).for_each(|n| self.end(n, features));
         self.nic.reset(self.ends[1].qp).expect("over");

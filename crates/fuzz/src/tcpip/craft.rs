@@ -131,7 +131,7 @@ pub(crate) fn behind_options(packet: &[u8], count: usize) -> Vec<u8> {
     let mut next = head[6];
     let mut chain = Vec::new();
     for _ in 0..count {
-        // Padding only.
+        // A destination options header that contains only padding.
         chain.splice(0..0, [next, 0, 1, 4, 0, 0, 0, 0]);
         next = protocol::DESTINATION_OPTIONS;
     }

@@ -132,7 +132,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
                 1 => [0xfd00, 0, 0, 0, 0, 0, 0, u16::from(last)].into(),
                 _ => [0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(last)].into(),
             };
-            // Refused without an address or a route.
+            // Fails if the board has no address or no route.
             let _ = stand.board.host().ping(to, 1, u16::from(last), b"who is there?");
             stand.drain();
         }
@@ -228,7 +228,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let wait = |seconds: usize| record(4 | 240, &Vec::new()).repeat(seconds.div_ceil(12));
     let mut seeds = Vec::new();
     for settings in [0, 1, 2, 4, 8, 15] {
-        // Before the addresses are usable, and after.
+        // The frames before the board's addresses are usable; then, in another input, the frames after that.
         seeds.push([vec![settings], frames.iter().flat_map(|frame| record(1, frame)).collect()].concat());
         let all: Vec<u8> = frames.iter().flat_map(|frame| record(11, frame)).collect();
         seeds.push([vec![settings], wait(30), all.clone(), wait(60), all].concat());

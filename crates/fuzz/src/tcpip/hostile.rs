@@ -192,7 +192,7 @@ fn an_optimistic_ack_is_answered_with_the_current_state() {
     assert_eq!(stand.board.counter("tcp", "acks_of_unsent_data"), before + 4);
 }
 
-/// SACK blocks of bytes that are not outstanding, inverted blocks, and blocks of everything.
+/// The peer sends SACK blocks of bytes that are not outstanding, inverted blocks, and blocks of everything.
 #[test]
 fn false_sack_blocks_are_ignored_and_the_stream_is_intact() {
     let mut stand = stand();
@@ -238,8 +238,8 @@ fn a_tiny_mss_is_raised_to_the_minimum() {
     }
 }
 
-/// A window that shrinks and grows: data beyond it is not retransmitted repeatedly, and the stream continues
-/// when it opens.
+/// The peer's window shrinks and grows: data beyond it is not retransmitted repeatedly, and the stream
+/// continues when it opens.
 #[test]
 fn a_window_that_shrinks_and_grows_loses_nothing() {
     let mut stand = stand();
@@ -266,8 +266,8 @@ fn a_window_that_shrinks_and_grows_loses_nothing() {
     assert!(seen < 3 * 100_000, "{seen} bytes were sent");
 }
 
-/// An urgent pointer that advances by one byte with every segment: the host gets one completion, not a
-/// thousand.
+/// The urgent pointer advances by one byte with every segment; the host gets one completion per burst, and
+/// not a thousand.
 #[test]
 fn a_flood_of_urgent_pointers_makes_one_completion_per_burst() {
     let mut stand = stand();

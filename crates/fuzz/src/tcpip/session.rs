@@ -222,7 +222,7 @@ impl End {
                 self.named = self.named.max(end);
             }
             let acknowledged = header.acknowledgment.0.wrapping_sub(self.board_initial);
-            // Data never sent cannot be acknowledged: it yields no window edge.
+            // The board ignores an acknowledgement of data that it never sent, and the window edge with it.
             if header.flags.has(Flags::ACK) && acknowledged <= self.board_sent {
                 let edge = acknowledged + (u32::from(header.window) << self.shift);
                 self.offered = self.offered.max(edge);
@@ -376,13 +376,13 @@ impl Scene {
         if wishes(3) {
             let second = Duration::from_secs(1);
             let patience = (Some(second * 5), Some(second * 20));
-            // Only for the peer's session: the canary may be silent.
+            // Set the timeouts of the peer's session only, because the canary may be silent for longer.
             stand.board.host().set_timeouts(peer.stream, patience.0, patience.1).expect("it is open");
         }
         Scene { stand, peer, canary }
     }
 
-    /// Handles the board's segments, and keeps the canary's conversation going.
+    /// Handles the segments that the board has sent, and continues the canary's conversation.
     fn look(&mut self) -> usize {
         let mut answers = 0;
         for completion in std::mem::take(&mut self.stand.completions) {
@@ -397,7 +397,7 @@ impl Scene {
                     assert!(!self.peer.finished, "the peer finishes twice");
                     self.peer.finished = true;
                 }
-                // The attacker has opened other sessions.
+                // The attacker has opened another session.
                 Completion::Accepted { stream, .. } => {
                     self.stand.board.host().abort(stream).expect("it was reported just now");
                     self.stand.drain();
@@ -424,7 +424,7 @@ impl Scene {
         answers
     }
 
-    /// The canary sends unacknowledged data and some more; its host reads everything.
+    /// Sends the canary's next bytes, from the first unacknowledged one on; its host reads them.
     fn sing(&mut self) {
         let Scene { stand, canary, .. } = self;
         let from = canary.acknowledged;
@@ -441,7 +441,7 @@ impl Scene {
         let Scene { stand, peer, .. } = self;
         let mut is_packet = true;
         match what % 24 {
-            // Correct data, or a part of it again.
+            // Correct data, or a retransmission of a part of it.
             0..=3 => {
                 let back = if what & 1 == 0 { 0 } else { u32::from(input.byte()) };
                 let ahead = if what & 2 == 0 { 0 } else { u32::from(input.byte()) * 8 };
@@ -460,7 +460,7 @@ impl Scene {
                 let header = Header { options: peer.stamped(stand), ..peer.header() };
                 peer.send(stand, &header, &[], &[]);
             }
-            // Anything.
+            // An arbitrary segment.
             5..=7 => {
                 let mut header = peer.header();
                 header.sequence += input.distance();
@@ -498,20 +498,20 @@ impl Scene {
                 is_packet = false;
             }
             10 if what / 24 % 4 == 3 => {
-                // Marks the written data as urgent; refused after the FIN.
+                // Marks the written data as urgent; fails after the FIN.
                 let _ = stand.board.host().send_urgent(peer.stream);
                 stand.drain();
                 is_packet = false;
             }
             10 => {
-                // A stream that has ended or was closed cannot be finished: refused.
+                // Fails if the stream has ended or was closed.
                 let _ = stand.board.host().finish(peer.stream);
                 stand.drain();
                 is_packet = false;
             }
             11 if input.byte().is_multiple_of(4) => {
                 let host = &mut stand.board.host();
-                // A second call is refused.
+                // Fails if the stream is already closed or aborted.
                 let _ = if what & 1 == 0 { host.close(peer.stream) } else { host.abort(peer.stream) };
                 peer.live &= what & 1 == 0;
                 stand.drain();
@@ -543,7 +543,8 @@ impl Scene {
                 let count = usize::from(input.byte());
                 let mut packet = input.take(count).to_vec();
                 craft::mend(&mut packet);
-                // Bytes that happen to equal the canary's are not garbage.
+                // An arbitrary packet, unless its source happens to be the canary or the peer: that packet
+                // could belong to one of their sessions.
                 let theirs = |at: usize, address: &[u8]| packet.get(at..at + address.len()) == Some(address);
                 let sources = [CANARY_ADDRESS.octets(), PEER.octets()];
                 if !sources.iter().any(|source| theirs(12, source)) && !theirs(8, &PEER6.octets()) {
@@ -580,7 +581,7 @@ impl Scene {
                 let mut packet = craft::tcp((peer.local, peer.remote), &header, &[], &payload);
                 let bit = usize::from(input.short()) % (packet.len() * 8);
                 packet[bit / 8] ^= 1 << (bit % 8);
-                // No checksum covers IPv6's traffic class and flow label: the packet is still valid.
+                // No checksum covers the traffic class and flow label of IPv6, so the packet is still valid.
                 if peer.local.is_ipv6() {
                     peer.name(&header, payload.len());
                 }
@@ -611,7 +612,7 @@ impl Scene {
         let mut quoted = Header { ..end.header() };
         (quoted.source_port, quoted.target_port) = (end.remote.port(), end.local.port());
         quoted.sequence = Sequence(end.board_initial.wrapping_add(place));
-        // Errors about a small MTU quote long packets.
+        // ICMP errors that report a small MTU quote long packets.
         let long = [8, 1000, 1452][usize::from(input.byte()) % 3];
         let packet = craft::tcp((end.remote, end.local), &quoted, &[], &vec![0; long]);
         let kind = input.byte();
@@ -647,7 +648,7 @@ impl Scene {
         header.window = input.short();
         let mut payload = Vec::new();
         match what / 24 % 3 {
-            // A reset anywhere but at the exact next byte.
+            // A reset with any sequence number except exactly `rcv_nxt`.
             0 => {
                 header.flags = Flags::RST | Flags(input.byte() & 0x18);
                 header.sequence += 1 + far % 40_000;
@@ -711,14 +712,14 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         vec![choice, more, 0x0f, 5, 0xb4, 7, 0xff, 0xff, 0xff, 0xf0, 0x20, 0, 0]
     };
     let stories: [&[u8]; 8] = [
-        // In fragments, behind options, urgent data both ways, a small MTU.
+        // Fragments, IP options, urgent data in both directions, a small MTU.
         &[
             42, 200, 30, 1, 90, 100, 5, 8, 16, 0, 82, 17, 0, 0, 0, 2, 0, 2, 128, 5, 0, 0, 0, 0, 0x30, 1, 0,
             0, 50, 9, 31, 0, 14,
         ],
-        // Data both ways, read, acknowledged, finished by both sides.
+        // Data in both directions, read, acknowledged and finished by both sides.
         &[0, 100, 0, 200, 9, 8, 0, 8, 4, 0, 4, 0x20, 0, 21, 10, 4, 0x20, 0, 12, 1, 0, 14],
-        // Writes into a closed window: probes.
+        // Writes while the window is closed, so that probes are sent.
         &[4, 0, 0, 8, 8, 0, 14, 14, 14, 4, 0, 1, 14, 4, 0x20, 0],
         // Out-of-order data, then the missing part.
         &[2, 50, 20, 2, 90, 20, 0, 200, 0, 200, 9, 31, 0],

@@ -20,9 +20,10 @@ pub(crate) const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 pub(crate) const BOARD6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
 pub(crate) const PEER6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2);
 
-/// The most outputs of one burst: a board with more is considered not to terminate.
+/// The most outputs of one burst. A board that emits more is assumed to loop for ever.
 const OUTPUTS_MAX: usize = 10_000;
-/// The most deadlines in a row without progress.
+/// How often the board may be called at one deadline before it returns a later one, and the most deadlines
+/// of one `pass`.
 const EARLY_MAX: usize = 64;
 
 /// Small, so that an input can exhaust it.
@@ -119,7 +120,7 @@ impl Stand {
         self.drain();
     }
 
-    /// Advances the time to the board's deadline, which must then be later.
+    /// Advances the time to the board's deadline and calls the board, until it returns a later deadline.
     pub(crate) fn tick(&mut self) {
         if self.deadline == Instant::NEVER {
             return;
@@ -182,7 +183,7 @@ impl Stand {
         });
     }
 
-    /// Lets all timers expire: no session is left, all memory is free.
+    /// Lets all timers expire, then checks that no session is left and all memory is free.
     pub(crate) fn finish(&mut self) {
         for _ in 0..2000 {
             if self.board.sessions() == 0 && self.deadline == Instant::NEVER {
@@ -198,7 +199,8 @@ impl Stand {
 }
 
 impl Stand {
-    /// Lets an ATM port become idle: waiting cells are sent, and time passes. InATMARP never stops.
+    /// Lets an ATM port become idle: waiting cells are sent, and time passes. This is not run to the last
+    /// deadline, because InATMARP repeats its requests for ever.
     pub(crate) fn rest(&mut self) {
         let mut cells = Vec::new();
         for _ in 0..200 {
@@ -218,7 +220,7 @@ impl Stand {
 pub(crate) struct Sent {
     pub(crate) source: IpAddr,
     pub(crate) target: IpAddr,
-    /// The protocol; `None` for a fragment without a header.
+    /// The IP protocol; `None` for a fragment that does not contain the upper-layer header.
     pub(crate) protocol: Option<u8>,
 }
 
@@ -240,8 +242,8 @@ pub(crate) fn check_sent(packet: &[u8]) -> (Sent, &[u8]) {
         Some(protocol::ICMP) => {
             let (header, head) = icmp::Header::read(load).expect("a board's message");
             assert_eq!(icmp::verify(&load[..head], Sum::of(&load[head..])), Ok(()));
-            // RFC 1122 §3.2.2, RFC 1812 §4.3.2.3: an error quotes the header and at least 8 bytes, and stays
-            // short.
+            // RFC 1122 §3.2.2, RFC 1812 §4.3.2.3: an error quotes the header and at least 8 bytes of payload,
+            // and has a maximum length.
             assert!(!header.is_error() || packet.len() <= longest);
         }
         Some(protocol::ICMPV6) => {
@@ -266,6 +268,6 @@ fn read6(packet: &[u8]) -> (Sent, &[u8], usize) {
     let (ip, used) = ipv6::Header::read(packet).expect("a board sends packets that can be read");
     assert_eq!(used + usize::from(ip.payload_bytes), packet.len());
     let protocol = (ip.next_header != protocol::FRAGMENT).then_some(ip.next_header);
-    // RFC 4443 §2.4(c): no longer than the minimum MTU.
+    // RFC 4443 §2.4(c): an ICMPv6 error is no longer than the minimum MTU.
     (Sent { source: ip.source.into(), target: ip.target.into(), protocol }, &packet[used..], 1280)
 }

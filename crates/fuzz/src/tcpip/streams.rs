@@ -2,7 +2,7 @@
 //!
 //! Input     eight bytes: the seed of everything. (Further bytes only change the seed.)
 //! Model     a stream is the bytes written; read bytes are compared with it immediately.
-//! Drawn     profile, MTU, buffers, memory, Nagle, SACK, TSO and LRO of each board; delay, loss, duplication,
+//! Input     eight bytes: the seed of all random choices. (Further bytes only change the seed.)
 //!           reordering and corruption of each direction; for every conversation, which side opens it, how
 //!           much each side writes and how, how slowly it reads, whether it finishes before or after its
 //!           peer, and whether it aborts in the middle.
@@ -35,7 +35,7 @@ const HOURS_MAX: u64 = 200;
 /// The size of a world.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Size {
-    /// As drawn.
+    /// As drawn from the seed.
     Whole,
     /// Limited, so that a search can run hundreds per second.
     Small,
@@ -59,8 +59,8 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Returns the bytes of one side of a conversation from a position on. They are generated once, because that
-/// would otherwise dominate the search.
+/// Returns `count` bytes of one side of a conversation, starting at offset `place`. They are generated once,
+/// because generating them would otherwise dominate the search.
 fn content(conversation: usize, side: usize, place: usize, count: usize) -> &'static [u8] {
     const SALT: usize = 7919;
     static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
@@ -130,7 +130,7 @@ struct Role {
     read_max: usize,
     read_every: Duration,
     after_peer: bool,
-    /// Aborts after this many bytes.
+    /// The number of bytes after which this side aborts.
     abort_at: usize,
 }
 
@@ -158,14 +158,14 @@ struct App {
     peer_finished: bool,
     ended: Option<Reason>,
     act_at: Instant,
-    /// The stream has been closed or aborted here.
+    /// Whether the stream has been closed or aborted at this side.
     gone: bool,
 }
 
 struct World {
     stands: [Stand; 2],
     cables: [Cable; 2],
-    /// By conversation and side.
+    /// The applications, by conversation and side.
     apps: Vec<[App; 2]>,
     now: Instant,
     work: usize,
@@ -234,7 +234,7 @@ impl World {
                     role.bytes = role.bytes.min(SEGMENTS / (2 * count) * piece);
                 }
             }
-            // Two sides that wait for each other would wait for ever.
+            // If both sides waited for their peer to finish first, neither would ever finish.
             let both = roles[0].after_peer && roles[1].after_peer;
             world.apps.push([0, 1].map(|side: usize| App {
                 role: Role { after_peer: roles[side].after_peer && !(both && side == 1), ..roles[side] },
@@ -276,8 +276,8 @@ impl World {
             }
             let next = self.next();
             if next == Instant::NEVER {
-                // If one side aborted, the other may never learn of it: the reset was lost, and nothing is
-                // left to send.
+                // If one side aborted, the other may never learn of it, because the reset was lost and no
+                // data is left to send that would be answered with another reset.
                 let mut left = false;
                 for number in 0..self.apps.len() {
                     for side in 0..2 {
@@ -329,7 +329,7 @@ impl World {
                     break;
                 }
                 self.work += 1;
-                // Without memory for it, a packet is lost.
+                // If there is no memory for the packet, it is lost.
                 self.stands[side].packet(&first.remove());
                 moved = true;
             }
@@ -370,7 +370,7 @@ impl World {
             Completion::Accepted { stream, .. } => {
                 let local = self.stands[side].board.host().info(stream).map(|info| info.local);
                 let Ok(local) = local else {
-                    // It was reset before it was accepted.
+                    // The connection was reset before it was accepted.
                     let _ = self.stands[side].board.host().close(stream);
                     return;
                 };
@@ -444,7 +444,8 @@ impl World {
         }
         while app.open && app.ended.is_none() && app.written < app.role.bytes {
             let wish = (app.role.bytes - app.written).min(app.role.write_max).min(WRITE_MAX);
-            // Without room, one byte is refused as well as many.
+            // If there is no room, a write of one byte fails like a longer one, and needs fewer generated
+            // bytes.
             let wish = if host.room(stream).is_ok_and(|room| room > 0) { wish } else { 1 };
             // A stream may have ended before its completion is delivered.
             let Ok(count) = host.write(stream, content(number, side, app.written, wish)) else { break };
@@ -464,7 +465,7 @@ impl World {
         if may_finish && !app.finished && app.ended.is_none() {
             app.finished = true;
             moved = true;
-            // Refused only if the stream has ended before its completion is delivered.
+            // Fails only if the stream has ended and its completion is not delivered yet.
             let _ = host.finish(stream);
         }
         let nothing_left = host.readable(stream).expect("the stream is there") == 0;

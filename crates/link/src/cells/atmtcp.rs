@@ -79,7 +79,8 @@ fn advice(text: &[u8]) -> Option<(Vc, bool)> {
     (verb == "O").then(|| (circuit, words.any(|word| word.to_ascii_lowercase().contains("aal0"))))
 }
 
-/// Returns the header word of an AAL0 cell, in the byte order in which it names the circuit.
+/// Returns the header word of an AAL0 cell. Tries both byte orders, and takes the one in which the word has
+/// the circuit's VPI and VCI.
 fn word_of(cell: &[u8; CELL_BYTES_WITHOUT_HEC], vc: Vc) -> Option<u32> {
     let (word, _) = unpack_without_hec(cell);
     [word.swap_bytes(), word].into_iter().find(|word| Header::from_word(Interface::Uni, *word).vc == vc)
@@ -198,7 +199,7 @@ mod tests {
         for (text, given) in [
             ("O 0.100 0.0.100 ubr,aal5:max_sdu=9188", Some((Vc::new(0, 100), false))),
             ("O 0.42 0.0.42 ubr,aal0:max_sdu=52", Some((Vc::new(0, 42), true))),
-            // As br2684ctl makes it.
+            // The message that br2684ctl causes.
             ("O 1.33 0.1.33 ubr,aal5:tx:max_,max_sdu=1524", Some((Vc::new(1, 33), false))),
             ("C 0.100", None),
             ("O", None),

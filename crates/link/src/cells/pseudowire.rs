@@ -2,8 +2,8 @@
 //! operators agreed on.
 //!
 //! ```text
-//! UDP 6635 | label 20, class 3, bottom 1, TTL 8 | control word 4, if agreed on | k x ( header word 4 | payload 48 )
-//! control word   0000 | flags 4 | 0 2 | length 6 | sequence number 16
+//! UDP 6635 | label 20, class 3, bottom 1, TTL 8 | control word 4, if agreed on | k x ( header word 4 |
+//! payload 48 ) control word   0000 | flags 4 | 0 2 | length 6 | sequence number 16
 //! ```
 //!
 //! Cells            as many per packet as are waiting, up to a configured number; any number is accepted. The
@@ -268,10 +268,10 @@ mod tests {
     fn cell_formats_are_decoded_as_in_the_standard() {
         for (packet, given) in [
             (packet([0, 56, 0, 0], 52), Ok(1)),
-            // Padded to an Ethernet frame's least.
+            // Padded to the minimum length of an Ethernet frame.
             (packet([0, 56, 0, 0], 60), Ok(1)),
             (packet([0, 0, 0, 0], 3 * 52), Ok(3)),
-            // Flags mean nothing here.
+            // The flags are ignored in N-to-one mode.
             (packet([0x0f, 0, 0, 0], 2 * 52), Ok(2)),
             (packet([0, 57, 0, 0], 60), Err(Fault::Malformed)),
             (packet([0, 3, 0, 0], 52), Err(Fault::Malformed)),
@@ -280,7 +280,7 @@ mod tests {
             (packet([0, 0, 0, 0], 51), Err(Fault::Malformed)),
             (packet([0x10, 0, 0, 0], 52), Err(Fault::Malformed)),
             (vec![0, 0x3e, 0x81], Err(Fault::Malformed)),
-            // Another label; ours, but not at the bottom.
+            // An unknown label, and our label without the bottom-of-stack bit.
             (vec![0, 0x3e, 0x91, 2, 0, 0, 0, 0], Err(Fault::UnknownLabel)),
             (vec![0, 0x3e, 0x80, 2, 0, 0, 0, 0], Err(Fault::UnknownLabel)),
         ] {
@@ -298,9 +298,9 @@ mod tests {
             (65_533, true, 0),
             (65_534, true, 0),
             (65_534, false, 0),
-            // The peer sends no sequence numbers now.
+            // Sequence number 0: the peer does not number its packets.
             (0, true, 0),
-            // 65535 is lost; 0 is none.
+            // Packet 65535 is lost; 0 is skipped, so it does not count as lost.
             (1, true, 1),
             (65_535, false, 1),
             (2, true, 1),

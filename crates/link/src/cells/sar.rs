@@ -130,7 +130,7 @@ mod tests {
         let mut gather = Reassembler::default();
         let mut cells = VecDeque::new();
         (0..4).for_each(|number| segment(&[number; 100], 0x640, Instant::ZERO, &mut cells));
-        // Three cells a frame: the second of frame 0, the last of frame 1.
+        // Each frame has three cells. The second cell of frame 0 and the last cell of frame 1 are lost.
         let kept = cells.iter().enumerate().filter(|(at, _)| ![1, 5].contains(at));
         let mut came = Vec::new();
         let mut wrong = 0;

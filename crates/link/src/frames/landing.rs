@@ -223,7 +223,7 @@ mod tests {
         let (mut landing, mut memory) = (ReceiveBuffers::new(0, Some(1500)), memory(4096));
         let payload = [7; 1000];
         let packet = segment(TIMESTAMPS_BYTES, &payload);
-        // The first one's options are not expected.
+        // The buffers expect headers without options at first, so part of these headers is read as payload.
         assert_eq!(bytes_of(&land(&mut landing, &mut memory, &packet)), packet);
         let mut first = land(&mut landing, &mut memory, &packet);
         let mut second = land(&mut landing, &mut memory, &packet);
@@ -238,7 +238,7 @@ mod tests {
             let (mut landing, mut memory) = (ReceiveBuffers::new(0, Some(600)), memory(page_bytes));
             let payload: Vec<u8> = (0..600).map(|n| n as u8).collect();
             land(&mut landing, &mut memory, &segment(40, &payload));
-            // Longer, shorter, with hardly any payload, with none.
+            // Headers as long as expected, shorter and longer ones; packets with hardly any payload, or none.
             for (option_bytes, payload_bytes) in [(40, 600), (0, 600), (40, 3), (0, 5), (40, 7), (12, 0)] {
                 let packet = segment(option_bytes, &payload[..payload_bytes]);
                 let pdu = land(&mut landing, &mut memory, &packet);

@@ -56,7 +56,7 @@ pub(super) fn describe(pdu: &mut Pdu, at: usize) -> [u8; HEADER_BYTES] {
         return header;
     }
     let header_bytes = tcp + usize::from(head[tcp + 12] >> 4) * 4;
-    // Not the complement: the system adds the rest and complements the result.
+    // This sum is not complemented, because the system adds the segment's own sum and complements the result.
     let partial: u16 = !front.pseudo(total - tcp).checksum();
     head[tcp + TCP_CHECKSUM..][..2].copy_from_slice(&partial.to_be_bytes());
     header[0] = NEEDS_CSUM;

@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(words(12).expect("a file"), "longer words");
         let error = words(11).expect_err("too long").to_string();
         assert_eq!(error, "the file is longer than 11 bytes: shorten it");
-        // Also where the bound is within a character.
+        // The error is the same if the length limit falls within a character.
         std::fs::write(path("words"), "longer wordé").expect("temporary files can be created");
         assert_eq!(words(11).expect_err("too long").kind(), io::ErrorKind::FileTooLarge);
         create(&path("words")).expect("a file");

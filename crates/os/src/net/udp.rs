@@ -114,7 +114,7 @@ mod tests {
         let mut room = [0; 64];
         assert_eq!(two.receive(&mut room), None);
         assert!(one.send(b"packet", two.local()));
-        // Datagrams on the loopback are there when the call returns.
+        // On loopback, a datagram has arrived when send(2) returns.
         assert_eq!(two.receive(&mut room), Some((6, one.local())));
         assert_eq!(&room[..6], b"packet");
         let taken = UdpLink::bind(two.local()).expect_err("it is in use");

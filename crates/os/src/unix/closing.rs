@@ -34,7 +34,7 @@ use std::sync::{Arc, LazyLock, Mutex, mpsc};
 const THREADS_MAX: usize = 64;
 /// Above this many files waiting to be closed, no more peers are accepted.
 const WAITING_MAX: usize = 128;
-/// Stack size of such a thread, in bytes; its calls are shallow.
+/// Stack size of a closing thread, in bytes; its calls are shallow.
 const STACK_BYTES: usize = 128 << 10;
 
 /// Closes the files of one group of peers on threads that may block.
@@ -45,19 +45,19 @@ pub struct Closer(Arc<Mutex<Closing>>);
 struct Closing {
     threads: usize,
     waiting: VecDeque<OwnedFd>,
-    /// Whether it is in [`SHORT`].
+    /// Whether this closer is in [`SHORT`].
     is_short: bool,
     #[cfg(test)]
     refuses_threads: bool,
 }
 
-/// For peers that this process has called.
+/// The closer for the sockets of processes that this process has called.
 static CALLED: LazyLock<Closer> = LazyLock::new(Closer::default);
 
-/// Closers that found no thread.
+/// Closers that have files to close but could not start a thread.
 static SHORT: Mutex<Vec<Closer>> = Mutex::new(Vec::new());
 
-/// Tries again to start threads for closers that had none.
+/// Tries again to start threads for the closers in [`SHORT`].
 pub(super) fn try_again() {
     let short = std::mem::take(&mut *lock(&SHORT));
     for closer in short {

@@ -1,4 +1,4 @@
-//! Peers that send files whose close takes an hour.
+//! Tests with peers that send files whose close(2) would block for an hour.
 
 #[path = "../../tests/common/lingering.rs"]
 mod lingering;
@@ -15,11 +15,12 @@ use std::net::TcpStream;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Longer than any step here takes, unless it waits for a peer.
+/// A time that no step exceeds unless it wrongly waits for a peer.
 const LONG: Duration = Duration::from_secs(60);
 const BYTES: usize = 8192;
 
-/// Reads until the end, which comes when the file is closed everywhere.
+/// Reads to the end of the stream, which is reached once the other socket is closed in all processes. Returns
+/// whether it was.
 fn is_closed(mut far: TcpStream) -> bool {
     far.read_to_end(&mut Vec::new()).is_ok()
 }
@@ -42,7 +43,7 @@ fn send(
 fn send_lingering(socket: impl AsFd, bytes: &[u8], flags: SendFlags) -> TcpStream {
     let (near, far) = lingering(LONG);
     send(socket, bytes, &[near.as_fd()], flags).expect("a good message");
-    // The receiver may have closed its copy already: then this close lingers.
+    // If the receiver has closed its copy already, this close is the last one and would linger.
     closing::close(near);
     far
 }
@@ -74,7 +75,7 @@ fn an_unexpected_file_is_rejected_without_blocking() {
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         assert!(is_closed(far));
     }
-    // After bytes, and after out-of-band data, which recv(2) drops while reading.
+    // Files that follow bytes, and files that follow out-of-band data, which recv(2) drops while reading.
     for (first, flags) in [(&b"ab"[..], SendFlags::empty()), (b"", SendFlags::OOB), (b"ab", SendFlags::OOB)] {
         let (peer, theirs) = pair(SocketType::STREAM);
         if !first.is_empty() {
@@ -107,7 +108,7 @@ fn a_socket_with_files_unread_is_closed_without_waiting() {
         if !first.is_empty() {
             send(&theirs, first, &[], SendFlags::empty()).expect("bytes");
         }
-        // An empty packet looks like the end.
+        // recv(2) returns 0 for an empty packet, as at the end of the stream.
         if kind == SocketType::SEQPACKET {
             send(&theirs, b"", &[], SendFlags::empty()).expect("a packet");
         }
@@ -145,7 +146,7 @@ fn a_file_instead_of_memory_is_rejected_without_blocking() {
             assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         });
     }
-    // The others may have been closed already: then this close lingers.
+    // If the receivers have closed their copies already, this close is the last one and would linger.
     closing::close(near);
     assert!(is_closed(far));
     let (peer, theirs) = pair(SocketType::STREAM);
@@ -166,7 +167,8 @@ fn an_honest_caller_is_served_beside_hundreds_that_linger() {
     let listener = Listener::open_with(&path, SocketType::STREAM, |_| false).expect("there is no listener");
     let listener = ChannelListener { listener };
     let mut far = Vec::new();
-    // More than the closing threads, and more than the files that may wait for them.
+    // More than `THREADS_MAX`, the limit of closing threads, and more than `WAITING_MAX`, the limit of files
+    // that may wait for one.
     for round in 0..200 {
         let caller = Peer::connect(&path, SocketType::STREAM, false).expect("it listens");
         far.push(send_lingering(&caller, b"kiban-s4", SendFlags::empty()));
@@ -176,12 +178,12 @@ fn an_honest_caller_is_served_beside_hundreds_that_linger() {
         let mut half = listener.try_accept().expect("a caller is waiting");
         assert!(at_once(move || half.complete(0..=BYTES).is_err()));
     }
-    // None of them has been read from: all would still linger.
+    // No test has read from these sockets yet, so closing any of them would still linger.
     let mut honest = PendingChannel::connect_at(&path, b"me", BYTES).expect("it listens");
     let mut half = listener.accept().expect("it accepts").expect("a caller is waiting");
     let callee = half.complete(BYTES..=BYTES).expect("a correct caller").expect("its hello has arrived");
     let caller = honest.complete(BYTES..=BYTES).expect("a correct callee").expect("its hello has arrived");
-    // An established channel may do the same.
+    // An established channel may also be sent such a file.
     far.push(send_lingering(caller.socket(), b"\0", SendFlags::empty()));
     assert!(at_once(move || callee.is_gone()), "no descriptor is wanted there");
     assert!(far.into_iter().all(is_closed));
@@ -208,7 +210,7 @@ fn pending_file_closes_pause_only_their_own_listener() {
     assert!(shut.to_string().contains("waiting to be closed"), "{shut}");
     let _honest = call(&other);
     assert!(beside.accept().expect("it accepts").is_some());
-    // The last one was accepted all the same.
+    // The refused caller remains in the backlog, and is accepted once threads can be started again.
     listener.closer.refuse_threads(false);
     let clock = crate::Clock::new();
     while listener.accept().is_err() {
@@ -230,7 +232,7 @@ fn files_left_without_a_thread_are_closed_at_the_next_accept() {
     drop(peer);
     drop(caller);
     listener.closer.refuse_threads(false);
-    // No more calls to the first listener.
+    // Nobody calls the first listener again; the accept on the second one starts the thread.
     assert!(beside.accept().is_ok_and(|caller| caller.is_none()));
     assert!(is_closed(far));
 }
@@ -262,12 +264,12 @@ fn files_are_not_sent_where_the_system_refuses_them() {
 #[test]
 fn a_path_has_one_listener_and_a_killed_one_is_replaced() {
     let path = place("one");
-    // A killed process leaves a socket, and an unlocked lock file.
+    // A killed process leaves its socket behind, and a lock file without a lock.
     drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket"));
     std::fs::write(path.with_extension("lock"), "").expect("a file");
     let open = || Listener::open(&path, SocketType::STREAM);
     for _ in 0..20 {
-        // All at once, and exactly one of them gets it.
+        // Eight threads open the listener at the same time; exactly one succeeds.
         let opened: Vec<_> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
             threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
@@ -277,7 +279,7 @@ fn a_path_has_one_listener_and_a_killed_one_is_replaced() {
         for error in bad.into_iter().filter_map(Result::err) {
             assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
         }
-        // The one that has it receives the calls.
+        // Callers reach the listener that was opened.
         let listener = good.into_iter().flatten().next().expect("one of them");
         let _caller = Peer::connect(&path, SocketType::STREAM, false).expect("it listens");
         assert!(listener.accept().expect("it accepts").is_some());
@@ -329,7 +331,7 @@ fn a_directory_that_others_can_enter_or_replace_is_rejected() {
     refused(&inside, "writable by others: set XDG_RUNTIME_DIR");
     make("shared", 0o1777);
     assert_eq!(validate(&inside), Ok(()), "as in /tmp");
-    // Root queries every user's boards, in directories that only that user can have created.
+    // Root may query the boards of any user, if only that user can have created the directory.
     if own == 0 {
         let give =
             |path: &Path, uid: u32| std::os::unix::fs::chown(path, Some(uid), None).expect("we are root");

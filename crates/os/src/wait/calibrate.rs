@@ -1,11 +1,13 @@
 //! Measures the cost of a sleep on this machine.
 //!
-//! Method           two threads, [`ROUNDS`] times: one sleeps on an eventfd; the other waits until it sleeps,
-//!                  then rings. Measured are the latency from the ring to the look, the sleeper's CPU time,
-//!                  and the length of the ringer's call. Then [`NAPS`] timed sleeps: how late they end.
-//! Statistics       disturbances only lengthen a measurement, so the lower quartile counts. The waiter goes
-//!                  on learning from these values; bounds keep a disturbed machine from producing extreme
-//!                  ones.
+//! Method           two threads, [`ROUNDS`] times: one sleeps on an eventfd; the other waits until the first
+//! sleeps,
+//! then rings its bell. Measured are the latency from the ring until the sleeper looks, the
+//! sleeper's CPU time, and the length of the ringer's call. Then [`NAPS`] timed sleeps measure
+//! how late they end.
+//! Statistics       disturbances only lengthen a measurement, so the lower quartile counts. The waiter starts
+//! with these values and keeps updating them; bounds exclude the extreme values of a disturbed
+//! machine.
 //! Once             per process, before the first wait: takes some milliseconds.
 //! Limits           with only one CPU, no thread can spin for a peer, and there is nothing to measure:
 //!                  [`ONE_CPU`].
@@ -70,7 +72,7 @@ fn measure(cpus: [usize; 2]) -> Option<Costs> {
     let (seen, calls) = std::thread::scope(|scope| {
         let start = |cpu, work: fn(&Measurement<'_>) -> [Vec<u64>; 2], place| {
             std::thread::Builder::new().spawn_scoped(scope, move || {
-                // On two CPUs, or else the scheduler may put both threads on one. If pinning fails, measure
+                // Two CPUs, because the scheduler may put both threads on one. If pinning fails, measure
                 // anyway.
                 let _ = pin_thread(cpu);
                 work(&place)
@@ -78,7 +80,7 @@ fn measure(cpus: [usize; 2]) -> Option<Costs> {
         };
         let place = Measurement { bell: &bell, sleeper: &sleeper, clock, rung: &rung };
         let ringer = start(cpus[0], ring, place).ok()?;
-        // Without a sleeper, the ringer wakes no thread, and ends.
+        // If the sleeper's thread cannot be started, the ringer ends without waking any thread.
         let slept = start(cpus[1], sleep, place).ok().and_then(|slept| slept.join().ok());
         Some((slept?, ringer.join().ok()?))
     })?;

@@ -11,7 +11,7 @@ pub const LONG: Duration = Duration::from_micros(5);
 pub(super) const OFFER: Duration = Duration::from_micros(1);
 /// An offer that took longer than this gave a time slice to a thread that the spinner does not wait for.
 const SLICE: Duration = Duration::from_millis(1);
-/// Such slices take at most one part in this many of the spinner's time.
+/// The spinner loses at most 1/`PAUSE` of its time to such slices.
 const PAUSE: u64 = 16;
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 

@@ -1,4 +1,4 @@
-//! Every policy on every sleeper; deadlines; processors that are shared.
+//! Tests of every policy with every sleeper, of deadlines, and of shared processors.
 
 use super::*;
 use crate::clock::Clock;
@@ -112,8 +112,8 @@ fn a_late_wake_up_does_not_disturb_the_next_sleep() {
     assert!(clock.now() >= deadline, "it looked once more and slept on");
 }
 
-/// Two threads of one processor exchange messages. Returns the median number of looks of the one that looked
-/// more.
+/// Two threads on one CPU exchange messages by polling. Each counts its looks per message; returns the larger
+/// of the two medians.
 fn looks_for_an_answer(cpu: usize) -> u64 {
     const MESSAGES: usize = 100;
     let clock = Clock::new();
@@ -148,7 +148,8 @@ fn looks_for_an_answer(cpu: usize) -> u64 {
 fn a_spinner_yields_its_processor_to_the_thread_it_waits_for() {
     let cpus = allowed_cpus().expect("a thread may ask for its own CPUs");
     let cpu = *cpus.last().expect("it has one");
-    // A time slice of looking is more than ten thousand looks. Others may disturb it for a while.
+    // A thread that spins through a whole time slice looks more than ten thousand times. Other work may
+    // disturb the measurement, so the best of several runs counts.
     let looks = || (0..20).map(|_| looks_for_an_answer(cpu));
     assert!(looks().any(|looks| looks < 3000), "{:?}", looks().collect::<Vec<_>>());
 }
@@ -158,7 +159,7 @@ fn offers_pause_after_slices_that_others_kept() {
     const MS: u64 = 1_000_000;
     let offers = YieldLimiter::default();
     let mut now = 1000 * MS;
-    // Another thread had the core for `length`: returns when the next offer is due, counted from then.
+    // Records that another thread had the core for `length`, and returns the time until the next offer.
     let mut away = |pass: u64, length: u64| {
         let began = now.max(offers.next.load(Relaxed)) + pass;
         now = began + length;
@@ -166,11 +167,11 @@ fn offers_pause_after_slices_that_others_kept() {
         offers.next.load(Relaxed) - now
     };
     assert_eq!([away(0, 300), away(0, MS / 2)], [1000; 2], "whoever was waited for");
-    // Another thread: sixteen times as long, and longer while that continues, even if something happens in
-    // between.
+    // After a slice to an unrelated thread, the pause is 16 times as long, and doubles while slices follow
+    // each other, even if short offers come in between.
     assert_eq!([away(0, 3 * MS), away(5 * MS, 3 * MS)], [48 * MS, 96 * MS]);
     assert_eq!([away(MS, 300), away(MS, 300), away(MS, 3 * MS)], [1000, 1000, 192 * MS]);
-    // After no offer for as long as the pause was, the pause is short again.
+    // If no slice follows within the length of the last pause, the next pause has its first length again.
     (0..200).for_each(|_| assert_eq!(away(MS, 300), 1000));
     assert_eq!(away(0, 3 * MS), 48 * MS);
     assert_eq!(away(0, 900_000 * MS), 10_000 * MS, "no longer than that");
