@@ -146,7 +146,8 @@ impl Impairment {
                 cells.push(cell);
             }
         }
-        // Held circuits come after those that overtook them; cells of one circuit stay in order.
+        // Move the cells of held circuits behind the cells that overtook them; the sort is stable, so the
+        // cells of one circuit stay in order.
         cells[from..].sort_by_key(|cell| cell.at);
     }
 

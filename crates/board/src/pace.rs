@@ -81,7 +81,7 @@ mod tests {
         assert_eq!(pace.waiting(at(0)), 2);
         assert_eq!(pace.room_at(2, at(0)), at(333_333_333));
         assert_eq!(pace.room_at(2, at(400_000_000)), at(400_000_000));
-        // After a pause the line starts anew.
+        // After the line has been idle, the packet starts at once.
         assert_eq!(pace.admit(1, 8_000_000_000, 0, at(2_000_000_000)), Some(at(2_000_000_001)));
     }
 }

@@ -1,4 +1,4 @@
-//! Closing: a host that closes its streams leaves nothing behind, whatever the peer does.
+//! A host that closes its streams leaves no session and no memory in use, whatever the peer does.
 
 mod common;
 

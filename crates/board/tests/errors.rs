@@ -1,4 +1,4 @@
-//! ICMP errors of both families at a board: those it sends, those it receives, and which of these it accepts.
+//! ICMP errors of both families: those that a board sends, and those that it receives and accepts or rejects.
 
 mod common;
 
@@ -38,7 +38,7 @@ fn packet6(source: Ipv6Addr, target: Ipv6Addr, next_header: u8, payload: &[u8]) 
     bytes
 }
 
-/// Returns a router's error about `quoted`.
+/// Returns an ICMP error from a router that quotes `quoted`.
 fn error(kind: IcmpErrorKind, quoted: &[u8]) -> Vec<u8> {
     if quoted[0] >> 4 == 4 {
         let header = match kind {
@@ -100,7 +100,7 @@ fn the_path_mtu_is_learnt_only_from_errors_that_quote_our_packets() {
         hub.run();
         let sent = packets_to_1(&hub).pop().expect("one packet");
         hub.take_completions(1);
-        // A packet that was never sent: its source is not our address.
+        // An error that quotes a packet with a source address that is not ours.
         let mut foreign = sent.clone();
         if is_ipv4 {
             foreign[15] = 77;
@@ -112,13 +112,13 @@ fn the_path_mtu_is_learnt_only_from_errors_that_quote_our_packets() {
                 hub.inject(0, &error(IcmpErrorKind::FragmentationNeeded { mtu: 1300 }, quoted));
             }
         }
-        // An MTU that is not smaller than the packet was.
+        // An error whose MTU is not smaller than the quoted packet.
         hub.inject(0, &error(IcmpErrorKind::FragmentationNeeded { mtu: 1499 }, &sent));
         hub.run();
         assert!(hub.take_completions(0).is_empty());
         assert_eq!(hub.count(0, "icmp", "errors_unmatched"), 2);
         assert_eq!(hub.count(0, "ip", "path_mtu_implausible"), 1);
-        // A plausible error.
+        // A plausible error: its MTU is smaller than the quoted packet.
         hub.inject(0, &error(IcmpErrorKind::FragmentationNeeded { mtu: 1300 }, &sent[..48.min(sent.len())]));
         hub.run();
         let kind = IcmpErrorKind::FragmentationNeeded { mtu: 1300 };
@@ -130,7 +130,7 @@ fn the_path_mtu_is_learnt_only_from_errors_that_quote_our_packets() {
         assert!(lengths.len() == 2 && lengths.iter().all(|length| *length <= 1300), "{lengths:?}");
         assert_eq!(hub.take_completions(1).len(), 0, "the socket had a datagram already");
         assert_eq!(hub.count(1, "ip", "reassembled"), 1);
-        // Ten minutes later the path may have its full MTU again.
+        // Ten minutes later the board tries the full MTU again, in case the path has changed.
         hub.pass(Duration::from_secs(601));
         hub.seen.clear();
         hub.boards[0].host().send_to(socket, remote, &bytes).unwrap();
@@ -165,7 +165,7 @@ fn icmp_errors_reach_their_stream_and_do_not_end_it() {
         hub.run();
         assert_eq!(hub.count(0, "tcp", "icmp_errors_rejected"), 1);
         assert!(hub.boards[0].host().info(stream).is_err() || hub.take_completions(0).is_empty());
-        // Errors that the host does not read do not pile up.
+        // The completions for errors are bounded, even if the host does not read them.
         for _ in 0..5000 {
             hub.inject(0, &error(kinds[0], of(protocol::UDP)));
             let Hub { boards, wires, now, .. } = &mut hub;
@@ -203,7 +203,7 @@ fn with_stranger() -> Hub {
     hub
 }
 
-/// The third host resolves board 0, which remembers it for a while.
+/// The third host resolves board 0's address, so that board 0 learns its MAC address.
 fn introduce(hub: &mut Hub) {
     let arp = kiban_tcpip::wire::arp::Packet {
         operation: kiban_tcpip::wire::arp::Operation::Request,
@@ -303,14 +303,15 @@ fn connecting_over_atm_fails_if_no_circuit_leads_to_the_target() {
     use common::lines::{self, BAD, Lines};
     use kiban_board::Reason;
     let nobody: SocketAddr = "10.0.0.99:80".parse().unwrap();
-    // All far ends are known, and none of them has this address.
+    // The peers of all circuits are known, and none has this address.
     let mut lines = Lines::new();
     let stream = lines.boards[0].host().open(nobody).unwrap();
     lines.pass(Duration::from_millis(1));
     assert_eq!(lines.completions(0), [Completion::Ended { stream, reason: Reason::Unreachable }]);
     let (near, far) = lines.open(0, 80);
     lines.close_and_check([near, far]);
-    // One circuit's peer is still unknown and could have it: five requests, a second apart (RFC 2225 §8.2).
+    // InATMARP is still resolving the peer of one circuit, which could have the address. It gives up after
+    // five requests, a second apart (RFC 2225 §8.2).
     let mut configs = [lines::config(0), lines::config(1)];
     let its = lines::port_of(&mut configs[0]).circuits.iter_mut().find(|circuit| circuit.vc == BAD).unwrap();
     its.peer = None;

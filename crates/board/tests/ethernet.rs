@@ -157,7 +157,7 @@ fn pings_and_long_datagrams_work_over_both_families() {
             assert!(buffer[..length] == bytes);
         }
         hub.take_completions(1);
-        // Port 54 is not bound: the socket that sent gets the error.
+        // Port 54 is not bound, so the sending socket gets an ICMP error.
         hub.boards[0].host().send_to(here, SocketAddr::new(remote, 54), &noise(3000)).unwrap();
         hub.run();
         let code = if remote.is_ipv4() { 3 } else { 4 };
@@ -194,13 +194,13 @@ fn a_dual_stack_listener_reports_the_peers_address() {
         assert_eq!(peer.map(|peer| peer.ip()), Some(source));
         let got = hub.boards[1].host().receive_from(socket, &mut [0; 9]).unwrap();
         assert_eq!(got, Some((SocketAddr::new(source, 80), 5)));
-        // The reply uses the same family.
+        // The reply uses the address family of the request.
         hub.boards[1].host().send_to(socket, SocketAddr::new(source, 80), b"well").unwrap();
         hub.run();
         let got = hub.boards[0].host().receive_from(here, &mut [0; 9]).unwrap();
         assert_eq!(got, Some((SocketAddr::new(remote, 80), 4)));
     }
-    // IPv6 only: there is no listener for IPv4.
+    // This listener is IPv6-only, so a connect over IPv4 fails.
     hub.boards[1].host().listen(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 81)).unwrap();
     let stream = hub.boards[0].host().open(SocketAddr::new(ip4(1), 81)).unwrap();
     hub.pass(second(1));
@@ -244,12 +244,13 @@ fn connecting_through_a_missing_neighbour_fails() {
     let mut hub = Hub::pair();
     let (absent4, absent6) = ("10.0.0.77".parse().unwrap(), IpAddr::V6(six("fe80::77")));
     for absent in [absent4, absent6] {
-        // More SYNs than can wait for a neighbour: all connects fail.
+        // More SYNs than the queue for an unresolved neighbour holds. All connects fail, whether their SYN
+        // was queued or not.
         let open = |hub: &mut Hub, port| hub.boards[0].host().open(SocketAddr::new(absent, port)).unwrap();
         let streams: Vec<_> = (80..90).map(|port| open(&mut hub, port)).collect();
         hub.pass(Duration::from_millis(2900));
         assert_eq!(hub.take_completions(0), []);
-        // A later connect does not cause another ARP request.
+        // A connect that starts during the resolution waits for the same ARP requests.
         let late = open(&mut hub, 90);
         hub.pass(Duration::from_millis(200));
         let completions = hub.take_completions(0);
@@ -277,7 +278,7 @@ fn losing_a_neighbour_ends_connects_but_not_open_streams() {
         hub.unplugged[1] = true;
         hub.boards[0].host().write(made, b"in vain").unwrap();
         let other = hub.boards[0].host().open(closed).unwrap();
-        // Its old MAC is probed by unicast first: it may have moved. Then by broadcast.
+        // The board first probes the known MAC address by unicast, then resolves the address by broadcast.
         hub.pass(second(8));
         assert_eq!(hub.take_completions(0), []);
         hub.pass(second(12));
@@ -285,7 +286,7 @@ fn losing_a_neighbour_ends_connects_but_not_open_streams() {
             hub.take_completions(0),
             [Completion::Ended { stream: other, reason: Reason::Unreachable }]
         );
-        // Only the cable was unplugged.
+        // The peer was only disconnected. After it is reconnected, the open stream continues.
         hub.unplugged[1] = false;
         hub.pass(second(60));
         let mut buffer = [0; 16];
@@ -305,7 +306,8 @@ fn a_moved_or_missing_neighbour_is_detected() {
         hub.boards[0].host().ping(remote, 1, 1, b"x").unwrap();
         hub.pass(second(60));
         hub.seen.clear();
-        // Stale: used at once, and probed by unicast five seconds later.
+        // The neighbour entry is stale: the board uses it at once, and probes it by unicast five seconds
+        // later.
         hub.boards[0].host().ping(remote, 1, 2, b"x").unwrap();
         hub.run();
         assert_eq!(hub.take_completions(0).len(), 2);
@@ -316,7 +318,7 @@ fn a_moved_or_missing_neighbour_is_detected() {
             + discoveries(&hub.seen).iter().filter(|(_, to, _)| IpAddr::V6(*to) == remote).count();
         assert!(probes >= 1, "it was asked itself");
         assert!(hub.seen.iter().filter(to_board_1).count() >= 2);
-        // Unplugged: three unicast probes, then a multicast solicitation.
+        // The neighbour is disconnected: the board sends three unicast probes, then a multicast solicitation.
         hub.pass(second(60));
         hub.unplugged[1] = true;
         hub.boards[0].host().ping(remote, 1, 3, b"x").unwrap();
@@ -349,8 +351,8 @@ fn a_stalled_stream_probes_its_neighbour() {
             hub.pass(second(1));
             hub.unplugged[1] = true;
             hub.boards[0].host().write(stream, b"in vain").unwrap();
-            // Three retransmissions take 1.4 s, the fourth 1.6 s more, and five seconds pass before the
-            // probe.
+            // Three retransmissions take 1.4 s, the fourth takes another 1.6 s, and the probe follows five
+            // seconds later.
             hub.pass(second(12));
             let gone = hub.count(0, "ethernet", "neighbours_failed");
             assert_eq!(gone, u64::from(doubts), "{remote}, doubts {doubts}");
@@ -377,7 +379,7 @@ fn unsolicited_arp_is_ignored_and_conflicts_are_counted_and_defended() {
     }
     hub.run();
     assert_eq!(hub.count(0, "ethernet", "arp_ignored"), before + 480);
-    // A known neighbour may announce a new MAC address.
+    // An ARP packet from a known neighbour may change its MAC address.
     hub.boards[0].host().ping(ip4(1), 1, 1, b"x").unwrap();
     hub.run();
     hub.inject(0, &arp_frame(Mac::BROADCAST, gratuitous("10.0.0.2", STRANGER)));
@@ -387,7 +389,8 @@ fn unsolicited_arp_is_ignored_and_conflicts_are_counted_and_defended() {
     hub.boards[0].host().ping(ip4(1), 1, 2, b"x").unwrap();
     hub.run();
     assert_eq!(hub.seen[0][..6], STRANGER.0);
-    // Another host claims our address: each claim is counted, and we defend the address once in ten seconds.
+    // Another host claims our address. Each claim is counted, but the board defends its address at most once
+    // in ten seconds.
     hub.seen.clear();
     for _ in 0..15 {
         hub.inject(0, &arp_frame(Mac::BROADCAST, gratuitous("10.0.0.1", STRANGER)));
@@ -397,7 +400,7 @@ fn unsolicited_arp_is_ignored_and_conflicts_are_counted_and_defended() {
     let defences =
         arps(&hub.seen).iter().filter(|(_, packet)| packet.sender == zero && packet.target == zero).count();
     assert_eq!(defences, 2);
-    // Malformed packets, and multicast MAC addresses.
+    // Malformed ARP packets, and one whose sender MAC is not the frame's source.
     let good = arp::Packet { target: zero, ..gratuitous("10.0.0.2", STRANGER) };
     let mut spoilt = [
         arp_frame(mac(0), arp::Packet { sender: Ipv4Addr::BROADCAST, ..good }),
@@ -410,7 +413,7 @@ fn unsolicited_arp_is_ignored_and_conflicts_are_counted_and_defended() {
     spoilt.iter().for_each(|frame| hub.inject(0, frame));
     hub.run();
     assert_eq!(hub.count(0, "ethernet", "arp_malformed"), 4);
-    // A probe (RFC 5227) is answered, and no entry is learned from it.
+    // An ARP probe (RFC 5227) is answered, but creates no entry.
     hub.seen.clear();
     let probe = arp::Packet { sender: Ipv4Addr::UNSPECIFIED, sender_mac: STRANGER, ..good };
     hub.inject(0, &arp_frame(Mac::BROADCAST, probe));
@@ -428,7 +431,7 @@ fn the_neighbour_cache_is_bounded_and_good_neighbours_stay_reachable() {
     hub.boards[0].host().ping(local6(1).into(), 1, 1, b"x").unwrap();
     hub.run();
     for n in 1..=500u16 {
-        // Every host on the link sends requests for our address, each from another address.
+        // Solicitations for our address arrive from very many addresses.
         let source = Ipv6Addr::new(0xfe80, 0, 0, 0, 9, 0, 0, n);
         let target = local6(0);
         let options = [Item::SourceLink(STRANGER)];
@@ -457,7 +460,7 @@ fn addresses_are_autoconfigured_from_router_advertisements() {
         addresses.sort();
         assert_eq!(addresses, [ip4(side), made(side as u16).into(), local6(side).into()]);
     }
-    // One solicits, both receive the advertisement.
+    // One board's router solicitation is enough: both receive the advertisement.
     let asked = [0, 1].map(|side| hub.count(side, "ethernet", "router_solicitations_out"));
     assert!(asked[0] + asked[1] >= 1);
     let probes = discoveries(&hub.seen);
@@ -467,7 +470,7 @@ fn addresses_are_autoconfigured_from_router_advertisements() {
     for side in 0..2 {
         assert!(probes.contains(&probe(local6(side))) && probes.contains(&probe(made(side as u16))));
     }
-    // Sent from the autoconfigured address, with the router's MTU and hop limit.
+    // The datagram is sent from the autoconfigured address, with the router's MTU and hop limit.
     hub.seen.clear();
     let any6 = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 53);
     let there = hub.boards[1].host().bind(any6).unwrap();
@@ -479,13 +482,14 @@ fn addresses_are_autoconfigured_from_router_advertisements() {
     let fragments: Vec<_> = hub.seen.iter().filter(|frame| frame.get(20) == Some(&44)).collect();
     assert_eq!(fragments.len(), 2);
     assert!(fragments.iter().all(|frame| frame.len() <= 1414 && frame[21] == 33));
-    // Packets to destinations outside the prefix go to the router.
+    // Packets to destinations outside the advertised prefix go to the router.
     hub.seen.clear();
     hub.boards[0].host().ping(six("2001:db8:9::1").into(), 1, 1, b"x").unwrap();
     hub.run();
     let asked = discoveries(&hub.seen);
     assert_eq!(asked[0].2, Message::NeighbourSolicitation { target: ROUTER });
-    // No further advertisements: the address becomes deprecated, then invalid; so do router and prefix.
+    // No further advertisements arrive: the address becomes deprecated, then invalid; the router and the
+    // prefix expire too.
     hub.router = None;
     hub.pass(second(3700));
     assert!(hub.boards[0].addresses().any(|address| address == IpAddr::from(made(0))));
@@ -514,7 +518,7 @@ fn advertisements_cannot_shorten_lifetimes_below_two_hours_or_fill_the_tables() 
     assert!(has(&hub) && hub.count(0, "ethernet", "autoconf_invalid") == 1);
     hub.pass(second(300));
     assert!(!has(&hub));
-    // A flood of prefixes, among them every unusable kind.
+    // A flood of advertised prefixes, including every kind that cannot be used.
     for n in 0..100u16 {
         let text = format!("2001:db8:{n:x}::");
         let other = Item::Prefix {
@@ -556,7 +560,8 @@ fn an_unresolved_router_is_replaced_and_no_stream_ends() {
         reachable_ms: 0,
         retransmit_ms: 0,
     };
-    // The first has no link-layer address option, and does not answer.
+    // The first router's advertisement has no link-layer address option, and the router does not answer
+    // solicitations.
     let prefix = prefix("2001:db8:5::", 9000, 9000);
     hub.inject(0, &discovery(group, (six("fe80::a"), ALL_NODES), 255, message, &[prefix]));
     hub.inject(
@@ -576,8 +581,8 @@ fn an_unresolved_router_is_replaced_and_no_stream_ends() {
     assert_eq!(hub.take_completions(0), []);
 }
 
-/// Any number of routers, each with its own address, and any number of redirects from the accepted one:
-/// tables keep their bounds, the excess is counted, and the first router stays.
+/// The number of routers and redirects is unlimited here. The tables stay within their bounds, entries beyond
+/// them are counted, and the first router remains the default.
 #[test]
 fn floods_of_routers_and_redirects_stay_within_bounds() {
     let mut obedient = link(0);
@@ -603,7 +608,7 @@ fn floods_of_routers_and_redirects_stay_within_bounds() {
         hub.inject(0, &discovery(mac(0), (ROUTER, local6(0)), 255, message, &[Item::TargetLink(STRANGER)]));
         hub.run();
     }
-    // Eight routers, the true one among them.
+    // The table holds eight routers: the real one and seven others.
     assert_eq!(hub.count(0, "ethernet", "autoconf_table_full"), 2000 - 7);
     assert_eq!(hub.count(0, "ethernet", "redirects_in"), 2000);
     assert!(hub.count(0, "ethernet", "neighbours_evicted") >= 2000 - 1024);
@@ -616,8 +621,8 @@ fn floods_of_routers_and_redirects_stay_within_bounds() {
             || asked.iter().any(|(_, _, what)| *what == Message::NeighbourSolicitation { target: ROUTER }),
         "the first router is still the one: {asked:?}"
     );
-    // Short-lived entries do not cause a flood of requests: at intervals of at least half a second there
-    // would be four in two seconds.
+    // The advertisements set very short timers, but the board retransmits solicitations at least half a
+    // second apart, so it sends few.
     assert!(asked.len() <= 60, "{} questions in five seconds", asked.len());
     hub.pass(second(100));
     hub.check_home();
@@ -625,8 +630,8 @@ fn floods_of_routers_and_redirects_stay_within_bounds() {
 
 #[test]
 fn a_duplicate_address_is_not_used() {
-    // Both boards have the same MAC by mistake: the one that probes second detects the conflict. An opaque
-    // address is regenerated.
+    // Both boards have the same MAC address by mistake. The board that probes second detects the duplicate
+    // address; an opaque interface identifier is then generated anew.
     for opaque in [false, true] {
         let configs: Vec<BoardConfig> = [0, 1]
             .into_iter()
@@ -644,7 +649,7 @@ fn a_duplicate_address_is_not_used() {
         hub.pass(second(5));
         let first: Vec<IpAddr> = hub.boards[0].addresses().collect();
         assert_eq!(first.len(), 2);
-        // The second board starts later, and finds the address in use.
+        // The second board starts later, and finds that the address is in use.
         let mut hub = Hub::of(&configs);
         hub.unplugged[1] = true;
         hub.boards[1] = common::board(1, &configs[1]);
@@ -656,7 +661,7 @@ fn a_duplicate_address_is_not_used() {
         assert_eq!(second_has.len(), 1, "its own link-local address: {second_has:?}");
         assert_eq!(hub.count(1, "ethernet", "duplicate_addresses"), 1);
     }
-    // A tentative opaque address that is claimed is replaced by another.
+    // Another host claims a tentative opaque address, so the board generates another one.
     let mut link = LinkConfig::new(mac(0));
     link.autoconf.identifier = Identifier::Opaque { key: [5, 6] };
     let mut hub = Hub::of(&[config(link)]);
@@ -711,9 +716,10 @@ fn invalid_neighbour_discovery_is_counted_and_ignored() {
     let mut zero = discovery(mac(0), (outsider, local6(0)), 255, question, &link);
     zero[HEADER_BYTES + 40 + 24 + 1] = 0;
     let rows = [
-        // From beyond a router.
+        // A hop limit of 254: the packet has crossed a router.
         discovery(mac(0), (outsider, local6(0)), 254, question, &link),
-        // An unsolicited advertisement without a target MAC, and one to a single node.
+        // Solicitations: from the unspecified address with a link-layer option, from the unspecified address
+        // to a unicast address, and for a multicast address.
         discovery(mac(0), (Ipv6Addr::UNSPECIFIED, solicited_node(local6(0))), 255, question, &link),
         discovery(mac(0), (Ipv6Addr::UNSPECIFIED, local6(0)), 255, question, &[]),
         discovery(
@@ -723,9 +729,9 @@ fn invalid_neighbour_discovery_is_counted_and_ignored() {
             Message::NeighbourSolicitation { target: ALL_NODES },
             &link,
         ),
-        // An answer to a multicast solicitation.
+        // A solicited advertisement that was sent to a multicast address.
         discovery(group, (outsider, ALL_NODES), 255, answer(true), &[Item::TargetLink(STRANGER)]),
-        // A router that is not on this link.
+        // A router advertisement from an address that is not link-local.
         discovery(group, (six("2001:db8::99"), ALL_NODES), 255, advertisement, &[]),
     ];
     for frame in &rows {
@@ -736,7 +742,7 @@ fn invalid_neighbour_discovery_is_counted_and_ignored() {
     hub.inject(0, &zero);
     hub.run();
     assert_eq!(hub.count(0, "icmp", "checksum_errors"), 1, "the byte was changed behind the sum");
-    // An unsolicited advertisement creates no entry, and a redirect is rejected.
+    // An unsolicited advertisement creates no neighbour entry, and a redirect is rejected.
     let unasked = Message::NeighbourAdvertisement {
         router: false,
         solicited: false,
@@ -851,7 +857,7 @@ fn random_frames_do_no_harm() {
             let at = 12 + rng.below(bytes.len() as u64 - 12) as usize;
             bytes[at] = rng.draw() as u8;
         }
-        // Make the checksum right again; otherwise nothing else would be checked.
+        // Correct the checksum, because otherwise the board checks nothing else.
         if bytes[12..14] == [0x86, 0xdd] && bytes.len() > 62 {
             bytes[56..58].fill(0);
             let address = |at: usize| Ipv6Addr::from(*bytes[at..].first_chunk::<16>().unwrap());

@@ -9,7 +9,7 @@ use kiban_tcpip::tcp::Refusal;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Opens a stream from board 0 to board 1 and returns both ends.
+/// Opens a stream from board 0 to board 1 and returns it as each board numbers it.
 fn opened(pair: &mut Pair) -> (StreamId, StreamId) {
     pair.boards[1].host().listen(socket(1, 80)).unwrap();
     let stream = pair.boards[0].host().open(socket(1, 80)).unwrap();
@@ -22,7 +22,7 @@ fn opened(pair: &mut Pair) -> (StreamId, StreamId) {
     (stream, accepted)
 }
 
-/// Writes `bytes` at one end and reads them at the other, as fast as both accept.
+/// Writes `bytes` on one board and reads them on the other, as fast as both accept.
 fn transfer(pair: &mut Pair, from: (usize, StreamId), to: (usize, StreamId), bytes: &[u8]) -> Vec<u8> {
     let (mut sent, mut got, mut buffer) = (0, Vec::new(), vec![0; 10_000]);
     while got.len() < bytes.len() {
@@ -83,7 +83,7 @@ fn payload_is_copied_once_at_each_host_edge_and_nowhere_between() {
     assert_eq!((sender.host_in_bytes, receiver.host_out_bytes), (1_000_000, 1_000_000));
     for copies in [sender, receiver] {
         assert_eq!(copies.sar_in_bytes + copies.sar_out_bytes, 0);
-        // The rest of a write may be a small piece.
+        // Only the last bytes of a write, if they are few, are gathered by a copy.
         assert!(copies.gather_bytes < 256);
     }
     assert_eq!((sender.host_out_bytes, receiver.host_in_bytes), (0, 0));
@@ -110,7 +110,7 @@ fn packets_to_the_boards_own_address_stay_inside() {
     pair.run();
     let reply = Completion::EchoReply { source: address(0), identifier: 1, sequence: 2, bytes: 2 };
     assert!(pair.completions(0).contains(&reply));
-    // No listener: the board itself refuses.
+    // No listener has this port, so the peer board resets the connection.
     let nobody = pair.boards[0].host().open(socket(0, 81)).unwrap();
     pair.run();
     assert_eq!(pair.completions(0), [Completion::Ended { stream: nobody, reason: Reason::Refused }]);
@@ -137,7 +137,7 @@ fn invalid_host_calls_return_a_reason() {
         assert_eq!(opened, Err(HostError::Tcp(Refusal::BadAddress)), "{many}");
     }
     assert_eq!(host.open_from(socket(1, 0), socket(1, 80)), Err(HostError::Tcp(Refusal::BadAddress)));
-    // An unspecified source address is replaced by that of the route.
+    // If the source address is unspecified, the board uses that of the route.
     let any = "0.0.0.0:5555".parse().unwrap();
     let other = host.open_from(any, socket(1, 80)).unwrap();
     assert_eq!(host.info(other).unwrap().local, socket(0, 5555));
@@ -149,7 +149,7 @@ fn invalid_host_calls_return_a_reason() {
     assert_eq!(host.close(near), Err(HostError::UnknownStream), "a double close");
     assert_eq!(host.write(near, b"x"), Err(HostError::UnknownStream));
     assert_eq!(host.read(near, &mut [0; 4]), Err(HostError::UnknownStream));
-    // The number is reused; the old handle stays invalid.
+    // The stream's number is reused, but the old handle stays invalid because its generation differs.
     pair.boards[1].host().close(far).unwrap();
     pair.run();
     pair.run_until(Instant::from_nanos(100_000_000_000));
@@ -210,7 +210,7 @@ fn pings_and_datagrams_are_sent_and_received() {
     let got = pair.boards[1].host().receive_from(there, &mut buffer).unwrap();
     assert_eq!(got, Some((socket(0, 5353), 8)));
     assert_eq!(&buffer[..8], b"question");
-    // Port 54 is not bound: the sender gets an ICMP error.
+    // Port 54 is not bound, so the sender gets an ICMP error.
     pair.boards[0].host().send_to(here, socket(1, 54), b"hello").unwrap();
     pair.run();
     assert_eq!(
@@ -237,10 +237,10 @@ fn a_closed_port_refuses_and_a_reset_ends_the_stream() {
 
 #[test]
 fn sixty_streams_share_scarce_memory() {
-    // The boards have 4 MiB in each direction and the streams ask for 15, so there is hardly enough for the
-    // floors of sixty. No line limits the rate here, so a stream's rate is its share of memory, and shares
-    // settle slowly: each stream gets at least half of the largest. (On a line each gets nine tenths:
-    // sim/tests/worlds.rs.)
+    // The boards have at most 4 MiB in each direction and the streams ask for 15 MiB in all, so there is
+    // hardly enough for the floors of sixty sessions. No line limits the rate here, so a stream's rate
+    // depends on its share of memory, and the shares settle slowly: the smallest stream gets at least half as
+    // much as the largest. (On a line it gets nine tenths, see sim/tests/worlds.rs.)
     for (memory_bytes, part) in [(4 << 20, 0.5), (1 << 20, 0.5)] {
         let got = sixty_greedy_streams(memory_bytes);
         let (least, most) = (got.iter().min().unwrap(), got.iter().max().unwrap());
@@ -276,7 +276,7 @@ fn sixty_greedy_streams(memory_bytes: usize) -> Vec<usize> {
     for _round in 0..4000 {
         let later = pair.now + Duration::from_micros(100);
         pair.run_until(later);
-        // Streams that are reported writable are written to.
+        // Write to each stream that is reported writable.
         for completion in pair.completions(0) {
             if let Completion::Writable { stream } = completion {
                 pair.boards[0].host().write(stream, &bytes).unwrap();

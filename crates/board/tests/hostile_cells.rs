@@ -1,5 +1,5 @@
-//! Hostile cells, frames and packets at an ATM port beside another stream: each kind has its counter, memory
-//! is bounded and becomes free, and the stream loses no byte.
+//! Hostile cells, frames and packets at an ATM port that also carries a stream. For each kind, a counter
+//! increases, memory stays bounded and is freed, and the stream loses no byte.
 
 mod common;
 
@@ -85,7 +85,7 @@ fn bad_cells_are_counted_by_kind_and_harm_no_other_circuit() {
             "frames_crc_wrong",
             1,
             Box::new(move || {
-                // The last cell is missing: the next frame is lost too, but not the one after it.
+                // The last cell is missing, so the next frame is lost too, but not the one after it.
                 let mut cells = frame(BAD, &whole());
                 cells.pop();
                 cells.extend(frame(BAD, &llc_ip(&datagram(7, &small()))));
@@ -232,7 +232,7 @@ fn bad_cells_are_counted_by_kind_and_harm_no_other_circuit() {
                 [
                     with(|bytes| bytes[0] = 0x75),
                     with(|bytes| bytes[0] = 0x44),
-                    // A header length beyond the packet's end.
+                    // A header length that exceeds the packet.
                     with(|bytes| {
                         bytes[0] = 0x4f;
                         bytes.truncate(40)
@@ -418,7 +418,7 @@ fn bad_cells_are_counted_by_kind_and_harm_no_other_circuit() {
             "packets_ignored",
             2,
             Box::new(|| {
-                // Classical ATMARP, and our own request returned on a looped circuit.
+                // A classical ATMARP packet, and our own request returned on a looped circuit.
                 [
                     frame(BAD, &inarp(Operation::Request, attacker())),
                     frame(BAD, &inarp(Operation::InverseRequest, address(1))),
@@ -440,8 +440,8 @@ fn bad_cells_are_counted_by_kind_and_harm_no_other_circuit() {
         });
         let counted = lines.count(family, name);
         assert!(rounds > 100);
-        // The frame that ends the attack counts as well. A wrong header after another wrong one is not
-        // corrected: some count as bad.
+        // The frame that ends the attack is counted too. A header error that follows another one is not
+        // corrected (I.432), so some cells count as bad instead.
         let counted = if name == "frames_aborted" { counted - 1 } else { counted };
         let least = if name == "cells_hec_corrected" { rounds * 9 / 10 } else { rounds * each };
         assert!(
@@ -469,7 +469,7 @@ fn bad_cells_in_a_good_circuit_cost_frames_but_no_stream_byte() {
         let mut rng = SimRng::from_seed(index as u64);
         let mut thrown = 0;
         Lines::under_attack(configs(), 600_000, |lines, round| {
-            // Only occasionally; otherwise nothing would get through.
+            // Only occasionally, because otherwise no frame of the stream would arrive.
             if round % 40 == 7 && thrown < 60 {
                 thrown += 1;
                 lines.inject(1, &make(&mut rng));
@@ -490,8 +490,8 @@ fn random_cells_from_many_seeds_are_survived() {
                 for _ in 0..count {
                     let mut payload = [0; 48];
                     payload.iter_mut().for_each(|byte| *byte = rng.draw() as u8);
-                    // Any header with a correct HEC, any header without, or a real circuit with any cell
-                    // type.
+                    // Any header with a correct HEC, any header with a random HEC, or an existing circuit
+                    // with a random cell type.
                     let garbage = match rng.below(3) {
                         0 => TimedCell::new(Instant::ZERO, rng.draw() as u32, payload),
                         1 => TimedCell {
@@ -511,7 +511,7 @@ fn random_cells_from_many_seeds_are_survived() {
     }
 }
 
-/// Frames whose packet, UDP, ICMP, TCP or InATMARP bytes are correct except for a few random changes.
+/// The bytes of IP, UDP, ICMP, TCP or InATMARP packets are correct except for a few random changes.
 #[test]
 fn damaged_packets_from_many_seeds_are_survived() {
     for seed in 0..40 {
@@ -603,7 +603,7 @@ fn only_the_latest_oam_cells_of_a_burst_are_answered() {
         assert!(seen <= ANSWERS * rounds, "{seen} answers to {rounds} bursts");
         assert_eq!(lines.boards[0].counter("tcp", "retransmits"), 0);
     }
-    // In one burst, without answers: few cells wait.
+    // All cells arrive in one burst. Only a few answers are queued.
     let mut lines = Lines::new();
     let flood: Vec<_> = (0..100_000).map(|tag| management(BAD, PTI_OAM_SEGMENT, loopback(tag))).collect();
     lines.inject(1, &flood);
@@ -617,7 +617,7 @@ fn only_the_latest_oam_cells_of_a_burst_are_answered() {
 fn a_flood_of_inatmarp_is_answered_once_per_burst() {
     let mut rounds = 0;
     let mut configs = configs();
-    // The attacker's circuit resolves its peer: any answer is accepted, and nothing grows.
+    // InATMARP resolves the attacker's circuit. It accepts any answer, and no table grows.
     port_of(&mut configs[1]).circuits[1].peer = None;
     let lines = Lines::under_attack(configs, GOOD_BYTES, |lines, round| {
         rounds += 1;
@@ -692,7 +692,7 @@ fn an_oam_loopback_returns_and_a_second_one_is_refused_meanwhile() {
     };
     assert_eq!(returned, tag);
     assert!(round_trip > Duration::ZERO && round_trip < Duration::from_millis(1), "{round_trip:?}");
-    // No answer on the other circuit: after five seconds another cell may be sent.
+    // There is no answer on the other circuit; after five seconds another loopback cell may be sent.
     lines.boards[0].host().cell_loopback(0, 1).unwrap();
     lines.drain(0);
     lines.pass(Duration::from_secs(6));
@@ -750,7 +750,7 @@ fn a_shaped_circuit_keeps_its_contract_to_the_cell() {
         let (mut cells, mut last) = (0, Instant::ZERO);
         for cell in sent.iter().filter(circuit) {
             cells += 1;
-            // A cell's time is the end of its slot, T = 331250/117 ns after its start.
+            // The time of a cell is the end of its slot, T = 331250/117 ns after the slot's start.
             let number = (cell.at.as_nanos() * 117).div_ceil(331_250) - 1;
             let start = Instant::from_nanos(number * 331_250 / 117);
             assert!(meter.police(start), "cell {cells} at {:?} breaks {contract:?}", cell.at);
@@ -777,7 +777,7 @@ fn packets_with_any_ip_options_are_accepted() {
         let got = lines.boards[1].host().receive_from(bound, &mut buffer).unwrap();
         assert_eq!(got, Some((hostile(9), 30)), "{words} words of IP options");
         assert_eq!(buffer[..30], [words as u8; 30]);
-        // An echo is returned whole.
+        // The echo reply carries the whole payload.
         let before = lines.count("icmp", "echoes_answered");
         let echo = icmp(icmp::Header::EchoRequest { identifier: 1, sequence: 2 }, &noise(1, 1000));
         lines.inject(
@@ -786,7 +786,7 @@ fn packets_with_any_ip_options_are_accepted() {
         );
         lines.step(Duration::from_micros(100));
         assert_eq!(lines.count("icmp", "echoes_answered"), before + 1);
-        // A SYN as Linux sends it has 20 bytes of TCP options; up to 40 are allowed (RFC 9293 §3.1).
+        // Linux sends a SYN with 20 bytes of TCP options; up to 40 are allowed (RFC 9293 §3.1).
         for tcp_words in 0..=10u32 {
             let tcp_options = vec![1; tcp_words as usize * 4];
             let syn = Segment { sequence: 100, acknowledgment: 0, flags: Flags::SYN, window: 1000 };
@@ -824,7 +824,7 @@ fn an_echo_flood_does_not_starve_streams() {
         let lines = Lines::under_attack(configs(), 2_000_000, |lines, _| {
             let at = *started.get_or_insert(lines.now);
             assert!(lines.now.since(at) < Duration::from_secs(2), "the stream goes on beside the flood");
-            // As many as the line carries beside the stream.
+            // As many as fit on the line beside the stream.
             let count = if bytes == 20 { 17 } else { 1 };
             for sequence in 0..count {
                 lines.inject(
@@ -839,8 +839,8 @@ fn an_echo_flood_does_not_starve_streams() {
     }
 }
 
-/// The stream comes from the board that is flooded: replies to the flood must not displace it in the port's
-/// queue.
+/// The flooded board sends the stream. Its replies to the flood must not displace the stream's segments in
+/// the port's queue.
 #[test]
 fn a_board_flooded_with_echoes_still_sends() {
     let mut lines = Lines::new();
@@ -855,8 +855,9 @@ fn a_board_flooded_with_echoes_still_sends() {
     lines.close_and_check([far, near]);
 }
 
-/// The attacker's circuit is shaped to one cell per millisecond, and more is requested of it: pings, SYNs to
-/// closed ports, datagrams to unbound ports. Its queue fills; the other circuits continue.
+/// The attacker's circuit is shaped to one cell per millisecond, and the attacker requests more than that:
+/// echo replies, resets for closed ports, ICMP errors for unbound ports. The circuit's queue fills; the other
+/// circuits are not affected.
 #[test]
 fn a_flood_from_a_slow_circuit_leaves_the_others_their_memory() {
     let mut configs = configs();
@@ -879,7 +880,8 @@ fn a_flood_from_a_slow_circuit_leaves_the_others_their_memory() {
 
 #[test]
 fn unread_datagrams_are_bounded() {
-    // One socket, then more data than memory can hold: the stream continues.
+    // Datagrams for one socket, then for sixty sockets, which together could hold more than all memory. The
+    // stream continues.
     for sockets in [1, 60u16] {
         let mut bound = Vec::new();
         let lines = Lines::under_attack(configs(), 2_000_000, |lines, round| {
@@ -914,7 +916,8 @@ fn errors_about_closed_ports_are_rate_limited() {
     assert_eq!(lines.count("icmp", "errors_out"), u64::from(ERRORS_PER_SECOND) + 1);
 }
 
-/// Unsolicited echo replies: the completions that wait for an idle host are bounded.
+/// The attacker sends unsolicited echo replies. The number of completions that wait for an idle host is
+/// bounded.
 #[test]
 fn unsolicited_replies_do_not_pile_up() {
     let mut lines = Lines::new();

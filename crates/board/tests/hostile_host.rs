@@ -21,16 +21,16 @@ const SIZES: [usize; 8] = [0, 1, 7, 100, 1460, 5000, 40_000, 1 << 20];
 struct Direction {
     sent: Vec<u8>,
     got: Vec<u8>,
-    /// The stream was aborted, or its reader has closed: not everything needs to arrive.
+    /// Whether the stream was aborted or its reader has closed it, so that not all bytes need to arrive.
     cut: bool,
 }
 
-/// The model's state of one end of a stream.
+/// What the model knows about one side of a stream.
 #[derive(Clone, Copy)]
 struct End {
     id: StreamId,
     link: usize,
-    /// 0: opened it; 1: accepted it.
+    /// 0 if this side opened the stream, 1 if it accepted it.
     role: usize,
     open: bool,
     finished: bool,
@@ -42,7 +42,7 @@ struct Model {
     pair: Pair,
     ends: [Vec<End>; 2],
     links: Vec<[Direction; 2]>,
-    /// Links by the address of the connecting side.
+    /// The model's streams, by the address of the connecting side.
     by_local: BTreeMap<SocketAddr, usize>,
     listeners: [Vec<u32>; 2],
     sockets: [Vec<(SocketId, u16)>; 2],
@@ -90,7 +90,7 @@ impl Model {
         [memory.transmit.available(), memory.receive.available(), memory.pdus.available(), sessions]
     }
 
-    /// Makes a call; checks that a refused one has changed nothing.
+    /// Makes a call, and checks that it has changed nothing if it failed.
     fn call<T>(
         &mut self,
         side: usize,
@@ -218,8 +218,8 @@ impl Model {
                 self.call(side, |host| host.finish(id)).unwrap();
                 self.ends[side][at].finished = true;
             }
-            // An abort after an unsent FIN sends nothing (RFC 9293 §3.10.5, LAST-ACK), and the peer stays in
-            // FIN-WAIT-2: such a stream is closed here.
+            // An abort after an unsent FIN sends nothing (RFC 9293 §3.10.5, LAST-ACK), and the peer would
+            // stay in FIN-WAIT-2. So such a stream is closed and not aborted.
             _ if size.is_multiple_of(2) || finished => {
                 self.call(side, |host| host.close(id)).unwrap();
                 self.ends[side][at].closed = true;
@@ -365,8 +365,8 @@ impl Model {
         self.ends[side].iter_mut().find(|end| end.id == stream).expect("a stream that the host knows")
     }
 
-    /// Returns a stream whose completion came before the host could close it: completions are taken at once
-    /// here.
+    /// Returns the model's side of a stream. It exists, because completions are taken here before the host
+    /// can close the stream.
     fn living(&mut self, side: usize, stream: StreamId) -> &mut End {
         let end = self.known(side, stream);
         assert!(!end.closed, "a closed stream is not spoken of");
@@ -446,7 +446,7 @@ impl Model {
 
 fn play(memory: u8, steps: &[Op]) {
     let mut model = Model::new(memory);
-    // Without listeners there is little to test.
+    // Without listeners there would be little to test.
     for side in 0..2 {
         let listener = model.pair.boards[side].host().listen(socket(side, 80)).unwrap();
         model.listeners[side].push(listener);
@@ -467,7 +467,7 @@ proptest! {
     }
 }
 
-/// A session's number may be reused before its end is reported: its stream is freed nevertheless.
+/// A session's number may be reused before the session's end is reported; its stream is freed nevertheless.
 #[test]
 fn an_abort_and_an_open_in_one_burst_lose_no_memory() {
     let mut pair = Pair::new();
@@ -481,7 +481,7 @@ fn an_abort_and_an_open_in_one_burst_lose_no_memory() {
         };
         pair.boards[1].host().write(far, &noise(1, 3000)).unwrap();
         pair.run();
-        // Bytes are unread when the stream is aborted.
+        // The stream has unread bytes when it is aborted.
         assert_eq!(pair.boards[0].host().readable(stream).unwrap(), 3000);
         let mut host = pair.boards[0].host();
         host.write(stream, &[1; 100]).unwrap();
@@ -503,7 +503,8 @@ fn an_abort_and_an_open_in_one_burst_lose_no_memory() {
     }
 }
 
-/// Sixteen pages, twenty streams that have sent a byte each and are silent: a new stream still gets a page.
+/// There are sixteen pages, and twenty idle streams that have sent one byte each. A new stream still gets a
+/// page.
 #[test]
 fn silent_streams_hold_no_page_that_others_need() {
     let mut configs = [config(0), config(1)];
@@ -537,12 +538,13 @@ fn silent_streams_hold_no_page_that_others_need() {
     assert_eq!(written, [1; 21], "every stream has said its byte");
 }
 
-/// Twenty peers that do not read, each of which is sent data until it accepts no more; then one that reads.
+/// Twenty peers do not read, and the host writes to each until no more is accepted. Then a peer that reads is
+/// served.
 #[test]
 fn a_reading_stream_is_served_even_if_others_hold_all_memory() {
     let mut configs = [config(0), config(1)];
     configs[0].memory.transmit_bytes = 256 * 4096;
-    // Unread data stays within the peers' own memory.
+    // Each peer's unread data fits in the peer's own memory.
     configs[1].tcp.receive_buffer_bytes = 16 << 10;
     let mut pair = Pair::of(configs);
     pair.boards[1].host().listen(socket(1, 80)).unwrap();
@@ -557,7 +559,7 @@ fn a_reading_stream_is_served_even_if_others_hold_all_memory() {
         pair.run();
         while write(&mut pair, stream) > 0 {}
     }
-    // The most that one address may have: an eighth is reserved for others.
+    // One address may hold at most seven eighths of the memory; an eighth is reserved for others.
     assert!(pair.boards[0].memory_mut().transmit.available() <= 256 / 8);
     pair.completions(1);
     let reader = pair.boards[0].host().open(socket(1, 80)).unwrap();
@@ -566,10 +568,10 @@ fn a_reading_stream_is_served_even_if_others_hold_all_memory() {
         panic!("no caller arrived")
     };
     let (mut got, mut buffer, begun) = (0, vec![0; 1 << 20], pair.now);
-    // Slow: each page that is freed is shared with streams that have not been served yet.
+    // This is slow, because each freed page is shared with streams that have not been served yet.
     while got < 32 << 10 {
         assert!(pair.now.since(begun) < Duration::from_secs(60), "{got} bytes");
-        // Streams that are reported writable are written to.
+        // Write to each stream that is reported writable.
         for completion in pair.completions(0) {
             if let Completion::Writable { stream } = completion {
                 write(&mut pair, stream);
@@ -579,7 +581,7 @@ fn a_reading_stream_is_served_even_if_others_hold_all_memory() {
         got += pair.boards[1].host().read(far, &mut buffer).unwrap();
         pair.run_until(pair.now + Duration::from_millis(10));
     }
-    // The sessions that were aborted freed enough memory; no further ones were.
+    // The sessions that were aborted have freed enough memory, so no others are aborted.
     let stays = pair.boards[0].sessions();
     assert!((15..21).contains(&stays), "{stays}");
 }
@@ -611,7 +613,7 @@ fn finishing_while_waiting_for_a_page_cancels_the_wait() {
     assert_eq!(pair.boards[0].memory_mut().transmit.available(), 2);
 }
 
-/// Datagrams hold all of the transmit memory; when they have been sent, a waiting writer is woken, although
+/// Datagrams hold all of the transmit memory. When they have been sent, the waiting writer is woken although
 /// nothing arrives.
 #[test]
 fn a_writer_gets_a_completion_when_datagrams_release_their_pages() {
@@ -632,7 +634,7 @@ fn a_writer_gets_a_completion_when_datagrams_release_their_pages() {
     lines.close_and_check([near, far]);
 }
 
-/// Queues as short as one frame, and a second port without circuits: streams continue.
+/// With a queue of only one frame, and with a second port that has no circuits, streams continue.
 #[test]
 fn a_short_queue_and_a_port_without_circuits_block_no_other_stream() {
     for frames_max in [1, 2, 8, 9] {

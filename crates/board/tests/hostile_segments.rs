@@ -1,5 +1,5 @@
-//! Hostile TCP segments at a board: against other hosts' streams, and on the attacker's own sessions. Other
-//! streams are not affected, memory is bounded and becomes free, nothing panics.
+//! Hostile TCP segments at a board: against other hosts' streams, and in the attacker's own sessions. Other
+//! streams are not affected, memory stays bounded and is freed, and nothing panics.
 
 mod common;
 
@@ -20,7 +20,7 @@ fn configs() -> [BoardConfig; 2] {
     [config(0), config(1)]
 }
 
-/// Returns the frames in a train of one circuit, and the cells of the last, unfinished one.
+/// Returns the frames in the cells of one circuit, and the number of cells of the last, unfinished frame.
 fn frames_of(cells: &[TimedCell]) -> (Vec<Vec<u8>>, usize) {
     let (mut frames, mut bytes, mut done) = (Vec::new(), Vec::new(), 0);
     for (at, cell) in cells.iter().enumerate().filter(|(_, cell)| cell.header & 0b1000 == 0) {
@@ -44,14 +44,14 @@ fn tcp_of(frame: &[u8]) -> Option<(Header, usize)> {
     Some((header, packet.len() - 20 - length))
 }
 
-/// The attacker as a TCP peer of board 1: it can open a session, and then sends anything.
+/// The attacker as a TCP peer of board 1: it opens a session, and then sends anything.
 #[derive(Clone, Copy)]
 struct Peer {
     local: SocketAddr,
     remote: SocketAddr,
-    /// Our next byte.
+    /// The sequence number of the attacker's next byte.
     next: u32,
-    /// The next byte of the board, as far as the attacker has seen it.
+    /// The sequence number that the attacker expects next from the board.
     expected: u32,
     window: u16,
 }
@@ -108,7 +108,7 @@ impl Peer {
         self.packet(self.next.wrapping_add(from), self.expected, Flags::RST, b"")
     }
 
-    /// Returns what the board sent to us, as headers and payload lengths.
+    /// Returns the segments that the board sent to the attacker, as headers and payload lengths.
     fn heard(&mut self, lines: &mut Lines) -> Vec<(Header, usize)> {
         let (frames, done) = frames_of(&lines.answers[1]);
         lines.answers[1].drain(..done);
@@ -158,7 +158,8 @@ fn an_attacker_that_sees_everything_but_sends_no_data_cannot_break_a_stream() {
             if round == 0 || at.sent == 0 {
                 return;
             }
-            // In the window, but so far ahead that the stream does not reach it within this step.
+            // A sequence number in the window, but so far ahead that the stream does not reach it in this
+            // step.
             let ahead = at.sent.wrapping_add(40_001 + rng.below(20_000) as u32);
             let beyond = at.sent.wrapping_add(200_000 + rng.below(1 << 30) as u32);
             let old = at.sent.wrapping_sub(200_000 + rng.below(1 << 30) as u32);
@@ -178,7 +179,7 @@ fn an_attacker_that_sees_everything_but_sends_no_data_cannot_break_a_stream() {
             challenged += 1;
             let segment = Segment { sequence, acknowledgment, flags, window: rng.draw() as u16 };
             lines.inject(1, &frame(BAD, &llc_ip(&tcp_packet(info.local, info.remote, segment, &payload))));
-            // In the other direction: acknowledgements of data never sent, resets and SYNs in the window.
+            // In the other direction: ACKs of data that was never sent, and resets and SYNs in the window.
             let (sequence, acknowledgment, flags) = match rng.below(4) {
                 0 => (at.acknowledged, at.sent.wrapping_add(500_000), Flags::ACK),
                 1 => (at.acknowledged.wrapping_add(999), at.sent, Flags::RST),
@@ -216,7 +217,8 @@ fn replayed_frames_do_not_break_a_stream() {
                 let ends: Vec<_> = (0..sent.len()).filter(|at| sent[*at].is_end()).collect();
                 if ends.len() > 2 {
                     let at = rng.below(ends.len() as u64 - 1) as usize;
-                    // Sent on the attacker's circuit: cells must not be mixed with those of the good one.
+                    // The copies are sent on the attacker's circuit, because its cells must not be mixed with
+                    // those of the stream's own circuit.
                     let again = sent[ends[at] + 1..=ends[at + 1]].iter().map(|old| {
                         let word = old.header & 0xf | u32::from(BAD.vci) << 4;
                         TimedCell::new(old.at, word, old.payload)
@@ -231,7 +233,7 @@ fn replayed_frames_do_not_break_a_stream() {
     assert_eq!(GOOD.vci, 100);
 }
 
-/// Segments of a stream in any order, with any overlaps and duplicates, inside the window and around it.
+/// Segments of a stream arrive in any order, with any overlaps and duplicates, inside and around the window.
 #[test]
 fn overlapping_segments_are_read_once_and_in_order() {
     for seed in 0..40 {
@@ -253,7 +255,7 @@ fn overlapping_segments_are_read_once_and_in_order() {
                 let longest = if rng.happens(0.5) { 100 } else { 8000 };
                 let length = 1 + rng.below(longest) as usize;
                 let (from, payload) = match rng.below(4) {
-                    // The missing segment, so that the stream ends at some time.
+                    // Sometimes the missing segment, so that the stream makes progress and ends.
                     0 => piece(got.len(), length),
                     1 => piece(got.len().saturating_sub(length / 2), length),
                     2 => piece(got.len() + rng.below(30_000) as usize, length),
@@ -281,7 +283,7 @@ fn overlapping_segments_are_read_once_and_in_order() {
     }
 }
 
-/// Where two copies differ the first one counts, and nothing is delivered twice.
+/// Where two copies of a byte differ, the first one is delivered, and no byte is delivered twice.
 #[test]
 fn contradictory_overlaps_give_one_consistent_stream() {
     for seed in 0..20 {
@@ -324,7 +326,7 @@ fn fifty_thousand_unread_small_segments_hold_a_few_pages() {
             sent += 1;
         }
         let memory = lines.boards[1].memory_mut();
-        // The small segments, the good stream's window, and some more.
+        // The small segments, the window of the stream that is not attacked, and a margin.
         let away = memory.receive.capacity() - memory.receive.available();
         assert!(away < 50_000 / 4096 + 2 + 3 * 16 + 8, "{away} pages away");
     });
@@ -357,7 +359,8 @@ fn a_syn_flood_fills_only_the_backlog() {
     });
     assert!(lines.count("tcp", "syn_cookies_sent") > 1000, "beyond the backlog nothing is remembered");
     assert_eq!(lines.boards[0].counter("tcp", "retransmits"), 0);
-    // No answers: the half-open sessions expire, and the listener accepts others again.
+    // The attacker does not answer. The half-open sessions expire, and the listener accepts connections
+    // again.
     lines.close_and_check([near, far]);
     let (near, far) = {
         let near = lines.boards[0].host().open(socket(1, 80)).unwrap();
@@ -372,7 +375,8 @@ fn a_syn_flood_fills_only_the_backlog() {
     lines.close_and_check([near, far]);
 }
 
-/// Sessions that send everything but the first byte: scattered single bytes, each in a page of its own.
+/// Each session sends everything but its first byte: single bytes with gaps between them, each in a page of
+/// its own.
 #[test]
 fn out_of_order_data_is_bounded_and_released_with_its_session() {
     let mut lines = Lines::new();
@@ -393,7 +397,7 @@ fn out_of_order_data_is_bounded_and_released_with_its_session() {
     assert!(lines.count("tcp", "out_of_order_dropped") > 0, "memory was short, and what was early went");
     for (index, (peer, stream)) in peers.drain(..).enumerate() {
         assert_eq!(lines.boards[1].host().readable(stream).unwrap(), 0);
-        // Half of them by the host, half by the peer.
+        // The host closes half of the sessions, the peer the others.
         if index % 2 == 0 {
             lines.boards[1].host().abort(stream).unwrap();
             lines.drain(1);
@@ -406,8 +410,8 @@ fn out_of_order_data_is_bounded_and_released_with_its_session() {
     lines.close_and_check([near, far]);
 }
 
-/// The attacker is the receiver: windows that shrink, close, never open; acknowledgements in the middle of
-/// segments.
+/// The attacker is the receiver: its window shrinks, closes or never opens, and it acknowledges bytes in the
+/// middle of segments.
 #[test]
 fn a_misbehaving_receiver_holds_only_its_own_share() {
     for seed in 0..20 {
@@ -415,7 +419,7 @@ fn a_misbehaving_receiver_holds_only_its_own_share() {
         let mut lines = Lines::new();
         let (near, far) = lines.open(1, 81);
         lines.boards[1].host().listen(socket(1, 80)).unwrap();
-        // An MSS of one byte, a window shift of 255, and the like.
+        // Options of the attacker's SYN: none, an MSS of 1 or 0, a window shift of 255.
         let options: [&[u8]; 4] = [&[], &[2, 4, 0, 1], &[2, 4, 0, 0], &[3, 3, 255, 1]];
         let (mut peer, stream) = Peer::open(&mut lines, 1000, options[seed as usize % 4]);
         let wanted = noise(seed, 300_000);
@@ -452,8 +456,8 @@ fn a_misbehaving_receiver_holds_only_its_own_share() {
     }
 }
 
-/// Random flags, sequence numbers near the window, acknowledgements near what was sent, and options, in any
-/// state.
+/// Segments with random flags and options, with sequence numbers near the window and acknowledgements near
+/// what was sent, in any state.
 #[test]
 fn random_segments_in_any_state_do_no_harm() {
     for seed in 0..80 {
@@ -513,22 +517,22 @@ fn random_segments_in_any_state_do_no_harm() {
             lines.boards[1].host().abort(stream).unwrap();
             lines.drain(1);
         }
-        // Random SYNs have opened sessions, for which the host got completions.
+        // The random SYNs have opened sessions, which were reported to the host.
         for completion in lines.completions(1) {
             if let Completion::Accepted { stream, .. } = completion {
                 lines.boards[1].host().abort(stream).ok();
                 lines.drain(1);
             }
         }
-        // A silent peer is given up after fifteen timeouts.
+        // The board gives up a silent peer after fifteen timeouts.
         lines.pass(Duration::from_secs(1000));
         assert_eq!(lines.boards[0].counter("tcp", "retransmits"), 0, "seed {seed}");
         lines.close_and_check([near, far]);
     }
 }
 
-/// Both ends of a session have the same address and port: every packet that the board sends is reflected
-/// unchanged.
+/// Both sides of a session have the same address and port, because every packet that the board sends is
+/// reflected to it unchanged.
 #[test]
 fn reflected_segments_open_no_connection() {
     let mut lines = Lines::new();

@@ -1,5 +1,5 @@
-//! The memory cost of idle sessions. A test binary of its own, because it measures the memory of the whole
-//! process.
+//! The memory cost of idle sessions. This is a test binary of its own, because it measures the memory of the
+//! whole process.
 
 mod common;
 
@@ -20,7 +20,7 @@ fn resident_bytes() -> usize {
     pages * 4096
 }
 
-/// Both ends of ten thousand sessions, with packet memory and tables, fit in the memory that the goal allows.
+/// Both sides of ten thousand sessions, including packet memory and tables, fit in 100 MB.
 #[test]
 #[cfg(target_os = "linux")]
 fn both_ends_of_ten_thousand_idle_sessions_fit_in_a_hundred_megabytes() {
@@ -49,10 +49,10 @@ fn both_ends_of_ten_thousand_idle_sessions_fit_in_a_hundred_megabytes() {
         })
         .collect();
     assert_eq!(accepted.len(), streams.len());
-    // Each has been used once: what a session keeps after its first data counts too.
+    // Use each session once, because what a session keeps after its first data counts too.
     for (at, from) in streams.iter().enumerate() {
         if at % 256 == 0 {
-            // Delayed acknowledgements release pages.
+            // Wait for the delayed acknowledgements, which release pages.
             let later = pair.now + Duration::from_millis(50);
             pair.run_until(later);
         }

@@ -1,4 +1,4 @@
-//! Segmentation and merging at an IP port: TCP runs once for many packets, and the stream is the same.
+//! Segmentation and merging at an IP port: TCP handles many packets in one step, and the stream is unchanged.
 
 mod common;
 
@@ -86,7 +86,8 @@ fn a_damaged_packet_is_not_merged() {
     let bytes = noise(300_000);
     let mut pair = pair(true, true);
     pair.damage_every = Some(13);
-    // The test counts `checksum_errors` itself, so the transfer is driven without its check.
+    // `transfer` checks that there are no checksum errors, which this test expects, so it does not use
+    // `transfer`.
     pair.boards[1].host().listen(socket(1, 80)).unwrap();
     let near = pair.boards[0].host().open(socket(1, 80)).unwrap();
     let later = pair.now + Duration::from_secs(10);
@@ -137,8 +138,8 @@ fn large_segments_count_as_the_packets_they_become() {
     }
     let later = pair.now + Duration::from_millis(1);
     pair.run_until(later);
-    // Each stream may send ten packets at first, in one segment; the other streams are still in their TX
-    // queue, where they take turns.
+    // Each stream may send ten packets at first, as one segment. One stream's segment waits at the port; the
+    // other streams are still in their TX queue, where they take turns.
     let waiting = pair.boards[0].waiting(0);
     assert!((6..=26).contains(&waiting), "{waiting} segments");
 }

@@ -1,5 +1,4 @@
-//! Tests of a client that uses a board's streams through shared memory. Both sides run in one process, in
-//! turn.
+//! A client uses a board's streams through shared memory. Client and board run in one process and take turns.
 
 mod common;
 #[path = "../../base/tests/common/refusal.rs"]
@@ -92,7 +91,7 @@ impl Rig {
         slot
     }
 
-    /// Connects a stream to a listener of board 1; returns the slot, and board 1's end.
+    /// Connects a stream to a listener of board 1. Returns the client's slot and board 1's stream.
     fn connected(&mut self) -> (u32, StreamId) {
         self.pair.boards[1].host().listen(socket(1, 80)).expect("a free port");
         let slot = self.connect(80);
@@ -178,7 +177,7 @@ fn a_client_connects_transfers_both_ways_and_closes_in_order() {
         "an armed waiter is notified"
     );
     rig.indications.clear();
-    // The client's FIN, then the peer's.
+    // First the client sends a FIN, then the peer.
     rig.client.finish(slot).expect("a correct board");
     rig.run();
     assert!(rig.world.contains(&Completion::PeerFinished { stream: far }));
@@ -236,13 +235,13 @@ fn an_allocation_failure_delays_a_client_and_loses_nothing() {
 
 #[test]
 fn a_waiting_writer_is_notified_when_half_of_the_room_is_free() {
-    // More than TCP moves at a time.
+    // More than the board moves from the pipe to TCP at a time.
     const ROOM: usize = 256 << 10;
     let mut rig = Rig::with_room(1, ROOM);
     let (slot, far) = rig.connected();
     let sent = noise(4_000_000);
     let mut written = 0;
-    // The peer does not read: eventually nothing more is accepted.
+    // The peer does not read, so eventually no more is accepted.
     loop {
         let count = rig.client.write(slot, sent[written..].into()).expect("a correct board");
         rig.pass(Duration::from_secs(1));
@@ -354,7 +353,7 @@ fn impossible_requests_return_their_reason() {
         rig.ask(Request::Connect { slot, local, remote });
         assert_eq!(rig.indications.pop_front(), Some(Indication::Ended { slot, why }), "{remote}");
     }
-    // A request for a slot that is not the client's, or not free, is counted and has no effect.
+    // Requests for a slot that the client does not have, or that is in use, are counted and have no effect.
     for ask in [
         Request::Notify { slot: 9 },
         Request::Close { slot: u32::MAX },
@@ -375,7 +374,7 @@ fn impossible_requests_return_their_reason() {
 #[test]
 fn a_listener_on_port_0_learns_its_port_and_foreign_listeners_are_rejected() {
     let mut rig = Rig::new(4);
-    // Ports in use are skipped.
+    // Ports that are in use are skipped.
     let mut free = vec![50_000, 60_000, 65_535];
     for port in (49_152..=65_535).filter(|port| !free.contains(port)) {
         rig.pair.boards[0].host().listen(socket(0, port)).expect("a free port");
@@ -395,7 +394,7 @@ fn a_listener_on_port_0_learns_its_port_and_foreign_listeners_are_rejected() {
     rig.ask(Request::Offer { listener: 0, slot: offered });
     rig.call(ports[0]);
     assert!(matches!(rig.indications.pop_front(), Some(Indication::Accepted { listener: 0, .. })));
-    // The peer's address is not the board's.
+    // The client cannot listen on the peer's address, because that is not an address of the board.
     rig.ask(Request::Listen { listener: 9, local: socket(1, 9) });
     assert_eq!(
         rig.indications.pop_front(),
@@ -445,7 +444,7 @@ fn a_reset_is_reported_after_the_data_before_it() {
     assert!(got == noise(3 * ROOM));
     assert!(rig.indications.contains(&Indication::Ended { slot, why: EndReason::Reset }));
     rig.ask(Request::Close { slot });
-    // The client's own reset reaches the peer.
+    // When the client resets a stream, the peer is reset.
     rig.pair.boards[1].host().listen(socket(1, 82)).expect("a free port");
     let slot = rig.connect(82);
     let far = rig.accepted();
@@ -462,7 +461,7 @@ fn written_data_is_sent_after_its_client_has_gone() {
     let (slot, far) = rig.connected();
     let bytes = noise(2_000_000);
     let (mut sent, mut got) = (0, Vec::new());
-    // Until TCP accepts no more, and the pipe is full as well.
+    // Write until TCP accepts no more and the pipe is full as well.
     loop {
         let count = rig.client.write(slot, bytes[sent..].into()).expect("a correct board");
         sent += count;
@@ -501,8 +500,8 @@ fn a_client_that_corrupts_its_memory_harms_only_itself() {
         rig.pair.boards[1].host().write(far, &noise(5000)).expect("it is open");
         let _ = rig.client.write(slot, noise(3000)[..].into());
         let broken = (0..200).any(|_| {
-            // Anywhere, but more often in control words than in payload: the work ring, and the beginning of
-            // slots.
+            // Corrupt random words, but control words (the rings, and the beginning of each slot) more often
+            // than payload.
             let bytes = rng.draw().to_ne_bytes();
             let at = match rng.below(4) {
                 0 => rng.below(rig.memory.len() as u64),

@@ -1,4 +1,5 @@
-//! How a write reaches TCP: whole or cluster by cluster, within the buffer or beyond it, under every profile.
+//! How a write reaches TCP: whole or cluster by cluster, within the send buffer or beyond it, in every
+//! profile.
 
 mod common;
 
@@ -21,7 +22,7 @@ fn opened(tcp: &Config) -> (Pair, StreamId, StreamId) {
     (pair, near, far)
 }
 
-/// Returns the payload bytes of the packets that a board sends before any answer.
+/// Returns the payload bytes of each packet that a board sends before the peer answers.
 fn leaving(pair: &mut Pair) -> Vec<usize> {
     let mut lengths = Vec::new();
     loop {
@@ -35,7 +36,7 @@ fn leaving(pair: &mut Pair) -> Vec<usize> {
 
 #[test]
 fn tcp_can_send_each_cluster_before_the_next_is_copied() {
-    // A write of 4000 bytes to an idle session: the first cluster leaves alone, and full segments follow.
+    // A write of 4000 bytes to an idle session: the first cluster is sent alone, and full segments follow.
     for (chunk, expected) in [
         (None, &[1460, 1460][..]),
         (Some(1024), &[1024, 1460, 1460]),
@@ -52,7 +53,7 @@ fn tcp_can_send_each_cluster_before_the_next_is_copied() {
 #[test]
 fn a_system_v_stream_accepts_a_write_whole_or_not_at_all() {
     let (mut pair, near, _) = opened(&Config { mss: 1460, send_buffer_bytes: 2000, ..Config::solaris23() });
-    // The limit is two segments, 2920 bytes.
+    // The send buffer holds at least two segments, 2920 bytes; a write is accepted while less is queued.
     for expected in [2900, 2900, 0] {
         assert_eq!(pair.boards[0].host().write(near, &[7; 2900]), Ok(expected));
     }
@@ -69,7 +70,7 @@ fn every_profile_carries_the_stream_with_small_and_large_buffers() {
             let (mut sent, mut got, mut target) = (0, Vec::new(), vec![0; 9000]);
             let mut blocked = false;
             while got.len() < bytes.len() {
-                // A writer that was refused waits for the completion, as an application does.
+                // A writer whose write was partial waits for the completion, as an application does.
                 blocked &= !pair.completions(0).contains(&Completion::Writable { stream: near });
                 while !blocked && sent < bytes.len() {
                     let end = bytes.len().min(sent + 3333);

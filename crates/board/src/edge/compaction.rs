@@ -23,7 +23,7 @@ impl Edge {
             self.loose.streams.push(id);
             let known = self.streams_made();
             if self.loose.streams.len() > 2 * known {
-                // Some streams have been closed.
+                // Some of the listed streams may have been closed in the meantime.
                 let mut streams = core::mem::take(&mut self.loose.streams);
                 streams.retain(|id| self.stream(*id).is_some());
                 self.loose.streams = streams;
@@ -60,7 +60,7 @@ impl Stream {
         copies: &mut Copies,
     ) -> bool {
         self.crumbs = None;
-        // The last slice examined may have room for more.
+        // Start with the last dense slice, because its page may have room for more.
         let from = self.dense.saturating_sub(1).min(self.received.len());
         let mut rest = self.received.split_off(from).into_iter();
         while let Some(mut slice) = rest.next() {

@@ -54,8 +54,8 @@ impl Edge {
         }
     }
 
-    /// Gives the first writer a page and wakes it, if it may hold more; otherwise others go first. Returns
-    /// whether it was woken.
+    /// Gives the first writer a page and wakes it, if it may hold more memory; otherwise moves on to the next
+    /// writer. Returns whether it was woken.
     fn hand(&mut self, stream: StreamId, page: Page, tcp: &mut Tcp) -> bool {
         let Some(state) = self.stream(stream).filter(|state| state.may_write()) else { return false };
         if tcp.is_window_closed(state.session) {
@@ -63,7 +63,8 @@ impl Edge {
             return false;
         }
         if tcp.room(state.session) == 0 {
-            // Its own ACKs will wake it, or, if it has nothing in flight, only memory that others release.
+            // ACKs will wake this writer. If it has nothing in flight, only memory that others release can
+            // wake it.
             state.waits_for_page = tcp.is_empty(state.session);
             if state.waits_for_page {
                 self.page_line.push(stream);

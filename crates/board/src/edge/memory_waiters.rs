@@ -15,12 +15,12 @@ pub(crate) struct MemoryWaiters {
     pub(super) for_pages: VecDeque<StreamId>,
     /// Writers whose share of memory is used up.
     pub(super) for_shares: VecDeque<StreamId>,
-    /// The ledger's count of releases at the last examination; `unseen`: how many entries of `for_shares`
-    /// have not been examined since.
+    /// The ledger's count of releases at the last examination, and in `unseen` the number of entries of
+    /// `for_shares` that have not been examined since then.
     pub(super) seen: u64,
     pub(super) unseen: usize,
-    /// The number of writes that found no page; `waiters_met`: the sum of the queue lengths at those times,
-    /// including the writers themselves.
+    /// The number of writes that found no page, and in `waiters_met` the sum of the queue's lengths at those
+    /// times, the writers included.
     pub(crate) waits: u64,
     pub(crate) waiters_met: u64,
 }

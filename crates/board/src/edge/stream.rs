@@ -25,10 +25,10 @@ pub(crate) struct Stream {
     pub(crate) urgent: Option<u32>,
     pub(crate) waits_for_page: bool,
     pub(crate) open: bool,
-    /// The host writes no more.
+    /// Whether the host has finished writing.
     pub(crate) finished: bool,
     pub(crate) ended: bool,
-    /// The host has closed the stream: received data is dropped.
+    /// Whether the host has closed the stream; data received later is dropped.
     pub(crate) closed: bool,
 }
 

@@ -267,7 +267,7 @@ impl Edge {
                     self.push_completion(upper, Completion::Urgent { stream, bytes });
                 }
             }
-            // Handled by IP; the wiring has passed it on.
+            // The wiring has passed this indication to IP already.
             tcp::Indication::NegativeAdvice { .. } => {}
             Finished { session } => {
                 let (stream, state) = self.of_session(session)?;

@@ -39,7 +39,7 @@ pub(crate) struct AtmPort {
     pub(super) sent: Vec<TimedCell>,
     arrivals: Vec<Arrival>,
     events: Vec<AtmEvent>,
-    /// Next hops for which there is no circuit, and none can still be discovered.
+    /// Next hops without a circuit that InATMARP cannot discover either.
     nobody: Vec<IpAddr>,
 }
 
@@ -237,7 +237,7 @@ impl AtmPort {
         let Some(circuit) = self.circuit_to(next) else {
             self.counters.no_circuit += 1;
             self.inarp.restart_requests(cx.now);
-            // The next hop may be one of the circuits whose peers are being resolved.
+            // The next hop may be the peer of a circuit that InATMARP is still resolving.
             if !self.inarp.is_requesting() && self.nobody.len() < NOBODY_MAX && !self.nobody.contains(&next) {
                 self.nobody.push(next);
             }

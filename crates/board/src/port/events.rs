@@ -9,7 +9,7 @@ use kiban_tcpip::ip::Prefix;
 pub(crate) enum AtmEvent {
     /// An IP packet, and the circuit on which it arrived.
     Packet { circuit: u32, pdu: Pdu },
-    /// A frame for a bridge, whole, without FCS.
+    /// A whole frame for a bridge, without its FCS.
     Frame { circuit: u32, pdu: Pdu },
     /// A loopback cell that we sent has returned.
     Loopback { circuit: u32, tag: u32, round_trip: Duration },

@@ -24,8 +24,8 @@ pub(super) fn take_fcs(pdu: &mut Pdu) -> bool {
     crc.value().to_le_bytes() == received_fcs
 }
 
-/// Appends the FCS to a frame, which is padded first (RFC 2684 §5.2: a frame with its FCS has its padding).
-/// Returns false if there is no memory.
+/// Pads a frame to Ethernet's minimum length and appends its FCS, because a frame sent with its FCS also has
+/// its padding (RFC 2684 §5.2). Returns false if there is no memory.
 pub(super) fn put_fcs(pdu: &mut Pdu, cx: &mut Context<'_>) -> bool {
     let missing = FRAME_BYTES_MIN.saturating_sub(pdu.len());
     if missing > 0 {
@@ -36,7 +36,7 @@ pub(super) fn put_fcs(pdu: &mut Pdu, cx: &mut Context<'_>) -> bool {
     let fcs = pdu.push_tail(FCS_BYTES);
     let at = fcs.len() - FCS_BYTES;
     fcs[at..].copy_from_slice(&crc.value().to_le_bytes());
-    // The tail belongs to AAL5.
+    // The tail is reserved for the AAL5 trailer, so move the FCS into the body.
     match pdu.freeze(&mut cx.memory.transmit) {
         Some(bytes) => {
             cx.copies.header_bytes += bytes as u64;

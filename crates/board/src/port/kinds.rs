@@ -45,7 +45,8 @@ impl Port {
         }
     }
 
-    /// Handles TCP's negative advice about the next hop `next`. (A permanent circuit has no alternative.)
+    /// Handles TCP's negative advice about the next hop `next`. (A permanent circuit has only one peer, so
+    /// ATM ports ignore the advice.)
     pub(crate) fn negative_advice(&mut self, next: IpAddr) {
         if let Port::Packets(PacketPort { link: Some(link), .. }) = self {
             link.negative_advice(next);
@@ -66,7 +67,7 @@ impl Port {
         match self {
             Port::Atm(atm) => atm.send(next, pdu, claim, cx),
             Port::Packets(port) => port.send(next, pdu, claim, cx),
-            // No route leads through these ports.
+            // No route leads through a port of a NIC.
             Port::Vi(_) | Port::Efe => {}
         }
     }
@@ -111,7 +112,7 @@ impl Port {
         match self {
             Port::Atm(atm) => atm.inarp.deadline().min(atm.loopback.deadline()),
             Port::Packets(port) => port.link.as_ref().map_or(Instant::NEVER, |link| link.deadline()),
-            // The NIC has one deadline for all its paths.
+            // All paths of the VI NIC share one deadline, which the board asks the NIC for.
             Port::Vi(_) | Port::Efe => Instant::NEVER,
         }
     }

@@ -90,8 +90,8 @@ impl Stack {
         }
     }
 
-    /// Returns the port that shares its address with this one: the host's port, or the port of which the host
-    /// has the address.
+    /// Returns the port paired with this one by a host port's configuration: for a host port, the port whose
+    /// address the host has, and the reverse.
     fn other_side(&self, port: usize) -> Option<usize> {
         let (host, of) = *self.passages.iter().find(|(host, of)| port == *host || port == *of)?;
         Some(if port == host { of } else { host })

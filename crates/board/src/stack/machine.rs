@@ -19,7 +19,7 @@ pub(crate) struct Stack {
     pub(crate) ports: Vec<Port>,
     /// The first TX queue of each port: TX queues are numbered through all ports.
     pub(crate) tx_queues: Vec<usize>,
-    /// Pairs of ports between which packets pass: the host's, and the one whose address it has.
+    /// Pairs of a host port and the port whose address the host has; packets are forwarded between the two.
     pub(crate) passages: Vec<(usize, usize)>,
     /// Packets to be forwarded in this burst: the port, and the next hop.
     pub(crate) passing: Vec<(usize, Option<IpAddr>, Pdu)>,
@@ -64,7 +64,7 @@ impl Stack {
         }
         for (index, port) in ports.iter_mut().enumerate() {
             let mut up = |event, cx: &mut Context<'_>| {
-                // This may allow segments to be sent, or end sessions.
+                // Delivering these packets may allow segments to be sent, or end sessions.
                 *unsettled = true;
                 on_link_event(ip, edge, index, event, cx);
             };
@@ -93,7 +93,7 @@ impl Stack {
                 && !packets.held
                 && let Some(pdu) = packets.pop()
             {
-                // Room in the port's queue allows further segments.
+                // The port's queue is empty now, so it has room for segments that wait.
                 self.unsettled |= packets.is_empty() && self.ip.tcp.has_work(self.tx_queues[port]);
                 return Some((port, pdu));
             }
@@ -118,12 +118,12 @@ impl Stack {
     }
 
     pub(crate) fn abort(&mut self, session: SessionId) {
-        // A session that is gone need not be aborted.
+        // Aborting fails only if the session has ended already.
         self.with_context(|ip, cx| ip.tcp.abort(session, cx, &mut ip.from_tcp).ok());
     }
 
-    /// Sends a loopback cell and returns its tag; the inner `None` if one is in flight, the outer if there is
-    /// no such circuit.
+    /// Sends a loopback cell. Returns `None` if there is no such circuit, `Some(None)` if a loopback cell is
+    /// in flight there already, and otherwise the cell's tag.
     pub(crate) fn cell_loopback(&mut self, port: usize, circuit: u32, pti: u8) -> Option<Option<u32>> {
         match self.ports.get_mut(port) {
             Some(Port::Atm(atm)) if atm.has(circuit) => Some(atm.ping(circuit, pti, &mut self.rng)),

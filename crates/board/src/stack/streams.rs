@@ -60,7 +60,7 @@ impl Stack {
         let Some(chunk) = self.ip.tcp.config().copy_chunk_bytes else {
             return self.write_up_to(id, bytes, usize::MAX);
         };
-        // TCP can send every piece before the next one is written.
+        // Write piece by piece, so that TCP can send each piece before the next one is copied.
         let mut written = 0;
         loop {
             let taken = self.write_up_to(id, &bytes[written..], chunk.max(1) as usize)?;
@@ -69,7 +69,7 @@ impl Stack {
                 return Ok(written);
             }
             self.settle();
-            // NICs have not settled.
+            // Set again after `settle`, because the NICs have not been settled yet.
             self.unsettled = true;
         }
     }
@@ -111,7 +111,7 @@ impl Stack {
         if stream.finished {
             return Err(HostError::Tcp(tcp::Refusal::Finished));
         }
-        // A writer that was given a page has had its turn in the queue.
+        // A writer that was given a page has waited in the queue already, so it need not yield again.
         let yields = stream.page.is_none() && !is_line_empty && ip.tcp.must_wait_for_share(stream.session);
         let mut writer = ip.tcp.writer(stream.session)?;
         let room = if yields { 0 } else { writer.room_for(length).min(most) };

@@ -159,7 +159,8 @@ impl ClientStreams {
         self.requests.is_ready() && !self.ignores_indications()
     }
 
-    /// Returns whether so many indications are unread that the client's requests are not read either.
+    /// Returns whether the client has so many unread indications that its requests are not read until it
+    /// reads them.
     fn ignores_indications(&self) -> bool {
         self.pending_indications.len() > 2 * self.layout.slots() + LISTENERS_MAX
     }
@@ -194,7 +195,7 @@ impl ClientStreams {
                 self.counters.invalid_requests += 1;
             }
         }
-        // A client that found the ring full has posted at least this many requests since.
+        // A client that waits because the request ring was full is woken once a quarter of the ring is free.
         let frees = self.requests_taken >= shape.slots() / 4;
         if frees {
             self.requests_taken = 0;
@@ -381,7 +382,7 @@ impl ClientStreams {
                 });
                 self.pending_indications.push_back(Indication::Listening { listener, result });
             }
-            // The slot's own fields answer this request.
+            // Answered through the slot's own fields, without an indication.
             Request::QueryEnd { .. } => return Ok(false),
             Request::Unlisten { listener } => return Ok(self.unlisten(listener, host)),
             Request::Offer { listener, slot } => {
@@ -558,7 +559,7 @@ impl ClientStreams {
 }
 
 impl Slot {
-    /// Moves bytes from the client's pipe to the stream. Returns whether any were moved.
+    /// Moves bytes from the client's pipe to the stream. Returns whether it moved any.
     fn pump_out(
         &mut self,
         stream: StreamId,
@@ -605,7 +606,7 @@ impl Slot {
         }
     }
 
-    /// Moves bytes from the stream to the client's pipe. Returns whether any were moved.
+    /// Moves bytes from the stream to the client's pipe. Returns whether it moved any.
     fn pump_in(
         &mut self,
         stream: StreamId,

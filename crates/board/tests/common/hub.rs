@@ -1,5 +1,5 @@
-//! Boards on one Ethernet: every frame that one sends reaches all others as bytes, as on a real link, as well
-//! as the test and its router, if there is one.
+//! Boards on one Ethernet. Every frame that a board sends is copied as bytes to all others, to the test, and
+//! to the test's router, if there is one.
 
 use kiban_base::checksum;
 use kiban_base::ethernet::{HEADER_BYTES, Header, Mac};
@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-/// The MAC of the station that is not a board: an attacker, or a router.
+/// The MAC address of a station that is not a board: an attacker or a router.
 pub(crate) const STRANGER: Mac = Mac([2, 0, 0, 0, 0, 0x99]);
 
 pub(crate) fn mac(side: usize) -> Mac {
@@ -108,7 +108,7 @@ pub(crate) struct Hub {
     pub(crate) seen: Vec<Vec<u8>>,
     /// Boards that are disconnected from the hub.
     pub(crate) unplugged: Vec<bool>,
-    /// Longer frames are lost on the way.
+    /// Longer frames are lost, as on a path with a smaller MTU.
     pub(crate) longest: usize,
     pub(crate) wires: Vec<VecDeque<Pdu>>,
     memory: Memory,
@@ -238,7 +238,7 @@ impl Hub {
         self.boards[side].counter(family, name)
     }
 
-    /// Checks that all memory of the boards is free.
+    /// Checks that all memory of the boards has been freed.
     pub(crate) fn check_home(&mut self) {
         for board in &mut self.boards {
             assert!(board.memory_mut().is_all_free(), "{board:?}");

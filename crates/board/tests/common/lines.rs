@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// The circuit between the boards.
 pub(crate) const GOOD: Vc = Vc::new(0, 100);
-/// The circuit of each board whose far end is the attacker.
+/// The circuit from each board to the attacker.
 pub(crate) const BAD: Vc = Vc::new(0, 101);
 /// Length of a step: 35 slots of an OC-3c.
 const STEP: Duration = Duration::from_micros(100);
@@ -39,7 +39,7 @@ pub(crate) fn config(side: usize) -> BoardConfig {
     };
     config.tcp.mss = 8192;
     config.tcp.segment_bytes_max = 8192;
-    // The size is that of the payload; nothing is subtracted for options.
+    // A segment's size is then exactly the payload, because no option takes any of it.
     config.tcp.timestamps = false;
     config.tcp.receive_buffer_bytes = 128 << 10;
     config
@@ -55,11 +55,11 @@ pub(crate) struct Lines {
     pub(crate) boards: [Board; 2],
     pub(crate) completions: [Vec<Completion>; 2],
     pub(crate) now: Instant,
-    /// The cells that the attacker puts on the line to each side in the next step.
+    /// The cells that the attacker sends to each side in the next step.
     pub(crate) hostile: [Vec<TimedCell>; 2],
     /// The cells that each side has sent to the attacker.
     pub(crate) answers: [Vec<TimedCell>; 2],
-    /// All cells that each side has sent.
+    /// All cells that each side has sent, if the test records them.
     pub(crate) tap: Option<[Vec<TimedCell>; 2]>,
     /// The deadline of each board when it was last idle.
     deadlines: [Instant; 2],
@@ -105,7 +105,7 @@ impl Lines {
             trains[1 - side] = self.riffle(sent, 1 - side);
         }
         for (side, train) in trains.iter().enumerate() {
-            // A board is called only when an event that it waits for occurs.
+            // Call a board only when cells have arrived or its deadline has passed.
             if !train.is_empty() {
                 self.boards[side].handle(Input::Cells { port: 0, cells: train }, self.now);
             } else if rooms[side] <= self.now {
@@ -214,7 +214,8 @@ impl Lines {
         }
     }
 
-    /// Transfers `bytes` over a stream, with `attack` at every step, and checks that they arrive unchanged.
+    /// Transfers `bytes` over a stream, calls `attack` in every step, and checks that the bytes arrive
+    /// unchanged.
     pub(crate) fn carry(
         &mut self,
         from: (usize, StreamId),
@@ -244,8 +245,8 @@ impl Lines {
         assert!(got == bytes, "and as it was sent");
     }
 
-    /// Runs a world in which a stream of `length` bytes goes from board 0 to board 1 while `attack` works at
-    /// every step; afterwards everything becomes idle.
+    /// Transfers a stream of `length` bytes from board 0 to board 1 and calls `attack` in every step; then
+    /// waits until everything is idle.
     pub(crate) fn under_attack(
         configs: [BoardConfig; 2],
         length: usize,
@@ -254,7 +255,7 @@ impl Lines {
         let mut lines = Lines::of(configs);
         let (near, far) = lines.open(0, 80);
         lines.carry((0, near), far, &noise(length as u64, length), attack);
-        // No timer ends a frame that the attacker has left unfinished.
+        // No timer discards a frame that the attacker has not finished, so finish it here.
         (0..2).for_each(|side| lines.inject(side, &[super::packets::cell(BAD, true, &[0; 48])]));
         lines.close_and_check([near, far]);
         lines

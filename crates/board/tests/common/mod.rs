@@ -19,7 +19,7 @@ pub(crate) struct Pair {
     /// The number of packets that each side has sent, and the length of the longest.
     pub(crate) packets: [u64; 2],
     pub(crate) longest: usize,
-    /// The cable loses every n-th packet, or flips a bit of its header.
+    /// The cable loses every n-th packet, or flips a bit in its header.
     pub(crate) lose_every: Option<u64>,
     pub(crate) damage_every: Option<u64>,
 }
@@ -70,7 +70,7 @@ impl Pair {
         }
     }
 
-    /// Passes packets and collects completions until neither board has anything to do now.
+    /// Delivers packets and collects completions until neither board has anything to send.
     pub(crate) fn run(&mut self) {
         loop {
             let mut busy = false;

@@ -9,7 +9,7 @@ use kiban_osi::stack::line::{Line, LineConfig};
 use kiban_osi::x25::Call;
 use proptest::prelude::*;
 
-/// The DTE is 0, the DCE 1.
+/// The DTE has index 0, the DCE index 1.
 struct Pair {
     lines: [Line; 2],
     now: Instant,
@@ -71,7 +71,7 @@ impl Pair {
     /// Opens a connection from `side`.
     fn connect(&mut self, side: usize) {
         self.ask(side, Request::Connect);
-        // The restart is indicated, then the call is made.
+        // First the restart procedure runs, then the call is made.
         for _ in 0..3 {
             assert!(self.hear(side).is_empty());
             if self.hear(1 - side) == [Indication::Connected] {
@@ -114,7 +114,7 @@ fn units_arrive_whole_and_in_order_whatever_the_line_loses() {
             .collect();
         assert!(units == sent, "lost every {lose_every}");
         assert_eq!(pair.lines[caller].waiting_bytes(), 0);
-        // The link is still up for the next one.
+        // The data link stays up, so another connection can be opened.
         pair.connect(1 - caller);
     }
 }
@@ -128,7 +128,7 @@ fn a_host_that_does_not_read_stops_its_peer_by_the_window() {
     }
     let until = pair.now;
     pair.carry(until);
-    // A window has been delivered, the module is full, and the rest waits in front of it.
+    // One window has been delivered and the lower module is full; the rest waits above it.
     let crossed: usize = (0..7).map(|number| unit(number).len()).sum();
     let asked: usize = (0..40).map(|number| unit(number).len()).sum();
     let held = asked - crossed - pair.lines[0].waiting_bytes();
@@ -168,12 +168,12 @@ fn a_call_on_a_dead_line_fails() {
     assert_eq!(line.poll(now), Some(indication));
 }
 
-/// The actions of a peer, and the requests at this end.
+/// What the peer does, and what the user on our side requests.
 #[derive(Clone, Debug)]
 enum Act {
     /// A frame of arbitrary bytes.
     Frame(Vec<u8>),
-    /// A frame of the peer's, with one of its bytes changed.
+    /// One of the peer's frames with one byte changed.
     Bent(usize, u8),
     Carry,
     Wait(u64),

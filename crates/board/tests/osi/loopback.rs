@@ -8,7 +8,7 @@ use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::stack::stream::{ConnectionAction, Stream};
 use kiban_osi::wire::ftam::oids;
 
-/// How the two ends are connected.
+/// How the two systems are connected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Join {
     /// By bytes of TPKTs, in reads of this size.
@@ -17,13 +17,13 @@ pub(crate) enum Join {
     Loopback,
 }
 
-/// The initiator is 0, the responder 1.
+/// The initiator has index 0, the responder index 1.
 pub(crate) struct Pair {
     pub(crate) files: [Files; 2],
     streams: [Stream; 2],
     join: Join,
     connected: bool,
-    /// All bytes that each end has sent.
+    /// All bytes that each side has sent.
     pub(crate) sent: [Vec<u8>; 2],
     pub(crate) now: Instant,
 }
@@ -50,13 +50,13 @@ impl Pair {
         self.files[side].settle(self.now, &mut ());
     }
 
-    /// Returns the indications at one end once everything has been delivered.
+    /// Returns the indications on one side once everything has been delivered.
     pub(crate) fn hear(&mut self, side: usize) -> Vec<Indication> {
         while self.carry(0) | self.carry(1) {}
         std::iter::from_fn(|| self.files[side].machine().poll_up()).collect()
     }
 
-    /// Returns whether an end has closed its connection, or is about to.
+    /// Returns whether a side has closed its connection, or is about to.
     pub(crate) fn closes(&self, side: usize) -> bool {
         self.streams[side].connection_action() == ConnectionAction::Close
     }

@@ -15,7 +15,7 @@ pub(crate) struct RdmaWiring {
     pub(super) config: mpa::Config,
     pub(super) streams: BTreeMap<u32, StreamId>,
     pub(super) ends: BTreeMap<StreamId, u32>,
-    /// Streams whose peer has finished while one of its messages waits for a receive.
+    /// Streams whose peer has sent its FIN while one of its messages waits for a posted receive.
     pub(super) ended: BTreeSet<u32>,
     pub(super) efe: Option<(Mac, Endpoint)>,
     pub(super) completions_seen: u64,

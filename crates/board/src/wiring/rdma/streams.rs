@@ -33,7 +33,7 @@ impl RdmaWiring {
                 None => self.release_stream(stream, stack, false),
             }
         }
-        // A stream that the NIC has released may have had events queued.
+        // The event may have been queued before the NIC released the stream.
         let Some(&end) = self.ends.get(&stream) else { return };
         match event {
             Completion::Opened { .. } | Completion::Writable { .. } => self.nic.schedule(end),
@@ -109,7 +109,7 @@ impl RdmaWiring {
         }
     }
 
-    /// Handles the end of the peer's half of a stream.
+    /// Handles the peer's FIN (`in_order`) or the loss of the connection.
     fn gone(&mut self, end: u32, stream: StreamId, stack: &mut Stack, in_order: bool) {
         self.nic.on_stream_closed(end, in_order);
         self.forget_stream(end, stream);

@@ -1,4 +1,4 @@
-//! Three lower layers that connect two ends.
+//! Three lower layers that connect the two systems: TPKTs in a byte stream, X.25 on LAPB, and XOT.
 
 use kiban_base::{Bytes, Instant, Rope};
 use kiban_osi::ftam::Role;
@@ -24,9 +24,9 @@ pub(crate) trait LowerLayer {
     const NETWORK: Network;
 
     fn lower(role: Role) -> Self::Lower;
-    /// Prepares the called end.
+    /// Prepares the called system.
     fn begin(_called: &mut End<Self::Lower>) {}
-    /// Returns what an end sends, in frames or pieces of a byte stream.
+    /// Returns what a system sends, as frames or as pieces of a byte stream.
     fn leave(end: &mut End<Self::Lower>) -> Vec<Vec<u8>>;
     fn arrive(end: &mut End<Self::Lower>, frame: &[u8]);
 }
@@ -86,7 +86,7 @@ impl LowerLayer for Line {
     }
 }
 
-/// X.25 in a byte stream.
+/// X.25 over TCP (XOT).
 pub(crate) enum Xot {}
 
 /// One circuit in XOT as a network connection.

@@ -3,7 +3,7 @@
 //!
 //! Goal      tshark reports no frame as malformed and no error, and counts as many FPDUs as our machines have
 //!           sent.
-//! How       two ends with disks in memory; what they exchange is written into a capture, frame by frame.
+//! How       two systems with disks in memory; what they exchange is written into a capture, frame by frame.
 //! Limits    tshark 4.0 takes the entries of a directory (NBS-9) for FPDUs and reports an error, even for
 //!           ISODE's. Of other contents it decodes only text, and reports that it has no dissector for the
 //!           rest, which is not an error. It has no link type for bare LAPB.
@@ -37,7 +37,7 @@ impl Authenticator for Door {
     }
 }
 
-/// State that outlives an association: the disks of initiator and responder, and the tape.
+/// What outlives an association: the disks of initiator and responder, and the capture.
 struct Fixture {
     here: MemoryDisk,
     there: MemoryDisk,
@@ -54,7 +54,7 @@ impl Fixture {
     }
 }
 
-/// One association: the initiator is 0, the responder 1.
+/// One association: the initiator has index 0, the responder index 1.
 struct Session<W: LowerLayer> {
     ends: [End<W::Lower>; 2],
     initiator: Initiator,
@@ -222,7 +222,7 @@ fn everything<W: LowerLayer>(fixture: &mut Fixture, tpdu_bytes: usize) {
 fn recovered<W: LowerLayer>(fixture: &mut Fixture, tpdu_bytes: usize) {
     let mut session = Session::<W>::connect(fixture, tpdu_bytes);
     session.start(fixture, put("binary", "again", BINARY));
-    // More than fits into the window: a checkpoint must have been confirmed.
+    // More than the checkpoint window allows, so that the responder must have confirmed a checkpoint.
     session.move_bytes(fixture, 13_000);
     let docket = session.lose(fixture);
     fixture.tape.connect_again();
@@ -237,7 +237,7 @@ fn recovered<W: LowerLayer>(fixture: &mut Fixture, tpdu_bytes: usize) {
 /// The number that both ISODE's initiator and ours assign to the context of directories.
 const DIRECTORY: i64 = 7;
 
-/// FPDUs that no session here sends: aborts, and those of units that are not offered.
+/// FPDUs that no session here sends: aborts, and those of functional units that are not offered.
 const ABSENT: [Kind; 6] = [
     Kind::UserAbort,
     Kind::ProviderAbort,

@@ -18,9 +18,9 @@ pub(crate) struct Tape {
 /// A TCP connection.
 struct Tcp {
     ports: [u16; 2],
-    /// The host number of the initiator.
+    /// The last octet of the initiator's IP address.
     host: u8,
-    /// The next number of each end.
+    /// The next sequence number of each side.
     numbers: [u32; 2],
 }
 
@@ -41,8 +41,8 @@ impl Tape {
         Tape { link_type: capture::LINK_TYPE_ETHERNET, frames: Vec::new(), tcp: None }
     }
 
-    /// Starts another connection. It comes from another host, because tshark reassembles X.25 units without
-    /// looking at ports and would continue a connection that was cut.
+    /// Starts another connection, from another host. tshark reassembles X.25 units without looking at ports,
+    /// so from the same host it would continue a connection that was cut.
     pub(crate) fn connect_again(&mut self) {
         if let Some(Tcp { host, numbers, .. }) = &mut self.tcp {
             (*host, *numbers) = (*host + 1, [1000, 2000]);
@@ -52,12 +52,12 @@ impl Tape {
         }
     }
 
-    /// Records what one end sends.
+    /// Records what one side sends.
     pub(crate) fn say(&mut self, direction: usize, bytes: &[u8]) {
         if self.tcp.is_some() {
             self.say_in_tcp(direction, PUSH | ACK, bytes);
         } else {
-            // The length with its lower octet first, in a frame of type 0x6000.
+            // The length field has its low octet first; the frame's EtherType is 0x6000.
             let mut frame =
                 vec![2, 0, 0, 0, 0, 2 - direction as u8, 2, 0, 0, 0, 0, direction as u8 + 1, 0x60, 0x00];
             frame.extend((bytes.len() as u16).to_le_bytes());
@@ -114,7 +114,7 @@ impl Tape {
 #[derive(Debug)]
 pub(crate) struct Frame {
     protocols: Vec<String>,
-    /// The number of errors in it.
+    /// The number of errors that tshark reports in it.
     errors: usize,
     /// The messages of tshark's expert: errors, warnings and others.
     messages: String,
@@ -159,7 +159,7 @@ impl Frame {
 
     /// Returns whether it has a value in this context.
     pub(crate) fn is_in(&self, context: i64) -> bool {
-        // While an association is established, contexts are only proposed.
+        // While an association is being established, contexts are only proposed.
         !self.has("acse") && self.contexts.contains(&context)
     }
 }

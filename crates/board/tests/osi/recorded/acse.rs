@@ -25,7 +25,7 @@ const MMS_FILES: &[u8] = include_bytes!("../../data/mms-files.pcap");
 const MMS: Oid = Oid::of("1.0.9506.2.3");
 const T0: Instant = Instant::ZERO;
 
-/// Our layers, as the called side.
+/// Our layers as the called system.
 struct Ours {
     stack: Stack,
     stream: Stream,
@@ -119,7 +119,7 @@ fn answers(heard: Vec<Heard>) -> Vec<Answer> {
 fn aare(user_data: Option<UserData>) -> Aare {
     let apdu = match user_data {
         Some(UserData::Full(values)) => values[0].octets().to_vec(),
-        // If no other context was negotiated.
+        // Simple encoding is used if only one presentation context was negotiated.
         Some(UserData::Simple(value)) => value.to_vec(),
         None => panic!("there is no user data"),
     };

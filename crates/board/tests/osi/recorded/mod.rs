@@ -18,7 +18,7 @@ use kiban_osi::wire::presentation::{Pdv, UserData};
 use kiban_osi::wire::session::{Spdu, Tsdu};
 use kiban_osi::wire::tpkt;
 
-/// Which end of a connection.
+/// Which side sent something.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum End {
     Initiator,
@@ -137,7 +137,7 @@ struct Listener {
 }
 
 impl Listener {
-    /// Decodes the TPKTs of one end.
+    /// Decodes the TPKTs of one side.
     fn hear(&mut self, units: &[Vec<u8>]) -> Vec<Heard> {
         units.iter().filter_map(|unit| self.on_unit(unit)).collect()
     }
