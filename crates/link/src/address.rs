@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! tun:kiban0    tap:kiban0    packet:eth1    xdp:eth1
-//! udp-packets:LOCAL-PEER      udp-frames:LOCAL-PEER      udp-cells:LOCAL-PEER      
-//! pseudowire:LOCAL-PEER,label=1000 tcp-packets:HOST:PORT       tcp-frames:HOST:PORT      
-//! tcp-cells:HOST:PORT        atmtcp:HOST:PORT tcp-frames:listen:HOST:PORT                                   
-//!                    atmtcp:listen:HOST:PORT pcap:FILE
+//! udp-packets:LOCAL-PEER      udp-frames:LOCAL-PEER      udp-cells:LOCAL-PEER       pseudowire:LOCAL-PEER,label=1000
+//! tcp-packets:HOST:PORT       tcp-frames:HOST:PORT       tcp-cells:HOST:PORT        atmtcp:HOST:PORT
+//! tcp-frames:listen:HOST:PORT                                                       atmtcp:listen:HOST:PORT
+//! pcap:FILE
 //! ```
 //!
 //! Ends             LOCAL is an IP address of this host and a port, PEER a host and a port:

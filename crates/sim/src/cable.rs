@@ -10,8 +10,8 @@
 //!                  arrives, as with a real port: packets in transit hold no pages. If the receiver has no
 //!                  memory, the packet is lost (`no_memory`).
 //! Precision        the time on the line is kept to the fraction of a nanosecond while the line is busy.
-//! Not implemented  back-pressure: a port does not learn that the line is busy, because the queue is here, as
-//!                  in a router, and drops at its tail. A cable has two ends: there are no hubs.
+//! Not implemented  back-pressure: a port does not learn that the line is busy, because the queue is in the
+//!                  cable, as in a router, and drops at its tail. A cable joins two ports: there are no hubs.
 
 use crate::tap::Tap;
 use kiban_base::{Instant, Memory, Pdu, SimRng};
@@ -20,8 +20,8 @@ use kiban_board::pace::Pacer;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Bytes that an Ethernet frame takes on the line beside its own: preamble 8, FCS 4, gap 12 (IEEE 802.3
-/// §3.1.1, §4.4.2).
+/// Bytes that each Ethernet frame takes on the line in addition to its own: preamble 8, FCS 4, gap 12 (IEEE
+/// 802.3 §3.1.1, §4.4.2).
 pub const ETHERNET_FRAMING_BYTES: usize = 24;
 
 kiban_base::counters! {
@@ -47,7 +47,7 @@ pub struct CableConfig {
     pub delay: Duration,
     /// Limit of the packets that wait for the line, not counting the one on the line.
     pub packets_max: usize,
-    /// Bytes that each packet takes on the line beside its own: [`ETHERNET_FRAMING_BYTES`].
+    /// Bytes that each packet takes on the line in addition to its own, such as [`ETHERNET_FRAMING_BYTES`].
     pub framing_bytes: usize,
     /// The impairments.
     pub impairment: ImpairmentConfig,

@@ -1,9 +1,9 @@
 //! The cost of processing on a board: a cost model of the board of paper \[1\] (1995).
 //!
 //! Goal      one set of constants, each with its name and its origin, from which the paper's figures follow.
-//! Counted   per PDU, per byte, per transfer, per interrupt, per search: see [`Costs`]. The board is the one
-//!           that we ship; the model decides only *when* it is called (`processor.rs`) and how its memory is
-//!           divided.
+//! Counted   per PDU, per byte, per transfer, per interrupt, per search: see [`Costs`]. The board's code is
+//!           unchanged; the model decides only *when* the board is called (`processor.rs`) and how its memory
+//!           is divided.
 //! Switches  the paper's five mechanisms can be switched off one by one ([`Mechanisms`]);
 //!           [`Costs::of_arrival`] and [`Costs::of_departure`] compute what a board then pays in addition.
 //! Memory    clusters prepared ahead, allocated whole and freed whole ([`ContentMemory`]).
@@ -38,7 +38,7 @@ impl Mechanism {
     pub const ALL: [Mechanism; 5] =
         [Mechanism::Separation, Mechanism::Sum, Mechanism::Scaling, Mechanism::Deferral, Mechanism::Chaining];
 
-    /// Returns its name, one word.
+    /// Returns the mechanism's name, one word.
     pub fn name(self) -> &'static str {
         match self {
             Mechanism::Separation => "separation",
@@ -92,10 +92,10 @@ pub struct Costs {
     pub pdu: Duration,
     /// A PDU without payload, sent or received.
     pub acknowledgment: Duration,
-    /// One step of the search for a session: 4.3BSD walks a list, on average half of it.
+    /// One step of the search for a session: 4.3BSD searches a list, and on average passes half of it.
     pub search: Duration,
-    /// The cost of each task that already waits for a cluster when another one starts to wait: 4.3BSD keeps
-    /// them in a list that is walked when a cluster is freed, and wakes all of them.
+    /// The cost that each task that already waits for a cluster adds when another one starts to wait: 4.3BSD
+    /// keeps them in a list, walks it when a cluster is freed, and wakes all of them.
     pub waiter: Duration,
     /// A change from one task to another.
     pub switch: Duration,
@@ -107,7 +107,7 @@ pub struct Costs {
     pub sum_byte_ps: u64,
     /// Copying a byte, picoseconds.
     pub copy_byte_ps: u64,
-    /// The segmentation chip between two PDUs: the line idles.
+    /// The pause of the segmentation chip between two PDUs, during which the line idles.
     pub gap: Duration,
 }
 
@@ -122,7 +122,8 @@ pub struct ContentMemory {
     pub header_clusters: u64,
     /// Bytes of a content page: a cluster's transfers are chains of them.
     pub page_bytes: u32,
-    /// Windows of receive memory prepared for each session: one being filled, one being emptied.
+    /// Windows' worth of receive memory prepared for each session: one is being filled while the other is
+    /// emptied.
     pub prepared_windows: u64,
 }
 
@@ -207,8 +208,8 @@ impl Costs {
             if sum { 0 } else { self.sum_byte_ps } + if separation { 0 } else { self.copy_byte_ps };
         let mut cost = self.pdu + Duration::from_nanos(per_byte * bytes as u64 / 1000);
         if !chaining {
-            // The host's transfer has a part for every page, the line's one more for the header; one set-up
-            // for each is included in `pdu`.
+            // The host's transfer has one part per page, and the line's transfer has one more, for the
+            // header. `pdu` includes one set-up for each transfer.
             let pages = (bytes as u32).min(PAYLOAD_BYTES).div_ceil(model.memory.page_bytes).max(1);
             cost += (2 * pages - 1) * (self.setup + self.interrupt);
         }
@@ -227,7 +228,8 @@ impl ContentMemory {
         self.bytes / self.cluster_bytes - self.header_clusters
     }
 
-    /// Sessions that get their receive clusters, with windows of `window_bytes`.
+    /// Returns the number of sessions for which there are enough receive clusters, with windows of
+    /// `window_bytes`.
     pub fn sessions_max(&self, window_bytes: u32) -> usize {
         let each = u64::from(window_bytes).div_ceil(self.cluster_bytes) * self.prepared_windows;
         (self.clusters() / each) as usize

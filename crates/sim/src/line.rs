@@ -79,7 +79,8 @@ impl Line {
         if !self.impairment.is_none() {
             self.impairment.apply(&mut self.fresh, 0);
         }
-        // A circuit that was held back may be behind cells of a later burst, which then go before it.
+        // If a circuit was held back, its cells may arrive after those of a later burst; sort the later cells
+        // in front.
         let late =
             self.under_way.back().zip(self.fresh.first()).is_some_and(|(last, first)| first.at < last.at);
         self.ends.extend(self.fresh.iter().filter(|cell| cell.is_end()).map(|cell| cell.at));
@@ -106,7 +107,7 @@ impl Line {
         } else {
             self.under_way.partition_point(|cell| cell.at <= until)
         };
-        // In runs, which copies whole cache lines instead of one cell per call.
+        // Copy whole runs of cells, which is faster than one cell per call.
         let (front, back) = self.under_way.as_slices();
         let first = count.min(front.len());
         out.extend_from_slice(&front[..first]);

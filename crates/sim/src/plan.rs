@@ -68,7 +68,7 @@ impl CostModel {
         let window_bytes =
             if self.mechanisms.scaling { window_bytes } else { window_bytes.min(UNSCALED_WINDOW_BYTES) };
         let plan = Plan::with_window(window_bytes);
-        // A page of the board stands for the payload of a PDU in its cluster; there are as many pages as
+        // A page stands for one cluster and holds the payload of one PDU, so there are as many pages as
         // clusters.
         let pages = self.memory.clusters() as usize * PAYLOAD_BYTES as usize;
         Plan {

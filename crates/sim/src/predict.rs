@@ -1,10 +1,10 @@
-//! Prediction: do earlier numbers reveal later ones? The attacks of someone who knows the generators that are
-//! not made for secrets.
+//! Prediction: attacks that compute later numbers from earlier ones, for someone who knows the common
+//! generators that are not cryptographically secure.
 //!
 //! Purpose          a test collects a number as it appears on the wire and calls [`predicted`], which should
 //!                  return `None`.
-//! Method           each attack takes a generator for granted, computes its state from early outputs and
-//!                  predicts the later ones. It succeeds if the predictions are right, whatever made the
+//! Method           each attack assumes one generator, computes its state from early outputs and predicts the
+//!                  later ones. It succeeds if the predictions are right, whichever generator made the
 //!                  numbers.
 //! Known            counters, SplitMix64 (whole outputs, halves of them, every n-th one, and any bits of it
 //!                  from a small seed), linear congruential generators whatever their parameters, generators
@@ -16,12 +16,12 @@
 
 /// The step of SplitMix64's state.
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
-/// Draws for other uses that may lie between two outputs.
+/// The most draws by other users of the generator between two outputs.
 const GAP_MAX: u64 = 1024;
-/// Seeds that count as small, and draws before the first output at most.
+/// Seeds below `SEEDS` count as small; at most `DRAWS_BEFORE_MAX` draws precede the first output.
 const SEEDS: u64 = 4096;
 const DRAWS_BEFORE_MAX: usize = 256;
-/// Outputs that are looked at: enough for every attack.
+/// The number of outputs that are examined, which is enough for every attack.
 const OUTPUTS_MAX: usize = 4096;
 
 type Attack = fn(&[u64], u32) -> bool;
@@ -36,8 +36,8 @@ const ATTACKS: [(&str, Attack); 7] = [
     ("MT19937", is_mersenne_twister),
 ];
 
-/// Returns the generator with which earlier outputs of `bits` bits predict the later ones, or nothing. Give
-/// it some thousands; the first 4096 are looked at.
+/// Returns the name of the generator with which the earlier outputs, of `bits` bits each, predict the later
+/// ones, or `None`. Pass some thousands of outputs; the first 4096 are examined.
 pub fn predicted(outputs: &[u64], bits: u32) -> Option<&'static str> {
     assert!(outputs.iter().all(|output| output & !mask(bits) == 0), "outputs have {bits} bits");
     assert!(outputs.len() >= 1000, "{} outputs are too few for the attacks", outputs.len());
@@ -57,7 +57,7 @@ fn inverse(odd: u64) -> u64 {
 
 // ---- counters
 
-/// Returns whether half of the outputs continue with the same step.
+/// Returns whether at least half of the outputs differ from the one before by the same step.
 fn is_counter(outputs: &[u64], bits: u32) -> bool {
     let step = |pair: &[u64]| pair[1].wrapping_sub(pair[0]) & mask(bits);
     let right = outputs.windows(3).filter(|run| step(&run[..2]) == step(&run[1..])).count();
@@ -80,8 +80,8 @@ fn splitmix_state(output: u64) -> u64 {
     z ^ (z >> 30) ^ (z >> 60)
 }
 
-/// Computes SplitMix64's state after the first of `outputs`, all 64 bits of which are known. Others may have
-/// drawn in between.
+/// Computes SplitMix64's state after the first of `outputs`, each of which is a whole draw of 64 bits. Other
+/// users may have drawn in between.
 pub fn splitmix(outputs: &[u64]) -> Option<u64> {
     let steps = |pair: &[u64]| {
         splitmix_state(pair[1]).wrapping_sub(splitmix_state(pair[0])).wrapping_mul(inverse(GAMMA))
@@ -90,7 +90,7 @@ pub fn splitmix(outputs: &[u64]) -> Option<u64> {
     (outputs.len() > 1 && all_near).then(|| splitmix_state(outputs[0]))
 }
 
-/// The same if outputs were sent as two halves, in either order.
+/// Like [`splitmix`], for draws that were sent as two halves, in either order.
 fn splitmix_of_halves(outputs: &[u64]) -> Option<u64> {
     let joins: [fn(&[u64]) -> u64; 2] = [|pair| pair[0] << 32 | pair[1], |pair| pair[1] << 32 | pair[0]];
     let ways = joins.into_iter().flat_map(|join| [0, 1].map(|skipped| (join, skipped)));
@@ -99,12 +99,13 @@ fn splitmix_of_halves(outputs: &[u64]) -> Option<u64> {
     })
 }
 
-/// Finds the small seed from which SplitMix64 gives the lower or the upper `bits` of its draws; others may
-/// draw in between: the seed, and the draws until the first output.
+/// Finds the small seed for which the lower or the upper `bits` of SplitMix64's draws are the outputs; other
+/// users may draw in between. Returns the seed and the number of draws before the first output.
 pub fn splitmix_of_small_seed(outputs: &[u64], bits: u32) -> Option<(u64, usize)> {
     let lower: fn(u64, u32) -> u64 = |draw, bits| draw & mask(bits);
     let upper: fn(u64, u32) -> u64 = |draw, bits| draw >> (64 - bits);
-    // The probability of a coincidence is at most 2^-64: one of 16 draws matches each time.
+    // One of 16 draws may match each output by chance, so use enough outputs to make a coincidence rarer than
+    // 2^-64.
     let needed = 128_usize.div_ceil(bits.saturating_sub(4).max(1) as usize).clamp(3, outputs.len());
     let draw =
         |seed: u64, number: usize| splitmix_output(seed.wrapping_add(GAMMA.wrapping_mul(number as u64)));
@@ -130,8 +131,9 @@ pub fn splitmix_of_small_seed(outputs: &[u64], bits: u32) -> Option<(u64, usize)
     None
 }
 
-/// Computes SplitMix64's state after the first of three consecutive draws of which the lower (or upper) 32
-/// bits are known. `others` are the values of the other half to try: all 2^32 take half a minute.
+/// Computes SplitMix64's state after the first of three consecutive draws, of which the lower (or upper) 32
+/// bits are known. `others` are the candidates for the other half of the first draw; all 2^32 take half a
+/// minute.
 pub fn splitmix_from_half(
     known: [u32; 3],
     are_lower: bool,
@@ -155,12 +157,12 @@ pub fn splitmix_draws(state: u64) -> impl Iterator<Item = u64> {
 
 // ---- linear congruential generators
 
-/// x' = a · x + c, modulo 2^bits (also the lower bits of a larger one), or modulo a prime that the
-/// differences reveal.
+/// Returns whether the outputs follow x' = a · x + c, modulo 2^bits (also as the lower bits of a larger
+/// generator), or modulo a prime, which the differences reveal.
 fn is_congruential(outputs: &[u64], bits: u32) -> bool {
     let power = i128::from(mask(bits)) + 1;
     let steps = |run: &[u64]| -> [i128; 2] { [1, 2].map(|n| i128::from(run[n]) - i128::from(run[n - 1])) };
-    // Modulo a power of two any odd step has an inverse.
+    // Modulo a power of two, every odd difference has an inverse, and so gives the factor.
     let by_odd_step = outputs[..64].windows(3).any(|run| {
         let [first, second] = steps(run);
         first & 1 == 1 && {
@@ -168,8 +170,8 @@ fn is_congruential(outputs: &[u64], bits: u32) -> bool {
             goes_on(outputs, i128::from(factor), power)
         }
     });
-    // Multiples of m: t2 · t0 - t1², of consecutive differences t; m is the greatest common divisor of all of
-    // them.
+    // With consecutive differences t0, t1, t2, the value t2 · t0 − t1² is a multiple of the modulus. So the
+    // modulus is the greatest common divisor of these values, or a divisor of it.
     by_odd_step
         || bits <= 32 && {
             let zero = |run: &[u64]| {
@@ -185,7 +187,8 @@ fn is_congruential(outputs: &[u64], bits: u32) -> bool {
         }
 }
 
-/// Returns whether outputs follow each other with this factor and the increment of the first two.
+/// Returns whether most outputs follow from the one before with this factor, and with the increment that the
+/// first two outputs give.
 fn goes_on(outputs: &[u64], factor: i128, modulus: i128) -> bool {
     let next = |from: u64| (factor as u128).wrapping_mul(from.into());
     let increment =
@@ -211,12 +214,13 @@ fn inverse_modulo(value: i128, modulus: i128) -> Option<i128> {
 
 // ---- generators that are linear over GF(2)
 
-/// Returns whether the lowest or the highest bit follows a feedback register whose length is far from half
-/// the number of bits.
+/// Returns whether the lowest or the highest bits of the outputs come from a linear feedback register that is
+/// much shorter than half the number of outputs.
 fn is_linear(outputs: &[u64], bits: u32) -> bool {
     [0, bits - 1].into_iter().any(|place| {
         let sequence: Vec<u8> = outputs.iter().map(|output| (output >> place & 1) as u8).collect();
-        // A random sequence comes this far below half with a probability of 2^-128.
+        // The linear complexity of a random sequence is this far below half its length with a probability of
+        // 2^-128.
         linear_complexity(&sequence) + 64 < sequence.len() / 2
     })
 }
@@ -272,7 +276,7 @@ fn tempered(word: u32) -> u32 {
 fn untempered(word: u32) -> u32 {
     let word = word ^ word >> 18;
     let word = word ^ word << 15 & 0xefc6_0000;
-    // Each round makes seven, or eleven, bits more right.
+    // Each round of the first line makes seven more bits correct, each round of the second line eleven.
     let word = (0..4).fold(word, |known, _| word ^ known << 7 & 0x9d2c_5680);
     (0..2).fold(word, |known, _| word ^ known >> 11)
 }
@@ -330,7 +334,7 @@ mod tests {
         }
     }
 
-    /// Knuth's factor with his increment, which are PCG's as well.
+    /// Knuth's multiplier and increment for a 64-bit linear congruential generator; PCG uses them too.
     const KNUTH: (u64, u64) = (6_364_136_223_846_793_005, 1_442_695_040_888_963_407);
 
     #[test]
@@ -351,7 +355,7 @@ mod tests {
         );
     }
 
-    /// Canaries: each attack succeeds against the generator that it was made for.
+    /// Each attack succeeds against the generator that it was made for, which shows that the attacks work.
     #[test]
     fn each_known_generator_is_predicted() {
         let large = || SimRng::from_seed(0x0123_4567_89ab_cdef);
@@ -421,7 +425,7 @@ mod tests {
         }
     }
 
-    /// Conversely, what boards draw from is not predicted, at any width that they send.
+    /// The secure generator from which boards draw is not predicted, at any width that is sent.
     #[test]
     fn the_secure_generator_is_not_predicted() {
         for bits in [14, 16, 32, 64] {
@@ -439,7 +443,8 @@ mod tests {
             let mut rng = SimRng::from_seed(0xfeed_face_cafe_beef);
             let whole = [rng.draw(), rng.draw(), rng.draw()];
             let known = whole.map(|draw| (draw >> shift) as u32);
-            // The search of 2^32 works in the same way; here it starts near its end.
+            // The search is the same as over all 2^32 candidates, but it starts a few thousand before the
+            // right one.
             let other = (whole[0] >> (32 - shift)) as u32;
             let state = splitmix_from_half(known, are_lower, other.saturating_sub(5000)..=other)
                 .expect("it is there");

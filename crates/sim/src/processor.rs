@@ -1,6 +1,6 @@
 //! A modelled processor: when a board that has one is called.
 //!
-//! Goal      the board that we ship at the speed of another machine.
+//! Goal      the unchanged code of a board, at the speed of another machine.
 //! Rest      arrivals wait. When the processor is free it takes the arrivals, is charged for them, and only
 //!           then passes them to the board; the host's program runs; what the board then sends is charged
 //!           before the processor is free again.
@@ -28,7 +28,7 @@ pub(crate) enum Stage {
     Drain,
 }
 
-/// The part of a board's work that is charged for.
+/// The work of a board that has been charged so far.
 #[derive(Clone, Copy, Default, Debug)]
 struct Done {
     segments_out: u64,
@@ -88,12 +88,12 @@ impl Processor {
         }
     }
 
-    /// Returns how long it has worked.
+    /// Returns how long the processor has worked.
     pub(crate) fn busy(&self) -> Duration {
         self.busy
     }
 
-    /// Cells have arrived at a port.
+    /// Queues cells that have arrived at a port.
     pub(crate) fn queue_cells(&mut self, port: usize, cells: &[TimedCell]) {
         if self.inbox.len() <= port {
             self.inbox.resize_with(port + 1, Vec::new);
@@ -101,7 +101,7 @@ impl Processor {
         self.inbox[port].extend_from_slice(cells);
     }
 
-    /// Packets have arrived at a port.
+    /// Queues packets that have arrived at a port.
     pub(crate) fn queue_packets(&mut self, port: usize, packets: &mut VecDeque<Pdu>) {
         if self.packets_inbox.len() <= port {
             self.packets_inbox.resize_with(port + 1, VecDeque::new);

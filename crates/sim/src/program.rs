@@ -30,7 +30,7 @@ struct Outgoing {
     source: Source,
     length: u64,
     sent: u64,
-    /// Bytes that were read from the source and not yet accepted.
+    /// Bytes that were read from the source and that the board has not accepted yet.
     kept: Vec<u8>,
     info: Option<tcp::Info>,
     ended: bool,
@@ -70,7 +70,7 @@ impl Sender {
         let Some(stream) = job.stream else { return };
         while job.sent < job.length {
             if job.kept.is_empty() {
-                // Read no more than fits: the source's bytes are touched once.
+                // Read no more than fits, so that each byte is read from the source only once.
                 let room = host.room(stream).unwrap_or(0).max(1);
                 let count = (room.min(BUFFER_BYTES) as u64).min(job.length - job.sent) as usize;
                 (job.source)(job.sent, &mut self.buffer[..count]);
@@ -167,7 +167,7 @@ struct Incoming {
 pub struct Received {
     /// The peer's address.
     pub remote: SocketAddr,
-    /// Bytes.
+    /// The number of bytes received.
     pub bytes: u64,
     /// When the stream was accepted.
     pub opened_at: Instant,
@@ -178,8 +178,8 @@ pub struct Received {
 }
 
 impl Receiver {
-    /// Listens on `port`, of every address of either family, for `expected` streams; `make(n)` gives the sink
-    /// of the n-th accepted one.
+    /// Listens on `port` of every address, of both families, for `expected` streams; `make(n)` gives the sink
+    /// of the n-th accepted stream.
     pub fn new(port: u16, expected: usize, make: Box<dyn FnMut(usize) -> Sink>) -> Receiver {
         Receiver {
             port,
@@ -226,7 +226,7 @@ impl Program for Receiver {
 
     fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant) {
         match completion {
-            // A board may have several receivers.
+            // A board may have several receivers, so check that the listener is this one's.
             Completion::Accepted { stream, remote, listener } if self.listener == Some(listener) => {
                 let sink = (self.make)(self.jobs.len());
                 self.jobs.push(Incoming {

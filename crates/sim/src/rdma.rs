@@ -1,8 +1,8 @@
-//! RDMA programs: two ends that transfer memory between them, and check what arrives.
+//! RDMA programs: two sides that transfer memory between them, and check what arrives.
 //!
-//! Each end registers a source with known contents, a target for the peer and room for messages, and sends
-//! the location of the target as private data. Once connected, each performs the transfers of its plan in
-//! turn, then waits for the peer's.
+//! Each side registers a source with known contents, a target for the peer and buffers for messages, and
+//! sends the location of the target as private data. Once connected, each side performs the transfers of its
+//! plan in turn, then waits for the peer's.
 
 use crate::program::Program;
 use kiban_base::ethernet::Mac;
@@ -17,7 +17,7 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-/// The address to which an end connects, or at which it listens.
+/// The address to which a side connects, or at which it listens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RdmaAddress {
     /// Over the board's TCP.
@@ -31,9 +31,9 @@ pub enum RdmaAddress {
 pub enum TransferKind {
     /// Write the whole source into the peer's target.
     Write,
-    /// The same, with a notification at the peer.
+    /// Write the whole source into the peer's target, and notify the peer (Write with immediate data).
     WriteAndTell,
-    /// Send the whole source to the peer's receive.
+    /// Send the whole source as a message, into a receive that the peer has posted.
     Send,
     /// Read the peer's target.
     Read,
@@ -41,7 +41,7 @@ pub enum TransferKind {
     Add,
 }
 
-/// The results at an end.
+/// The results of one side.
 #[derive(Clone, Debug, Default)]
 pub struct TransferStats {
     /// The transfers in order, each with its status and completion time.
@@ -54,7 +54,7 @@ pub struct TransferStats {
     pub gone: Option<Instant>,
 }
 
-/// One end.
+/// One side.
 pub struct Transfer {
     meeting: RdmaAddress,
     asks: bool,
@@ -83,15 +83,15 @@ struct Numbers {
     peer: TaggedAddress,
 }
 
-/// Returns the contents of a source; the two ends have different ones.
+/// Returns the contents of a side's source; the two sides have different ones.
 fn contents(bytes: usize, asks: bool) -> Vec<u8> {
     let step = if asks { 7 } else { 11 };
     (0..bytes).map(|at| (at * step + at / 253) as u8).collect()
 }
 
 impl Transfer {
-    /// Creates an end that connects (`asks`) or waits, with sources and targets of this many bytes;
-    /// `expected`: the number of messages that the peer's plan sends.
+    /// Creates a side that connects (`asks`) or listens, with sources and targets of this many bytes;
+    /// `expected` is the number of messages that the peer's plan sends.
     pub fn new(
         meeting: RdmaAddress,
         asks: bool,
@@ -124,7 +124,8 @@ impl Transfer {
         &self.moved
     }
 
-    /// Returns whether the target holds the contents of the peer's source, after this many additions.
+    /// Returns whether the target holds the contents of the peer's source, after `additions` atomic additions
+    /// to it.
     pub fn target_is_right(&self, additions: u64) -> bool {
         let mut expected = contents(self.bytes, !self.asks);
         if let Some(word) = expected.first_chunk_mut::<8>() {
@@ -138,7 +139,8 @@ impl Transfer {
         self.inbox.read(self.inbox.address(), self.bytes) == Some(contents(self.bytes, !self.asks))
     }
 
-    /// Returns whether the bytes read equal our source, which was written there before.
+    /// Returns whether the bytes that were read from the peer's target equal our source, which was written
+    /// there before.
     pub fn back_is_right(&self) -> bool {
         self.back.read(self.back.address(), self.bytes) == Some(contents(self.bytes, self.asks))
     }
@@ -220,7 +222,7 @@ impl Transfer {
 
     fn on_done(&mut self, done: rnic::Completion, host: &mut Host<'_>, now: Instant) {
         match done.kind {
-            // Receives that were posted but not used.
+            // Receives that were posted but not used are flushed when the connection ends.
             Kind::Receive | Kind::ReceiveImmediate if done.status == Status::Flushed => {}
             Kind::Receive | Kind::ReceiveImmediate => {
                 self.moved.received.push((done.immediate.is_some(), done.bytes));

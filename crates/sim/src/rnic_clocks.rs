@@ -1,8 +1,8 @@
 //! Clock cycles of the RDMA NIC of paper \[3\]: when the payload of each step would have been sent, or
 //! placed.
 //!
-//! Goal      the core that we ship logs its steps ([`StepLog`](kiban_rdma::rnic::clocks::StepLog));
-//!           here each step is assigned its clock cycles.
+//! Goal      the real RNIC core logs its steps ([`StepLog`](kiban_rdma::rnic::clocks::StepLog)); here each
+//!           step is assigned its clock cycles.
 //! Clock     125 MHz, one word of 64 bits per cycle at each edge. The data of a DMA transfer is available
 //!           when it is needed, as the paper measured.
 //! Sequence  the paper's core performs one step after another.
@@ -47,10 +47,10 @@ pub struct Clocks {
     pub dma_length: u64,
     /// Table 2: data are read.
     pub read_dma: u64,
-    /// Table 2 gives a Write's header 4 cycles; writing its 14 bytes takes two words, which leaves this many
-    /// cycles for building it.
+    /// Table 2 gives 4 cycles for a Write's header. Writing its 14 bytes takes two of them, which leaves this
+    /// many for building it.
     pub make_header: u64,
-    /// Each other step of a block.
+    /// Each step of a block that table 2 does not list.
     pub other: u64,
     /// From the last word of a sent segment to the beginning of work on the next one.
     pub pause_sending: u64,
@@ -148,11 +148,11 @@ pub struct StepTimes {
     pub moving: u64,
     /// Segments.
     pub segments: u64,
-    /// The most words of payload that waited for their destination.
+    /// The most words of payload that waited at one time until their destination was known.
     pub stood: u64,
 }
 
-/// The blocks; the first and the last two are edges that words cross.
+/// The blocks. The first and the last two are the interfaces across which words enter and leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Block {
     /// Headers and payload out of the FROM-LLP FIFO.
@@ -223,7 +223,8 @@ impl Clocks {
         moments
     }
 
-    /// Returns the times if each block works on the next segment or message while those behind it are busy.
+    /// Returns the times if each block works on the next segment or message while the blocks after it are
+    /// busy.
     pub fn overlapped(&self, steps: &[Step]) -> StepTimes {
         let mut moments = StepTimes::default();
         steps.iter().for_each(|&step| moments.count(step));
@@ -280,7 +281,7 @@ impl Clocks {
             | Step::CheckHeader => Block::Resolver,
             Step::DmaLength | Step::SegmentLength | Step::ReadDma => Block::Generator,
             Step::Header(bytes) => {
-                // Building it is charged to the generator, writing it to the edge.
+                // Building the header is charged to the segment generator, writing it to the interface.
                 item.header_words = words(bytes);
                 item.clocks[Block::Generator as usize] += self.make_header;
                 return;
@@ -430,12 +431,12 @@ mod tests {
     fn small_messages_wait_for_the_block_that_is_slowest() {
         let clocks = RDMA_NIC_2008;
         let end = |count| clocks.overlapped(&write(&[64]).repeat(count)).end;
-        // The work resolver: accept, check, read, check, read, request.
+        // The work resolver is the slowest block: accept, check, read, check, read, request.
         assert_eq!(end(9) - end(8), 24);
-        // Large ones do not.
+        // For large messages, the payload takes longer than the work resolver.
         let end = |count| clocks.overlapped(&write(&[1456]).repeat(count)).end;
         assert_eq!(end(9) - end(8), 184);
-        // The other work resolver, with its work between segments.
+        // When receiving, the work resolver is the slowest block too; its pause between segments is added.
         let end = |count| clocks.overlapped(&arrival(&vec![64; count])).end;
         assert_eq!(end(9) - end(8), 23 + 11);
     }

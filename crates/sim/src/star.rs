@@ -5,8 +5,8 @@
 //! Hosts     each is an endpoint behind a port; the port fetches a frame when the line is free, as a NIC
 //!           does. The traffic is streams: segments with known contents from one host to another, which the
 //!           target compares.
-//! Queue     of the port to host 0: its length in frames is sampled whenever a frame is queued there.
-//! Limits    a stream's host reads everything at once, or at a fixed rate.
+//! Queue     the queue to host 0: its length in frames is sampled whenever a frame is added to it.
+//! Limits    the receiving host of a stream reads everything at once, or at a fixed rate.
 
 use crate::cable::{Cable, CableConfig};
 use crate::switch::Switch;
@@ -64,7 +64,7 @@ pub struct Stream {
     pub read_every: Duration,
     /// Segments that the target has read correctly and in order.
     pub read: u64,
-    /// Their bytes.
+    /// The bytes of those segments.
     pub read_bytes: u64,
     /// Segments with wrong contents.
     pub wrong: u64,
@@ -115,7 +115,7 @@ struct Host {
     mac: Mac,
     endpoint: Endpoint,
     up: Cable,
-    /// The line is busy until then, and there is more to send.
+    /// When the line is free again, if there is more to send.
     room_at: Instant,
     /// When the host acts next.
     acts_at: Instant,
@@ -296,7 +296,7 @@ impl Star {
             Event::ConnectRequest { flow, greeting, .. } => {
                 let named = greeting.first_chunk::<8>().map(|bytes| u64::from_be_bytes(*bytes) as usize);
                 let Some(stream) = named.and_then(|stream| self.streams.get_mut(stream)) else { return };
-                // A duplicate request gets one flow.
+                // A retransmitted connection request must not open a second flow.
                 if stream.flows.1.is_none() && endpoint.accept(flow, &[], self.now).is_ok() {
                     stream.flows.1 = Some(flow);
                 }

@@ -10,7 +10,7 @@ pub type Sink = Box<dyn FnMut(&[u8])>;
 /// A tap on one direction of a line or a cable.
 pub struct Tap {
     interface: u8,
-    /// Once the file has begun.
+    /// `Some` once the file header has been written.
     recorder: Option<Recorder>,
     record: Vec<u8>,
     sink: Sink,

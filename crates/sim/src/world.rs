@@ -1,15 +1,15 @@
 //! The world: boards and switches joined by lines and cables, in virtual time.
 //!
-//! Goal      the code that we ship, in controlled time, exact to the cell and many times faster than the
-//!           line.
+//! Goal      the unchanged code of the boards, in controlled time, exact to the cell and many times faster
+//!           than the line.
 //! Events    few: a frame ends or a packet arrives at the far end of a line, a board's deadline, or room in a
 //!           port. They are kept in a heap ordered by (time, number), so that a run can be repeated exactly.
-//! Pull      nothing moves by itself. At an event, each node concerned pulls its lines up to the time of the
-//!           event: a line pulls its sender, a switch pulls the lines into it, each up to the time that can
-//!           still affect it. A switch subtracts the time through its fabric, so every pull reaches further
-//!           back and ends at boards, which have acted already. Switches that feed each other are pulled in
-//!           strides no longer than the delay to each other and back; time in which no cell is in transit is
-//!           skipped.
+//! Pull      cells move only when they are needed. At an event, each node concerned pulls its lines up to the
+//!           time of the event: a line pulls its sender, and a switch pulls the lines into it, each up to the
+//!           time at which a cell can still leave the switch in time. A switch subtracts the time through its
+//!           fabric, so every pull goes further back in time, and ends at boards, which have acted already.
+//!           Switches that feed each other are pulled in strides no longer than the delay to each other and
+//!           back; time in which no cell is in transit is skipped.
 //! Packets   are pushed: a packet that a board sends goes onto its cable at once (`cable.rs`), and causes an
 //!           event where it arrives.
 //! Early     the end of the next frame on a line is known exactly if nothing more is sent, and never comes
@@ -85,7 +85,7 @@ struct Node {
     wake_at: Instant,
     /// Lines out of the board.
     out: Vec<usize>,
-    /// `None`: processing takes no time.
+    /// The modelled processor; `None`: processing takes no time.
     processor: Option<Box<Processor>>,
 }
 
@@ -94,8 +94,8 @@ struct SwitchNode {
     into: Vec<usize>,
     out: Vec<usize>,
     pulled: Instant,
-    /// How far it may be pulled at a time without affecting what another switch sends meanwhile. `None`: no
-    /// other switch feeds it.
+    /// How far the switch may be pulled at once before the other switches that feed it must be pulled too.
+    /// `None`: no other switch feeds it.
     stride: Option<Duration>,
     trains: Vec<(usize, Vec<TimedCell>)>,
 }
@@ -233,7 +233,7 @@ impl World {
             ) => {
                 let there = self.lay_cable((one, near), (other, far), config);
                 let back = self.lay_cable((other, far), (one, near), config);
-                // The link is up: the board configures its addresses and announces itself.
+                // The port's link comes up, so the board configures its addresses and announces itself.
                 for BoardNumber(node) in [one, other] {
                     if let Some(processor) = &mut self.nodes[node].processor {
                         processor.due = self.now;
@@ -709,7 +709,8 @@ impl World {
                 Output::Completions => {
                     let board_until = ticks.map(|ticks| ticks());
                     while let Some((consumer, completion)) = node.board.completion() {
-                        // Completions of calls from outside belong to the first program.
+                        // Completions of calls that a test made outside any program belong to the first
+                        // program.
                         if let Some(program) = node.programs.get_mut(consumer.program as usize) {
                             program.on_completion(completion, &mut node.board.host_for(consumer), now);
                         }

@@ -1,4 +1,4 @@
-//! Cables: worlds of boards with packet ports: connecting, transfer, impairments, taps.
+//! Worlds of boards with packet ports, joined by cables: connecting, transfer, impairments, taps.
 
 #[path = "../../base/tests/common/refusal.rs"]
 mod refusal;
@@ -31,7 +31,7 @@ fn at(seconds: u64) -> Instant {
     Instant::ZERO + Duration::from_secs(seconds)
 }
 
-/// Returns a side's address in the network of that number.
+/// Returns a side's address in the IPv4 network with the number `net`.
 fn v4(net: u8, side: usize) -> IpAddr {
     IpAddr::from([10, 0, net, 1 + side as u8])
 }
@@ -66,7 +66,7 @@ fn add(world: &mut World, ports: Vec<PortConfig>) -> BoardNumber {
     world.add_board(&BoardConfig { ports, ..BoardConfig::default() })
 }
 
-/// The same with little memory, for tests that make hundreds of worlds.
+/// Like `add`, but with little memory, for tests that make hundreds of worlds.
 fn add_small(world: &mut World, ports: Vec<PortConfig>) -> BoardNumber {
     let memory =
         MemoryConfig { page_bytes: 4096, transmit_bytes: 1 << 20, receive_bytes: 1 << 20, pdus: 512 };
@@ -136,7 +136,7 @@ fn packets_and_frames_of_both_families_cross_one_world() {
         assert_eq!(world.board(board).addresses().count(), 5, "four that were given, and the link's own");
     }
 
-    // In both directions over each, at the same time.
+    // Streams in both directions over each cable, all at the same time.
     let mut streams = Vec::new();
     for (number, address) in [v4, v6_of].iter().flat_map(|of| [0, 1, 2].map(|net| (net, *of))).enumerate() {
         let (net, of) = address;
@@ -158,7 +158,7 @@ fn packets_and_frames_of_both_families_cross_one_world() {
     assert_eq!(check::check_idle(&mut world, &boards), []);
     assert_eq!(boards.map(|board| world.unattached_packets(board)), [0; 2]);
 
-    // The packets that the taps recorded, in order of time.
+    // Read the packets that the taps recorded, in order of time.
     let raw = capture::LINK_TYPE_RAW;
     let kinds = [(raw, 4), (raw, 6), (capture::LINK_TYPE_ETHERNET, 0)];
     for ((cable, file), (link_type, version)) in cables.iter().zip(&files).zip(kinds) {
@@ -187,8 +187,8 @@ fn v6_of(net: u8, side: usize) -> IpAddr {
     v6(net.into(), side)
 }
 
-/// A hundred times the impairments of cells: a packet has as many bits as thirty cells, and there are fewer
-/// packets.
+/// Impairments a hundred times as frequent as those of cells, because a packet has as many bits as thirty
+/// cells, and there are fewer packets.
 fn impairment_of(seed: u64) -> ImpairmentConfig {
     let cells = ImpairmentConfig::from_seed(seed);
     ImpairmentConfig {
@@ -248,7 +248,7 @@ fn the_same_seed_gives_the_same_capture_to_the_byte() {
 
 #[test]
 fn a_packet_takes_its_transmission_time_and_the_delay() {
-    // A rate that does not divide a second evenly, and Ethernet's 24 bytes beside the frame's.
+    // A rate that does not divide a second evenly, without and with 24 bytes of Ethernet framing.
     let rate = 7_000_003;
     for (framing_bytes, delay) in [(0, Duration::ZERO), (24, 3 * MILLISECOND)] {
         let config = CableConfig { framing_bytes, ..CableConfig::ip(rate, delay) };
@@ -260,11 +260,11 @@ fn a_packet_takes_its_transmission_time_and_the_delay() {
         let file = file.borrow();
         let (header, _) = capture::FileHeader::read(&file).unwrap();
         let records: Vec<_> = header.records(&file).map(|record| record.unwrap()).collect();
-        // The first packet is sent at 0.
+        // The first packet is sent at time 0.
         let bits = |bytes: usize| (bytes + framing_bytes) as u128 * 8;
         let first = bits(records[0].1.len()) * 1_000_000_000 / u128::from(rate) + delay.as_nanos();
         assert_eq!(u128::from(records[0].0.nanoseconds), first);
-        // A run of full packets fills the line: no nanosecond is lost to rounding.
+        // A run of full packets keeps the line busy, so no rounding error may accumulate.
         let full = records.iter().map(|(_, packet)| packet.len()).max().unwrap();
         let runs = records.chunk_by(|one, next| {
             let apart = u128::from(next.0.nanoseconds - one.0.nanoseconds);
@@ -284,7 +284,8 @@ fn a_queue_is_bounded_and_counts_its_drops() {
         let config = CableConfig { packets_max, ..CableConfig::ip(10_000_000, MILLISECOND) };
         let (mut world, boards, cables) = pair(1, &config);
         let file = tap(&mut world, cables[0]);
-        // Two hundred datagrams at the same time: one goes onto the line, `packets_max` wait.
+        // Two hundred datagrams are sent at the same time: one goes onto the line, `packets_max` wait, and
+        // the rest is dropped.
         let mut host = world.board_mut(boards[0]).host();
         let socket = host.bind(SocketAddr::new(v4(0, 0), 9)).unwrap();
         for _ in 0..200 {
@@ -367,7 +368,7 @@ fn check_refusal(port: impl Fn(usize) -> PortConfig, to: IpAddr, refusal: refusa
     let config = CableConfig::ethernet(1_000_000_000, MILLISECOND);
     world.connect_packets(Attachment::Board(boards[0], 0), Attachment::Board(boards[1], 0), &config).unwrap();
     refusal.arm(world.board_mut(boards[refusal.side]).memory_mut());
-    // Addresses of IPv6 are probed for first (RFC 4862).
+    // IPv6 addresses are usable only after duplicate address detection (RFC 4862 §5.4).
     world.settle(at(10));
     let bytes = noise(30_000, 1);
     let arrived = send(&mut world, boards[0], boards[1], SocketAddr::new(to, 80), &bytes);
@@ -392,8 +393,8 @@ fn an_allocation_failure_delays_frames_and_loses_no_byte() {
 }
 
 /// Two stations, each on a cable to a bridge; the bridges are joined by a circuit. Each bridge has a second
-/// circuit that ends nowhere, so that it copies what it floods. One bridge is refused a page or block.
-/// Returns whether the run reached it; `copies` counts frames that were not copied.
+/// circuit without a peer, so that it copies the frames that it floods. One bridge is refused a page or a
+/// block. Returns whether the run reached that allocation; `copies` counts frames that could not be copied.
 fn check_bridge_refusal(refusal: refusal::Refusal, copies: &mut u64) -> bool {
     let mut world = World::new(1);
     let stations = [0, 1].map(|side| add_small(&mut world, vec![ethernet(side, &[v4(0, side)])]));
@@ -448,7 +449,7 @@ fn a_modelled_processor_sets_the_pace_of_packets_too() {
         assert_eq!(check::check_idle(&mut world, &boards), []);
         (end.as_secs_f64(), busy.as_secs_f64())
     };
-    // A thousand segments, each costing a PDU's 459.5 us at the receiver, which is the bottleneck.
+    // The receiver is the bottleneck: it handles a thousand segments, each of which costs 459.5 us.
     let (with, busy) = seconds(true);
     assert!((0.4595..0.7).contains(&busy), "{busy} s busy");
     assert!((busy..busy * 1.5).contains(&with), "{with} s, {busy} s of them busy");
@@ -499,7 +500,7 @@ fn ports_that_do_not_match_are_rejected_with_the_reason() {
     let found = world.connect_packets(plug(one, 0), switch, &config).unwrap_err();
     assert_eq!(found, AttachError::NotPackets(plug(one, 0)));
 
-    // Nothing has changed: matching ports are connected, once.
+    // A failed call changes nothing: ports that match can still be connected, and only once.
     world.connect(plug(one, 0), switch, 1.0, ImpairmentConfig::NONE).unwrap();
     world.connect_packets(plug(one, 1), plug(other, 1), &config).unwrap();
     let again = world.connect_packets(plug(other, 1), plug(one, 1), &config).unwrap_err();

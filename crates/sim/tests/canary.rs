@@ -32,7 +32,7 @@ fn run(pair: &mut Pair) -> Vec<Violation> {
     check::check_idle(&mut pair.world, &pair.boards)
 }
 
-/// A transfer in which the receiver passes its data to `spoil`; returns what was received.
+/// Transfers data and lets `spoil` store what the receiver gets. Returns the violations, and what was stored.
 fn transfer(mut spoil: impl FnMut(&mut Vec<u8>, &[u8]) + 'static) -> (Vec<Violation>, Vec<u8>) {
     let mut pair = Pair::new(&Plan::with_window(48 << 10));
     let got = Rc::new(RefCell::new(Vec::new()));
@@ -63,7 +63,7 @@ fn a_program_that_loses_a_byte_is_caught() {
     });
     assert_eq!(got.len(), LENGTH - 1);
     assert_eq!(check::stream(3, &sent(), &got), [Violation::StreamDiffers { stream: 3, at: 0 }]);
-    // One wrong byte, one missing at the end, one too many.
+    // One byte is wrong, one is missing at the end, or there is one too many.
     let mut wrong = sent();
     wrong[777] ^= 1;
     assert_eq!(check::stream(0, &sent(), &wrong), [Violation::StreamDiffers { stream: 0, at: 777 }]);
@@ -163,7 +163,7 @@ fn a_program_that_never_finishes_is_caught() {
     let (pair, violations) = take(taker);
     let [Violation::IdleWhileWorkWaits { since }] = violations[..] else { panic!("{violations:?}") };
     assert!(since <= pair.world.now());
-    // And a program that cannot finish: its peer does not exist.
+    // A program also counts as unfinished if it cannot finish because all cells are lost.
     let mut pair = Pair::new(&Plan {
         impairment: ImpairmentConfig { loss: 1.0, ..ImpairmentConfig::NONE },
         ..Plan::with_window(48 << 10)
@@ -182,7 +182,7 @@ fn a_leaked_session_is_caught() {
     pair.world.run_program(pair.boards[0], sender());
     pair.world.run(Instant::from_nanos(100_000_000_000));
     pair.world.take_programs(pair.boards[0]);
-    // The sender has finished, the receiver has not: half of the session stays open on either side.
+    // The sender has closed its side, but the receiver has not, so both boards keep a half-closed session.
     let violations = check::check_idle(&mut pair.world, &pair.boards);
     let left = |board| Violation::SessionsLeft { board, sessions: 1 };
     assert_eq!(violations, [left(0), left(1)]);

@@ -16,7 +16,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Requests in each run.
+/// The number of requests in each run.
 const QUESTIONS: u16 = 3;
 
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +84,7 @@ impl Program for Asker {
                 while let Ok(Some((from, count))) = host.receive_from(socket, &mut buffer) {
                     assert_eq!(from, self.to);
                     let answers = |question| buffer[..count] == payload(question, self.length);
-                    // It may be a duplicate answer to the request before.
+                    // The reply may be a duplicate of the previous one.
                     assert!(answers(self.answered) || answers(self.answered.wrapping_sub(1)));
                     self.answered += u16::from(answers(self.answered));
                 }
@@ -99,7 +99,7 @@ impl Program for Asker {
 
     fn on_timeout(&mut self, host: &mut Host<'_>, now: Instant) {
         let bytes = payload(self.answered, self.length);
-        // A request refused for lack of memory is repeated.
+        // A request that fails for lack of memory is repeated later.
         let _ = match self.kind {
             Kind::Ping => host.ping(self.to.ip(), 1, self.answered, &bytes),
             Kind::Datagram => host.send_to(self.socket.expect("bound"), self.to, &bytes),
@@ -142,7 +142,7 @@ impl Program for Answerer {
     }
 }
 
-/// The kind of request, and the medium.
+/// One test case: the kind of request, its length, and the medium.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     kind: Kind,
@@ -153,8 +153,8 @@ struct Case {
 }
 
 impl Case {
-    /// Runs it with one memory allocation refused. Returns the number of requests, and whether the run
-    /// reached the refusal.
+    /// Runs the case with one memory allocation refused. Returns the number of requests sent, and whether
+    /// the run reached that allocation.
     fn run(self, refusal: Option<refusal::Refusal>) -> (u16, bool) {
         let Case { kind, is_v6, is_ethernet, length, impairment } = self;
         let mut world = World::new(1);
@@ -170,7 +170,7 @@ impl Case {
         if let Some(refusal) = refusal {
             refusal.arm(world.board_mut(boards[refusal.side]).memory_mut());
         }
-        // Addresses of IPv6 are probed for first (RFC 4862).
+        // IPv6 addresses are usable only after duplicate address detection (RFC 4862 §5.4).
         let ask_at = Instant::ZERO + 10 * SECOND;
         world.settle(ask_at);
         let to = SocketAddr::new(address(1, is_v6), 7);
@@ -187,7 +187,7 @@ impl Case {
     }
 }
 
-/// Packets overtake each other and are duplicated; none is lost.
+/// Packets overtake each other and are duplicated, but none is lost.
 fn out_of_order() -> ImpairmentConfig {
     ImpairmentConfig {
         reorder: 0.5,
@@ -201,7 +201,7 @@ fn check_refusals(kind: Kind, lengths: &[usize], impairment: ImpairmentConfig) {
     for (is_v6, is_ethernet) in [(false, false), (true, false), (false, true), (true, true)] {
         for &length in lengths {
             let case = Case { kind, is_v6, is_ethernet, length, impairment };
-            // Many fragments take long; the medium makes no difference.
+            // Runs with many fragments take long, so test them on one medium only.
             if length > 20_000 && (is_ethernet || impairment != ImpairmentConfig::NONE) {
                 continue;
             }

@@ -7,8 +7,8 @@ use kiban_rdma::efe::{Config, EfeCounters};
 use kiban_sim::{CableConfig, ImpairmentConfig, Star, StarConfig, Stream};
 use std::time::Duration;
 
-/// The bytes that a segment of 1472 bytes takes on the line: our header, Ethernet's, its FCS, preamble and
-/// gap.
+/// The bytes that a segment of 1472 bytes takes on the line: the payload, EFE's header, Ethernet's header,
+/// FCS, preamble and gap.
 const LINE_BYTES: f64 = 1472.0 + 28.0 + 14.0 + 4.0 + 8.0 + 12.0;
 /// The share of 10 Gbit/s that the format leaves for payload.
 const LIMIT_GIGABITS: f64 = 10.0 * 1472.0 / LINE_BYTES;
@@ -17,7 +17,8 @@ fn at(micros: u64) -> Instant {
     Instant::from_nanos(micros * 1000)
 }
 
-/// Endless streams from hosts 1..=n to host 0, each starting this many microseconds after the one before.
+/// Returns endless streams from hosts 1..=n to host 0, each of which starts this many microseconds after the
+/// one before.
 fn endless(n: usize, apart_micros: u64) -> Vec<Stream> {
     let stream = |host: usize| {
         let mut stream = Stream::new(host, 0, u64::MAX);
@@ -69,7 +70,7 @@ fn faster_hosts(hosts: usize, endpoint: Config) -> StarConfig {
     config
 }
 
-/// A congestion control that ignores delay: it always uses more than the window allows.
+/// A congestion control that ignores the delay and always keeps a fixed window in flight.
 fn fixed_window(frames: u32) -> Config {
     let endless = Duration::from_secs(3600);
     Config {
@@ -248,7 +249,7 @@ fn sixteen_send_a_megabyte_to_one() {
 
 #[test]
 fn a_hundred_short_messages_at_once_all_arrive() {
-    // More flows than the queue has slots, each finished before anything can be measured.
+    // There are more flows than slots in the queue, and each flow ends before it can measure a round trip.
     let streams = (0..128).map(|n| Stream::new(1 + n % 16, 0, 8)).collect();
     let mut star = Star::new(&StarConfig::ten_gigabit(17), streams);
     assert!(star.run(at(100_000)));
@@ -281,7 +282,7 @@ fn everything_arrives_over_any_impairment() {
     for (name, impairment, floor) in rows {
         let mut config = StarConfig::ten_gigabit(2);
         (config.up.impairment, config.down.impairment) = (impairment, impairment);
-        // Errors that an FCS would detect are left to our own check here.
+        // On a real Ethernet, the FCS would detect these errors; here EFE's own checksum must.
         config.endpoint.checked = impairment.bit_error > 0.0;
         config.endpoint.segment_bytes = if config.endpoint.checked { 1468 } else { 1472 };
         let segments = 20_000;

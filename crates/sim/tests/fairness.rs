@@ -35,11 +35,11 @@ fn at_ms(milliseconds: u64) -> Instant {
 enum Reads {
     All,
     Never,
-    /// This many bytes per second of each stream.
+    /// Reads this many bytes per second from each stream.
     Trickle(usize),
 }
 
-/// Writes to every connection without end.
+/// A program that writes to every connection without end.
 struct Pour {
     listener: Option<u32>,
 }
@@ -77,16 +77,16 @@ impl Program for Pour {
     }
 }
 
-/// Opens streams at a given time, and reads as configured.
+/// A program that opens streams at a given time, and reads as configured.
 struct Callers {
     remote: SocketAddr,
-    /// From where each is opened.
+    /// The local address of each stream.
     locals: Vec<IpAddr>,
     begins: Instant,
     reads: Reads,
     streams: Vec<Option<StreamId>>,
     received: Rc<Cell<u64>>,
-    /// The same by stream; a reconnected one continues its count.
+    /// Bytes received by each stream; a stream that reconnects continues its count.
     each: Rc<RefCell<Vec<u64>>>,
     next: Instant,
 }
@@ -129,7 +129,7 @@ impl Program for Callers {
                     self.read(index, usize::MAX, host);
                 }
             }
-            // A connection that is reset is opened again.
+            // If a connection is reset, open it again.
             Completion::Ended { stream, .. } => {
                 if let Some(index) = self.find(stream) {
                     let _ = host.close(stream);
@@ -168,16 +168,16 @@ impl Program for Callers {
     }
 }
 
-/// What connects the three boards.
+/// The network that connects the three boards.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Net {
-    /// A cable of 40 Mbit/s and 5 ms to each.
+    /// A cable of 40 Mbit/s and 5 ms to each peer.
     Ip,
-    /// A switch, a line to each.
+    /// A switch, with a line to each board.
     Atm,
 }
 
-/// The board under test, the honest peer's and the others'.
+/// The board under test, the honest peer's board and the other peers' board.
 struct Stand {
     world: World,
     boards: [BoardNumber; 3],
@@ -196,7 +196,7 @@ fn ip_port(address: [u8; 4], prefix: &str) -> PortConfig {
     })
 }
 
-/// Addresses of the others.
+/// Returns the address of one of the other peers.
 fn other(number: usize) -> IpAddr {
     IpAddr::from([10, 2, (number / 200) as u8, 2 + (number % 200) as u8])
 }
@@ -326,7 +326,7 @@ impl Stand {
     }
 }
 
-/// The connections beside the honest peer.
+/// The connections that compete with the honest peer.
 #[derive(Clone, Copy, Debug)]
 struct Others {
     connections: usize,
@@ -338,7 +338,8 @@ struct Others {
 
 const WELL_BEHAVED: Others = Others { connections: 1, addresses: 1, reads: Reads::All, begin: Instant::ZERO };
 
-/// Returns the bytes sent to the honest peer beside others, in ten seconds over cables and in five over ATM.
+/// Returns the bytes sent to the honest peer while others compete with it, in ten seconds over cables and in
+/// five over ATM.
 fn honest_bytes(
     net: Net,
     tcp: &tcp::Config,
@@ -358,8 +359,8 @@ fn honest_bytes(
     (bytes, stand)
 }
 
-/// Checks the honest peer's share beside others that connect before it, and after it, with this much transmit
-/// memory and from this many addresses.
+/// Checks the honest peer's share while others compete with it that connect before or after it, with the
+/// given transmit memory, and from the given number of addresses.
 fn check_shares(net: Net, tcp: &tcp::Config, cases: &[(usize, usize)]) {
     let mut short = Vec::new();
     for begin in [Instant::ZERO, at_ms(4000)] {
@@ -405,8 +406,9 @@ fn stuck_connections_leave_an_honest_one_its_throughput_where_buffers_grow() {
 // ---- Sessions of one address
 // ------------------------------------------------------------------------------------
 
-/// Returns the least and the most that live sessions of one address are sent in ten seconds, beside stuck
-/// sessions of another address, if any: those connect at `begin`, the live ones after a second.
+/// Returns the least and the most bytes that one of the live sessions is sent in ten seconds, while stuck
+/// sessions of another address, if any, hold memory. The stuck sessions connect at `begin`, the live ones
+/// after a second.
 fn spread(net: Net, transmit_bytes: usize, live: &[IpAddr], stuck: usize, begin: Instant) -> (u64, u64) {
     let tcp = match net {
         Net::Ip => tcp::Config::default(),
@@ -464,8 +466,8 @@ fn sixty_live_sessions_have_like_parts_of_the_line() {
     let one = vec![IpAddr::from([10, 1, 0, 2]); 60];
     let sixty: Vec<IpAddr> = (0..60).map(other).collect();
     let mut uneven = Vec::new();
-    // The largest share, in percent of the smallest. Over ATM only memory keeps sessions apart; over the
-    // cables a round trip takes as long as the queue in front of them, up to a second.
+    // The last column bounds the largest share, in percent of the smallest. Over ATM only the memory limits a
+    // session; over the cables the round-trip time includes the queue in front of them, up to a second.
     for (net, transmit_mib, live, percent_max) in [
         (Net::Atm, 4, &one, 130),
         (Net::Atm, 4, &sixty, 130),
@@ -485,7 +487,8 @@ fn sixty_live_sessions_have_like_parts_of_the_line() {
 // ---- Attached programs
 // ------------------------------------------------------------------------------------------
 
-/// A program that is attached to the board: it connects streams, and reads as it does, or writes without end.
+/// A program that is attached to the board: it connects streams, and either reads as configured or writes
+/// without end.
 struct Attached {
     client: Client,
     desk: ClientStreams,
@@ -593,7 +596,7 @@ impl Program for Attached {
     }
 }
 
-/// Reads everything.
+/// A program that accepts connections, and reads everything if `reads` is set.
 struct Drain {
     reads: bool,
 }
@@ -621,13 +624,13 @@ impl Program for Drain {
     }
 }
 
-/// Returns what an attached program moves in five seconds beside another with `count` streams.
+/// Returns the bytes that an attached program moves in five seconds while another one has `count` streams.
 fn attached_bytes(writes: bool, one_peer: bool, count: usize, is_stuck: bool) -> u64 {
     let theirs = tcp::Config { receive_buffer_bytes: 16 << 10, ..tcp::Config::default() };
     let mut stand = Stand::with(Net::Ip, tcp::Config::default(), 8 << 20, 1, theirs);
     let (near, far) = (SocketAddr::from(([10, 1, 0, 2], PORT)), SocketAddr::new(other(0), PORT));
     for (number, peer) in stand.boards[1..].iter().copied().enumerate() {
-        // If one writes, its peer does not read.
+        // If the attached programs write, the far peer reads nothing when its sessions are to be stuck.
         let program: Box<dyn Program> = match writes {
             true => Box::new(Drain { reads: !is_stuck || number == 0 }),
             false => Box::new(Pour { listener: None }),
@@ -662,8 +665,8 @@ fn an_attached_program_that_does_not_read_leaves_another_its_throughput() {
 // ---- Who may have it all
 // ----------------------------------------------------------------------------------------
 
-/// Bytes that wait for each address on the board after five seconds, where each has so many connections that
-/// all read; and all bytes of pages that are in use then.
+/// Returns the bytes queued on the board for each address after five seconds, where the n-th address has
+/// `connections[n]` connections that all read; and the bytes of all pages then in use.
 fn waiting(fairness: Fairness, connections: &[usize]) -> (Vec<u64>, usize) {
     let tcp = tcp::Config { fairness, ..tcp::Config::default() };
     let mut stand = Stand::new(Net::Ip, tcp, 8 << 20, connections.len());
@@ -687,7 +690,8 @@ fn waiting(fairness: Fairness, connections: &[usize]) -> (Vec<u64>, usize) {
 fn a_sole_address_uses_all_but_what_is_kept_for_the_next() {
     let (waits, used) = waiting(Fairness::Address, &[64]);
     println!("sole: {waits:?}, {used}");
-    // An eighth is kept, and each session is charged two pages that may not be full.
+    // An eighth of 8 MiB is reserved for other addresses, and each session is charged two pages that may not
+    // be full.
     assert!(waits[0] >= (7 << 20) - 64 * (16 << 10), "{waits:?}");
     assert!(used <= (7 << 20) + 64 * 4096, "{used}");
 }

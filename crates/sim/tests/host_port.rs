@@ -32,7 +32,7 @@ fn net() -> Prefix {
     Prefix::new(address(0), 24)
 }
 
-/// Returns an operating system: an IP stack behind an interface.
+/// Returns a board that stands for a host's operating system: an IP stack behind an interface.
 fn host(world: &mut World, number: u8) -> BoardNumber {
     let port = IpPortConfig {
         address: address(number),
@@ -50,8 +50,8 @@ fn host(world: &mut World, number: u8) -> BoardNumber {
     })
 }
 
-/// Returns its network card: a circuit whose peer InATMARP resolves, and the host's side. It also has an
-/// address of its own.
+/// Returns a board that is a host's network card: a circuit whose peer InATMARP resolves, and a host port. It
+/// also has an address of its own.
 fn card(world: &mut World, number: u8) -> BoardNumber {
     let mut port = AtmPortConfig::oc3c(address(number), net());
     let circuit = CircuitConfig::to(Vc::new(0, 100), address(0));
@@ -69,7 +69,7 @@ fn card(world: &mut World, number: u8) -> BoardNumber {
     })
 }
 
-/// Returns two hosts, two cards, and a line between the cards.
+/// Returns two hosts, their two cards, and a line between the cards.
 fn world() -> (World, [BoardNumber; 2], [BoardNumber; 2]) {
     let mut world = World::new(3);
     let hosts = [1, 2].map(|number| host(&mut world, number));
@@ -94,7 +94,8 @@ fn transfer(world: &mut World, hosts: [BoardNumber; 2], bytes: &[u8], time: Dura
         Box::new(move |_, bytes| place.borrow_mut().extend_from_slice(bytes))
     };
     world.run_program(hosts[1], Box::new(Receiver::new(80, 1, Box::new(make))));
-    // The circuit's peer is resolved first (RFC 2225 §8.1): packets before that are lost, and retransmitted.
+    // InATMARP resolves the circuit's peer first (RFC 2225 §8.1); packets sent before that are lost and
+    // retransmitted.
     let sent = bytes.to_vec();
     let source: Source =
         Box::new(move |at, buffer| buffer.copy_from_slice(&sent[at as usize..][..buffer.len()]));
@@ -172,14 +173,14 @@ impl Program for Pinger {
 #[test]
 fn a_board_has_addresses_beside_the_hosts() {
     let (mut world, hosts, cards) = world();
-    // InATMARP has finished by then.
+    // Within a second, InATMARP has resolved the peer.
     assert!(world.run(Instant::ZERO + Duration::from_secs(1)), "nobody has anything to do");
     let pinger = Pinger { targets: vec![address(101), address(2)], answered: Vec::new() };
     world.run_program(hosts[0], Box::new(pinger));
     assert!(world.run(Instant::ZERO + Duration::from_secs(5)), "its own board, and the other host");
     let answered = &world.program::<Pinger>(hosts[0]).expect("it runs").answered;
     assert!(answered.contains(&address(101)) && answered.contains(&address(2)), "{answered:?}");
-    // To a group or to everybody, and to where no route leads: counted, and nothing else.
+    // A packet to the broadcast address is dropped and counted, like one without a route.
     let pinger = Pinger { targets: vec![IpAddr::from([10, 0, 0, 255])], answered: Vec::new() };
     world.run_program(hosts[0], Box::new(pinger));
     assert!(!world.run(Instant::ZERO + Duration::from_secs(10)));

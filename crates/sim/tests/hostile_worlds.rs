@@ -1,5 +1,5 @@
-//! Worlds that are hard on boards, and exact timing: several switches and circuits, policing, discard, loss,
-//! long lines.
+//! Worlds with congestion and losses, and exact timing: several switches and circuits, policing, discard,
+//! loss, long lines.
 
 use kiban_atm::wire::aal5;
 use kiban_atm::wire::atm::{Interface, Vc};
@@ -24,7 +24,7 @@ use std::time::Duration;
 
 /// T = 331250/117 ns on an OC-3c.
 const SLOT: (u64, u64) = (331_250, 117);
-/// The payload that an OC-3c carries in payloads of 8192 bytes in 172 cells, Mbit/s.
+/// The payload rate of an OC-3c with 8192 bytes in each frame of 172 cells, Mbit/s.
 const LINE_MBPS: f64 = 149.76 * 8192.0 / (172.0 * 53.0);
 
 fn address(board: usize) -> IpAddr {
@@ -55,7 +55,7 @@ struct Net {
     world: World,
     boards: Vec<BoardNumber>,
     switches: Vec<SwitchNumber>,
-    /// From each board to its switch.
+    /// The line from each board to its switch.
     sending: Vec<LineNumber>,
 }
 
@@ -74,7 +74,7 @@ struct Setup {
     police: Option<Contract>,
     shape: Option<Contract>,
     /// By how much each board's line is slower than the one before, bit/s. Lines of exactly the same rate
-    /// keep their phase: of the cells that meet at a full queue, always the same one would be lost.
+    /// would keep their phase, so at a full queue the cells of always the same board would be lost.
     slower: u64,
 }
 
@@ -99,7 +99,7 @@ impl Setup {
         let mut world = World::new(1);
         let count = self.boards.len();
         let boards: Vec<_> = (0..count).map(|board| world.add_board(&self.board(board))).collect();
-        // Each switch: a port for every board, one to the switch before, one to the switch behind.
+        // Each switch has a port for every board, one to the previous switch and one to the next switch.
         let (before, behind) = (count, count + 1);
         let port = SwitchPort {
             early_cells_max: self.early_cells,
@@ -115,8 +115,8 @@ impl Setup {
                 };
                 for from in 0..count {
                     for to in (0..count).filter(|to| *to != from && side(*to) != side(from)) {
-                        // Between switches a circuit has an identifier for both ends; at a board it has the
-                        // other board's.
+                        // Between switches, the identifier of a circuit is made from both boards' numbers; on
+                        // a board's line, from the number of the other board.
                         let name = |port: usize, other: usize| match port == before || port == behind {
                             true => ConnectionId::Circuit(Vc::new(1, (32 + from * count + to) as u16)),
                             false => ConnectionId::Circuit(Vc::new(0, 100 + other as u16)),
@@ -166,14 +166,14 @@ impl Setup {
     }
 }
 
-/// A requested stream, and its result.
+/// A stream to be transferred, and its result.
 struct Job {
     bytes: Rc<Vec<u8>>,
     got: Rc<RefCell<Vec<u8>>>,
 }
 
 impl Net {
-    /// Requests a stream; each has a port of its own.
+    /// Starts a transfer; each has a port of its own.
     fn send(&mut self, from: usize, to: usize, port: u16, bytes: Rc<Vec<u8>>) -> Job {
         let got = Rc::new(RefCell::new(Vec::new()));
         let place = got.clone();
@@ -191,7 +191,7 @@ impl Net {
         Job { bytes, got }
     }
 
-    /// Runs until all is done, and checks everything. Returns how long it took.
+    /// Runs until all transfers are done, and checks everything. Returns how long it took.
     fn finish(&mut self, jobs: &[Job]) -> f64 {
         let done = self.world.run(self.world.now() + Duration::from_secs(20_000));
         let seconds = self.world.now().as_secs_f64();
@@ -264,7 +264,6 @@ impl Program for Watch {
 
 /// A line of slots computed by hand: a cell offered at t leaves at the end of the first free slot that starts
 /// at t or later.
-/// at t or later.
 fn through_line(offered: &[u64]) -> Vec<u64> {
     let (numerator, denominator) = SLOT;
     let mut free = 0;
@@ -310,7 +309,7 @@ fn the_latency_of_a_datagram_is_that_of_the_hand_calculation_to_the_nanosecond()
     }
 }
 
-/// After the world has been quiet for long, and beside other traffic, delays are the same.
+/// A datagram takes equally long after the world has been idle for a long time as at the start.
 #[test]
 fn a_late_datagram_is_as_fast_as_an_early_one() {
     let setup = Setup::new(&[0, 1, 1], tcp_with(64 << 10, 8192));
@@ -319,7 +318,7 @@ fn a_late_datagram_is_as_fast_as_an_early_one() {
     net.finish(&[job]);
     for pause_millis in [1, 37, 5000, 123_456] {
         let start = net.world.now() + Duration::from_millis(pause_millis);
-        // No events meanwhile: a program that is never done lets the time pass.
+        // There are no events in the meantime; the programs that are not done let the time pass.
         let seen = Rc::new(RefCell::new(Vec::new()));
         net.world.take_programs(net.boards[1]);
         net.world.take_programs(net.boards[0]);
@@ -341,7 +340,7 @@ fn a_late_datagram_is_as_fast_as_an_early_one() {
     }
 }
 
-/// A watch whose port may have been bound by an earlier one.
+/// A `Watch` whose port an earlier one may have bound already.
 struct Listener(Watch);
 
 impl Program for Listener {
@@ -422,12 +421,12 @@ fn early_packet_discard_saves_goodput() {
         (came, broken)
     };
     let ((whole, broken), (whole_without, broken_without)) = (run(true), run(false));
-    // A quarter gets through while all send, plus the contents of the queue.
+    // A quarter of the datagrams gets through while all four send, and in addition those in the queue.
     assert!(whole >= 30 && whole >= 2 * whole_without, "{whole} against {whole_without} datagrams");
     assert!(broken == 0 && broken_without > 10, "{broken} against {broken_without} broken frames");
 }
 
-/// Cells of one circuit stay in order, whichever others overtake them.
+/// Cells of one circuit stay in order, even if cells of other circuits overtake them.
 #[test]
 fn cells_of_different_circuits_interleave_without_breaking_frames() {
     let impairment =
@@ -494,8 +493,8 @@ impl Program for Stubborn {
 #[test]
 fn losing_one_cell_in_twenty_slows_short_frames_and_ends_long_ones() {
     let impairment = ImpairmentConfig { loss: 0.05, ..ImpairmentConfig::NONE };
-    // A frame of 13 cells survives two lines one time in four; everything arrives eventually if
-    // retransmission continues: fifteen losses in a row, after which a session is usually given up, occur
+    // A frame of 13 cells survives two lines one time in four, so everything arrives eventually if
+    // retransmission continues. Fifteen losses in a row, after which a session is given up by default, occur
     // once in thirty segments.
     let patient =
         tcp::Config { rto_retries: 100, rto_max: Duration::from_secs(5), ..tcp_with(16 << 10, 536) };
@@ -504,7 +503,7 @@ fn losing_one_cell_in_twenty_slows_short_frames_and_ends_long_ones() {
         let job = net.send(0, 1, 80, noise(seed, 10_000));
         net.finish(&[job]);
     }
-    // A frame of 172 cells never survives: the host gets an error.
+    // A frame of 172 cells never survives, so the session times out and the host gets an error.
     let mut net = Setup { impairment, ..Setup::new(&[0, 0], tcp_with(16 << 10, 8192)) }.build();
     let ended = Rc::new(RefCell::new(None));
     let make = |_| -> Sink { Box::new(|_, _| ()) };
@@ -518,7 +517,7 @@ fn losing_one_cell_in_twenty_slows_short_frames_and_ends_long_ones() {
     assert_eq!(net.world.board(net.boards[0]).sessions(), 0);
 }
 
-/// On 1000 km the window limits the rate: one window per round trip.
+/// On a line of 1000 km, the window limits the throughput to one window per round trip.
 #[test]
 fn on_a_long_line_throughput_is_the_window_over_the_round_trip() {
     for window in [32 << 10, 64 << 10, 128 << 10] {
@@ -532,9 +531,9 @@ fn on_a_long_line_throughput_is_the_window_over_the_round_trip() {
         assert!(pair.world.run(Instant::from_nanos(1_000_000_000_000)));
         let programs = pair.world.take_programs(pair.boards[1]);
         let received = programs[0].as_any().downcast_ref::<Receiver>().unwrap().received()[0];
-        // From the first bytes to the last, a window takes a round trip: four lines, two fabrics, two
-        // segments (the receiver acknowledges every second one) and an acknowledgement of two cells, each
-        // forwarded after waiting for a slot.
+        // Each window takes one round trip: four lines, two switch fabrics, the transmission of two segments
+        // (the receiver acknowledges every second one) and of an acknowledgement of two cells, and waiting
+        // for a slot at each hop.
         let slot = 331_250e-9 / 117.0;
         let round_trip = 4.0 * 1e6 / 2.1e8 + 2.0 * 10e-6 + (2.0 * 172.0 + 2.0 + 4.0) * slot;
         let seconds = received.last_at.since(received.first_at.unwrap()).as_secs_f64();

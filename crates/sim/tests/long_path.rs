@@ -22,7 +22,7 @@ use std::time::Duration;
 const MSS: u32 = 1460;
 const ROUND_TRIP: Duration = Duration::from_millis(100);
 
-/// Streams that are written as fast as possible.
+/// A program that writes to its streams as fast as possible.
 struct Writer(usize);
 
 impl Program for Writer {
@@ -50,7 +50,7 @@ impl Program for Writer {
     }
 }
 
-/// Streams that are read at once; bytes of each, in the order of acceptance.
+/// A program that reads its streams at once, and counts the bytes of each, in the order of acceptance.
 #[derive(Default)]
 struct Reader(Vec<(StreamId, u64)>);
 
@@ -81,7 +81,7 @@ impl Program for Reader {
     }
 }
 
-/// Streams from board 0 to board 1.
+/// Two boards, a cable between them, and streams from board 0 to board 1.
 struct Path {
     world: World,
     receiver: BoardNumber,
@@ -169,7 +169,7 @@ fn cubic_and_reno_have_the_windows_that_are_published() {
 
 #[test]
 fn sixty_sessions_share_one_line() {
-    // Windows that fit into the line's queue: nothing is lost, and the streams take turns.
+    // The windows fit into the line's queue, so nothing is lost and the streams take turns.
     let at = |seconds: u64| Instant::ZERO + Duration::from_secs(seconds);
     let tcp = config(CongestionControl::Cubic, 64 << 10);
     let mut path = Path::new(&tcp, 100_000_000, 20_000, 0, 60);

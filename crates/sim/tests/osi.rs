@@ -40,7 +40,7 @@ fn get(boards: &mut Boards, contents: &[u8]) -> Duration {
     boards.now().since(begun)
 }
 
-/// Puts a file and gets it back; returns how long each took.
+/// Transfers a file to the responder and back; returns how long each transfer took.
 fn there_and_back(setup: &Setup, contents: &[u8]) -> (Boards, [Duration; 2]) {
     let mut boards = Boards::new(setup);
     boards.connect().expect("an association");
@@ -133,7 +133,8 @@ fn time_passes_while_tasks_work() {
     let contents = noise(200_000);
     let costs = Some(OSI_BOARD_1992);
     let (boards, times) = there_and_back(&Setup { costs, ..Setup::new(Medium::Loopback) }, &contents);
-    // One processor: the time spent at both ends adds up to all the time there was, except for the last step.
+    // Both sides share one processor, so the sum of their times is the elapsed time, except for the last
+    // step.
     let spent: Duration = (0..2).flat_map(|side| boards.spent(side)).sum();
     let end = Instant::ZERO + spent;
     assert!(end >= boards.now() && end.since(boards.now()) < Duration::from_millis(10), "{spent:?}");
@@ -144,15 +145,15 @@ fn time_passes_while_tasks_work() {
         let spent: Duration = boards.spent(side).iter().sum();
         assert!(boards.now() >= Instant::ZERO + spent, "side {side}");
     }
-    // Twice the costs, nearly twice the time.
+    // Twice the costs take nearly twice the time.
     let twice = kiban_sim::osi::Costs { block: 2 * OSI_BOARD_1992.block, ..OSI_BOARD_1992 };
     let (_, slow) =
         there_and_back(&Setup { costs: Some(twice), ..Setup::new(Medium::line(2_000_000)) }, &contents);
     assert!(slow[0] > times[0].mul_f64(1.9), "{slow:?} {times:?}");
 }
 
-/// The paper's figure 3: the sender's task above the lower module polls all the time, the receiver's does
-/// not.
+/// The paper's figure 3: the sender's task above the lower module polls all the time, the receiver's task
+/// does not.
 #[test]
 fn the_sender_polls_while_the_line_is_the_limit() {
     let mut boards =
@@ -165,8 +166,8 @@ fn the_sender_polls_while_the_line_is_the_limit() {
     assert!(busy.as_secs_f64() > 0.8 * time.as_secs_f64(), "{busy:?} {time:?}");
 }
 
-/// Puts a file over the boards' own TCP while one memory allocation is refused. Returns whether the run
-/// reached it.
+/// Transfers a file over the boards' own TCP while one memory allocation is refused. Returns whether the run
+/// reached that allocation.
 fn check_refusal(refusal: refusal::Refusal) -> bool {
     let mut pair = Pair::new(&Plan::with_window(48 << 10));
     let contents = noise(30_000);

@@ -1,6 +1,6 @@
-//! Numbers on the wire that must not be predictable: thousands of each, from the machine that makes them,
-//! against every attack of [`kiban_sim::predict`]. Seeds are small on purpose: a number from the simulator's
-//! generator is found at once.
+//! Numbers on the wire that must not be predictable: thousands of each are collected from the machine that
+//! makes them, and every attack of [`kiban_sim::predict`] is tried. The seeds are small on purpose, so that a
+//! number from the simulator's generator would be predicted at once.
 
 use kiban_atm::wire::atm::Vc;
 use kiban_base::{Instant, Region, RngKey, SharedBytes, SharedRoom, Sum};
@@ -33,7 +33,7 @@ fn address6(host: u16) -> IpAddr {
     IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, host])
 }
 
-/// A board with one port for packets, which are taken from it.
+/// A board with one port for packets; the test takes the packets that it sends.
 struct Bench {
     board: Board,
     now: Instant,
@@ -130,7 +130,7 @@ fn segment(packet: &[u8]) -> Segment {
     Segment::read(&packet[ipv4::HEADER_BYTES..]).expect("what leaves is well formed").0
 }
 
-/// Identifications of fragmented IPv6 datagrams.
+/// Returns identifications of fragmented IPv6 datagrams.
 fn fragments6(bench: &mut Bench) -> Vec<u64> {
     let socket = bench.board.host().bind(SocketAddr::new(address6(1), 9)).expect("a socket");
     let identification = |packet: &[u8]| u64::from(u32::from_be_bytes(packet[44..48].try_into().unwrap()));
@@ -148,7 +148,7 @@ fn fragments6(bench: &mut Bench) -> Vec<u64> {
         .collect()
 }
 
-/// Identifications of IPv4 datagrams, each to another host.
+/// Returns identifications of IPv4 datagrams, each to another host.
 fn datagrams4() -> Vec<u64> {
     let mut bench = Bench::new(|_| {});
     let socket = bench.board.host().bind(SocketAddr::new(address(1), 9)).expect("a socket");
@@ -164,7 +164,7 @@ fn datagrams4() -> Vec<u64> {
         .collect()
 }
 
-/// Segments that open connections to one server.
+/// Returns segments that open connections to one server.
 fn openings() -> Vec<Segment> {
     let mut bench = Bench::new(|_| {});
     (0..COUNT).map(|_| bench.opens(SocketAddr::new(address(2), 80))).collect()
@@ -193,7 +193,7 @@ fn answers(cookies: SynCookies) -> Vec<u64> {
         .collect()
 }
 
-/// Keys of requests, and of answers, for connections of VIs.
+/// Returns the keys in connection requests of VIs, and those in the answers.
 fn vi_keys() -> [Vec<u64>; 2] {
     let traits = PathTraits { packet_bytes: 1024, lossless: true, checked: false };
     let mut sides = [1, 2].map(|seed| {
@@ -272,7 +272,7 @@ fn loopback_tags() -> Vec<u64> {
         .collect()
 }
 
-/// Keys of flows, and their first sequence numbers.
+/// Returns keys of EFE flows, and the flows' first sequence numbers.
 fn flows() -> [Vec<u64>; 2] {
     let mut end = endpoint(1);
     let mut room = vec![0; end.frame_bytes_max()];
@@ -300,7 +300,8 @@ fn tags() -> Vec<u64> {
     (0..COUNT).map(|_| nic.register(pd, region.clone(), Access::ALL).expect("room").into()).collect()
 }
 
-/// Generations of the first queue pair of one NIC after another: all that is drawn of a queue pair number.
+/// Returns the generation of the first queue pair of each of many NICs; it is the only random part of a queue
+/// pair number.
 fn queue_pair_generations() -> Vec<u64> {
     let first = |seed| {
         let mut nic = rnic(seed);
@@ -371,8 +372,8 @@ fn numbers_of_the_wire_are_not_predicted() {
     assert!(found.is_empty(), "predicted: {found:#?}");
 }
 
-/// The attack of 2026: fragment identifications revealed the generator's state; from it the key of TCP, drawn
-/// earlier, was computed, and with it the next initial sequence number.
+/// An attack that was possible in 2026: fragment identifications revealed the generator's state, from which
+/// the attacker computed TCP's key, drawn earlier, and with it the next initial sequence number.
 #[test]
 fn fragments_do_not_tell_the_key_of_tcp() {
     let mut bench = Bench::new(|_| {});
@@ -383,7 +384,7 @@ fn fragments_do_not_tell_the_key_of_tcp() {
     let draws: Vec<u64> = splitmix_draws(seed).take(first).collect();
     let names = [SocketAddr::new(address(1), syn.source_port), remote];
     let key = draws.windows(2).position(|key| {
-        // RFC 6528 §3, with the clock near zero.
+        // The ISN of RFC 6528 §3, with a clock near zero.
         let mut hasher = SipHasher24::new_with_keys(key[0], key[1]);
         hasher.write_u8(b'i');
         for name in names {

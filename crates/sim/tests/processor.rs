@@ -1,4 +1,4 @@
-//! A modelled processor decides when a board is called, and nothing else.
+//! A modelled processor changes when a board is called, and nothing else.
 
 use kiban_sim::cost::{BOARD_1995, CostModel, Costs, Mechanism, Mechanisms};
 use kiban_sim::program::{Receiver, Sender, Sink, Source};
@@ -48,7 +48,7 @@ fn model(costs: Costs) -> CostModel {
 fn data_arrives_intact_and_the_world_becomes_idle() {
     let expected: Vec<u8> = (0..300_000).map(pattern).collect();
     for mechanisms in Mechanism::ALL.map(Mechanisms::without).into_iter().chain([Mechanisms::ALL]) {
-        // Twelve windows of 128 KB need more clusters than there are: writers wait.
+        // Twelve windows of 128 KB need more clusters than there are, so writers wait for memory.
         let plan = CostModel { mechanisms, ..BOARD_1995 }.plan(&tcp::Config::bsd43(), 128 << 10);
         let (received, _, mut pair) = transfer(&plan, 12, 300_000);
         assert_eq!(received.len(), 12, "{mechanisms:?}");
@@ -70,8 +70,8 @@ fn a_slow_processor_sets_the_pace_and_a_fast_one_the_line() {
         let costs =
             Costs { pdu: Duration::from_micros(pdu_us), acknowledgment: Duration::ZERO, ..BOARD_1995.costs };
         let (_, took, pair) = transfer(&model(costs).plan(&config, 256 << 10), 1, bytes);
-        // The beginning and the end are not part of the steady flow: a delayed acknowledgement, the last ones
-        // of the window.
+        // Subtract the time at the beginning and at the end, which is not steady flow: a delayed
+        // acknowledgement, and the last acknowledgements of the window.
         let each = (took.as_secs_f64() - 0.2) * 1e6 / pdus as f64;
         assert!((each / expected_us - 1.0).abs() < 0.06, "{pdu_us} us: {each} us");
         let busy = pair.world.processor_busy(pair.boards[0]).as_secs_f64() * 1e6 / pdus as f64;
@@ -91,7 +91,7 @@ fn the_same_plan_gives_the_same_run() {
 
 #[test]
 fn receive_clusters_bound_the_sessions() {
-    // Window in KB, and the number of sessions that get their clusters.
+    // The window in KB, and the number of sessions for which there are enough receive clusters.
     for (window, sessions) in [(8, 63), (16, 63), (48, 63), (64, 63), (128, 31), (256, 15)] {
         assert_eq!(BOARD_1995.memory.sessions_max(window << 10), sessions, "{window} KB");
     }

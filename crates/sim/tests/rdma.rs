@@ -20,7 +20,8 @@ use refusal::Refusal;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-/// The last message announces that everything else is done: the connecting side then ends the connection.
+/// The last message tells the peer that all other transfers are done; the connecting side then closes the
+/// connection.
 const PLAN: [TransferKind; 6] = [
     TransferKind::WriteAndTell,
     TransferKind::Send,
@@ -135,11 +136,11 @@ fn meet(world: &mut World, [one, two]: [BoardNumber; 2], meeting: RdmaAddress, b
         assert_eq!(board.counter("rdma", "terminates_out"), 0, "{name}");
     }
     world.settle(world.now() + Duration::from_secs(5));
-    // One of the two ends waits for stray segments (TIME-WAIT).
+    // At most one session is left, in TIME-WAIT.
     assert!(world.board(one).sessions() + world.board(two).sessions() <= 1, "{name}");
 }
 
-/// Runs with one allocation refused. Returns whether the run reached that allocation.
+/// Runs the plan with one allocation refused. Returns whether the run reached that allocation.
 fn check_refusal(over: Over, bytes: usize, refusal: Refusal) -> bool {
     let (mut world, one, two, meeting) = boards(over, &config(), ImpairmentConfig::NONE, 1);
     let boards = [one, two];
@@ -152,7 +153,7 @@ fn check_refusal(over: Over, bytes: usize, refusal: Refusal) -> bool {
 
 #[test]
 fn an_allocation_failure_delays_and_loses_nothing() {
-    // EFE uses none of the board's packet memory.
+    // EFE is left out, because it uses none of the board's packet memory.
     for over in [Over::TcpOnIp, Over::TcpOnAtm] {
         refusal::each(|refusal| check_refusal(over, 20_000, refusal));
     }
@@ -171,7 +172,7 @@ fn every_operation_goes_both_ways_over_every_lower_layer() {
 fn losses_are_recovered_below_rdma_and_are_not_visible() {
     for over in ALL {
         for seed in 1..=6 {
-            // Losing one cell in a thousand loses one packet in five.
+            // On ATM, the loss of one cell in a thousand would lose one packet in five.
             let loss = if over == Over::TcpOnAtm { 0.0005 } else { 0.02 };
             check(over, &config(), ImpairmentConfig { loss, ..ImpairmentConfig::NONE }, 100_000, seed);
         }

@@ -1,4 +1,4 @@
-//! Starvation: one page or block is refused, or there are hardly any. Every stream still arrives, and all
+//! Memory shortage: one page or block is refused, or memory is scarce. Every stream still arrives, and all
 //! memory is freed.
 
 #[path = "../../base/tests/common/refusal.rs"]
@@ -19,7 +19,8 @@ fn parts(sessions: usize, length: usize) -> Vec<Bytes> {
     (0..sessions).map(|_| Rc::new((0..length).map(|_| chance.draw() as u8).collect())).collect()
 }
 
-/// Sends the parts from board 0 to board 1, a session each; everything must arrive and come to rest.
+/// Sends each part from board 0 to board 1 in a session of its own. Everything must arrive, and the boards
+/// must become idle.
 fn transfer(pair: &mut Pair, parts: &[Bytes], what: &dyn std::fmt::Debug) {
     let sources = parts
         .iter()
@@ -70,11 +71,11 @@ fn refusals_that_go_on_and_on_lose_nothing() {
         let impairment =
             if seed % 2 == 0 { ImpairmentConfig::NONE } else { ImpairmentConfig::from_seed(seed) };
         let mut plan = Plan { seed, impairment, ..Plan::with_window(24 << 10) };
-        // A session that is refused three times out of four would be given up: not here.
+        // So many refusals could exhaust the default number of retransmissions, so allow more.
         plan.tcp.rto_retries = 100;
         let mut pair = Pair::new(&plan);
         let sources: Vec<_> = parts.clone();
-        // Once a millisecond: whatever was refused is soon refused again.
+        // Called once per millisecond, so that what was refused is soon refused again.
         let boards = pair.boards;
         let mut each = |pair: &mut Pair| {
             for board in boards {
@@ -111,7 +112,7 @@ fn refusals_that_go_on_and_on_lose_nothing() {
             }
             each(&mut pair);
             pair.world.run(before + pause);
-            // While nothing happens the interval grows.
+            // While nothing happens, double the interval, so that the next deadline is reached soon.
             pause = if pair.world.now() > before { Duration::from_millis(1) } else { pause * 2 };
             before = pair.world.now();
         }

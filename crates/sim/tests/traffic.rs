@@ -63,7 +63,7 @@ fn a_source_shaped_to_a_contract_keeps_to_it_and_loses_nothing() {
         let outlet = Outlet { vc: VC, cell_time: LINE, contract: shaped };
         let mut source = FrameSource::new(outlet, Box::new(jpeg()), 9180, seconds(2), ledger.clone());
         let mut cells = Vec::new();
-        // Polled in strides of any length, it sends the same cells.
+        // The source sends the same cells whether it is polled in many strides of different lengths or once.
         let mut now = Instant::ZERO;
         for stride in (0..).map(|number: u64| 1 + number * 7919 % 3_000_000) {
             now += Duration::from_nanos(stride);
@@ -90,7 +90,7 @@ fn the_ledger_records_losses_and_the_units_they_spoil() {
     let program = Periodic::new(Duration::from_millis(20), 640, &mut SimRng::from_seed(3));
     let source = FrameSource::new(outlet, Box::new(program), 9180, seconds(4), ledger.clone());
     let sink = FrameSink::new(9180, ledger.clone());
-    // 200 packets of 14 cells; each 100th cell is lost.
+    // The source sends 200 packets of 14 cells, and the line loses each 100th cell.
     let (mut world, [source, sink]) =
         world(source, sink, ImpairmentConfig { lose_every: 100, ..ImpairmentConfig::NONE });
     world.collect(seconds(5));
@@ -98,11 +98,10 @@ fn the_ledger_records_losses_and_the_units_they_spoil() {
     let tally = ledger.borrow_mut().take();
     assert_eq!((tally.offered, tally.carried, tally.lost, tally.strange), (2800, 2772, 28, 0));
     let units = world.terminal::<FrameSink>(sink).expect("it is one").take();
-    // Two lost cells may belong to one packet; if a packet's last cell is lost, the next packet is lost with
-    // it.
+    // A packet may lose two cells; and if a packet loses its last cell, the next packet is lost with it.
     assert!((166..=172).contains(&units.whole), "{units:?}");
     assert_eq!(world.terminal::<FrameSource>(source).map(|source| source.units()), Some(200));
-    // Each line takes the delay of 1 km and a cell's time; the switch adds its own.
+    // Each line delays a cell by 1 km of propagation and by a cell time; the switch adds its own delay.
     let least = tally.delays.iter().min().expect("cells came");
     assert!((20_000..26_000).contains(least), "{least}");
 }

@@ -1,4 +1,4 @@
-//! VI NICs of boards in the world: the shipped machine on a cLAN-like cable, with and without impairments.
+//! VI NICs of boards in the world, on a cLAN-like cable, with and without impairments.
 
 use kiban_base::{Instant, Region};
 use kiban_board::{BoardConfig, Completion, Host, PortConfig};
@@ -40,7 +40,7 @@ fn pattern(number: u64) -> Vec<u8> {
     (0..MESSAGE_BYTES).map(|at| (u64::from(at) * 31 + number * 7) as u8).collect()
 }
 
-/// Connects and sends.
+/// A program that connects and sends.
 struct Sender {
     reliability: Reliability,
     messages: u64,
@@ -93,7 +93,7 @@ impl Program for Sender {
     }
 }
 
-/// Waits for a connection and receives.
+/// A program that waits for a connection and receives.
 struct Receiver {
     reliability: Reliability,
     messages: u64,
@@ -194,7 +194,7 @@ fn a_clan_like_cable_is_filled_and_loses_nothing() {
             let at = BASE + n * u64::from(MESSAGE_BYTES);
             assert!(memory.read(at, MESSAGE_BYTES as usize).expect("within") == pattern(n), "message {n}");
         }
-        // 2 MB and the headers of 500 packets at 100 MB/s, plus the set-up and the delay.
+        // 2 MB and the headers of 500 packets take this long at 100 MB/s; the set-up and the delay are added.
         let bytes = 100 * u64::from(MESSAGE_BYTES) + 500 * 32;
         let line = Duration::from_nanos(bytes * 10);
         let taken = receiver.at.since(Instant::ZERO);
@@ -235,8 +235,8 @@ fn an_impaired_cable_costs_messages_on_the_unreliable_level() {
     let (mut world, boards) = world(Reliability::Unreliable, 100, 100, impairment);
     world.run(SECOND);
     let received = &world.program::<Receiver>(boards[1]).expect("it runs").received;
-    // Five packets per message: 1 - 0.98^5 = 9.6 % of the messages are lost. Descriptors are consumed in
-    // order.
+    // A message has five packets, so 1 - 0.98^5 = 9.6 % of the messages are lost. Descriptors are consumed
+    // in order.
     assert!((80..99).contains(&received.len()), "{} of 100", received.len());
     assert_eq!(*received, (0..received.len() as u64).collect::<Vec<_>>());
     let sender = world.program::<Sender>(boards[0]).expect("it runs");
@@ -258,7 +258,7 @@ fn a_cable_that_goes_dark_ends_the_connection() {
     world.settle(Instant::from_nanos(3_000_000_000));
     let sender = world.program::<Sender>(boards[0]).expect("it runs");
     assert!(sender.lost && sender.done.len() == 1000, "{} done", sender.done.len());
-    // Transfers in progress report their result; those that had not started are flushed.
+    // Transfers in progress report their result; those that had not started complete with the status flushed.
     assert!(sender.done.iter().any(|status| status.has(Status::FLUSHED)));
     let vi = sender.vi;
     let state = world.board_mut(boards[0]).host().vi().expect("a VI port").vi(vi).expect("there").0;

@@ -1,5 +1,5 @@
-//! The model's receive queue compared with the NIC that we ship: the same arrivals, the same process, the
-//! same stalls.
+//! The model's receive queue compared with the real VI NIC: the same arrivals, the same process, the same
+//! stalls.
 //!
 //! The process runs once over [`Posted`] and once over two NICs in virtual time: the sender posts a message
 //! when the packet is to be sent, the receiver's process dequeues it and posts the descriptor again when its
@@ -66,7 +66,7 @@ struct Nics {
     next: Option<Packet>,
     link_free: Instant,
     now: Instant,
-    /// When the messages in transit were to be sent, by number.
+    /// The messages in transit by number, with the times at which they were to be sent.
     wanted: VecDeque<Packet>,
     posted: usize,
     lost: Vec<u64>,
@@ -77,8 +77,8 @@ impl Nics {
     fn new(posting: Posting, mut arrivals: Arrivals) -> Nics {
         let mut config = Config {
             descriptors_max: 1 << 20,
-            // The sender is notified when a descriptor is posted and need not probe; if it were not notified,
-            // it would hang here.
+            // The sending NIC is notified when a descriptor is posted and need not probe. With so long an
+            // interval, the test would hang if the notification were missing.
             dry_retry: Duration::from_secs(1 << 20),
             ..Config::default()
         };
@@ -170,13 +170,13 @@ impl Nics {
         }
     }
 
-    /// Messages that found no descriptor, and messages that arrived.
+    /// Returns the number of messages that found no descriptor, and of those that arrived.
     fn seen(&self) -> [u64; 2] {
         let counters = self.receiver.nic.counters();
         [counters.no_descriptor, counters.messages_in]
     }
 
-    /// Messages that are still with the sender and may yet be sent.
+    /// Returns the number of messages that are still with the sender and may yet be sent.
     fn unsent(&self) -> usize {
         if self.broken.is_some() {
             return 0;
@@ -247,7 +247,7 @@ impl ReceiveQueue for Nics {
     }
 }
 
-/// Runs over both, and compares the losses and the time when the connection broke.
+/// Runs the process over both queues, and compares the losses and the time at which the connection broke.
 fn check(
     process: &Process,
     posting: Posting,
@@ -275,7 +275,7 @@ const STALL: Stall = Stall {
     when: StallTiming::Waking(0.02),
     length: StallLength::Uniform { least: micros(1000), most: micros(40_000) },
 };
-/// 12.5 KB at 62.5 MB/s.
+/// Arrival patterns of packets of 12.5 KB, at about 62.5 MB/s.
 const RHYTHMS: [ArrivalPattern; 3] = [
     ArrivalPattern::Constant { gap: micros(200) },
     ArrivalPattern::Exponential { mean: micros(200) },

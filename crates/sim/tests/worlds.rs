@@ -1,4 +1,4 @@
-//! Worlds: two boards, a switch, traffic and impairments; checkers examine the end.
+//! Two boards and a switch, with traffic and impairments; at the end, the checkers examine the world.
 
 use kiban_base::{Instant, SimRng};
 use kiban_sim::program::{Received, Receiver, Sender, Sink, Source};
@@ -19,7 +19,7 @@ struct Outcome {
     streams: Vec<Received>,
 }
 
-/// Sends the parts from `side` to the other, one session per part.
+/// Sends the parts from `side` to the other side, one session per part.
 fn transfer(pair: &mut Pair, side: usize, parts: &[Rc<Vec<u8>>]) -> Outcome {
     let sources = parts
         .iter()
@@ -49,7 +49,8 @@ fn transfer(pair: &mut Pair, side: usize, parts: &[Rc<Vec<u8>>]) -> Outcome {
 
 fn check_intact(outcome: &Outcome, parts: &[Rc<Vec<u8>>]) {
     assert!(outcome.done, "every program came to its end");
-    // Streams are accepted in any order under impairments: each part must have arrived exactly once.
+    // With impairments, streams may be accepted in any order, so check that each part has arrived exactly
+    // once.
     let mut left: Vec<&Rc<Vec<u8>>> = parts.iter().collect();
     for received in &outcome.received {
         let received = received.borrow();
@@ -85,8 +86,7 @@ fn payload_moves_once_into_cells_and_once_out_of_them() {
     let (sender, receiver) = (pair.world.board(pair.boards[0]), pair.world.board(pair.boards[1]));
     assert_eq!(sender.copies().host_in_bytes, bytes);
     assert_eq!(receiver.copies().host_out_bytes, bytes);
-    // 172 cells carry 8192 bytes; everything else that goes into cells is headers, padding and
-    // acknowledgements.
+    // 172 cells carry 8192 bytes; all other payload of the cells is headers, padding and acknowledgements.
     let cells = |payload: u64| payload / 8192 * 172 * 48;
     let excess = sender.copies().sar_out_bytes - cells(bytes);
     assert!(excess < 100_000, "{excess} bytes beyond one transfer");
@@ -137,7 +137,7 @@ fn sixty_sessions_share_the_line_and_the_memory() {
             check_intact(&outcome, &file);
             let reached = mbps(&pair, each * sessions, Instant::ZERO);
             assert!(reached > 134.58 * 0.99, "{reached} Mbit/s for {sessions} at {window}");
-            // All have the same amount to send: the one with less than its share finishes last.
+            // All streams have the same amount to send, so one that gets less than its share finishes last.
             let ends = outcome.streams.iter().map(|stream| stream.last_at.as_secs_f64());
             let (first, last) =
                 ends.fold((f64::MAX, 0.0f64), |(first, last), end| (first.min(end), last.max(end)));

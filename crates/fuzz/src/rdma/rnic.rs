@@ -10,7 +10,6 @@
 //!           each work request completes at most once, in the order of its queue, and exactly once in the
 //!           end, unless it was unsignalled and succeeded; a single notification request yields one
 //!           notification. At the end everything can be destroyed, and nothing is left.
-//!           notification. At the end everything can be destroyed, and nothing is left.
 
 use crate::features::Features;
 use crate::input::Input;

@@ -1,8 +1,8 @@
 //! A reference model of streams: two boards, an impaired cable, applications of every kind.
 //!
-//! Input     eight bytes: the seed of everything. (Further bytes only change the seed.)
-//! Model     a stream is the bytes written; read bytes are compared with it immediately.
 //! Input     eight bytes: the seed of all random choices. (Further bytes only change the seed.)
+//! Model     a stream is the bytes written; read bytes are compared with it immediately.
+//! Drawn     profile, MTU, buffers, memory, Nagle, SACK, TSO and LRO of each board; delay, loss, duplication,
 //!           reordering and corruption of each direction; for every conversation, which side opens it, how
 //!           much each side writes and how, how slowly it reads, whether it finishes before or after its
 //!           peer, and whether it aborts in the middle.

@@ -2,8 +2,8 @@
 //! operators agreed on.
 //!
 //! ```text
-//! UDP 6635 | label 20, class 3, bottom 1, TTL 8 | control word 4, if agreed on | k x ( header word 4 |
-//! payload 48 ) control word   0000 | flags 4 | 0 2 | length 6 | sequence number 16
+//! UDP 6635 | label 20, class 3, bottom 1, TTL 8 | control word 4, if agreed on | k x ( header word 4 | payload 48 )
+//! control word   0000 | flags 4 | 0 2 | length 6 | sequence number 16
 //! ```
 //!
 //! Cells            as many per packet as are waiting, up to a configured number; any number is accepted. The

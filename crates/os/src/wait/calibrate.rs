@@ -1,13 +1,12 @@
 //! Measures the cost of a sleep on this machine.
 //!
 //! Method           two threads, [`ROUNDS`] times: one sleeps on an eventfd; the other waits until the first
-//! sleeps,
-//! then rings its bell. Measured are the latency from the ring until the sleeper looks, the
-//! sleeper's CPU time, and the length of the ringer's call. Then [`NAPS`] timed sleeps measure
-//! how late they end.
+//!                  sleeps, then rings its bell. Measured are the latency from the ring until the sleeper
+//!                  looks, the sleeper's CPU time, and the length of the ringer's call. Then [`NAPS`] timed
+//!                  sleeps measure how late they end.
 //! Statistics       disturbances only lengthen a measurement, so the lower quartile counts. The waiter starts
-//! with these values and keeps updating them; bounds exclude the extreme values of a disturbed
-//! machine.
+//!                  with these values and keeps updating them; bounds exclude the extreme values of a
+//!                  disturbed machine.
 //! Once             per process, before the first wait: takes some milliseconds.
 //! Limits           with only one CPU, no thread can spin for a peer, and there is nothing to measure:
 //!                  [`ONE_CPU`].

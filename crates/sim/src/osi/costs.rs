@@ -105,7 +105,7 @@ pub const CONSTANTS: [Constant; 7] = [
 ];
 
 impl Costs {
-    /// Returns the cost of a unit of this many bytes for a task; a call without bytes costs nothing.
+    /// Returns the cost for a task of handling a unit of this many bytes; a call without bytes costs nothing.
     fn of(&self, task: Task, bytes: usize) -> Duration {
         if bytes == 0 {
             return Duration::ZERO;
@@ -120,7 +120,8 @@ impl Costs {
 
     /// Returns the cost of a frame of this many bytes for the lower module.
     pub(super) fn of_frame(&self, bytes: usize) -> Duration {
-        // Address, control and a packet header: an acknowledgement, or a frame of set-up or clearing.
+        // At most 8 octets are address, control and a packet header: an acknowledgement, or a frame of set-up
+        // or clearing.
         if bytes > 8 { self.block } else { Duration::ZERO }
     }
 }
@@ -134,9 +135,9 @@ pub(super) struct Account {
     pub(super) ticks: Option<fn() -> u64>,
     turned_at: u64,
     task: Option<Task>,
-    /// By the model.
+    /// Time worked according to the cost model.
     pub(super) spent: [Duration; Task::ALL.len()],
-    /// By the clock.
+    /// Time worked according to the clock, in its ticks.
     pub(super) spent_ticks: [u64; Task::ALL.len()],
     /// Time spent since the last call of `take_debt`.
     debt: Duration,

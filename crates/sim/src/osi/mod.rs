@@ -1,12 +1,12 @@
 //! OSI boards in virtual time: file services over all seven layers, on a serial line or in internal loopback
 //! (paper \[5\]).
 //!
-//! Goal      the board that we ship transfers files between two memory disks at any line rate; with
-//!           [`Costs`], at the speed of another machine.
+//! Goal      the real OSI stack transfers files between two memory disks, at any line rate; with [`Costs`],
+//!           at the speed of another machine.
 //! Line      two boards, each with a lower module (LAPB and X.25), joined by a full duplex line ([`Serial`]).
-//! TCP       an end is a program on a board of a [`World`](crate::World), over that board's own TCP
+//! TCP       each system is a program on a board of a [`World`](crate::World), over that board's own TCP
 //!           ([`Peer`]).
-//! Loopback  one board with both ends of the association, joined below transport, on one processor.
+//! Loopback  one board with both sides of the association, joined below transport, on one processor.
 //! Work      a processor does one step at a time: it takes one unit from below, requests one F-DATA, or
 //!           passes on a waiting unit; then it is busy for the time that the step costs.
 //! Limits    output leaves when the processor starts the step, not when its time has passed: at most one step
@@ -40,10 +40,10 @@ use kiban_osi::transport;
 use std::time::Duration;
 use user::User;
 
-/// A peer that is silent for this long is given up.
+/// A peer that is silent for this long is considered lost.
 const PATIENCE: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// How the two ends are connected.
+/// How the two systems are connected.
 #[derive(Clone, Copy, Debug)]
 pub enum Medium {
     /// Two boards on a line.
@@ -55,7 +55,7 @@ pub enum Medium {
         /// Impairments of frames: loss, bit errors and stalls.
         impairment: ImpairmentConfig,
     },
-    /// One board, below transport.
+    /// Both sides on one board, joined below transport.
     Loopback,
 }
 
@@ -66,16 +66,16 @@ impl Medium {
     }
 }
 
-/// A setting.
+/// The parameters of a simulation.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
-    /// How the ends are connected.
+    /// How the systems are connected.
     pub join: Medium,
     /// Bytes of a data element, in either direction.
     pub fdata_bytes: usize,
     /// The largest TPDU: on a line up to 2048, in loopback up to 65531.
     pub tpdu_bytes: usize,
-    /// The costs of processing; `None`: nothing.
+    /// The costs of processing; `None`: processing takes no time.
     pub costs: Option<Costs>,
     /// Seed of all random numbers.
     pub seed: u64,
@@ -90,7 +90,7 @@ impl Setup {
     }
 }
 
-/// The layers below an end.
+/// The layers below the OSI stack of a side.
 #[derive(Debug)]
 enum Lower {
     Line(Box<Line>),
@@ -140,20 +140,20 @@ struct Module {
     frame: Option<Vec<u8>>,
 }
 
-/// One end of the association, with its user.
+/// One side of the association, with its user.
 struct Side {
     end: End<Lower>,
     user: User,
-    /// The user has more to send.
+    /// Whether the user has more to send.
     has_more: bool,
     module: Module,
     account: Account,
 }
 
-/// Two ends, and their connection.
+/// Two OSI stacks, and their connection.
 pub struct Boards {
     sides: [Side; 2],
-    /// From side 0 and from side 1; none in loopback.
+    /// The line from side 0 and the line from side 1; `None` in loopback.
     lines: Option<[Serial; 2]>,
     /// When each board's upper processor is free; in loopback there is only one.
     free_at: [Instant; 2],
@@ -216,7 +216,7 @@ impl Boards {
         }
     }
 
-    /// Returns the disk of an end's host.
+    /// Returns the disk of a side's host.
     pub fn disk(&mut self, side: usize) -> &mut MemoryDisk {
         &mut self.sides[side].user.disk
     }
@@ -367,7 +367,7 @@ impl Boards {
         moved
     }
 
-    /// In loopback, carries data between the two ends.
+    /// In loopback, carries data between the two sides.
     fn join(&mut self) {
         let [one, other] = &mut self.sides;
         if let (Lower::Loop(one), Lower::Loop(other)) = (one.end.below_mut(), other.end.below_mut()) {
@@ -430,7 +430,8 @@ fn line_config(side: usize, bits_per_second: u64, costs: Option<Costs>) -> LineC
     if let Some(costs) = costs {
         config.layer.outgoing_bytes_max = costs.module_bytes;
     }
-    // A window of frames in each direction, on the line and in the modules, must not cause a poll.
+    // The sender must not poll the peer (timer recovery) while a window of frames in each direction is on the
+    // line or in the modules.
     let frames = u64::from(config.link.window) * 2 * 8 * (2048 + 16);
     let window = Duration::from_nanos(frames * 1_000_000_000 / bits_per_second.max(1));
     config.link.reply_timeout = config.link.reply_timeout.max(2 * window);

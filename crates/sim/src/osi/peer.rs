@@ -1,10 +1,10 @@
-//! Files over a board's own TCP: an end of an association in TPKTs (RFC 1006), as a program of a world.
+//! Files over a board's own TCP: one side of an association in TPKTs (RFC 1006), as a program of a world.
 //!
 //! Goal      the same OSI stack as on the serial line, over a TCP session, whatever connects the boards.
 //! Steps     the initiator connects, associates, does one job, releases, closes. The responder serves
 //!           one initiator.
-//! Limits    data that TCP does not accept waits in the end, which then neither requests more from its user
-//!           nor reads more.
+//! Limits    data that TCP does not accept waits in the OSI stack, which then neither requests more from its
+//!           user nor reads more.
 //! Left out  the layers' own timers: programs have none, and TCP ends a silent connection.
 
 use super::user::User;
@@ -29,7 +29,7 @@ enum Role {
     Responder(u16, Option<u32>),
 }
 
-/// One end, with its user and the user's disk.
+/// One side of an association, with its user and the user's disk.
 pub struct Peer {
     role: Role,
     user: User,
@@ -41,13 +41,13 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Creates an end that connects to `remote` and performs `job`; data elements and TPDUs have at most
-    /// these many bytes.
+    /// Creates an initiator that connects to `remote` and performs `job`. Data elements and TPDUs have at
+    /// most `fdata_bytes` and `tpdu_bytes`.
     pub fn initiator(remote: SocketAddr, job: Job, fdata_bytes: usize, tpdu_bytes: usize) -> Peer {
         Peer::new(Role::Initiator(remote, Some(job)), fdata_bytes, tpdu_bytes)
     }
 
-    /// Creates an end that serves connections to `port`.
+    /// Creates a responder that serves connections to `port`.
     pub fn responder(port: u16, fdata_bytes: usize, tpdu_bytes: usize) -> Peer {
         Peer::new(Role::Responder(port, None), fdata_bytes, tpdu_bytes)
     }
@@ -59,12 +59,12 @@ impl Peer {
         Peer { role, user, end, stream: None, ended: None, is_closed: false }
     }
 
-    /// Returns the disk of its host.
+    /// Returns the disk of the peer's host.
     pub fn disk(&self) -> &MemoryDisk {
         &self.user.disk
     }
 
-    /// Returns the disk of its host, to put files there.
+    /// Returns the disk of the peer's host, to put files there.
     pub fn disk_mut(&mut self) -> &mut MemoryDisk {
         &mut self.user.disk
     }
@@ -154,7 +154,7 @@ impl Peer {
     }
 
     fn close(&mut self, stream: StreamId, host: &mut Host<'_>) {
-        // This also forgets an end that the peer closed first.
+        // This also frees a stream that the peer closed first.
         let _ = host.close(stream);
         self.is_closed = true;
     }

@@ -36,7 +36,7 @@ pub struct Serial {
     /// rate.
     free_at: Instant,
     rest: u128,
-    /// When the last queued frame starts: the sender has the next one ready by then.
+    /// When the transmission of the last queued frame starts; by then the sender has the next one ready.
     begins_at: Instant,
     under_way: VecDeque<(Instant, Vec<u8>)>,
     impairment: Impairment,
@@ -73,7 +73,7 @@ impl Serial {
         self.impairment.counters()
     }
 
-    /// Returns when the line accepts another frame: one is being sent, and one is ready.
+    /// Returns when the line accepts another frame: it sends one and holds one ready.
     pub(super) fn takes_at(&self) -> Instant {
         self.begins_at
     }
@@ -131,7 +131,8 @@ fn stuffed_bits(frame: &[u8]) -> u64 {
     stuffed
 }
 
-/// By the number of ones before an octet, and the octet: the zeros inserted, and the trailing ones.
+/// The zeros inserted in an octet and its trailing ones, by the number of ones before the octet, and by the
+/// octet.
 static STUFFING: [[[u8; 2]; 256]; 5] = {
     let mut table = [[[0; 2]; 256]; 5];
     let mut at = 0;
@@ -162,7 +163,7 @@ mod tests {
             (&[0x0f, 0x0f], 0),
             (&[0x1f], 1),
             (&[0xff], 1),
-            // Eight and two ones are ten: across octets.
+            // Ten ones in a row: eight in the first octet, two in the second.
             (&[0xff, 0x03], 2),
             (&[0xff; 5], 8),
             (&[0xf8, 0x1f, 0x00], 2),

@@ -123,7 +123,8 @@ impl Terminal for FrameSource {
                 self.advance();
             }
             let earliest = self.meter.as_ref().map_or(Instant::ZERO, Meter::earliest).max(self.ready);
-            // A slot left free cannot be used later: look before advancing the clock.
+            // If the source does not use a slot, it cannot use it later. So compute the next slot on a copy
+            // of the clock, and keep the copy only if the slot is used now.
             let mut clock = self.clock.clone();
             clock.skip_to(earliest);
             if clock.start() >= until {
@@ -153,11 +154,11 @@ impl Terminal for FrameSource {
 pub struct Units {
     /// Units that arrived completely.
     pub whole: u64,
-    /// Incomplete units before one of these.
+    /// Units that did not arrive completely, counted when a later unit arrives.
     pub lost: u64,
     /// Frames that arrived completely.
     pub frames: u64,
-    /// Frames that did not.
+    /// Frames that did not arrive completely.
     pub frames_spoilt: u64,
     /// The time from when each complete unit was ready until its last cell arrived, in nanoseconds.
     pub delays: Vec<u64>,

@@ -2,14 +2,14 @@
 //!
 //! Cells have no numbers, so they are identified by their payloads, which sources make unique. A network
 //! keeps the order within a circuit, so cells sent before one that arrives are lost if they have not arrived.
-//! The ends' own loss counters are not used.
+//! The loss counters of the sources and sinks themselves are not used.
 
 use kiban_base::Instant;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// How far ahead an arriving cell is searched for: more than any queue and line holds.
+/// How far ahead in the log an arriving cell is searched for: further than all queues and lines can hold.
 const AHEAD_MAX: usize = 1 << 17;
 
 /// Events since the last call of `take`.
@@ -34,7 +34,7 @@ pub struct CellLog {
     tally: Tally,
 }
 
-/// Both ends write into it.
+/// A log that the source and the sink of a flow share.
 pub type Shared = Rc<RefCell<CellLog>>;
 
 impl CellLog {

@@ -11,7 +11,7 @@
 //!
 //! Shape     each end is a [`Terminal`](crate::Terminal) with a line of its own. A source sends at the rate
 //!           of its line, or shaped to a contract.
-//! Left out  real sound and pictures; contents are numbers, so that no two cells are alike.
+//! Left out  real sound and pictures: the contents are numbers, so that no two cells are alike.
 
 mod frames;
 mod ledger;

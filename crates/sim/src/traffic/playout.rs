@@ -1,8 +1,8 @@
 //! Playout of a stream at the far end: a buffer that is read at a rate controlled by its own level (I.363.1
 //! §2.5.2.2).
 //!
-//! Look      just before octets are added, at most once per [`LOOK`]: octets that arrive in matrices make the
-//!           level a sawtooth, whose lower edge moves only with the clocks.
+//! Look      the level is measured just before octets are added, at most once per [`LOOK`]. Octets that
+//!           arrive in matrices make the level a sawtooth; its lower edge moves only if the clocks differ.
 //! Begin     reading begins once [`ALLOWANCE`] of octets is buffered; that level is the target.
 //! Rate      the average of the last quarter of the time; before that, the loop is settling.
 //! Bounds    the rate stays within [`TOLERANCE_PPM`]; an underrun of the buffer is counted, and it is filled
@@ -14,9 +14,9 @@ use std::time::Duration;
 
 /// Delay variation that the buffer takes before it runs empty.
 const ALLOWANCE: Duration = Duration::from_millis(20);
-/// The most that the buffer holds.
+/// The most that the buffer holds, as playing time.
 const ROOM: Duration = Duration::from_millis(500);
-/// The least time between two looks.
+/// The least time between two measurements of the level.
 const LOOK: Duration = Duration::from_millis(2);
 /// The greatest deviation of the rate from the nominal one.
 const TOLERANCE_PPM: u32 = 1000;
@@ -31,7 +31,7 @@ pub struct Recovered {
     pub ppm: f64,
     /// By how much the buffer fell below its intended level, milliseconds.
     pub below_ms: f64,
-    /// By how much it rose above.
+    /// By how much the buffer rose above its intended level, milliseconds.
     pub above_ms: f64,
     /// Number of underruns and overruns.
     pub slips: u64,
@@ -157,7 +157,8 @@ impl Playout {
 mod tests {
     use super::*;
 
-    /// Octets arrive in lots of `lot`, at a rate that is off by `ppm`, each delayed by `late` of its number.
+    /// Octets arrive `lot` at a time, at a rate that is off by `ppm`; the n-th arrival is delayed by
+    /// `late(n)` nanoseconds.
     fn recovered(ppm: f64, lot: usize, late: impl Fn(u64) -> u64) -> Recovered {
         let mut playout = Playout::new(2_048_000, Duration::from_secs(1));
         let apart = lot as f64 * 8.0 / (2_048_000.0 * (1.0 + ppm * 1e-6));
@@ -171,7 +172,7 @@ mod tests {
     #[test]
     fn playout_follows_the_sources_rate() {
         for ppm in [-100.0, 0.0, 50.0, 200.0] {
-            // Cells, and matrices of RS(128, 124).
+            // Octets arrive in cells, or in matrices of RS(128, 124).
             for lot in [47, 5828] {
                 let found = recovered(ppm, lot, |_| 0);
                 assert!((found.ppm - ppm).abs() < 1.0, "{ppm} {lot}: {found:?}");
@@ -194,9 +195,9 @@ mod tests {
         let most_ms = f64::from(1 << 20) * 1e-6;
         let found = recovered(50.0, 470, jitter);
         assert!((found.ppm - 50.0).abs() < 10.0 && found.slips == 0, "{found:?}");
-        // The level moves by all of the jitter, or by at most half of it until its mean equals the target,
-        // which was set at a single moment; and by the source's lead before the integral has converged: a
-        // double pole at 2 s lets 50 ppm lead by at most 50 ppm · 2 s / e.
+        // The level moves by the whole jitter, plus up to half of it until the mean level equals the target,
+        // which was set from a single measurement. It also moves by what the source gains before the integral
+        // has converged: with a double pole at 2 s, 50 ppm gain at most 50 ppm · 2 s / e.
         let most = 1.5 * most_ms + 50e-3 * 2.0 / std::f64::consts::E;
         let moved = found.above_ms + found.below_ms;
         assert!((0.9 * most_ms..most).contains(&moved), "{moved} {most}: {found:?}");

@@ -4,7 +4,7 @@
 //!           `scene`; its level is drawn uniformly from one of the ranges, and its pictures differ from it by
 //!           up to `spread`, half of which is carried over to the next picture. Ranges are rates on the line,
 //!           as paper \[2\] gives them, including cell headers.
-//! Assumed   all of this but the ranges: no traces of the lecture were published.
+//! Assumed   all of this except the ranges, because no traces of the lecture were published.
 //! Exact     no function of a maths library is called, so that a seed gives the same traffic on every
 //!           machine.
 
@@ -30,7 +30,7 @@ pub fn line_octets(bits: f64, frame_octets_max: usize) -> usize {
     whole * frame_octets_max + (rest * 48).saturating_sub(aal5::TRAILER_BYTES)
 }
 
-/// The same amount each time: audio, whose silence is sent as well.
+/// A source of equal amounts of data at equal intervals, such as audio whose silence is sent as well.
 #[derive(Clone, Debug)]
 pub struct Periodic {
     next: Instant,
@@ -176,7 +176,7 @@ mod tests {
             (cells * 424) as f64 * 30.0
         };
         let rates: Vec<f64> = units.iter().map(rate).collect();
-        // Rounded to a cell, which at 30 pictures a second is 12,720 bit/s.
+        // Each rate is rounded to whole cells; at 30 pictures per second one cell more is 12,720 bit/s.
         assert!(rates.iter().all(|rate| (0.38e6..5.52e6).contains(rate)));
         let seconds: Vec<f64> = rates.chunks(30).map(|second| second.iter().sum::<f64>() / 30.0).collect();
         assert!(seconds.iter().any(|rate| *rate > 4.5e6) && seconds.iter().any(|rate| *rate < 0.8e6));

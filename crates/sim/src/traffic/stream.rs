@@ -1,6 +1,6 @@
 //! A constant rate over AAL1: a source that sends cells at even intervals, and a sink that counts errors.
 //!
-//! Rate      that of the user's octets; AAL1's overhead (headers, pointers, check octets) and the cell
+//! Rate      of the user's octets. The overhead of AAL1 (headers, pointers, check octets) and the cell
 //!           headers are added to it.
 //! Matrices  the user's octets are assumed to be ready when a matrix starts: the time to collect them is not
 //!           part of a cell's delay.
@@ -22,12 +22,12 @@ use std::any::Any;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// A stream.
+/// Configuration of a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamConfig {
     /// How octets are arranged in cells.
     pub form: Form,
-    /// Octets of the user, bit/s.
+    /// The rate of the user's octets, bit/s.
     pub bits_per_second: u64,
     /// Whether time stamps carry the source's clock.
     pub stamps: bool,
@@ -45,7 +45,7 @@ impl StreamConfig {
         let cells = (CELL_BYTES as f64) / PAYLOAD_OCTETS as f64;
         let added = match self.form {
             Form::Stream | Form::Structured { block_octets: 1 } => 1.0,
-            // One octet of eight cells is a pointer.
+            // In every eight cells, one octet is a pointer.
             Form::Structured { .. } => 376.0 / 375.0,
             Form::Corrected(code) => code.row_octets() as f64 / code.data_octets() as f64,
         };
@@ -57,7 +57,7 @@ impl StreamConfig {
     }
 }
 
-/// A source.
+/// A source of a constant rate.
 pub struct StreamSource {
     outlet: Outlet,
     sender: Sender,
@@ -147,7 +147,7 @@ impl Terminal for StreamSource {
     }
 }
 
-/// A sink.
+/// A sink of a constant rate.
 pub struct StreamSink {
     receiver: Receiver,
     out: Vec<u8>,

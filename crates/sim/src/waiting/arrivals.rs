@@ -25,7 +25,8 @@ pub enum ArrivalPattern {
         /// From the last packet of a burst to the first of the next.
         pause: Duration,
     },
-    /// Periodic, with each packet up to `jitter` after its time; a delay does not shift later packets.
+    /// Periodic times, with each packet sent up to `jitter` after its time; a late packet does not delay the
+    /// next ones.
     Periodic {
         /// From one time to the next.
         period: Duration,
@@ -63,7 +64,7 @@ impl Arrivals {
         Arrivals { rhythm, left: packets, sent: 0, last: Instant::ZERO, rng: SimRng::from_seed(seed) }
     }
 
-    /// Returns how many packets are still to come.
+    /// Returns how many packets have not been sent yet.
     pub fn left(&self) -> u64 {
         self.left
     }

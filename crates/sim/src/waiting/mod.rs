@@ -3,8 +3,8 @@
 //!
 //! Goal      CPU use, losses, latency and sleeps of a wait policy, for given arrivals and stalls; 10^7
 //!           packets in a second or two.
-//! Decides   the [`Waiter`] that we ship. The model only supplies the costs of looking, sleeping, waking and
-//!           being stalled.
+//! Decides   the real [`Waiter`]. The model only supplies the costs of looking, sleeping, waking and being
+//!           stalled.
 //! Queue     each arrival consumes one receive descriptor, whatever its length; the process posts the
 //!           descriptor again when it has handled the packet. The reliability level ([`Level`]) decides what
 //!           happens when none is left. The queue is a trait: the same process runs over the counters here

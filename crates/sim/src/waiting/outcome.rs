@@ -8,7 +8,7 @@ use std::time::Duration;
 pub struct Outcome {
     /// Packets that the process took.
     pub taken: u64,
-    /// From the beginning to the end of the last work.
+    /// The time from the start until the last packet was handled.
     pub elapsed: Duration,
     /// CPU time spent working.
     pub worked: Duration,
@@ -16,11 +16,11 @@ pub struct Outcome {
     pub spun: Duration,
     /// CPU time spent on sleeps: falling asleep, waking up, the interrupt.
     pub slept: Duration,
-    /// Sleeps.
+    /// The number of sleeps.
     pub sleeps: u64,
-    /// Stalls.
+    /// The number of stalls.
     pub stalls: u64,
-    /// The longest of them.
+    /// The longest stall.
     pub stall_longest: Duration,
     /// Histogram of the time from when a packet was to be sent until the process took it.
     pub latencies: Latencies,

@@ -22,7 +22,7 @@ pub struct Packet {
 
 /// A receive queue, as a process sees it.
 pub trait ReceiveQueue {
-    /// Advances the time: everything arrives that does until then.
+    /// Advances the time to `until`; packets that arrive before then are queued.
     fn advance(&mut self, until: Instant);
     /// Returns when the next packet arrives if the process does nothing meanwhile. Called only when all
     /// descriptors are posted.
@@ -172,7 +172,7 @@ impl ReceiveQueue for Posted {
         self.free += 1;
         if let Some(since) = self.refused.take() {
             self.held += now.since(since);
-            // It is retransmitted as soon as the link is free, but not before now.
+            // The packet is retransmitted as soon as the link is free, but not before now.
             self.link_free = self.link_free.max(now);
         }
     }

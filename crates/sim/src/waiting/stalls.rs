@@ -28,7 +28,7 @@ pub enum StallTiming {
     EveryWaking(u64),
     /// While the process runs (works or spins), after exponential times of running.
     Running {
-        /// The mean.
+        /// The mean running time between two stalls.
         mean: Duration,
     },
 }
@@ -87,7 +87,7 @@ pub(super) struct Stalls {
 struct Hazard {
     mean: Duration,
     length: StallLength,
-    /// Running time until the next.
+    /// Running time until the next stall.
     left: Duration,
 }
 
