@@ -34,9 +34,9 @@ pub struct BoardConfig {
     pub datagrams_max: usize,
     /// The ports, numbered from 0 in this order.
     pub ports: Vec<PortConfig>,
-    /// Addresses of IP ports beside the first.
+    /// Addresses of IP ports in addition to their first ones.
     pub addresses: Vec<PortAddress>,
-    /// Routes beside those of the ports' own prefixes.
+    /// Routes in addition to those of the ports' own prefixes.
     pub routes: Vec<Route>,
 }
 

@@ -6,7 +6,7 @@ use common::{Pair, config, socket};
 use kiban_board::{Completion, Reason, StreamId};
 use std::time::Duration;
 
-/// Returns two boards with a stream between them, and both ends.
+/// Returns two boards, and the stream between them as each board numbers it.
 fn opened() -> (Pair, StreamId, StreamId) {
     let mut pair = Pair::of([config(0), config(1)]);
     pair.boards[1].host().listen(socket(1, 80)).unwrap();

@@ -224,7 +224,7 @@ fn a_missing_neighbour_is_solicited_once_a_second_and_given_up() {
     assert_eq!(completions, vec![Completion::DatagramError { socket, remote: gone, kind }; 3]);
     assert_eq!(hub.count(0, "ethernet", "unresolved_discards"), 27);
     assert_eq!(hub.count(0, "ethernet", "neighbours_failed"), 1);
-    // The same with IPv6.
+    // The same test with an IPv6 wildcard socket.
     let any = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 9);
     let socket = hub.boards[0].host().bind(any).unwrap();
     let gone = SocketAddr::new(six("fe80::77").into(), 9);

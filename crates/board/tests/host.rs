@@ -110,7 +110,7 @@ fn packets_to_the_boards_own_address_stay_inside() {
     pair.run();
     let reply = Completion::EchoReply { source: address(0), identifier: 1, sequence: 2, bytes: 2 };
     assert!(pair.completions(0).contains(&reply));
-    // No listener has this port, so the peer board resets the connection.
+    // No listener has this port, so the board resets its own connection.
     let nobody = pair.boards[0].host().open(socket(0, 81)).unwrap();
     pair.run();
     assert_eq!(pair.completions(0), [Completion::Ended { stream: nobody, reason: Reason::Refused }]);

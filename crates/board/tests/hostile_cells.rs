@@ -21,7 +21,7 @@ use kiban_tcpip::wire::tcp::Flags;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-/// Length of the good stream beside an attack, in bytes.
+/// Length of the stream that runs during an attack, in bytes.
 const GOOD_BYTES: usize = 200_000;
 
 fn configs() -> [BoardConfig; 2] {
@@ -803,7 +803,7 @@ fn packets_with_any_ip_options_are_accepted() {
     assert_eq!((lines.count("ip", "malformed"), lines.count("tcp", "malformed")), (0, 0));
 }
 
-/// RFC 2225 §8: InATMARP packets with ATM addresses are longer than a cell; they are processed all the same.
+/// RFC 2225 §8: InATMARP packets with ATM addresses are longer than a cell; they are processed nevertheless.
 #[test]
 fn an_inatmarp_packet_with_long_atm_numbers_is_parsed() {
     let number = kiban_atm::wire::atmarp::Number { is_e164: false, bytes: &[0x47; 20] };

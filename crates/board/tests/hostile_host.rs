@@ -413,7 +413,7 @@ impl Model {
                 self.call(side, |host| host.unlisten(listener)).unwrap();
             }
         }
-        // Connects that are still in progress end, in success or failure.
+        // Connects that are still in progress succeed or fail.
         for _round in 0..3 {
             for side in 0..2 {
                 for at in 0..self.ends[side].len() {

@@ -83,12 +83,12 @@ pub enum Transport {
     Pcap(PathBuf),
 }
 
-/// The two ends of a UDP link.
+/// The local address and the peer of a UDP link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ends {
     /// An address of this host.
     pub local: SocketAddr,
-    /// The other end.
+    /// The peer.
     pub peer: Host,
 }
 
@@ -202,7 +202,7 @@ impl fmt::Debug for AnyLink {
     }
 }
 
-/// Every kind: its name, its form, and its options beside the common ones.
+/// Every kind of link: its name, the form of its address, and its options in addition to the common ones.
 const KINDS: [(&str, &str, &[&str]); 12] = [
     ("tun", "tun:NAME", &["offload"]),
     ("tap", "tap:NAME", &["offload"]),
@@ -529,7 +529,7 @@ impl Host {
 }
 
 impl Ends {
-    /// Resolves the peer to an address of the local end's family.
+    /// Resolves the peer to an address of the same family as the local address.
     fn peer(&self) -> io::Result<SocketAddr> {
         let addresses = self.peer.resolve()?;
         let same = addresses.iter().find(|address| address.is_ipv4() == self.local.is_ipv4());

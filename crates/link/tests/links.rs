@@ -338,7 +338,7 @@ fn open(one: &str, other: &str) -> (End, End) {
         }
         interface::set_up("bridge0").expect("up");
     }
-    // A listener accepts its peer.
+    // The listening link accepts its peer in this call.
     first.pull().expect("the link is up");
     (first, second)
 }
@@ -562,7 +562,7 @@ fn an_af_xdp_link_takes_a_queue_from_the_kernel_and_returns_it() {
         let error = End::open(address).err().expect(address).to_string();
         assert!(error.contains(says), "{error}");
     }
-    // An XDP link limits the MTU of its interface.
+    // Close the link at the other interface, because its XDP program limits this interface's MTU too.
     drop((second, kernel));
     ip("link set lab0 mtu 9000");
     let error = End::open("xdp:lab0").err().expect("too long").to_string();

@@ -132,7 +132,7 @@ fn bulk_both_ways() {
     if !net::enter() {
         return;
     }
-    // A multiple of the buffer size.
+    // A multiple of the buffer size, so that the peer sends exactly this many bytes.
     let bytes: u64 = 64 << 20;
     for (offload, mtu) in [(true, 1500), (false, 1500), (false, 9180)] {
         let mut driver = driver(offload, mtu, bytes);

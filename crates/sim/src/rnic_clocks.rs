@@ -192,7 +192,7 @@ impl Clocks {
             Step::ReceiveHeader(bytes) | Step::WritePayload(bytes) | Step::ReceivePayload(bytes) => {
                 words(bytes)
             }
-            // Comes after the measured times.
+            // Completion comes after the times that the paper measured.
             Step::Complete => 0,
             _ => self.other,
         }

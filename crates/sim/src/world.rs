@@ -160,7 +160,7 @@ impl World {
     /// Adds a board.
     pub fn add_board(&mut self, config: &BoardConfig) -> BoardNumber {
         let port_state = |port| PortState { kind: PortKind::of(port), cable: None };
-        // Numbers beyond those of lines and cables.
+        // Fork numbers of boards must differ from those of lines and cables.
         let key = RngKey::for_simulation(self.rng.fork((2 << 32) + self.nodes.len() as u64).draw());
         self.nodes.push(Node {
             board: Board::new(config, key),
@@ -277,7 +277,7 @@ impl World {
     ) -> CableNumber {
         let number = self.cable_links.len();
         let port_state = &mut self.nodes[from.0.0].ports[from.1];
-        // Stream numbers beyond those of lines.
+        // Fork numbers of cables must differ from those of lines.
         let rng = self.rng.fork((1 << 32) + number as u64);
         let cable = Cable::new(*config, port_state.kind.link_type(), rng);
         port_state.cable = Some(number);

@@ -236,7 +236,7 @@ impl Stack {
     pub(crate) fn abort_stream(&mut self, id: StreamId) -> Result<(), HostError> {
         let stream = self.edge.stream(id).ok_or(HostError::UnknownStream)?;
         let (session, ended) = (stream.session, stream.ended);
-        // Removed now: the session's number may be reused before its end is reported.
+        // Remove the stream now, because the session's number may be reused before its end is reported.
         self.edge.remove(id);
         if !ended {
             self.abort(session);

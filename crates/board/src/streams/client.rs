@@ -322,7 +322,8 @@ impl ClientStreams {
         state.peer_finished = caller.peer_finished;
         self.locations.insert(caller.stream, Location::Slot(slot));
         self.counters.accepted += 1;
-        // A connection that ended just now had an address as well; the next completion reports its end.
+        // If the connection has ended just now, its local address is unknown; the next completion reports the
+        // end.
         let local =
             host.info(caller.stream).map_or_else(|_| SocketAddr::from(([0, 0, 0, 0], 0)), |info| info.local);
         self.pending_indications.push_back(Indication::Accepted {

@@ -30,7 +30,7 @@ const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0xff, 0xfe00, 2);
 /// The most frames that one frame may cause: packets that waited for a neighbour, the answer, and the board's
 /// own announcements.
 const ANSWERS_MAX: usize = 16;
-/// The most addresses beside the configured IPv4 address: the bound is in the configuration.
+/// The most addresses in addition to the configured IPv4 address; the configuration sets this limit.
 const ADDRESSES_MAX: usize = 6;
 
 fn board(settings: u8) -> BoardConfig {

@@ -26,7 +26,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long beyond their slots cells may wait if they end no frame.
+/// How long after their slots cells may wait to be sent, if they end no frame.
 const PAUSE: Duration = Duration::from_micros(200);
 
 /// The link at a port, and the queues towards it.

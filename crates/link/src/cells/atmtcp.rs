@@ -199,7 +199,7 @@ mod tests {
         for (text, given) in [
             ("O 0.100 0.0.100 ubr,aal5:max_sdu=9188", Some((Vc::new(0, 100), false))),
             ("O 0.42 0.0.42 ubr,aal0:max_sdu=52", Some((Vc::new(0, 42), true))),
-            // The message that br2684ctl causes.
+            // The message that the kernel sends for br2684ctl's circuits.
             ("O 1.33 0.1.33 ubr,aal5:tx:max_,max_sdu=1524", Some((Vc::new(1, 33), false))),
             ("C 0.100", None),
             ("O", None),

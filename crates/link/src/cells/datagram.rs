@@ -1,4 +1,4 @@
-//! UDP datagrams between two ends, many per system call.
+//! UDP datagrams between this host and one peer, many per system call.
 //!
 //! Purpose          a train of datagrams of equal length is sent with one system call (UDP_SEGMENT, udp(7))
 //!                  and received with one (UDP_GRO). Without system support, they go one by one.

@@ -140,7 +140,7 @@ impl Link<Pdu> for TunLink {
                 // Packets stay in the queue until the system has memory.
                 Err(ReadError::System(Errno::AGAIN | Errno::NOMEM | Errno::NOBUFS)) => break,
                 Err(ReadError::System(Errno::INTR)) => continue,
-                // The interface is down, not gone.
+                // The interface is down, which is not an error of the link.
                 Err(ReadError::System(Errno::IO)) => break,
                 Err(ReadError::System(error)) => {
                     return Err(explain_error(&self.name, "read from", error.into()));

@@ -178,7 +178,7 @@ fn an_honest_caller_is_served_beside_hundreds_that_linger() {
         let mut half = listener.try_accept().expect("a caller is waiting");
         assert!(at_once(move || half.complete(0..=BYTES).is_err()));
     }
-    // No test has read from these sockets yet, so closing any of them would still linger.
+    // Nothing has been read from these sockets yet, so closing any of them would still linger.
     let mut honest = PendingChannel::connect_at(&path, b"me", BYTES).expect("it listens");
     let mut half = listener.accept().expect("it accepts").expect("a caller is waiting");
     let callee = half.complete(BYTES..=BYTES).expect("a correct caller").expect("its hello has arrived");

@@ -71,8 +71,8 @@ fn measure(cpus: [usize; 2]) -> Option<Costs> {
     let (seen, calls) = std::thread::scope(|scope| {
         let start = |cpu, work: fn(&Measurement<'_>) -> [Vec<u64>; 2], place| {
             std::thread::Builder::new().spawn_scoped(scope, move || {
-                // Two CPUs, because the scheduler may put both threads on one. If pinning fails, measure
-                // anyway.
+                // Use two CPUs, because the scheduler might otherwise put both threads on one. If pinning
+                // fails, measure anyway.
                 let _ = pin_thread(cpu);
                 work(&place)
             })
@@ -148,8 +148,8 @@ fn ring(place: &Measurement<'_>) -> [Vec<u64>; 2] {
     [calls, Vec::new()]
 }
 
-/// Measures how late timed sleeps end: usually, and seldom (two thirds end earlier; the rest may be
-/// disturbances).
+/// Measures how late timed sleeps end. Returns the usual and the unusual lateness: a third of the sleeps end
+/// earlier than the first, two thirds earlier than the second; the rest may be disturbances.
 fn naps(clock: &Clock) -> (Duration, Duration) {
     let fallback = Costs::default();
     let Ok(sleeper) = EventSleeper::new() else {

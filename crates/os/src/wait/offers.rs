@@ -22,7 +22,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// processor for a time slice of its own. So after an offer that took that long, no offers are made for
 /// sixteen times as long, and for twice the last pause if a retry soon after it ends the same way.
 ///
-/// For one thread at a time; threads that share one value use each other's measurements.
+/// For use by one thread at a time. Threads that share one value use each other's measurements.
 #[derive(Debug, Default)]
 pub struct YieldLimiter {
     /// Earliest time of the next offer, in nanoseconds of CLOCK_MONOTONIC.

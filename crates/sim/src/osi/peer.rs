@@ -115,7 +115,7 @@ impl Peer {
         self.user.work(self.end.machine(), room);
         self.hear(now);
         let moved = self.end.settle(now, &mut ());
-        // The TCP session exists already.
+        // The TCP session is established already, so report the connection at once.
         let asks = self.end.connection_action() == ConnectionAction::Connect;
         if asks {
             self.end.connected(now, &mut ());

@@ -49,7 +49,7 @@ impl RdmaHost<'_> {
         }
     }
 
-    /// Starts a connection over TCP and returns its end.
+    /// Starts a connection over TCP and returns the number of its local endpoint.
     ///
     /// # Errors
     /// As [`Host::open`]; `Busy` if the NIC has no room or the private data is too long.
@@ -75,7 +75,7 @@ impl RdmaHost<'_> {
         }
     }
 
-    /// Starts a connection over EFE and returns its end.
+    /// Starts a connection over EFE and returns the number of its local endpoint.
     ///
     /// # Errors
     /// The private data is too long, there are too many connections, or the board has no EFE port (`Gone`).
@@ -107,8 +107,8 @@ impl RdmaHost<'_> {
         let now = self.stack.now;
         let RdmaWiring { nic, efe, .. } = &mut *self.rdma;
         nic.accept(efe.as_mut().map(|(_, endpoint)| endpoint), end, qp, depths, private_data, now)?;
-        // Both ends of a board accept a reply and the first FPDU in one segment: the responder need not wait,
-        // unless MPA requires it.
+        // Boards accept the reply and the first FPDU in one segment, so the responder need not wait for the
+        // initiator to send, unless both agreed on a ready-to-receive message (RFC 6581 §9).
         if nic.may_responder_send_first(end) {
             nic.core.may_send(qp);
         }
@@ -125,7 +125,7 @@ impl RdmaHost<'_> {
         nic.reject(efe.as_mut().map(|(_, endpoint)| endpoint), end, private_data, now)
     }
 
-    /// Forgets an end; aborts its connection if it still has one.
+    /// Forgets an endpoint; aborts its connection if it still has one.
     pub fn forget(&mut self, end: u32) {
         let now = self.stack.now;
         let RdmaWiring { nic, efe, .. } = &mut *self.rdma;

@@ -66,7 +66,7 @@ impl RdmaWiring {
         }
     }
 
-    /// Writes an end's pending bytes, as far as its stream has room.
+    /// Writes an endpoint's pending bytes, as far as its stream has room.
     fn write(&mut self, end: u32, stream: StreamId, stack: &mut Stack) {
         loop {
             let Some((mpa, core)) = self.nic.stream(end) else { return };

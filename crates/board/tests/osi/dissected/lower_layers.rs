@@ -18,7 +18,7 @@ use kiban_osi::x25::{self, Call, Config, Sizes};
 
 const T0: Instant = Instant::ZERO;
 
-/// A lower layer that connects two ends.
+/// A lower layer that connects two systems.
 pub(crate) trait LowerLayer {
     type Lower: NetworkService;
     const NETWORK: Network;
