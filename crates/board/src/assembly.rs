@@ -51,7 +51,7 @@ impl Board {
                 ip_stack.ip.add_route(direct);
                 match host {
                     None => ip_stack.ip.add_address(index, address),
-                    // Addresses of the host: packets for them go to its port.
+                    // The host owns this port's addresses, so packets for them go to the host port.
                     Some(port) => {
                         ip_stack.ip.add_route(Route { prefix: Prefix::new(address, 128), port, ..direct })
                     }

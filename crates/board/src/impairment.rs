@@ -1,4 +1,4 @@
-//! Impairments that a line applies to cells, and a cable to packets, beside delaying them. Used by the
+//! Impairments that a line applies to cells, and a cable to packets, in addition to delay. Used by the
 //! simulator's lines and by real links.
 //!
 //! Purpose          loss, bit errors, duplication, reordering between circuits and stalls, from a seed.
@@ -37,7 +37,7 @@ kiban_base::counters! {
 pub struct ImpairmentConfig {
     /// Probability that a cell is lost.
     pub loss: f64,
-    /// In addition, each n-th cell is lost; 0: none.
+    /// In addition, each n-th cell is lost; 0 means no such loss.
     pub lose_every: u64,
     /// Probability that one bit of a cell is flipped.
     pub bit_error: f64,
@@ -91,7 +91,7 @@ pub struct Impairment {
     rng: SimRng,
     /// Cells or packets so far, for `lose_every`.
     met: u64,
-    /// Circuits held back: the header bits that identify them, and until when.
+    /// The header bits of each circuit that is held back, and the time until which it is.
     held: Vec<(u32, Instant)>,
     stalled_until: Instant,
     counters: ImpairmentCounters,

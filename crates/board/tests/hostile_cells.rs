@@ -565,7 +565,7 @@ fn a_frame_that_never_ends_holds_no_memory() {
     assert!(lines.count("reassembly", "cells_abandoned") > 10_000);
 }
 
-/// One unfinished frame per circuit is kept (the limit of `Reassembly`): no timer discards it.
+/// No timer discards an unfinished frame, so one frame is kept per circuit, up to the limit of `Reassembly`.
 #[test]
 fn unfinished_frames_hold_one_frame_per_circuit() {
     let mut lines = Lines::new();

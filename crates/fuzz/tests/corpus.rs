@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 fn attempts(target: &Target) -> usize {
     match target.name {
         "session" => 2500,
-        // Its three hundred full-size worlds have a test of their own.
+        // This target also has a test of its own, which runs three hundred full-size worlds.
         "streams" => 500,
         "ip_board" | "atm_board" | "ethernet_board" => 1000,
         "vi_nic" | "efe_endpoint" => 5000,

@@ -121,7 +121,7 @@ pub struct Options {
     pub label_in: Option<u32>,
     /// Whether a pseudowire's packets have a control word.
     pub control_word: bool,
-    /// Whether they have sequence numbers.
+    /// Whether a pseudowire's packets have sequence numbers.
     pub sequence: Option<bool>,
     /// Cells per pseudowire packet.
     pub cells: Option<usize>,
@@ -186,7 +186,7 @@ impl AnyLink {
         }
     }
 
-    /// Returns the kind of its units.
+    /// Returns the kind of the link's units.
     pub fn unit_kind(&self) -> UnitKind {
         match self {
             AnyLink::Packets(_) => UnitKind::Packets,

@@ -176,7 +176,7 @@ impl Driver {
         self.wait_set.watch_link(port, file);
         self.ports[port] = link;
         self.board.hold(port, false);
-        // The link is up: the port looks for its addresses and announces itself.
+        // The link is up, so the board works at once: the port verifies its addresses and announces itself.
         self.deadline = Instant::ZERO;
     }
 
@@ -420,7 +420,7 @@ impl Driver {
         tx_queue.extend(train.drain(..));
         let lent = &mut LinkContext { now, memory: board.memory_mut() };
         let sent = link.send(tx_queue, lent);
-        // A line does not wait: cells that the link cannot take are lost.
+        // A line does not wait, so cells that the link cannot take are lost.
         *lost += tx_queue.len() as u64;
         tx_queue.clear();
         if let Err(error) = sent {

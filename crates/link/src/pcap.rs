@@ -48,10 +48,10 @@ pub enum RecordFilter {
 /// When records arrive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Speed {
-    /// By their times, the first at once.
+    /// Records arrive at the intervals of their times, the first one immediately.
     #[default]
     Times,
-    /// As fast as possible.
+    /// Records arrive as fast as they are taken.
     Fast,
 }
 

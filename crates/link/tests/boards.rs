@@ -311,7 +311,7 @@ fn two_boards_move_a_megabyte_each_way() {
         let read = |filter: &str| tshark(&["-Y", filter]);
         let segments = read("tcp.len > 0").len();
         assert!(segments > 200, "{segments} segments in {record}");
-        // In the last record, received packets were impaired on purpose: only the board's own packets are
+        // In the last record, received packets were impaired on purpose, so only the board's own packets are
         // checked.
         let own = if record.ends_with("packets.pcap") { " && ip.src == 10.9.0.2" } else { "" };
         let wrong = format!("(_ws.malformed || tcp.checksum.status == 0 || ip.checksum.status == 0){own}");

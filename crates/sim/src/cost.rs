@@ -118,7 +118,7 @@ pub struct ContentMemory {
     pub bytes: u64,
     /// Bytes that a cluster occupies, however short its PDU.
     pub cluster_bytes: u64,
-    /// Clusters in each direction that the header memory displaces.
+    /// Clusters in each direction whose memory is used for headers instead.
     pub header_clusters: u64,
     /// Bytes of a content page: a cluster's transfers are chains of them.
     pub page_bytes: u32,

@@ -132,15 +132,16 @@ pub struct Star {
     now: Instant,
     room: Vec<u8>,
     segment: Vec<u8>,
-    /// Nanoseconds for which the queue to host 0 had each length.
+    /// Statistics of the queue to host 0.
     queue: QueueWatch,
 }
 
-/// How long a queue had each length.
+/// The average and the greatest length of a queue over some time.
 #[derive(Clone, Debug, Default)]
 pub struct QueueWatch {
     since: Instant,
-    /// Frames times nanoseconds, and nanoseconds, since the watch began.
+    /// The queue length summed over time, in frames times nanoseconds, and the time in nanoseconds, since the
+    /// watch began.
     area: u128,
     nanos: u64,
     /// The greatest number of frames in the queue.
@@ -217,7 +218,7 @@ impl Star {
         self.hosts[hosts.0].endpoint.window(flows.0?)
     }
 
-    /// Returns the lengths of the queue to host 0 since the last call.
+    /// Returns the statistics of the queue to host 0 since the last call, and starts anew.
     pub fn take_queue_watch(&mut self) -> QueueWatch {
         let fresh = QueueWatch { since: self.now, ..QueueWatch::default() };
         std::mem::replace(&mut self.queue, fresh)

@@ -15,7 +15,7 @@ kiban_base::counters! {
     pub struct BridgeCounters {
         /// Frames received from members.
         frames_in,
-        /// Frames forwarded to one member, behind which their target is known to be.
+        /// Frames forwarded to the one member behind which their target is known to be.
         forwarded,
         /// Frames flooded to all other members.
         flooded,

@@ -27,7 +27,7 @@ impl PartialPages {
         self.page.is_some() || is_scarce(pool)
     }
 
-    /// Releases the page that is being filled: there is enough memory, or no stream is left.
+    /// Releases the page that is being filled, because there is enough memory or no stream is left.
     pub(crate) fn release_page(&mut self) {
         self.page = None;
     }

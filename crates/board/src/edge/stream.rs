@@ -21,7 +21,7 @@ pub(crate) struct Stream {
     pub(crate) page: Option<Page>,
     /// Bytes written since the last boundary of a segment.
     pub(crate) grain_filled: usize,
-    /// The urgent mark to be reported to the host: one completion, however often the peer moves it.
+    /// The urgent mark that is to be reported to the host, in one completion however often the peer moves it.
     pub(crate) urgent: Option<u32>,
     pub(crate) waits_for_page: bool,
     pub(crate) open: bool,

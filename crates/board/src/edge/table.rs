@@ -22,7 +22,7 @@ const COMPLETIONS_FOR_REPLIES: usize = 1024;
 pub(crate) struct Edge {
     pub(super) streams: Vec<(u32, Option<Stream>)>,
     pub(super) free: Vec<u32>,
-    /// Stream by session, found by the session's small number.
+    /// The stream of each session, indexed by the session's small number.
     pub(super) by_session: Vec<Option<(SessionId, u32)>>,
     pub(crate) page_line: MemoryWaiters,
     pub(crate) inboxes: Vec<Inbox>,
@@ -331,7 +331,7 @@ impl Edge {
         memory: &mut Memory,
     ) {
         let Some(inbox) = self.inboxes.iter_mut().find(|inbox| inbox.socket == socket) else { return };
-        // When memory is short, streams have priority: unread datagrams must not delay them.
+        // When memory is short, streams have priority, so that unread datagrams do not delay them.
         let scarce = memory.receive.available() * 4 < memory.receive.capacity()
             || memory.pdus.available() * 4 < memory.pdus.capacity();
         if scarce || inbox.datagrams.len() >= self.datagrams_max {

@@ -22,7 +22,7 @@ use kiban_base::{Context, Copies, Instant, Pdu, SecureRng};
 
 /// Headroom for a frame with a VLAN tag.
 const TAGGED_HEADER_BYTES: usize = ethernet::HEADER_BYTES + 4;
-/// Frames of a circuit's queue that TCP leaves for others: ICMP replies, pings, address resolution.
+/// Entries of a circuit's queue that TCP leaves free for others: ICMP replies, pings, address resolution.
 const FRAMES_RESERVED: usize = 8;
 
 /// An ATM port and its circuits.

@@ -148,7 +148,7 @@ impl Stack {
                 stream.waits_for_page = true;
                 edge.page_line.push_for_page(id);
             } else if written == 0 && !stream.waits_for_page && writer.is_empty() {
-                // Nothing is in flight: only memory that others release can wake this writer.
+                // Nothing is in flight, so only memory that others release can wake this writer.
                 stream.waits_for_page = true;
                 edge.page_line.push(id);
             }

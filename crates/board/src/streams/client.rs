@@ -182,7 +182,8 @@ impl ClientStreams {
                 break;
             }
             let mut entry = [0; ENTRY_BYTES];
-            // Copy the entry once, and validate the copy: the client can change the original meanwhile.
+            // Copy the entry once and validate the copy, because the client can change the original
+            // meanwhile.
             match self.requests.peek()? {
                 None => break,
                 Some(bytes) if bytes.len() == ENTRY_BYTES => bytes.copy_to(0, &mut entry),

@@ -273,7 +273,7 @@ pub(crate) fn new_ip_stack(config: &crate::BoardConfig, page_payload: f64, rng: 
     let memory = &config.memory;
     let mut settings = config.ip.clone();
     let reassembly = &mut settings.reassembly;
-    // Incomplete fragments may wait in vain: limit them to a quarter of the memory.
+    // Some fragments never arrive, so limit incomplete datagrams to a quarter of the memory.
     reassembly.bytes_max = reassembly.bytes_max.min(memory.receive_bytes / 4);
     reassembly.fragments_max = reassembly.fragments_max.min(memory.pdus / 4);
     let ip = Ip::new(settings, rng);

@@ -14,7 +14,7 @@ struct Pair {
     lines: [Line; 2],
     now: Instant,
     frames: u64,
-    /// Every n-th frame is lost; 0: none.
+    /// Every n-th frame is lost; 0 means no loss.
     lose_every: u64,
 }
 

@@ -56,7 +56,7 @@ pub(crate) fn cotp_seeds() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Session units: the first byte chooses where the input is split.
+/// Decodes session protocol data units; the first byte chooses where the input is split.
 pub(crate) fn spdus(bytes: &[u8], features: &mut Features<'_>) {
     let Some((&border, bytes)) = bytes.split_first() else { return };
     let (front, back) = bytes.split_at(usize::from(border).min(bytes.len()));

@@ -528,7 +528,7 @@ impl Stand {
         for stag in self.stags {
             self.nic.deregister(stag).expect("no window refers to it");
         }
-        // Its key may have changed: try both keys that were issued.
+        // The region's key may have changed, so try both keys that were issued.
         self.nic
             .deregister(self.spare)
             .or_else(|_| self.nic.deregister(self.spare ^ 0x11))

@@ -226,7 +226,7 @@ fn false_sack_blocks_are_ignored_and_the_stream_is_intact() {
     assert_eq!(end.board_sent, 60_001);
 }
 
-/// Segments of one byte would cost the board a thousand times as much work: an MSS below 64 is ignored.
+/// Segments of one byte would cost the board a thousand times as much work, so it ignores an MSS below 64.
 #[test]
 fn a_tiny_mss_is_raised_to_the_minimum() {
     for mss in [0, 1, 63] {

@@ -31,7 +31,7 @@ const CANARY_BYTES: u32 = 200;
 /// The most segments without payload that one segment may cause: acknowledgements for a few out-of-order
 /// ones, and a window update.
 const ANSWERS_MAX: usize = 4;
-/// The most steps of one input: the rest is ignored.
+/// The most steps of one input; the rest of the input is ignored.
 const STEPS_MAX: usize = 400;
 
 /// Returns the board's address and port as another host sees them.

@@ -42,7 +42,7 @@ pub enum Size {
 }
 
 impl Size {
-    /// The most arrivals, deadlines and moments of one world: more is a packet storm.
+    /// The most arrivals, deadlines and moments of one world. If there are more, it is a packet storm.
     pub const fn work_max(self) -> usize {
         match self {
             Size::Whole => 2_000_000,

@@ -217,7 +217,7 @@ impl Pinger {
     fn push(&mut self) -> io::Result<()> {
         let lent = &mut LinkContext { now: self.clock.now(), memory: &mut self.memory };
         let sent = self.link.send(&mut self.outward, lent);
-        // A line does not wait: cells that the link cannot take are lost.
+        // A line does not wait, so cells that the link cannot take are lost.
         self.outward.clear();
         sent
     }

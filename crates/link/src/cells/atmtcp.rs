@@ -71,7 +71,7 @@ impl AtmTcp {
     }
 }
 
-/// Parses a peer's text about a circuit: which, and whether it is AAL0.
+/// Parses a peer's text about opening a circuit. Returns the circuit, and whether it uses AAL0.
 fn advice(text: &[u8]) -> Option<(Vc, bool)> {
     let text = std::str::from_utf8(text).ok()?;
     let mut words = text.split_ascii_whitespace();

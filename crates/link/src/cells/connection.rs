@@ -24,7 +24,7 @@ const ROOM_BYTES: usize = 256 << 10;
 /// Timeout of a connect.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Which end of a connection.
+/// Whether a link waits for its peer or connects to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     /// Waits for a peer at its own address.
@@ -118,7 +118,7 @@ impl Connection {
         stream.set_nodelay(true)?;
         epoll::add(&self.epoll, &stream, EventData::new_u64(1), EventFlags::IN)?;
         self.stream = Some(stream);
-        // Only one peer: close the listener, so that the system refuses others.
+        // A link has only one peer, so close the listener; the system then refuses others.
         self.listener = None;
         Ok(())
     }

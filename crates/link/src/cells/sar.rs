@@ -84,7 +84,7 @@ impl Reassembler {
             return Reassembled::Wrong;
         }
         let frame = self.frames.entry(name).or_default();
-        // The last cell of a frame was lost: neither its rest nor the next frame can be used.
+        // The last cell of a frame was lost, so neither this frame nor the next one can be used.
         if frame.len() >= aal5::pdu_bytes(FRAME_BYTES_MAX) {
             frame.clear();
         }

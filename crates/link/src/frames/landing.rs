@@ -94,7 +94,8 @@ impl ReceiveBuffers {
         let read = read(&mut buffers);
         drop(buffers);
         if read == Ok(most) {
-            // The packet may have been longer: the MTU may have been raised meanwhile.
+            // The buffers are full, so the packet may have been longer; the MTU may have been raised
+            // meanwhile.
             self.longest_bytes = LONGEST_BYTES;
         }
         let length = match read {

@@ -70,7 +70,7 @@ pub(super) fn describe(pdu: &mut Pdu, at: usize) -> [u8; HEADER_BYTES] {
     header
 }
 
-/// Takes a packet from behind its header: counts it, and computes its sums or marks it as verified.
+/// Takes a packet that followed a virtio header: counts it, and computes its sums or marks it as verified.
 pub(super) fn take(
     header: &[u8; HEADER_BYTES],
     mut pdu: Pdu,
@@ -79,8 +79,8 @@ pub(super) fn take(
 ) {
     counters.units_in += 1;
     counters.bytes_in += pdu.len() as u64;
-    // The checksum is known to be right: left to us by this host's system, verified by a card, or formed from
-    // verified segments.
+    // The checksum is known to be right: this host's kernel left it to us, a card verified it, or it was
+    // formed from verified segments.
     if header[0] & (NEEDS_CSUM | DATA_VALID) != 0 || header[1] != GSO_NONE {
         pdu.set_verified();
     } else {

@@ -151,7 +151,7 @@ pub(super) struct Received(libc::xdp_desc);
 
 /// The socket, and everything that belongs to it.
 pub(super) struct Xsk {
-    // In drop order: first, nothing leads frames into the socket any more.
+    // Fields are dropped in this order, so the program that leads frames into the socket is removed first.
     _link: OwnedFd,
     _map: OwnedFd,
     received: Ring<libc::xdp_desc>,

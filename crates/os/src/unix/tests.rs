@@ -55,7 +55,7 @@ fn at_once<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     done.recv_timeout(LONG).expect("it waits for a peer")
 }
 
-/// Returns a pair as on a system that does not refuse files: our end, and the peer's.
+/// Returns a pair of sockets, ours and the peer's, as on a system that does not refuse files.
 fn pair(kind: SocketType) -> (Peer, OwnedFd) {
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).expect("a pair");

@@ -51,7 +51,7 @@ impl YieldLimiter {
             return self.next.store(ended + OFFER.as_nanos() as u64, Relaxed);
         }
         let before = self.pause.load(Relaxed);
-        // Soon after the last pause: the same threads are still running.
+        // A slice soon after the last pause means that the same threads are still running.
         let again = began.saturating_sub(self.paused_until.load(Relaxed)) < before;
         let longer = if again { 2 * before } else { 0 };
         let pause = (PAUSE * away).max(longer).min(PAUSE_MAX.as_nanos() as u64);

@@ -96,8 +96,8 @@ pub struct FutexSleeper;
 
 impl Sleeper for FutexSleeper {
     fn sleep(&self, bell: &Bell, timeout: Option<Duration>) {
-        // Not a private futex: the bell may lie in memory shared by two processes. On an error the sleep ends
-        // early.
+        // Not a private futex, because the bell may lie in memory shared by two processes. On an error the
+        // sleep ends early.
         let flags = futex::Flags::empty();
         let _ = futex::wait(bell.word(), flags, <Bell>::SLEEP_WHILE, timeout.map(timespec).as_ref());
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 const POLICIES: [Wait; 4] =
     [Wait::Poll, Wait::Interrupt, Wait::Hybrid { spin: Duration::from_micros(20) }, Wait::Adaptive];
 
-/// Sends messages back and forth repeatedly: a lost wake-up would end the exchange.
+/// Sends messages back and forth repeatedly. If a wake-up were lost, the exchange would stop.
 fn every_message_is_seen(wait: Wait, sleepers: [impl Sleeper + Sync; 2]) {
     let messages = 2_000;
     let clock = Clock::new();

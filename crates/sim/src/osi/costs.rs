@@ -60,7 +60,7 @@ fn micros(time: Duration) -> String {
     format!("{:.1} us", time.as_nanos() as f64 / 1e3)
 }
 
-/// All of them, with their origins.
+/// All constants, with their origins.
 pub const CONSTANTS: [Constant; 7] = [
     Constant {
         name: "turn",

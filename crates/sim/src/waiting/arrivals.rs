@@ -8,7 +8,7 @@ use std::time::Duration;
 pub enum ArrivalPattern {
     /// One every `gap`.
     Constant {
-        /// From one packet to the next.
+        /// The time from one packet to the next.
         gap: Duration,
     },
     /// Memoryless: gaps are exponential.
@@ -28,7 +28,7 @@ pub enum ArrivalPattern {
     /// Periodic times, with each packet sent up to `jitter` after its time; a late packet does not delay the
     /// next ones.
     Periodic {
-        /// From one time to the next.
+        /// The interval between two times.
         period: Duration,
         /// The maximum delay of a packet (uniform, less than the period).
         jitter: Duration,

@@ -1,6 +1,6 @@
 //! RDMA on a board: the NIC over the board's own TCP, and over EFE on a separate port.
 //!
-//! Place     on the edge, beside the host. Streams and listeners of the NIC belong to it
+//! Place     at the host edge, like a program. Streams and listeners of the NIC belong to it
 //!           ([`Upper::Rdma`](crate::edge::Upper)), and only it gets their events. Programs that use the NIC
 //!           get [`crate::Completion::Rdma`] when work completes or a connection has an event.
 //! Down      a burst of frames is written to its stream as far as TCP has room; the rest waits for

@@ -49,7 +49,7 @@ impl RdmaWiring {
         match frame.private() {
             Some(frame) => ethernet::arrive(endpoint, *mac, frame, now),
             None => {
-                // Another process may change the frame: validate a copy.
+                // Another process may change the frame meanwhile, so validate a copy.
                 let mut copy = alloc::vec![0; frame.len()];
                 frame.copy_to(0, &mut copy);
                 ethernet::arrive(endpoint, *mac, &copy, now)

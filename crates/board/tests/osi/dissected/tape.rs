@@ -143,7 +143,7 @@ impl Frame {
         self.protocols.iter().any(|name| name == protocol)
     }
 
-    /// Returns whether it is malformed or has an error.
+    /// Returns whether the frame is malformed or has an error.
     pub(crate) fn is_wrong(&self) -> bool {
         self.errors > 0 || self.has("_ws.malformed")
     }
@@ -157,7 +157,7 @@ impl Frame {
             && self.contexts.contains(&context)
     }
 
-    /// Returns whether it has a value in this context.
+    /// Returns whether the frame has a value in this presentation context.
     pub(crate) fn is_in(&self, context: i64) -> bool {
         // While an association is being established, contexts are only proposed.
         !self.has("acse") && self.contexts.contains(&context)
