@@ -36,10 +36,10 @@ pub enum UnitKind {
 /// Which records arrive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RecordFilter {
-    /// Received ones, if the records say so; otherwise all.
+    /// The received records, if the capture says which those are; otherwise all.
     #[default]
     Received,
-    /// Sent ones, if the records say so; otherwise all.
+    /// The sent records, if the capture says which those are; otherwise all.
     Sent,
     /// All.
     All,

@@ -74,7 +74,7 @@ impl Drop for Mapping {
 /// Maps a memfd that cannot shrink, if its length is within `bytes`.
 ///
 /// # Errors
-/// Its length is not within `bytes`, it may shrink, it uses huge pages, or the system call fails.
+/// The memfd's length is not within `bytes`, it may shrink, it uses huge pages, or the system call fails.
 pub fn map(memory: BorrowedFd<'_>, bytes: RangeInclusive<usize>) -> io::Result<Region> {
     if !is_plain_memory(memory) {
         let message = "shared memory must be a memfd without huge pages, which can be lost: create it without \

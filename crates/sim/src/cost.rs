@@ -27,7 +27,7 @@ pub enum Mechanism {
     Sum,
     /// Window scaling (§3.3 (1)). Without: no window beyond 64 KB.
     Scaling,
-    /// Pipeline rescheduling (§3.3 (2)): arrivals are handled between two PDUs. Without: each interrupts.
+    /// Pipeline rescheduling (§3.3 (2)): arrivals are handled between two PDUs. Without: each one interrupts.
     Deferral,
     /// Chained transfers (§3.3 (3)). Without: a set-up and an interrupt for every page and header.
     Chaining,

@@ -398,8 +398,8 @@ fn policing_breaks_streams_that_are_not_shaped() {
     assert!(policed == 0 && shaped > LINE_MBPS * 0.95 * 0.95, "{shaped} Mbit/s, {policed} cells policed");
 }
 
-/// Four senders to one at the same time: early packet discard drops whole frames, so that the remaining ones
-/// are useful (Romanow and Floyd 1995); if cells are dropped, nearly every frame loses some.
+/// Four boards send to one at the same time. Early packet discard drops whole frames, so that the remaining
+/// ones are useful (Romanow and Floyd 1995); if single cells are dropped, nearly every frame loses some.
 #[test]
 fn early_packet_discard_saves_goodput() {
     let run = |frame_discard: bool| {

@@ -176,7 +176,7 @@ impl Pinger {
             self.outstanding.pop_front();
         }
         self.queue(self.word, oam::Loopback::request(tag));
-        // The time before sending, so that the link's own delay counts.
+        // Take the time before sending, so that the link's own delay counts.
         self.outstanding.push_back((tag, self.next, self.clock.now()));
         self.next += 1;
         self.push()

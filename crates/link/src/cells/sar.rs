@@ -47,9 +47,9 @@ pub(crate) fn segment(frame: &[u8], word: u32, at: Instant, into: &mut VecDeque<
 
 /// The result of a cell.
 pub(crate) enum Reassembled<'a> {
-    /// Its frame is not complete, or the cell was idle.
+    /// The cell's frame is not complete yet, or it was an idle cell.
     Nothing,
-    /// It completed a frame: the circuit's header word, and the payload.
+    /// The cell completed a frame: the circuit's header word, and the payload.
     Frame(u32, &'a [u8]),
     /// A management cell, or another cell that belongs to no frame.
     Management,

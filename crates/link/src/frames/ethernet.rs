@@ -262,7 +262,8 @@ impl Link<Pdu> for EthernetLink {
                 }
                 Err(Errno::AGAIN) => return Ok(()),
                 Err(Errno::INTR) => continue,
-                // No memory; the queue is full; too long; or the system considers it invalid.
+                // There is no memory, the queue is full, the frame is too long, or the system considers it
+                // invalid.
                 Err(Errno::NOBUFS | Errno::NOMEM | Errno::MSGSIZE | Errno::INVAL) => {
                     self.counters.send_errors += 1
                 }

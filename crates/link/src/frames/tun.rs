@@ -163,7 +163,7 @@ impl Link<Pdu> for TunLink {
                 }
                 Err(Errno::AGAIN) => return Ok(()),
                 Err(Errno::INTR) => continue,
-                // Down; no memory; or the system considers the packet invalid.
+                // The interface is down, there is no memory, or the system considers the packet invalid.
                 Err(Errno::IO | Errno::NOBUFS | Errno::NOMEM | Errno::INVAL) => counters.send_errors += 1,
                 Err(error) => return Err(explain_error(&self.name, "write to", error.into())),
             }

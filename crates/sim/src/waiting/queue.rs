@@ -38,7 +38,7 @@ pub trait ReceiveQueue {
 pub enum Level {
     /// The packet is lost.
     Unreliable,
-    /// The sender is held, and the connection lost when that takes longer than `patience`.
+    /// The sender is held back. If that takes longer than `patience`, the connection is lost.
     Delivery {
         /// How long the sender retries; zero as in the VI Architecture.
         patience: Duration,

@@ -45,7 +45,7 @@ pub enum StallLength {
         /// The longest.
         most: Duration,
     },
-    /// Exponential, truncated.
+    /// An exponentially distributed time, truncated.
     Exponential {
         /// The mean before truncation.
         mean: Duration,
