@@ -9,7 +9,7 @@
 //!           memfd, as between processes. Both sides poll, pinned to different CPUs. Round trips use reliable
 //!           delivery, like the paper's cLAN; the stream uses reliable reception, which stops the sender
 //!           while the receiver is off its core. The peer sleeps while other cases are measured.
-//! Buffers   of the stream: 16 of 64 KiB on each side, used in rotation; `memcpy` uses the same number,
+//! Buffers   the stream uses 16 buffers of 64 KiB on each side, in rotation; `memcpy` uses as many,
 //!           page-aligned.
 
 use kiban_base::ring::{Consumer, Producer, Shape};
@@ -26,7 +26,7 @@ const BLOCK_BYTES: usize = 64 << 10;
 const BLOCKS: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The task of the peer.
+/// What the peer does: return every message, discard messages, or sleep.
 const ECHO: u8 = 0;
 const SINK: u8 = 1;
 /// It sleeps until a message arrives.
@@ -276,7 +276,7 @@ pub(crate) fn run(options: &Options) {
         println!("vi: needs two CPUs, {} allowed: skipped", cpus.len());
         return;
     };
-    // A thread of its own, so that no other thread stays pinned.
+    // Measure in a separate thread, so that its pinning to a CPU ends with it.
     std::thread::scope(|threads| {
         threads.spawn(|| pinned(options, one, other));
     });

@@ -10,9 +10,10 @@
 use std::fmt;
 
 const WIDTH_MAX: usize = 100;
-/// A text column is wrapped to no less than this width, nor to less than its longest word …
+/// The least width to which a text column is wrapped. A longer word widens the column, up to
+/// [`WORD_WIDTH_MAX`].
 const WORDS_WIDTH_MIN: usize = 12;
-/// … except that words longer than this are cut.
+/// The width at which even a single word is cut.
 const WORD_WIDTH_MAX: usize = 33;
 const GAP: &str = "  ";
 

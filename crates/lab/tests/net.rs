@@ -105,7 +105,7 @@ fn the_number_of_sessions_is_limited() {
     let first = server.client().expect("the first");
     assert!(matches!(server.client().err(), Some(Failure::Impossible(why)) if why.contains("sessions")));
     drop(first);
-    // The slot is free as soon as the server has seen the end.
+    // The slot becomes free when the server notices that the client has closed the connection.
     let mut calls = 0;
     while server.client().is_err() {
         calls += 1;
@@ -229,7 +229,7 @@ fn a_reverse_stream_returns_the_evidence_of_its_sender() {
     assert!(evidence.segments() >= Some(evidence.receiver.bytes / most), "{evidence:?}");
     assert!(evidence.receiver.info.data_segs_out <= Some(1), "the nonce alone: {evidence:?}");
     assert!((0.15..5.0).contains(&evidence.seconds), "{}", evidence.seconds);
-    // The server's limit applies in this direction as well.
+    // The server's rate limit applies in this direction, too.
     let limits = Limits { bytes_per_second: 1_000_000, ..Limits::default() };
     let server = Running::start(limits, "127.0.0.0/8");
     let back = Setup { seconds: 1.0, message_bytes: 10_000, ..back };
@@ -248,7 +248,7 @@ fn a_stopped_server_counts_as_lost_and_the_client_reconnects() {
     drop(server);
     let question = Network::with(Arc::clone(&session));
     let point = setup(Pattern::WriteRead, 100).point("127.0.0.1");
-    // Once for the existing connection, once for a closed port.
+    // The first attempt uses the broken connection, the second tries to connect to the closed port.
     for _ in 0..2 {
         assert!(matches!(question.trial(&point, 0), Err(Failure::Lost(_))));
     }

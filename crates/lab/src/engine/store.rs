@@ -32,7 +32,7 @@ use std::sync::Mutex;
 const FORMAT: u32 = 1;
 const RUN: &str = "run.json";
 const RECORDS: &str = "records.jsonl";
-/// Bytes at the end of the file in which [`latest`] looks for records.
+/// The number of bytes at the end of the file in which [`latest`] looks for records.
 const LATEST_BYTES: u64 = 256 << 10;
 
 /// The description of a run, stored in `run.json`.
@@ -191,7 +191,7 @@ pub fn latest(dir: &Path, count: usize) -> Result<Vec<Record>, StoreError> {
     Ok(lines.filter_map(|line| serde_json::from_slice(line).ok()).take(count).collect())
 }
 
-/// Broken lines that are reported one by one at most.
+/// The most broken lines that are reported individually.
 const BROKEN_NAMED_MAX: usize = 10;
 
 /// The contents of a records file.

@@ -1,12 +1,13 @@
 //! The messages between client and server.
 //!
-//! Form      lines of JSON in both directions on the control connection. First comes [`Hello`] with the
-//!           token; a connection with a wrong token is closed. Then follow the trials: [`Request`],
-//!           [`Reply::Ready`], the data connection, [`Request::Ended`], [`Reply::Outcome`].
-//! Data      the data connection starts with the trial's nonce, so that no other program can use it; then
-//!           follows payload without meaning.
-//! Limits    a line has at most [`LINE_BYTES_MAX`]; the first one [`HELLO_BYTES_MAX`]. Both have a time as
-//!           well ([`read_message_until`]).
+//! Form      lines of JSON in both directions on the control connection. The client begins with [`Hello`],
+//!           which contains the token; the server closes a connection with a wrong token. Each trial then
+//!           consists of [`Request::Trial`], [`Reply::Ready`], the data connection, [`Request::Ended`] and
+//!           [`Reply::Outcome`].
+//! Data      the data connection starts with the trial's nonce, so that no other program can use it;
+//!           arbitrary payload follows.
+//! Limits    a line has at most [`LINE_BYTES_MAX`] bytes, the first one [`HELLO_BYTES_MAX`]. Every line must
+//!           also be complete within a time limit ([`read_message_until`]).
 //! Left out  encryption: the token crosses the network in clear text, so use it only on networks that you
 //!           trust.
 
@@ -21,7 +22,7 @@ use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-/// Version of the protocol; ends with different versions do not understand each other.
+/// The version of the protocol, which must be the same on both sides.
 pub const VERSION: u32 = 3;
 /// The default port of the control connection.
 pub const PORT: u16 = 4195;
@@ -43,7 +44,7 @@ pub struct Hello {
     pub token: String,
 }
 
-/// The reply to it.
+/// The server's reply to [`Hello`].
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Greeting {
     /// Accepted.
@@ -67,7 +68,7 @@ pub struct Welcome {
     pub buffer_bytes_max: u32,
     /// The longest message or reply, bytes.
     pub message_bytes_max: u32,
-    /// Its rate limit for reading, bytes per second.
+    /// Its limit on the bytes read or written per second.
     pub bytes_per_second_max: u64,
 }
 
@@ -154,7 +155,7 @@ pub fn write_message(writer: &mut impl Write, line: &impl Serialize) -> io::Resu
     writer.write_all(&text)
 }
 
-/// A socket that is read until a deadline, so that a peer that sends one byte at a time gains no time.
+/// A socket that is read until a fixed deadline: a peer that sends one byte at a time cannot extend it.
 pub struct DeadlineReader {
     stream: TcpStream,
     clock: Clock,
@@ -187,7 +188,7 @@ impl AsFd for DeadlineReader {
     }
 }
 
-/// The reader of lines.
+/// A line reader with a deadline.
 pub type Lines = BufReader<DeadlineReader>;
 
 /// Reads a line that must be complete within `length`.

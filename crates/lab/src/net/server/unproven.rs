@@ -1,15 +1,16 @@
 //! Connections that have not authenticated yet.
 //!
 //! Purpose     serve an honest client while others fill the server with silent connections.
-//! Limits      [`Bounds`]: in all, per network, and a timeout. A network is an IPv4 address, or an IPv6 /64,
-//!             which even a single host has.
-//! Displacing  a new connection always gets a slot. If its own network has used up its share, it takes the
-//!             slot of that network's oldest connection, otherwise of the oldest connection of the network
-//!             with the most. An honest client sends its line within a round trip, so it does not become the
-//!             oldest.
+//! Limits      [`Bounds`] limits the connections in all and per network, and sets a timeout. A network is an
+//!             IPv4 address or an IPv6 /64, because even a single host may have a whole /64.
+//! Displacing  a new connection always gets a slot. If its own network has used up its share, it displaces
+//!             that network's oldest connection. If the table is full, it displaces the oldest connection of
+//!             the network that has the most connections. An honest client sends its line within a round
+//!             trip, so it is not the oldest for long.
 //! Handshake   [`Handshakes`] reads a line, or a fixed number of octets, from each connection without
 //!             blocking, and not one octet more.
-//! Weakness    connections from more than `connections_max` networks at once displace each other.
+//! Weakness    hosts in more than `connections_max` networks that connect at the same time displace each
+//!             other.
 
 use ipnet::IpNet;
 use kiban_base::Instant;
@@ -46,7 +47,7 @@ struct Entry<T> {
     item: T,
 }
 
-/// A table of unauthenticated connections, or of any other type, the oldest first.
+/// A table of unauthenticated connections (or other items), the oldest first.
 pub(crate) struct Unproven<T> {
     bounds: Bounds,
     entries: Vec<Entry<T>>,
@@ -73,7 +74,8 @@ impl<T> Unproven<T> {
         if self.entries.len() < self.bounds.connections_max {
             return None;
         }
-        // If several networks have the most, take the one with the oldest connection.
+        // If several networks have the same, largest number of connections, take the oldest connection of
+        // these.
         let most = self.entries.iter().map(|entry| count(entry.network)).max()?;
         self.entries.iter().position(|entry| count(entry.network) == most)
     }
