@@ -1,4 +1,4 @@
-//! Summaries, figures and reports, from records alone.
+//! Summaries, figures and reports, computed from records alone.
 
 mod engine_common;
 
@@ -52,8 +52,8 @@ fn two_varying_numbers_give_a_map_per_metric() {
     let picture = &report.figures.pictures[0];
     assert_eq!(picture.title, "toy: sum, Mbit/s, across down, down across");
     assert_eq!(picture.svg().matches("<rect").count(), 6);
-    // The shade depends on the mean of the three seeds: 1 + 0.5 + 3.5 / 3 is dark, 100 + 1 + 3.5 / 3 is
-    // light.
+    // The values are medians over six seeds: 1 + 0.5 + 3.5 / 3 = 2.7 has the lowest shade, 1 + 100 + 3.5 / 3
+    // = 102.2 the highest.
     assert!(picture.text.contains(" 1  ·  2.7  █102.2\n"), "{}", picture.text);
     assert!(picture.text.contains("10  · 11.7  █111.2\n"), "{}", picture.text);
 }

@@ -85,7 +85,7 @@ impl Capture {
         let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
         set(&socket, libc::SO_ATTACH_FILTER, &filter)?;
         set(&socket, libc::SO_TIMESTAMPNS, &1i32)?;
-        // Exceeding the system's limit needs a privilege; a smaller buffer will do.
+        // A size above the system's limit needs CAP_NET_ADMIN; without it, a smaller buffer will do.
         if set(&socket, libc::SO_RCVBUFFORCE, &BUFFER_BYTES).is_err() {
             set(&socket, libc::SO_RCVBUF, &BUFFER_BYTES)?;
         }
@@ -109,11 +109,12 @@ impl Capture {
         })
     }
 
-    /// Reads the packets that have passed. Call it repeatedly during a long capture.
+    /// Reads the packets that have been captured. During a long capture, call it repeatedly, before the
+    /// socket's buffer is full.
     pub fn drain(&mut self) {
         while let Some((frame, interface, outgoing)) = self.next() {
             let interface_kept = *self.interface.get_or_insert(interface);
-            // Loopback shows a packet twice: as it leaves, from its sender's port, and as it arrives.
+            // On loopback a packet is captured twice: when it leaves its sender's port, and when it arrives.
             let is_copy = outgoing && is_loopback(&frame.kept);
             self.drop_unstamped(frame.nanoseconds);
             if interface == interface_kept && !is_copy && self.frames.len() < FRAMES_MAX {
@@ -144,7 +145,7 @@ impl Capture {
 
     fn next(&self) -> Option<(Frame, i32, bool)> {
         let mut kept = vec![0u8; KEPT_BYTES];
-        // Room for one time stamp, aligned as control messages are.
+        // Space for one timestamp, aligned as control messages require.
         let mut control = [0u64; 8];
         // SAFETY: all-zero bytes are a valid `sockaddr_ll`.
         let mut from: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
@@ -181,7 +182,7 @@ impl Capture {
 
 /// Returns the timestamp in a message's control data.
 pub(super) fn stamp(message: &libc::msghdr) -> Option<u64> {
-    // SAFETY: the kernel has filled in the control messages and their length.
+    // SAFETY: the kernel has written the control messages and their length into `message`.
     let mut control = unsafe { libc::CMSG_FIRSTHDR(message) };
     while !control.is_null() {
         // SAFETY: it is not null, so it points to a header in the control buffer.
@@ -344,7 +345,7 @@ mod tests {
             assert!(frames.windows(2).all(in_order));
             assert!(frames.iter().all(|frame| frame.kept.len() <= KEPT_BYTES));
 
-            // A packet that passed before timestamps were switched on has the time at which it was read.
+            // A packet that passed before timestamps were switched on gets the time at which it is read.
             let late = frames.iter().map(|frame| frame.nanoseconds).max().expect("packets") + 5_000_000;
             capture.frames.insert(0, Frame { nanoseconds: late, ..frames[0].clone() });
             capture.frames.truncate(1);

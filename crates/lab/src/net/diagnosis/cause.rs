@@ -1,7 +1,7 @@
 //! Determines why a case is slow, from the evidence alone.
 //!
-//! Order     from certain to likely; the first rule that matches decides. Each rule states its evidence in
-//!           figures.
+//! Order     the rules are sorted from certain to likely, and the first one that matches decides. Each rule
+//!           reports its evidence in figures.
 //! Unknown   if no rule matches, the case is not explained, and the evidence is shown: a wrong guess would
 //!           mislead.
 //! Sources   Nagle (RFC 896) and delayed acknowledgements (RFC 1122 §4.2.3.2) together: a sender holds a
@@ -23,7 +23,7 @@ pub enum Cause {
     NagleDelayedAck,
     /// Segments were lost, or considered lost.
     Loss,
-    /// The window opens by so little that sender and receiver wait for each other.
+    /// The window opens in such small steps that sender and receiver wait for each other.
     SillyWindow,
     /// The receive buffer is smaller than bandwidth times delay.
     ReceiveBuffer,
@@ -106,7 +106,7 @@ fn server_limit(evidence: &Evidence) -> Found {
     evidence.receiver.rate_limited.then_some((Cause::ServerLimit, why))
 }
 
-/// Evidence from a capture is certain.
+/// Returns the cause if a capture shows it, which is certain.
 fn captured(evidence: &Evidence) -> Found {
     let capture = evidence.capture.as_ref().filter(|capture| capture.gaps > 0)?;
     if 2 * capture.held > capture.gaps && !evidence.settings.no_delay {
@@ -133,7 +133,7 @@ fn of_exchanges(evidence: &Evidence, exchanges: &Exchanges) -> Found {
         let because = format!("{again} segments retransmitted in {} stalls", exchanges.stalls);
         return Some((Cause::Loss, because));
     }
-    // Without a capture, all other evidence has to agree.
+    // Without a capture, the cause is reported only if all other evidence agrees.
     let delayed = evidence.receiver.counters.get("DelayedACKs");
     let is_held = evidence.capture.is_none()
         && evidence.pattern == Pattern::WriteWriteRead
@@ -155,7 +155,8 @@ fn of_exchanges(evidence: &Evidence, exchanges: &Exchanges) -> Found {
     (shares.window >= 0.5).then(|| silly_or_slow(evidence, shares))
 }
 
-/// Compares the last write with the MSS: our measurements show that only a last write below the MSS stalls.
+/// Compares the last write with the MSS, because our measurements show that only a last write below the MSS
+/// stalls.
 fn short_write(evidence: &Evidence) -> String {
     let (bytes, mss) = (evidence.last_write_bytes, evidence.info.snd_mss);
     let relation = if bytes < mss { "below" } else { "not below" };
@@ -174,7 +175,7 @@ fn of_stream(evidence: &Evidence) -> Found {
         );
         return Some((Cause::Loss, because));
     }
-    // One delayed acknowledgement per write: the stalls fill the time.
+    // If there is one delayed acknowledgement per write, the stalls take most of the time.
     let delayed = evidence.receiver.counters.get("DelayedACKs") as f64;
     let ato = f64::from(evidence.receiver.info.ato_us.max(40_000)) * 1e-6;
     let waited = (delayed * ato / evidence.receiver.seconds.max(1e-6)).min(1.0);
