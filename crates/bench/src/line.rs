@@ -37,8 +37,8 @@ fn percent(mbit_per_second: f64) -> f64 {
     mbit_per_second / LIMIT_MBIT_PER_SECOND * 100.0
 }
 
-/// Runs one session in each direction that `sessions` names, alone or both at once. Returns percent of the
-/// limit, by direction.
+/// Runs one session in each direction that `sessions` selects, one direction alone or both at the same time.
+/// Returns percent of the limit, by direction.
 fn one(window_kib: u32, sessions: [usize; 2], bytes: u64) -> [Option<f64>; 2] {
     let mut transfer = Transfer::new(&Plan::with_window(window_kib << 10), sessions, bytes);
     let tallies = transfer.tallies.clone();

@@ -13,7 +13,7 @@
 //!           same on both sides.
 //! Wait      how both sides wait: `blocking` sleeps (a blocking socket; [`kiban_base::Wait::Interrupt`]),
 //!           `polling` spins (a non-blocking socket; [`kiban_base::Wait::Poll`]).
-//! Guard     the kernel's own work for the loopback may count as foreign: the limit is half a core.
+//! Guard     the kernel's work for the loopback may count as foreign load, so the limit is half a core.
 //! Left out  EFE: its results are in virtual time, and are checked by tests.
 
 mod idle;
@@ -42,8 +42,8 @@ pub(crate) fn run(options: &Options) {
         println!("rdma: needs two CPUs, {} allowed: skipped", cpus.len());
         return;
     };
-    // A thread of its own, so that no other thread stays pinned; the peer and all threads of the NICs inherit
-    // its CPU.
+    // Measure in a separate thread, so that its pinning ends with it. The peer and all threads of the NICs
+    // inherit its CPU.
     std::thread::scope(|threads| {
         let peer = threads.spawn(move || {
             let _ = pin_thread(other);
@@ -117,7 +117,7 @@ fn streams(bench: &mut Bench, peer: &mut Peer) {
     }
 }
 
-/// The CPU cost of a stream, which can also be compared on a busy machine.
+/// Measures the CPU cost of a stream, which can be compared even on a busy machine.
 fn stream_costs(bench: &mut Bench, peer: &mut Peer) {
     let kept = std::mem::replace(&mut bench.options_mut().foreign_cores_max, f64::INFINITY);
     for (block_bytes, crc) in [(64 << 10, false), (1 << 20, false), (64 << 10, true), (1 << 20, true)] {

@@ -175,7 +175,7 @@ fn of_stream(evidence: &Evidence) -> Found {
         );
         return Some((Cause::Loss, because));
     }
-    // If there is one delayed acknowledgement per write, the stalls take most of the time.
+    // Estimate the time in stalls, with one delayed acknowledgement per stalled write.
     let delayed = evidence.receiver.counters.get("DelayedACKs") as f64;
     let ato = f64::from(evidence.receiver.info.ato_us.max(40_000)) * 1e-6;
     let waited = (delayed * ato / evidence.receiver.seconds.max(1e-6)).min(1.0);
