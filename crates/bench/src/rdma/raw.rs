@@ -11,7 +11,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 const PAGE_BYTES: usize = 4096;
 
-/// Blocks that begin on a page boundary, as the NIC's do.
+/// A ring of blocks that begin on a page boundary, as the NIC's do.
 struct Ring {
     bytes: Vec<u8>,
     start: usize,
@@ -55,7 +55,7 @@ impl Socket {
         Socket::new(listener.accept().expect("the benchmark connects").0, wait)
     }
 
-    /// Reads at most `room.len()` bytes; zero means the end.
+    /// Reads at most `room.len()` bytes; zero means that the connection has ended.
     fn read(&mut self, room: &mut [u8]) -> usize {
         loop {
             match self.stream.read(room) {
@@ -118,7 +118,7 @@ pub(super) fn sink(block_bytes: usize, wait: Wait) {
     let (mut at, mut taken) = (0, 0);
     loop {
         let room = &mut ring.bytes()[at..];
-        // Like a reader of blocks: read up to the end of this one.
+        // Read no further than the end of the current block, as a reader of blocks would.
         let most = block_bytes - at % block_bytes;
         let read = socket.read(&mut room[..most]);
         if read == 0 {

@@ -84,7 +84,7 @@ impl Collected {
         match flow.kind {
             Kind::Constant | Kind::Mpeg2 => {
                 outcome.units = (sends / PICTURE.as_secs_f64()).round() as u64 * flow.copies as u64;
-                // The damage may be found after the last unit, to which it then belongs.
+                // Damage that is found after the last unit belongs to the last unit.
                 outcome.units_lost = self.damaged.min(outcome.units);
             }
             Kind::Bulk => outcome.goodput_mbps = Some(outcome.octets as f64 * 8e-6 / sends.max(1e-3)),

@@ -51,7 +51,7 @@ pub struct FlowOutcome {
     pub cells: u64,
     /// Cells that did not arrive.
     pub cells_lost: u64,
-    /// Cells that arrived without having been sent, or twice: there should be none.
+    /// Cells that arrived twice or were never sent; there should be none.
     pub cells_strange: u64,
     /// Lost cells that exceeded their contract. Known per flow only over a real network.
     pub cells_policed: Option<u64>,
@@ -76,12 +76,13 @@ pub struct FlowOutcome {
     pub matrices_corrected: u64,
     /// AAL1: matrices that could not be corrected.
     pub matrices_uncorrectable: u64,
-    /// AAL1: how often the sequence of cells was lost.
+    /// AAL1: how often the receiver lost the sequence of cells.
     pub sequence_losses: u64,
     /// AAL1: by how much the source's clock is faster than nominal according to its time stamps, parts per
     /// million.
     pub clock_ppm: Option<f64>,
-    /// AAL1: the same according to the level of the receiver's buffer, over the last quarter of the time.
+    /// AAL1: the same offset, as derived from the level of the receiver's buffer over the last quarter of the
+    /// time.
     pub recovered_ppm: Option<f64>,
     /// AAL1: by how much that buffer fell below its target level, milliseconds.
     pub buffer_below_ms: f64,
@@ -187,7 +188,7 @@ pub struct Real {
     /// The maximum of the same.
     pub late_us_max: Option<f64>,
     /// By how much the shortest delays of the last quarter of the time exceed those of the first, in
-    /// microseconds: the clocks drift, or a queue stands.
+    /// microseconds: the clocks drift, or a queue has built up.
     pub drift_us: Option<f64>,
     /// Flows of the plan that start at other sites.
     pub left_out: Vec<String>,
