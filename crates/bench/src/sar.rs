@@ -31,7 +31,7 @@ struct Ports {
     up: Reassembly,
     circuits: usize,
     now: Instant,
-    /// The content of a frame: the same pages are sent repeatedly, as TCP would.
+    /// The content of a frame. The same pages are sent repeatedly, as TCP would retransmit them.
     content: Vec<Slice>,
     train: Vec<TimedCell>,
     arrivals: Vec<Arrival>,

@@ -617,7 +617,7 @@ mod tests {
 
     const SAMPLE_NANOS: u64 = 100_000_000;
 
-    /// A meter that reports the given foreign load, sample by sample; after the last one, none.
+    /// A meter that reports the given foreign load, sample by sample, and after that no load.
     struct Script {
         cores: VecDeque<f64>,
         now: Reading,

@@ -107,7 +107,7 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// Returns the parts of the table; notes are returned as remarks with their marks, before the others.
+    /// Returns the parts of the table. Notes, with their marks, come first among the remarks.
     pub(crate) fn parts(&self) -> Parts<'_> {
         let notes = (1..).zip(&self.notes).map(|(number, note)| format!("[{number}] {note}"));
         Parts {

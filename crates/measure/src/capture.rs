@@ -74,7 +74,7 @@ impl Capture {
         let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
         // The protocol is 0 until the socket is bound, so that no packet arrives before the filter is
         // attached.
-        // SAFETY: socket(2) takes numbers only.
+        // SAFETY: socket(2) takes no pointers.
         let file = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
         if file < 0 {
             return Err(io::Error::last_os_error());
@@ -123,9 +123,9 @@ impl Capture {
         }
     }
 
-    /// Drops packets whose timestamp is later than that of a packet behind them. The kernel switches
-    /// timestamps on in a work queue, slightly after the request; packets that passed before are stamped when
-    /// they are read.
+    /// Drops packets whose timestamp is later than that of a packet received after them. The kernel switches
+    /// timestamps on in a work queue, slightly after the request; packets that passed before that are stamped
+    /// when they are read.
     fn drop_unstamped(&mut self, nanoseconds: u64) {
         while self.frames.last().is_some_and(|last| last.nanoseconds > nanoseconds + DISORDER_NANOS) {
             self.frames.pop();

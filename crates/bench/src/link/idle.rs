@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub(super) const SESSIONS: usize = 10_000;
-/// One session of this many echoes data.
+/// One session in this number echoes data.
 const SAMPLE_EVERY: usize = 100;
 
 struct Echo {

@@ -144,7 +144,7 @@ pub(super) fn ping_pong(trial: &mut Trial, peer: &mut Peer, bytes: usize, wait: 
     trial.measure(|| turns(100)).nanos_each() / 2e3
 }
 
-/// Returns a socket whose peer echoes what it receives, and a block for it.
+/// Returns a function that sends a block to a peer and waits until the peer has returned it.
 fn echoed(peer: &mut Peer, bytes: usize, wait: (&str, Wait)) -> impl FnMut() + use<> {
     let address = peer.ask(&format!("raw-echo {bytes} {}", wait.0));
     let mut socket = Socket::connect(&address, wait.1);
@@ -155,7 +155,7 @@ fn echoed(peer: &mut Peer, bytes: usize, wait: (&str, Wait)) -> impl FnMut() + u
     }
 }
 
-/// Returns half of the typical round-trip time, microseconds: the median, as in perftest.
+/// Returns half of the median round-trip time, microseconds; perftest calls this value typical.
 pub(super) fn typical_trip(peer: &mut Peer, bytes: usize, wait: (&str, Wait), turns: usize) -> f64 {
     let mut trip = echoed(peer, bytes, wait);
     let clock = Clock::new();

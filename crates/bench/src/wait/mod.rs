@@ -96,9 +96,9 @@ struct Size {
     redos_max: usize,
     /// How long a run waits in total for other processes to leave the machine idle.
     patience: Duration,
-    /// The duration of a cell …
+    /// The duration of a cell, which ends later if `messages_min` messages have not been sent by then.
     span: Duration,
-    /// … unless this many messages take longer.
+    /// The fewest messages of a cell.
     messages_min: usize,
     /// The duration of a cell with hogs, which must span many of their time slices of some milliseconds.
     hogs_span: Duration,

@@ -107,7 +107,7 @@ pub struct Figures {
     pub left_out: usize,
 }
 
-/// Draws a summary. `metrics` are those of the question and give units and order; they may be empty.
+/// Draws a summary. `metrics` gives the units and the order of the question's metrics; it may be empty.
 pub fn draw(
     summary: &Summary,
     metrics: &[Metric],

@@ -283,7 +283,7 @@ impl LockedFile {
     fn new(file: File, dir: &Path) -> Result<LockedFile, StoreError> {
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => Err(StoreError::Busy(dir.to_owned())),
-            // Some network file systems have no locks: there, users must avoid concurrent runs themselves.
+            // Some network file systems have no locks; users must avoid concurrent runs there themselves.
             Ok(()) | Err(TryLockError::Error(_)) => Ok(LockedFile(file)),
         }
     }

@@ -27,8 +27,8 @@ pub fn mpeg2(transport_stream: bool, fec: Fec) -> f64 {
     (MPEG2_VIDEO_BPS + MPEG2_AUDIO_BPS) * framed * checked * 53.0 / 47.0
 }
 
-/// The rate to which each source is shaped if sources are shaped one by one, Mbit/s on the line: the largest
-/// picture takes 23 of its 33 ms.
+/// If each source is shaped separately, the rate to which it is shaped, Mbit/s on the line. The largest
+/// picture then takes 23 of its 33 ms.
 pub const SOURCE_MBPS: f64 = 8.0;
 
 /// Where cells are shaped to their contract.

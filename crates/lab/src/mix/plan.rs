@@ -76,7 +76,7 @@ pub struct Pvc {
     pub from: Word,
     /// The destination site.
     pub to: Word,
-    /// Its peak cell rate, on the line.
+    /// The path's peak cell rate, as a rate on the line.
     pub mbps: f64,
     /// Cell delay variation tolerance of the policer, microseconds.
     #[serde(default = "tolerance")]
@@ -137,7 +137,7 @@ pub struct Flow {
     /// By how much the source's clock is faster than nominal, parts per million (constant, mpeg2).
     #[serde(default)]
     pub clock_ppm: f64,
-    /// AAL5: the most octets in a frame.
+    /// AAL5: the largest frame, octets.
     #[serde(default = "mtu")]
     pub frame_octets: usize,
     /// The rate to which the source shapes its cells, Mbit/s on the line.

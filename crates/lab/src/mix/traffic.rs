@@ -1,8 +1,8 @@
-//! Sources and sinks of a plan's flows: the same for a virtual network and for a real one, so that both carry
-//! the same cells.
+//! Sources and sinks of a plan's flows. The virtual network and a real one use the same ones, so that both
+//! carry the same cells.
 //!
-//! Random    each circuit has its own generator, seeded by the plan's seed and the circuit's number among all
-//!           circuits of the plan, so it does not matter which of the others are run.
+//! Random    each circuit has its own generator, seeded with the plan's seed and the circuit's number among
+//!           all circuits of the plan. Its traffic therefore does not depend on which other circuits run.
 
 use super::plan::{Fec, Flow, Kind, Plan};
 use kiban_atm::aal1::Form;

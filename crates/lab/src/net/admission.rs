@@ -62,7 +62,8 @@ impl fmt::Debug for Token {
 
 /// Compares two secrets in constant time.
 pub fn is_same(one: &[u8], other: &[u8]) -> bool {
-    // Compare digests: a comparison of slices would reveal by its duration whether the lengths differ.
+    // Compare digests, because a comparison of the slices would reveal by its duration whether the lengths
+    // differ.
     Sha256::digest(one).ct_eq(&Sha256::digest(other)).into()
 }
 

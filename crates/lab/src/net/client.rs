@@ -129,10 +129,10 @@ impl Client {
             Ok(Data { stream, before })
         });
         begun.map_err(|error| {
-            // Tell the server not to wait for the connection; its reply is not needed.
+            // Release the server from waiting for the connection; its reply is not needed.
             let _ = self.ask(&Request::Ended);
             match error.kind() {
-                // This host's kernel rejects the MSS or the congestion control.
+                // The kernel of this host rejects the MSS or the congestion control.
                 io::ErrorKind::InvalidInput | io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
                     Failure::Impossible(format!("this host's kernel rejects a socket option: {error}"))
                 }
@@ -141,7 +141,7 @@ impl Client {
         })
     }
 
-    /// Ends a trial: the data connection has been closed, or its sending side.
+    /// Ends a trial. Before that, the caller has closed the data connection or its sending side.
     ///
     /// # Errors
     /// [`Failure::Lost`] if the server saw it fail.

@@ -2,7 +2,8 @@
 //!
 //! Model     a message of N bytes over L metres at B bit/s takes T = L/c + 8N/B one way (paper \[2\], with c
 //!           = 2.1e8 m/s in fibre). A round trip here carries N bytes each way: 2L/c + 16N/B.
-//! Rate      B is given, or fitted: the slope of the shortest round trips over their bytes.
+//! Rate      B is given, or is derived from the slope of the shortest round-trip times over their message
+//!           sizes.
 //! Rest      the part of a round trip that the model does not explain: hosts, switches, queues. L cannot be
 //!           measured here; if it is not given, the rest includes the propagation delay.
 

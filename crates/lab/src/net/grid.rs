@@ -81,7 +81,8 @@ impl Grid {
         Some((host, grid))
     }
 
-    /// Returns the groups: the settings that the cells of each map share; message and buffer are not set.
+    /// Returns the groups. The settings of a group are those that the cells of one map share; message length
+    /// and buffer size are left open.
     pub fn groups(&self) -> Vec<Setup> {
         let mut groups = Vec::new();
         for pattern in &self.patterns {

@@ -94,7 +94,7 @@ pub enum Work {
 /// A request of the client.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Request {
-    /// A trial: the server opens a port.
+    /// A trial. The server opens a port for the data connection.
     Trial {
         /// The settings of the server's socket.
         settings: Settings,
@@ -105,7 +105,7 @@ pub enum Request {
     },
     /// The client has closed the data connection.
     Ended,
-    /// A mix of flows; the messages that follow are those of [`crate::mix`].
+    /// A mix of flows. The messages that follow are described in [`crate::mix`].
     Mix(Box<crate::mix::MixRequest>),
 }
 
@@ -121,7 +121,7 @@ pub enum Reply {
     },
     /// The server's results.
     Outcome(Box<Outcome>),
-    /// The trial exceeds a limit or is invalid: what to change.
+    /// The trial exceeds a limit or is invalid; the text says what to change.
     Impossible(String),
     /// The trial failed.
     Lost(String),
@@ -151,7 +151,8 @@ pub struct Outcome {
 pub fn write_message(writer: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
     let mut text = serde_json::to_vec(line)?;
     text.push(b'\n');
-    // A single write: a line in two writes would wait for the peer's delayed acknowledgement.
+    // Write the whole line at once: the second of two writes would wait for the peer's delayed
+    // acknowledgement.
     writer.write_all(&text)
 }
 
@@ -216,8 +217,8 @@ pub fn plain(text: &str) -> String {
 /// Reads a line of at most `bytes_max`.
 ///
 /// # Errors
-/// Those of the reader; `UnexpectedEof` at the end; `InvalidData` for a line that is too long or cannot be
-/// parsed.
+/// Returns the errors of the reader; `UnexpectedEof` at the end of the connection; `InvalidData` for a line
+/// that is too long or cannot be parsed.
 pub fn read_message<T: DeserializeOwned>(reader: &mut impl BufRead, bytes_max: u64) -> io::Result<T> {
     let mut line = Vec::new();
     let length = reader.take(bytes_max).read_until(b'\n', &mut line)?;

@@ -58,7 +58,7 @@ impl Session {
     /// Returns the server's description of itself, and the path.
     ///
     /// # Errors
-    /// [`Failure`]: there is no answer, or the server refuses.
+    /// Returns [`Failure`] if the server does not answer, or refuses.
     pub fn path(&self) -> Result<(Welcome, Path), Failure> {
         self.with(|client, path| Ok((client.welcome().clone(), *path)))
     }

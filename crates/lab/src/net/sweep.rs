@@ -1,4 +1,4 @@
-//! A sweep of a host: a run of the engine, its findings, and the proof of its remedies.
+//! A sweep of a host: runs the engine, derives findings, and tests the remedies.
 //!
 //! ```text
 //! grid → plan → engine::sweep → findings → a run for each advised point → findings, with what it did

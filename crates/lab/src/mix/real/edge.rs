@@ -1,8 +1,8 @@
 //! The sending edge: generates the cells of the plan's sources, shapes paths, and packs cells into datagrams
 //! with a due time.
 //!
-//! Sources   those of the virtual network, whose cells are generated slightly ahead of time: the same plan
-//!           and seed give the same cells.
+//! Sources   the sources of the virtual network, whose cells are generated slightly ahead of time. The same
+//!           plan and seed therefore give the same cells.
 //! Shape     a shaped path sends its cells no earlier than its contract allows (GCRA), and takes its circuits
 //!           in turn; at most `queue_cells` cells wait.
 //! Pack      a datagram is full with [`CELLS_MAX`](super::wire::CELLS_MAX) cells or the plan's limit, and
@@ -191,7 +191,7 @@ impl Edge {
         self.order += 1;
     }
 
-    /// Stops generating cells: a partly filled datagram becomes due.
+    /// Ends the generation of cells: partly filled datagrams become due.
     pub(super) fn end(&mut self) {
         (0..self.circuits.len()).for_each(|place| self.send(place));
     }

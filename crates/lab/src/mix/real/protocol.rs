@@ -76,7 +76,7 @@ pub(super) struct Policed {
 pub(super) enum ClientMessage {
     /// Start.
     Go,
-    /// Everything has been sent: this many datagrams of each circuit.
+    /// The client has sent everything: this many datagrams on each circuit.
     Ended(Vec<u64>),
 }
 
@@ -87,7 +87,7 @@ pub(super) enum ServerMessage {
     Ready { datagrams: u16, streams: u16, nonce: String },
     /// The cookie received in a datagram, hexadecimal.
     Heard(String),
-    /// The request exceeds a limit or is invalid: what to change.
+    /// The request exceeds a limit or is invalid; the text says what to change.
     Impossible(String),
     /// What arrived in the next sample, by flow.
     Sample(Vec<FlowSample>),

@@ -247,7 +247,8 @@ pub fn run(
     Ok(outcome(plan, &chosen, peer, near, &samples, total))
 }
 
-/// Sends a cookie to a UDP port until the server returns it: this proves that the port belongs to the server.
+/// Sends a cookie to a UDP port until the server returns it over the control connection, which proves that
+/// the port is the server's.
 fn prove(socket: &UdpSocket, nonce: &[u8; NONCE_OCTETS], reader: &mut Lines) -> Result<(), Failure> {
     let lost = |error: io::Error| Failure::Lost(format!("the server is gone: {error}"));
     let cookie = random::bytes::<COOKIE_OCTETS>().map_err(lost)?;

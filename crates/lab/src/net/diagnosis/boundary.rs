@@ -1,7 +1,7 @@
 //! Predicts which cells of a map are slow, before they are measured.
 //!
 //! Exchanges  write, write, read stalls if the second write is shorter than a segment and Nagle's algorithm
-//!            is on: the header is unacknowledged, so the body is held back. The segment size is limited by
+//!            is on: the body is held back while the header is unacknowledged. The segment size is limited by
 //!            the path's MSS, by TCP_MAXSEG, and by half of the largest window that the peer advertised
 //!            (Linux), which depends on the requested buffer.
 //! Streams    at most one window is sent per round trip: below a quarter of the best rate, the buffer is the

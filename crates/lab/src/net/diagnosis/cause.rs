@@ -2,8 +2,8 @@
 //!
 //! Order     the rules are sorted from certain to likely, and the first one that matches decides. Each rule
 //!           reports its evidence in figures.
-//! Unknown   if no rule matches, the case is not explained, and the evidence is shown: a wrong guess would
-//!           mislead.
+//! Unknown   if no rule matches, the case is not explained, and the evidence is shown, because a wrong guess
+//!           would mislead.
 //! Sources   Nagle (RFC 896) and delayed acknowledgements (RFC 1122 §4.2.3.2) together: a sender holds a
 //!           short segment until everything before it is acknowledged; a receiver without data to send
 //!           acknowledges after up to 40 ms (Linux) to 500 ms. The silly window syndrome: RFC 813 and RFC

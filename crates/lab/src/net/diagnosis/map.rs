@@ -56,7 +56,8 @@ impl Map {
         })
     }
 
-    /// Returns the number of cells measured, of slow ones, and of those that were predicted correctly.
+    /// Returns the number of measured cells, how many of them are slow, and how many were predicted
+    /// correctly.
     pub fn counts(&self) -> (usize, usize, usize) {
         let measured = self.iter().filter(|(.., cell)| cell.figure.is_some());
         measured.fold((0, 0, 0), |(all, slow, right), (.., cell)| {

@@ -34,7 +34,8 @@ pub(crate) struct Bounds {
     pub(crate) time: Duration,
 }
 
-/// Returns the network of an address: an IPv4 address, or an IPv6 /64 (RFC 6177: a site has at least one).
+/// Returns the network of an address: an IPv4 address itself, or an IPv6 /64 (RFC 6177: a site has at least a
+/// /64).
 pub(crate) fn network_of(address: IpAddr) -> IpNet {
     let address = address.to_canonical();
     let bits = if address.is_ipv4() { 32 } else { 64 };
@@ -89,9 +90,9 @@ impl<T> Unproven<T> {
 /// The length of the first message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Length {
-    /// Everything up to the first newline, at most this many octets.
+    /// Everything up to the first newline, at most this number of octets.
     Line(usize),
-    /// This many octets.
+    /// Exactly this number of octets.
     Octets(usize),
 }
 
@@ -136,7 +137,7 @@ impl Half {
     }
 }
 
-/// Connections whose first message is being read.
+/// Connections whose first message has not been received completely.
 pub(crate) struct Handshakes {
     table: Unproven<Half>,
     length: Length,
@@ -179,8 +180,8 @@ impl Handshakes {
                         continue;
                     }
                     let mut half = Half { stream, address, said: Vec::new() };
-                    // A connection whose message is complete needs no slot, and cannot be displaced by later
-                    // ones.
+                    // If the message is complete, the connection needs no slot, and later connections cannot
+                    // displace it.
                     if hear(&mut half, self.length).is_break() {
                         steps.push(half.step(self.length));
                     } else if let Some(half) = self.table.insert(network_of(address), now, half) {
@@ -265,12 +266,13 @@ mod tests {
         for number in 0..3 {
             assert_eq!(table.insert(flood, at(number), number), None);
         }
-        // The network has used up its share: its own oldest connection is displaced, although there is room.
+        // The network has used up its share, so its own oldest connection is displaced, although the table
+        // has free slots.
         assert_eq!(table.insert(flood, at(3), 3), Some(0));
         assert_eq!(table.insert(other, at(3), 10), None);
         assert_eq!(table.insert(other, at(3), 11), None);
         assert_eq!(table.insert(honest, at(3), 20), None);
-        // All slots are in use: the network with the most connections loses one.
+        // All slots are in use, so the network with the most connections loses its oldest one.
         assert_eq!(table.insert(honest, at(4), 21), Some(1));
         for number in 100..1000 {
             let displaced = table.insert(flood, at(4), number).expect("all places are taken");

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 pub enum Pattern {
     /// A header and a body in two writes, then wait for the reply.
     WriteWriteRead,
-    /// The same bytes in one write.
+    /// Header and body in one write, then wait for the reply.
     WriteRead,
     /// Messages without replies.
     Stream,
@@ -95,7 +95,7 @@ pub struct Evidence {
     pub given: Given,
     /// The state of the connection in the sender's kernel at the start of the measurement.
     pub info_before: TcpInfo,
-    /// The same at the end of the measurement.
+    /// The state of the same connection at the end of the measurement.
     pub info: TcpInfo,
     /// The counters of the sender's host.
     pub counters: Counters,

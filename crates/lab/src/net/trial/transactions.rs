@@ -76,7 +76,7 @@ pub(in crate::net) fn info(stream: &TcpStream) -> Result<TcpInfo, Failure> {
     TcpInfo::of(stream).map_err(|error| broken(&error))
 }
 
-/// Runs one trial. If `captured`, all of it is captured, and the packets are returned.
+/// Runs one trial. If `captured`, the whole trial is captured, and the packets are returned.
 ///
 /// # Errors
 /// Returns [`Failure`] with the cause.

@@ -134,7 +134,7 @@ fn running_stalled() -> Host {
     Host { stalls: vec![often], ..host }
 }
 
-/// Returns a host whose wait policy weighs a sleep like 300 us of polling.
+/// Returns a host whose wait policy considers a sleep as costly as 300 us of polling.
 fn dear_latency(host: &Host) -> Host {
     let mut host = host.clone();
     let both_ends = (host.costs.sleep + host.costs.ring).as_secs_f64();
