@@ -42,7 +42,7 @@ fn percent(mbit_per_second: f64) -> f64 {
 fn one(window_kib: u32, sessions: [usize; 2], bytes: u64) -> [Option<f64>; 2] {
     let mut transfer = Transfer::new(&Plan::with_window(window_kib << 10), sessions, bytes);
     let tallies = transfer.tallies.clone();
-    // By direction: the first bytes and their time, and the time of the last bytes.
+    // For each direction: bytes and time at the start of the measurement, and the time of the last bytes.
     let mut marks: [Option<(u64, Instant, Instant)>; 2] = [None; 2];
     transfer.run(&mut |world| {
         for (tally, mark) in tallies.iter().zip(&mut marks) {

@@ -27,7 +27,7 @@ const HEADER_BYTES: usize = 128;
 /// A short payload, so that the row measures memory and not copying.
 const SHORT_BYTES: usize = 64;
 
-/// Paper \[1\], figure 3, as a simple implementation: header memory, content memory, and clusters that point
+/// A simple implementation of figure 3 of paper \[1\]: header memory, content memory, and clusters that point
 /// into both.
 struct Ring {
     headers: Vec<[u8; HEADER_BYTES]>,
@@ -96,7 +96,7 @@ impl Ring {
     }
 }
 
-/// Returns nanoseconds per item; `burst` handles [`BURST`] of them.
+/// Returns nanoseconds per item; one call of `burst` handles [`BURST`] items.
 fn each(trial: &mut Trial, mut burst: impl FnMut()) -> f64 {
     let bursts = 64;
     let span = trial.measure(|| {

@@ -14,7 +14,8 @@ use kiban_sim::Plan;
 const WINDOW_BYTES: u32 = 256 << 10;
 
 fn sample(trial: &mut Trial, sessions: usize) -> f64 {
-    // About the duration of a sample at the target rate.
+    // Choose the amount of data so that a sample has its intended duration if the simulation runs 40 times
+    // faster than the line.
     let virtual_seconds = trial.span_nanos() as f64 * 1e-9 * 40.0;
     let bytes = virtual_seconds * LIMIT_MBIT_PER_SECOND * 1e6 / 8.0;
     let bytes_each = (bytes / sessions as f64) as u64;

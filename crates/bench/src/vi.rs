@@ -156,7 +156,7 @@ fn stream(trial: &mut Trial, end: &End, mode: &AtomicU8) -> f64 {
         for _ in 0..MESSAGES {
             end.post_send(number, BLOCK_BYTES);
             number += 1;
-            // At most half of the blocks are in flight.
+            // Keep at most half of the blocks in flight.
             while number - done >= BLOCKS / 2 {
                 done += end.sent();
                 std::hint::spin_loop();

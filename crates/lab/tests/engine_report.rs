@@ -30,7 +30,7 @@ fn a_point_has_the_median_of_its_seeds_and_a_confidence_interval() {
     let report = report(dir.path());
     let summary = &report.summary;
     assert_eq!((summary.rows.len(), summary.disturbed(), report.trials, report.records), (2, 0, 12, 12));
-    // In the order of the values, not of the plan.
+    // The values are in ascending order, not in the order of the plan.
     assert_eq!(summary.varying["across"], [Value::Count(2), Value::Count(10)]);
     assert_eq!(summary.fixed.to_string(), "down=0.5 nodelay=false word=a");
     let spread = &summary.rows[0].metrics["sum"];

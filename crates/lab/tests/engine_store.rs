@@ -32,7 +32,7 @@ fn a_resumed_run_repeats_nothing() {
     let first = run(&toy, dir.path(), None, Shard::ALL).expect("it can be created");
     assert_eq!((first.trials, first.made, first.found), (10, 10, 0));
     assert_eq!((lines(dir.path()).len(), toy.asked()), (10, 10));
-    // Seven lines remain, as if the process had been killed.
+    // Keep seven lines, as if the process had been killed.
     let kept = lines(dir.path())[..7].join("\n") + "\n";
     fs::write(dir.path().join("records.jsonl"), &kept).expect("it can be cut");
     let toy = Toy::new(Time::Virtual);
@@ -60,7 +60,7 @@ fn a_broken_line_is_reported_and_its_trial_repeated() {
         run(&toy, dir.path(), None, Shard::ALL).expect("it can be created");
         let mut all = lines(dir.path());
         all[place] = break_it(&all[place]);
-        // The last line has no line end, as if the process was killed while it wrote.
+        // The last line is not terminated, as if the process had been killed while it wrote it.
         fs::write(dir.path().join("records.jsonl"), all.join("\n")).expect("it can be broken");
         let run = toy.open(dir.path(), PLAN, Shard::ALL);
         let broken = &run.found().broken;
@@ -98,7 +98,7 @@ fn a_record_of_another_plan_does_not_count() {
     let dir = tempdir().expect("a folder");
     let toy = Toy::new(Time::Virtual);
     run(&toy, dir.path(), None, Shard::ALL).expect("it can be created");
-    // Two files that were concatenated.
+    // The file contains records of a larger plan, as if two files had been concatenated.
     let fewer = toy.manifest(&PLAN.replace("to = 10", "to = 8"), Shard::ALL);
     let records = Records::read(dir.path(), &fewer).expect("it can be read");
     assert_eq!((records.lines.len(), records.broken.len()), (8, 2));

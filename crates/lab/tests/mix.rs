@@ -54,7 +54,7 @@ fn a_path_with_room_loses_nothing_if_its_sources_keep_to_its_rate() {
     let mpeg2 = outcome.flow("mpeg2").expect("the lecture has it");
     assert!((mpeg2.offered_mbps - 7.083).abs() < 0.01, "{}", mpeg2.offered_mbps);
     let audio = outcome.flow("audio").expect("the lecture has it");
-    // 640 octets every 20 ms are 14 cells.
+    // A packet of 640 octets, which is sent every 20 ms, takes 14 cells.
     assert!((audio.offered_mbps - 0.2968).abs() < 0.004, "{}", audio.offered_mbps);
 }
 
@@ -94,7 +94,7 @@ fn tagged_cells_arrive_if_the_line_is_otherwise_idle() {
 
 #[test]
 fn check_octets_correct_occasional_drops_by_a_policer() {
-    // MPEG-2 alone, slightly above its contract: about every 40th cell is dropped.
+    // MPEG-2 exceeds its contract slightly, so about every 40th cell is dropped.
     let text = |fec: &str| {
         format!(
             "seconds = 3\n[[site]]\nname = \"a\"\n[[site]]\nname = \"b\"\n[[pvc]]\nfrom = \"a\"\nto = \"b\"\nmbps = 7.05\ncdvt_us = 10\n\

@@ -152,7 +152,7 @@ fn data_connections_use_the_port_range_and_wait_for_a_free_port() {
         let work = Work::Reply { message_bytes: 1, reply_bytes: 1 };
         client.begin(&Settings::default(), work, Duration::from_secs(1))
     };
-    // Each session can use the port in turn, but only one at a time.
+    // The sessions can use the only data port one after another.
     for _ in 0..3 {
         let data = begin(&mut one).expect("the port is free");
         assert_eq!(data.stream.peer_addr().expect("connected").port(), port);
@@ -175,7 +175,7 @@ fn a_session_sends_no_more_than_the_rate() {
     let metrics = Network::with(server.session()).trial(&setup.point("127.0.0.1"), 0).expect("measured");
     let evidence: Evidence = serde_json::from_value(metrics.evidence).expect("evidence");
     assert!(evidence.receiver.rate_limited);
-    // 8 Mbit/s, plus a burst of a quarter of a second and one read.
+    // The limit is 8 Mbit/s, plus a burst of a quarter of a second and one read.
     assert!(evidence.mbps() < 14.0, "{}", evidence.mbps());
     assert_eq!(explain(&evidence).cause, Cause::ServerLimit);
 }
@@ -204,7 +204,7 @@ fn trials_return_results_and_evidence_of_both_ends() {
     let names: Vec<_> = network.parameters().iter().map(|parameter| parameter.name).collect();
     let point = setup(Pattern::Stream, 1).point("h");
     assert!(point.0.keys().all(|name| names.contains(&name.as_str())) && names.len() == point.0.len());
-    // The registry has its description, which can be read but not run.
+    // The registry contains the question without a session: it can be described, but not run.
     let described = questions::find("network").expect("it is in the registry");
     assert_eq!(described.metrics(), network.metrics());
     assert_eq!(described.validate(&point), Ok(()));

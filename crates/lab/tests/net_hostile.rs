@@ -135,7 +135,7 @@ fn a_refused_client_receives_the_reason() {
     assert!(said.contains("Refused") && said.contains("8 per address, 64 in all"), "{said}");
     let said = rest(silent);
     assert!(said.contains("no token was received within 5 s"), "{said}");
-    // A client with the token receives the reason and the remedy.
+    // A client with the correct token is refused with the reason and the remedy.
     match server.client().err() {
         Some(Failure::Impossible(why)) => {
             assert!(why.contains("the server is full: 1 of 1 sessions are open; try again later"), "{why}");
@@ -256,7 +256,7 @@ const PLAN: &str = "seconds = 2\n[[site]]\nname = \"here\"\n[[site]]\nname = \"t
 
 #[test]
 fn a_client_sends_no_payload_before_the_port_returned_its_cookie() {
-    // A server that tries to direct the client's traffic to another host's port.
+    // This server gives the client a UDP port of another process, to direct traffic there.
     let victim = UdpSocket::bind("127.0.0.1:0").expect("loopback");
     victim.set_nonblocking(true).expect("a socket");
     let port = victim.local_addr().expect("bound").port();

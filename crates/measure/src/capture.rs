@@ -235,19 +235,19 @@ fn between(one: u16, other: u16) -> [libc::sock_filter; 21] {
         step(LOAD_BYTE, 0, 0, 0),
         step(AND, 0xf0, 0, 0),
         step(EQUAL, 0x60, 0, 4),
-        // IPv6: the next header is TCP, after 40 bytes.
+        // IPv6: check that the next header is TCP. The ports follow the header of 40 bytes.
         step(LOAD_BYTE, 6, 0, 0),
         step(EQUAL, 6, 0, 14),
         step(X_NUMBER, 40, 0, 0),
         step(JUMP, 6, 0, 0),
         step(EQUAL, 0x40, 0, 11),
-        // IPv4: TCP, and the first fragment.
+        // IPv4: check that the protocol is TCP, and that the packet is not a later fragment.
         step(LOAD_BYTE, 9, 0, 0),
         step(EQUAL, 6, 0, 9),
         step(LOAD_HALF, 6, 0, 0),
         step(ANY_BIT, 0x1fff, 7, 0),
         step(X_IP_HEADER, 0, 0, 0),
-        // Both ports, in either order.
+        // Compare both ports, in either order.
         step(LOAD_HALF_AT_X, 0, 0, 0),
         step(EQUAL, one, 1, 0),
         step(EQUAL, other, 0, 3),

@@ -88,7 +88,7 @@ fn with_board<T: Send>(
         driver.attach_packets(0, Box::new(link));
         driver.add_fd_program(Box::new(services(&door)));
         let own = own.map(|own| driver.add(Box::new(own)));
-        // The socket is open after the driver's first turn.
+        // The attach socket exists only after the driver's first turn.
         driver.turn();
         let (waker, over) = (driver.waker(), AtomicBool::new(false));
         let result = std::thread::scope(|scope| {

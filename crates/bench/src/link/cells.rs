@@ -86,7 +86,7 @@ fn driver(side: usize, packed: bool, lines: u64, clock: Clock) -> Driver {
         Driver::new(Board::new(&config, random::key().expect("the system has random numbers")), clock)
             .expect("files can be opened");
     driver.attach(0, address.open().expect("the loopback accepts sockets"));
-    // One board connects, and both send.
+    // One board opens the connection; both boards send.
     driver.add(Box::new(match side {
         0 => Flood::to(SocketAddr::new(peer, SINK), 1),
         _ => Flood::at(own),

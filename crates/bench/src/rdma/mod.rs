@@ -101,7 +101,7 @@ fn streams(bench: &mut Bench, peer: &mut Peer) {
     for (block_bytes, crc, wait, target) in rows {
         let checked = if crc { ", CRC" } else { "" };
         let stream = Stream { block_bytes, crc, wait };
-        // Two samples share one peer: they never run at the same time.
+        // Two samples can share one peer, because they never run at the same time.
         let peer = std::cell::RefCell::new(&mut *peer);
         bench.compare(
             &format!("Writes of {}{checked}, {}", size(block_bytes), wait.0),

@@ -71,7 +71,7 @@ impl Peer {
 impl Drop for Peer {
     fn drop(&mut self) {
         self.words = None;
-        // It has exited or is exiting: ignore errors.
+        // The process has exited or is exiting, so ignore errors.
         let _ = self.process.wait();
     }
 }

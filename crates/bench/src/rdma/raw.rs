@@ -61,7 +61,7 @@ impl Socket {
             match self.stream.read(room) {
                 Ok(read) => return read,
                 Err(error) if self.polls && error.kind() == ErrorKind::WouldBlock => std::hint::spin_loop(),
-                // The other end closed while bytes were in flight.
+                // The other end has closed while bytes were in flight.
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => return 0,
                 Err(error) => panic!("a read failed: {error}"),
             }

@@ -145,7 +145,7 @@ fn all_taken(end: &End, remote: Remote) {
     while end.sent_one() != 2 {}
 }
 
-/// Sends back and forth; returns half a round trip in microseconds.
+/// Sends messages back and forth; returns half a round trip in microseconds.
 pub(super) fn ping_pong(trial: &mut Trial, peer: &mut Peer, bytes: usize, wait: (&str, Wait)) -> f64 {
     let (end, _, connection) = connect(peer, false, wait);
     let (here, there) = (end.mr.slice(0, bytes), end.mr.slice(RING_BYTES / 2, bytes));

@@ -183,7 +183,7 @@ fn panels<'a>(summary: &'a Summary, axes: &[&String]) -> Vec<(Point, Vec<&'a Row
         });
         panel.1.push(row);
     }
-    // Rows are sorted by their values; the panels keep that order.
+    // The rows are sorted by their values, so the panels are, too.
     names.iter().filter_map(|name| panels.remove(name)).collect()
 }
 

@@ -71,7 +71,7 @@ impl Case {
         }
         let all = Segment::read_all(&frames);
         let digest = Digest::of(&all, evidence.info.snd_mss);
-        // There is no other stream to compare with, so the stalls decide.
+        // There is no other stream to compare with, so the number of stalls decides whether the case is slow.
         let waits = setup.pattern.is_stream() && digest.gaps >= STREAM_GAPS_MIN;
         evidence.capture = Some(digest);
         let number = match &evidence.exchanges {

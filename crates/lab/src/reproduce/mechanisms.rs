@@ -271,7 +271,7 @@ impl Joined {
         if self.options.bursts || self.wires[1 - side].is_empty() {
             let mut packets = std::mem::take(&mut self.wires[1 - side]);
             self.hand_over(side, &mut packets);
-            // Reuse the emptied list.
+            // Reuse the list, which is empty now.
             self.wires[1 - side] = packets;
         } else {
             let mut single = VecDeque::with_capacity(1);

@@ -222,7 +222,7 @@ impl Receiver {
         let bias = BIAS.as_nanos() as i64;
         for mut cell in cells {
             let nanos = (cell.at.as_nanos() as i64 + delay + bias).max(0) as u64;
-            // Cells of a circuit keep their order.
+            // Keep the cells of a circuit in order.
             cell.at = Instant::from_nanos(nanos).max(circuit.last + Duration::from_nanos(1));
             circuit.last = cell.at;
             let place = self.cells.put(cell);

@@ -253,7 +253,7 @@ fn prove(socket: &UdpSocket, nonce: &[u8; NONCE_OCTETS], reader: &mut Lines) -> 
     let lost = |error: io::Error| Failure::Lost(format!("the server is gone: {error}"));
     let cookie = random::bytes::<COOKIE_OCTETS>().map_err(lost)?;
     for _ in 0..COOKIE_TRIES_MAX {
-        // An error from a firewall counts as a loss.
+        // An error, for example from a firewall, counts as a lost datagram.
         let _ = socket.send(&wire::write_cookie(nonce, &cookie));
         if reader.buffer().is_empty() && !readable(reader.get_ref(), COOKIE_TIME).map_err(lost)? {
             continue;

@@ -115,7 +115,7 @@ pub(super) fn read(octets: &[u8]) -> Option<(Head, Vec<TimedCell>)> {
         cell: u64::from_be_bytes(*cell),
         sent: u64::from_be_bytes(*sent),
     };
-    // Clamp times that are years away: arithmetic with random values must not overflow.
+    // Reject times and numbers above [`MOMENT_MAX`], because arithmetic with arbitrary values could overflow.
     if head.sent > MOMENT_MAX || first.as_nanos() > MOMENT_MAX || head.cell > MOMENT_MAX {
         return None;
     }

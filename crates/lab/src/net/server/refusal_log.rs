@@ -83,7 +83,7 @@ mod tests {
         // The next window starts with the next refusal.
         assert!(ration.on_time(at(60_000)).is_empty());
         assert!(ration.refused(IpAddr::from([198, 51, 100, 1]), Refusal::Silent, at(70_000)).is_some());
-        // Each cause has a line.
+        // Each cause of refusal has a line of its own.
         assert!(ration.refused(IpAddr::from([198, 51, 100, 1]), Refusal::Token, at(70_000)).is_some());
         assert!(ration.refused(IpAddr::from([198, 51, 100, 1]), Refusal::Token, at(70_000)).is_none());
     }

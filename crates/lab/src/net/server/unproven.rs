@@ -189,10 +189,10 @@ impl Handshakes {
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                // A client that closed meanwhile is not an error.
+                // It is not an error if a client closes its connection before it is accepted.
                 Err(error)
                     if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
-                // A shortage of file descriptors or memory passes.
+                // A shortage of file descriptors or memory is temporary: pause before accepting again.
                 Err(_) => {
                     pace(Duration::from_millis(10));
                     break;

@@ -161,7 +161,7 @@ fn one(wait: Wait, gap: Duration, length: Duration, cpus: &[usize]) -> Result<Me
                 let sent = sent_at.get(number).map_or(now, |sent| sent.load(Ordering::Acquire));
                 latencies.push(now.saturating_sub(sent));
                 post(done.cookie).map_err(|error| error.to_string())?;
-                // The interval begins with the first message, which excludes the set-up.
+                // The interval begins with the first message, so the connection set-up is not measured.
                 last = (now, thread_cpu_nanos());
                 first.get_or_insert(last);
                 if number as u64 + 1 == count {
