@@ -192,7 +192,7 @@ impl End {
     }
 }
 
-/// Waits for the next completion; an unsuccessful one is an error.
+/// Waits for the next completion; returns an error if the work request failed.
 fn done(cq: &Cq) -> Result<Completion, Failure> {
     success(cq.wait(PATIENCE)?)
 }

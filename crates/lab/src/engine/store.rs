@@ -308,7 +308,7 @@ impl Run {
     /// Begins or continues a run in a folder. The folder is locked until the value is dropped.
     ///
     /// # Errors
-    /// See [`StoreError`]; existing files are not changed then.
+    /// Returns [`StoreError`]; existing files are unchanged in this case.
     pub fn open(dir: &Path, manifest: Manifest) -> Result<Run, StoreError> {
         let write = |path: &Path| {
             let path = path.to_owned();

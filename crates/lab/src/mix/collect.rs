@@ -94,7 +94,8 @@ impl Collected {
     }
 }
 
-/// Returns the median and the 99th percentile of the delays in excess of the shortest, in microseconds.
+/// Returns the median and the 99th percentile of the delay variation (each delay minus the shortest), in
+/// microseconds.
 pub(super) fn variation_us(delays: &[u64]) -> (Option<f64>, Option<f64>) {
     let Some(least) = delays.iter().min() else { return (None, None) };
     let sorted = sorted(&delays.iter().map(|delay| (delay - least) as f64 * 1e-3).collect::<Vec<_>>());

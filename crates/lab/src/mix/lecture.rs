@@ -15,8 +15,8 @@ pub const MPEG2_VIDEO_BPS: f64 = 5.5e6;
 /// Audio of the lecture, bit/s.
 pub const MPEG2_AUDIO_BPS: f64 = 0.38e6;
 
-/// Returns the line rate of MPEG-2's video and audio, bit/s, with or without a transport stream (188 bytes
-/// for 184), and with these check octets.
+/// Returns the line rate of MPEG-2's video and audio, bit/s, with or without an MPEG-2 transport stream (188
+/// bytes for 184 bytes of payload), and with the check octets of `fec`.
 pub fn mpeg2(transport_stream: bool, fec: Fec) -> f64 {
     let framed = if transport_stream { 188.0 / 184.0 } else { 1.0 };
     let checked = match fec {

@@ -220,7 +220,7 @@ impl Outcome {
         self.flows.iter().find(|flow| flow.name == name)
     }
 
-    /// Returns the total offered by all flows from one site to another in each sample, Mbit/s.
+    /// Returns the load that all flows from one site to another offer together in each sample, Mbit/s.
     pub fn sums(&self, from: &str, to: &str) -> Vec<f64> {
         let flows = || self.flows.iter().filter(|flow| flow.from == from && flow.to == to);
         let samples = flows().map(|flow| flow.samples.len()).max().unwrap_or(0);

@@ -300,7 +300,7 @@ impl Plan {
     /// Parses and validates a plan.
     ///
     /// # Errors
-    /// [`PlanError`]: the first one found.
+    /// Returns the first error that is found.
     pub fn read(text: &str) -> Result<Plan, PlanError> {
         let plan: Plan = toml::from_str(text).map_err(|error| of_toml(text, &error))?;
         plan.validate(text)?;

@@ -29,7 +29,7 @@ const DATA_PERIOD: Duration = Duration::from_secs(1);
 /// The number of octets after which TCP's progress is recorded.
 pub(super) const BLOCK_OCTETS: u64 = 64 << 10;
 
-/// Returns the circuits of a plan, each with the number of its flow.
+/// Returns, for each circuit of a plan, the number of its flow.
 pub(super) fn circuits(plan: &Plan) -> Vec<usize> {
     let flows = plan.flows.iter().enumerate();
     flows.flat_map(|(number, flow)| std::iter::repeat_n(number, flow.copies)).collect()

@@ -51,7 +51,7 @@ impl Case {
     /// Measures a case with a capture.
     ///
     /// # Errors
-    /// [`Failure`]; `Impossible` if captures are not permitted.
+    /// Returns [`Failure`]: `Impossible` if captures are not permitted.
     pub fn of(session: &Session, name: &'static str, setup: &Setup) -> Result<(Case, Evidence), Failure> {
         let clock = session.clock();
         let (mut evidence, frames) = session.with(|client, path| match setup.pattern {

@@ -539,7 +539,7 @@ impl RealEnd {
         self.memory.slice(place_of(block) as usize, length)
     }
 
-    /// Waits for the next completion; an unsuccessful one is an error.
+    /// Waits for the next completion; returns an error if the work request failed.
     fn done(&self) -> Result<rdma::Completion, rdma::Error> {
         let done = self.cq.wait(PATIENCE)?;
         match done.status {

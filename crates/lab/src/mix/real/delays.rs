@@ -56,7 +56,7 @@ impl Delays {
         (self.seen > 0).then(|| (self.greatest - origin) as f64 * 1e-3)
     }
 
-    /// Returns the median and the 99th percentile above an origin, in microseconds.
+    /// Returns the median and the 99th percentile of the delays minus `origin`, in microseconds.
     pub(super) fn above_us(&self, origin: i64) -> [Option<f64>; 2] {
         let above: Vec<f64> =
             self.kept.iter().map(|delay| delay.saturating_sub(origin) as f64 * 1e-3).collect();

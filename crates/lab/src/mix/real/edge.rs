@@ -144,7 +144,7 @@ impl Edge {
         }
     }
 
-    /// Returns when a cell leaves the edge; `None` if its queue is full.
+    /// Returns a cell with the time at which it leaves the edge; `None` if its path's queue is full.
     fn shape(&mut self, path: usize, mut cell: TimedCell) -> Option<TimedCell> {
         let Some(shaper) = &mut self.shapers[path] else { return Some(cell) };
         while shaper.waiting.front().is_some_and(|leaves| *leaves <= cell.at) {

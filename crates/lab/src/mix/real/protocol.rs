@@ -106,8 +106,8 @@ pub(super) struct FlowSample {
     pub(super) units_lost: u64,
     /// Octets of TCP.
     pub(super) octets: u64,
-    /// The median and the 99th percentile of the delays of datagrams, or of intervals between TCP blocks, in
-    /// excess of the shortest in the sample, us.
+    /// The median and the 99th percentile of the delay variation, us: the delay of each datagram, or each
+    /// interval between TCP blocks, minus the shortest of the sample.
     pub(super) variation_us: [Option<f64>; 2],
 }
 

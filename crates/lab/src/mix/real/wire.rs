@@ -41,7 +41,8 @@ pub(super) fn write_cookie(nonce: &[u8; NONCE_OCTETS], cookie: &[u8; COOKIE_OCTE
     [&nonce[..], cookie].concat()
 }
 
-/// Reads the cookie of a datagram that has one. Such a datagram is shorter than any with cells.
+/// Reads the cookie of a datagram; returns `None` if it has none. A datagram with a cookie is shorter than
+/// any datagram with cells.
 pub(super) fn read_cookie(octets: &[u8], nonce: &[u8; NONCE_OCTETS]) -> Option<[u8; COOKIE_OCTETS]> {
     octets.strip_prefix(nonce)?.try_into().ok()
 }
@@ -93,7 +94,7 @@ pub(super) fn cells(octets: &[u8]) -> u64 {
     ((octets.len() - HEAD_OCTETS) / CELL_OCTETS) as u64
 }
 
-/// Reads a datagram; `None` if it is not one. The cells have their due times.
+/// Reads a datagram of cells; returns `None` if it is invalid. The times of the cells are their due times.
 pub(super) fn read(octets: &[u8]) -> Option<(Head, Vec<TimedCell>)> {
     let (nonce, rest) = octets.split_first_chunk()?;
     let (circuit, rest) = rest.split_first_chunk()?;

@@ -81,7 +81,7 @@ pub struct Explanation {
 /// A stream below this fraction of the best one is slow.
 pub const STREAM_SLOW_PART: f64 = 0.25;
 
-/// Returns whether a case is slow. `best_mbps` is the best stream of its map.
+/// Returns whether a case is slow. `best_mbps` is the rate of the best stream of its map.
 pub fn is_slow(evidence: &Evidence, best_mbps: f64) -> bool {
     match &evidence.exchanges {
         Some(exchanges) => exchanges.stalled_part >= SLOW_PART,
@@ -322,7 +322,8 @@ pub(super) mod tests {
         Counters(list.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect())
     }
 
-    /// Returns the evidence of one second of an unlimited stream over a path of 10 ms: 100 Mbit/s.
+    /// Returns the evidence of a stream that nothing limits: one second at 100 Mbit/s over a path with an RTT
+    /// of 10 ms.
     pub(in crate::net::diagnosis) fn stream() -> Evidence {
         let zero = TcpInfo {
             data_segs_out: Some(0),

@@ -115,7 +115,8 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// Makes [`Server::run`] and all sessions end soon; may be called from another thread.
+    /// Returns a function that makes [`Server::run`] and all sessions end soon. It may be called from another
+    /// thread.
     pub fn stopper(&self) -> impl Fn() + Send + Sync + 'static {
         let shared = Arc::clone(&self.shared);
         move || shared.ends.store(true, Ordering::Release)

@@ -203,7 +203,8 @@ impl Handshakes {
     }
 }
 
-/// Reads as much of the first message as has arrived, and no more; breaks when it is complete or has failed.
+/// Reads as much of the first message as has arrived, and no more; returns `Break` when the message is
+/// complete or has failed.
 fn hear(half: &mut Half, length: Length) -> std::ops::ControlFlow<()> {
     use std::ops::ControlFlow::{Break, Continue};
     let mut room = [0; 1024];

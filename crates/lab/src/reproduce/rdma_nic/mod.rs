@@ -40,8 +40,8 @@ mod published {
     pub(super) const DIP_BYTES: usize = 2048;
     pub(super) const WRITE_NS: u64 = 352;
     pub(super) const READ_REQUEST_NS: u64 = 168;
-    /// Table 2: module, work, clocks, and the corresponding step of kiban's core. The last row is a word of
-    /// payload.
+    /// Table 2: module, work, clocks, and the corresponding step of kiban's core. The last row is the
+    /// transfer of one word of payload.
     pub(super) const TABLE_2: [(&str, &str, u64, Step); 16] = [
         ("SQ work manager", "fetch WQE", 3, Step::FetchWqe),
         ("SQ work manager", "judge fence", 1, Step::Fence),

@@ -156,7 +156,7 @@ pub struct ViaLibrary {
     pub running: Cell,
     /// Adaptive waiting with frequent long stalls: unreliable delivery with 7, 10 and 15 MB; reliable
     /// delivery that waits for descriptors and reliable reception with 7 MB; unreliable delivery with 7 MB
-    /// and a policy that weighs a sleep like 300 us of polling.
+    /// and a policy that considers a sleep as costly as 300 us of polling.
     pub adaptive: Vec<Cell>,
 }
 
