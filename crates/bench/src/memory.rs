@@ -1,4 +1,4 @@
-//! Packet memory against a cyclic ring of clusters and against the global allocator.
+//! Packet memory compared with a cyclic ring of clusters and with the global allocator.
 //!
 //! Claim     pages that are shared by reference, can be cut anywhere and are freed by any holder cost at most
 //!           twice as much as paper \[1\]'s clusters, which have none of these features.

@@ -2,10 +2,10 @@
 //!
 //! Claim     a message between two processes costs little more than the cache lines that it moves: no system
 //!           call, one copy into the shared ring and one out of it.
-//! Sides     a round trip of 8 bytes beside one over a bare ring of cache lines; a stream of 64 KiB messages
-//!           beside `memcpy` of 64 KiB blocks on one core, and a bare ring that is filled and emptied by
-//!           `memcpy` beside the same.
-//! Fair      the peer is a thread with a NIC of its own: everything between the NICs passes through the
+//! Sides     a round trip of 8 bytes is compared with one over a bare ring of cache lines. A stream of 64 KiB
+//!           messages is compared with `memcpy` of 64 KiB blocks on one core; so is a bare ring that is
+//!           filled and emptied by `memcpy`.
+//! Fair      the peer is a thread with a NIC of its own. Everything between the NICs passes through the
 //!           memfd, as between processes. Both sides poll, pinned to different CPUs. Round trips use reliable
 //!           delivery, like the paper's cLAN; the stream uses reliable reception, which stops the sender
 //!           while the receiver is off its core. The peer sleeps while other cases are measured.

@@ -1,12 +1,12 @@
 //! Captures the packets of one TCP connection (AF_PACKET).
 //!
-//! Purpose          find out which side waited for the other, and write a file for other tools.
+//! Purpose          to find out which side waited for the other, and to write a capture file for other tools.
 //! Method           a packet socket receives from all interfaces; a classic BPF program drops everything
 //!                  except packets between the two ports. Packets start with their IP header, whatever the
-//!                  interface. They stay in the socket's buffer until [`Capture::drain`] is called: there is
-//!                  no thread, as this is for captures of some hundred packets.
-//! Duplicates       a packet that crosses several interfaces of the host (a bridge, loopback) is kept only
-//!                  from the first interface, and on loopback only when it arrives.
+//!                  interface. They stay in the socket's buffer until [`Capture::drain`] is called, without a
+//!                  thread, because captures have only some hundred packets.
+//! Duplicates       if a packet crosses several interfaces of the host (a bridge, loopback), only the copy
+//!                  from the first interface is kept, and on loopback only the copy that arrives.
 //! Timestamps       are taken by the kernel, on the wall clock. [`Capture::clock_stepped`] reports whether
 //!                  that clock was set meanwhile, which makes gaps meaningless.
 //! Limits           needs CAP_NET_RAW; keeps the first [`KEPT_BYTES`] of a packet; with offloads a "packet"

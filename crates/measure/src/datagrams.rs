@@ -3,8 +3,8 @@
 //! Timestamps       SO_TIMESTAMPNS uses the real-time clock. Its offset from the monotonic clock is read for
 //!                  each datagram, so that setting the clock affects one datagram at most. A datagram without
 //!                  a timestamp gets the time of reading.
-//! Drops            datagrams that found the socket's buffer full are lost by this host, not by the network:
-//!                  [`Datagrams::drops`].
+//! Drops            datagrams that found the socket's buffer full are lost by this host, not by the network.
+//!                  [`Datagrams::drops`] counts them.
 
 use super::capture::{clock_offset, set, stamp};
 use kiban_os::clock::machine_nanos;

@@ -1,6 +1,6 @@
 //! A program attached to the board through shared memory, instead of the board's own application.
 //!
-//! Echo      64 bytes to the board's own echo service and back, one message at a time: the program spins
+//! Echo      64 bytes go to the board's own echo service and back, one message at a time. The program polls
 //!           until the reply arrives, and so does the board.
 //! Transfer  the same kernel peer, board and device as in the other rows, but the attached program reads and
 //!           writes. It shares the kernel peer's CPU: with whole segments, peer, board and program would need

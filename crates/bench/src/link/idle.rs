@@ -2,8 +2,8 @@
 //! this host's kernel.
 //!
 //! Counted   resident memory, from before the board is built until all sessions are open and a hundred of
-//!           them, spread evenly, have echoed. The kernel's ends use the kernel's memory, not the process's,
-//!           except for a descriptor number each.
+//!           them, spread evenly, have echoed. The kernel's ends of the sessions use kernel memory, and in
+//!           this process only a descriptor number each.
 
 use super::device::{BEHIND, Device, SINK, in_a_namespace, open};
 use super::{board, peer};

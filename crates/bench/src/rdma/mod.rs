@@ -1,11 +1,11 @@
 //! The RDMA NIC over TCP sockets, compared with the sockets alone.
 //!
 //! Claim     a write into another process's memory costs hardly more than sending its bytes over a socket; a
-//!           short message costs at most a quarter of a round trip more, and many short ones share a system
-//!           call.
-//! Sides     RDMA Writes beside a raw stream of the same block size; Sends beside a raw ping-pong; both
-//!           beside libfabric's and UCX's TCP transports where these are installed; the memory that idle
-//!           queue pairs take.
+//!           short message takes at most a quarter longer than a raw round trip, and many short messages
+//!           share a system call.
+//! Sides     RDMA Writes are compared with a raw stream of the same block size, and Sends with a raw
+//!           ping-pong; both are also compared with libfabric's and UCX's TCP transports where these are
+//!           installed. A further row is the memory of idle queue pairs.
 //! Fair      the other end is another process on another CPU, which the benchmark starts from its own
 //!           executable. A sample connects, exchanges messages for a while, and then measures; it ends when
 //!           the other end has *received* the last byte: the raw reader confirms each batch with a byte, the

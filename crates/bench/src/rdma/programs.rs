@@ -6,7 +6,7 @@
 //! Fair      server and client are processes, each on a CPU of its own, started anew for each sample. For
 //!           latency, perftest and the raw socket both poll, and both report the median of the same number of
 //!           round trips. For iperf3, the receiver's rate counts.
-//! Needs     `make verbs` (the libraries beside this program), perftest, iperf3.
+//! Needs     `make verbs` (which puts the libraries next to this program), perftest, iperf3.
 
 use super::others::{Launch, beside, free_port, is_installed};
 use super::peer::Peer;

@@ -102,7 +102,7 @@ struct Size {
     messages_min: usize,
     /// The duration of a cell with hogs, which must span many of their time slices of some milliseconds.
     hogs_span: Duration,
-    /// How long the adaptive policy runs beside hogs before it is measured.
+    /// How long the adaptive policy runs with hogs before it is measured.
     hogs_warm: Duration,
 }
 
@@ -348,7 +348,7 @@ fn short(figure: f64) -> String {
     }
 }
 
-/// Writes the figure of `docs/waiting.md` beside the records: the cost of each policy for constant gaps.
+/// Writes the figure of `docs/waiting.md` to the records' folder: the cost of each policy for constant gaps.
 fn picture(rows: &[Row], options: &Options) {
     let constant = |row: &&Row| !row.hogs && matches!(row.traffic, Traffic::Constant { .. });
     let Some(policies) = rows.iter().find(constant).map(|row| row.policies) else { return };

@@ -1,17 +1,17 @@
 //! The files of a sweep: a folder per run, and a cache that runs may share.
 //!
-//! Run       `run.json` contains plan, version and shard. `records.jsonl` gets one line per trial, written at
-//!           once. If the process is killed, all complete lines remain, and the next run continues from
-//!           there.
+//! Run       `run.json` contains plan, version and shard. `records.jsonl` gets one line for each trial as
+//!           soon as the trial ends. If the process is killed, all complete lines remain, and the next run
+//!           continues from there.
 //! Broken lines  a truncated, modified or foreign line is reported by its number and skipped; its trial is
 //!           repeated.
-//! Refused   a folder of another plan, version or shard, or one that another process is writing to.
+//! Refused   a folder that belongs to another plan, version or shard, or to which another process is writing.
 //! Cache     one file per record, named by its key and created by renaming, so that readers never see a
 //!           partial record.
 //! Locks     are advisory and may be missing on network file systems; two processes in one folder then go
 //!           undetected.
-//! Limits    a record survives the end of the process as soon as it is written, but a power failure only
-//!           after the run has ended. All keys of a run are held in memory.
+//! Limits    a record survives the end of the process as soon as it is written, but it survives a power
+//!           failure only after the run has ended. All keys of a run are held in memory.
 
 use super::key::{VERSION, key};
 use super::plan::{Members, Plan, Trial};

@@ -1,7 +1,7 @@
 //! The main weakness of each paper's machine, and the same measurement with today's kiban.
 //!
-//! Method    each is measured in virtual time under the paper's conditions: the same line, hosts, clocks or
-//!           load. [`Weakness::how`] says what kiban does differently.
+//! Method    each weakness is measured in virtual time under the paper's conditions: the same line, hosts,
+//!           clocks or load. [`Weakness::how`] says what kiban does differently.
 //! Verdict   a weakness counts as gone if the measured value meets [`Weakness::bound`].
 
 use super::flow::{self, Flow, Interval};

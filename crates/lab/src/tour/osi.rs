@@ -6,7 +6,8 @@
 //!           board, joined below transport, in real time, with F-DATA of 256 KiB.
 //! Limits    for the lines, the payload that frames of these sizes can carry; for the loopback, the rate of a
 //!           copy between two in-memory filestores, measured just before.
-//! Size      the filestores are in memory: only the first [`PART_BYTES_MAX`] bytes of a file are transferred.
+//! Size      the filestores are in memory, so only the first [`PART_BYTES_MAX`] bytes of a file are
+//!           transferred.
 //! Copies    only the copies of TCP and ATM are counted. The seven OSI layers do not copy; each in-memory
 //!           filestore makes one copy, which is not counted.
 
