@@ -22,7 +22,7 @@
 
 #define BYTES_MAX 65536
 
-/* The state of one side. Descriptors and buffers for both directions are in one block of registered memory. */
+/* The state of one side. Its descriptors and buffers are in one block of registered memory. */
 struct side {
     VIP_NIC_HANDLE nic;
     VIP_NIC_ATTRIBUTES limits;
@@ -52,7 +52,7 @@ static double seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Makes an endpoint address: the NIC's host address, and as discriminator a name that both sides know. */
+/* Makes an endpoint address from a NIC's host address and a name (discriminator) that both sides know. */
 static void make_address(const struct side *side, const unsigned char *host, const char *name, union address *address) {
     address->net.HostAddressLen = side->limits.NicAddressLen;
     address->net.DiscriminatorLen = (VIP_UINT16)strlen(name);
@@ -121,7 +121,7 @@ static void set_policy(const struct side *side, const char *policy) {
         must(VipSetViWait(side->vi, VIP_WAIT_HYBRID, strtoul(policy, NULL, 10)), "VipSetViWait");
 }
 
-/* Receives one message and reposts its descriptor; returns the length, or -1 if the peer has disconnected. */
+/* Receives one message and reposts its descriptor; returns the length, or -1 if the peer disconnected. */
 static long take(const struct side *side) {
     VIP_DESCRIPTOR *descriptor;
     VIP_RETURN code = VipRecvWait(side->vi, VIP_INFINITE, &descriptor);
@@ -158,7 +158,7 @@ static void serve(struct side *side) {
     must(VipDisconnect(side->vi), "VipDisconnect");
 }
 
-/* Looks up the server's host address and connects to its endpoint; retries for 10 s, because the server may start later. */
+/* Looks up the server's host address and connects; retries for 10 s, because the server may start later. */
 static void find(struct side *side, char *name) {
     union address host, local, remote;
     VIP_VI_ATTRIBUTES attributes;
