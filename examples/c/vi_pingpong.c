@@ -22,7 +22,7 @@
 
 #define BYTES_MAX 65536
 
-/* The state of a side: one block of memory with a descriptor and a buffer for each direction. */
+/* The state of one side. Its descriptors and buffers are in one block of registered memory. */
 struct side {
     VIP_NIC_HANDLE nic;
     VIP_NIC_ATTRIBUTES limits;
@@ -52,7 +52,7 @@ static double seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* The host part of an address is the NIC's; the discriminator is a name that both sides know. */
+/* Makes an endpoint address from a NIC's host address and a name (discriminator) that both sides know. */
 static void make_address(const struct side *side, const unsigned char *host, const char *name, union address *address) {
     address->net.HostAddressLen = side->limits.NicAddressLen;
     address->net.DiscriminatorLen = (VIP_UINT16)strlen(name);
@@ -60,7 +60,7 @@ static void make_address(const struct side *side, const unsigned char *host, con
     memcpy(address->room + offsetof(VIP_NET_ADDRESS, HostAddress) + side->limits.NicAddressLen, name, strlen(name));
 }
 
-/* A descriptor with one data segment of `bytes`. */
+/* Fills in a descriptor with one data segment of `bytes`. */
 static void fill(const struct side *side, VIP_DESCRIPTOR *descriptor, char *data, VIP_UINT32 bytes) {
     memset(descriptor, 0, sizeof *descriptor);
     descriptor->CS.Control = VIP_CONTROL_OP_SENDRECV;
@@ -121,7 +121,7 @@ static void set_policy(const struct side *side, const char *policy) {
         must(VipSetViWait(side->vi, VIP_WAIT_HYBRID, strtoul(policy, NULL, 10)), "VipSetViWait");
 }
 
-/* Receives one message, posts the descriptor again; returns the length, or -1 if the peer has disconnected. */
+/* Receives one message and reposts its descriptor; returns the length, or -1 if the peer disconnected. */
 static long take(const struct side *side) {
     VIP_DESCRIPTOR *descriptor;
     VIP_RETURN code = VipRecvWait(side->vi, VIP_INFINITE, &descriptor);
@@ -158,7 +158,7 @@ static void serve(struct side *side) {
     must(VipDisconnect(side->vi), "VipDisconnect");
 }
 
-/* A name becomes a host address; with a discriminator it is the address of an endpoint. The server may not listen yet. */
+/* Looks up the server's host address and connects; retries for 10 s, because the server may start later. */
 static void find(struct side *side, char *name) {
     union address host, local, remote;
     VIP_VI_ATTRIBUTES attributes;
@@ -227,7 +227,7 @@ int main(int argc, char **argv) {
         play(&side, (VIP_UINT32)bytes, rounds);
     }
     must(VipCloseNic(side.nic), "VipCloseNic");
-    /* Closing the NIC ended the registration; the block starts at the first descriptor. */
+    /* Closing the NIC has deregistered the memory. The block begins with the first descriptor. */
     free(side.receive[0]);
     return 0;
 }

@@ -1,15 +1,15 @@
 //! TCP against the limit of the line, in virtual time.
 //!
-//! Claim     the results of paper \[1\] (figures 6 and 7), without losses in the boards: with a window of 48
-//!           KB or more, one session reaches 99.8 % of what cell and packet headers leave (the paper: 133.4
-//!           of 134.58 Mbit/s at 256 KB); up to sixty sessions together reach 99 % of it, each at least nine
-//!           tenths of its share.
+//! Claim     the results of paper \[1\] (figures 6 and 7), without losses in the boards. With a window of 48
+//!           KB or more, one session reaches 99.8 % of the rate that cell and packet headers leave (the
+//!           paper: 133.4 of 134.58 Mbit/s at 256 KB). Up to sixty sessions together reach 99 % of it, and
+//!           each session gets at least nine tenths of an equal share.
 //! Limit     149.76 Mbit/s × 8192 / (172 × 53): [`crate::worlds::LIMIT_MBIT_PER_SECOND`].
 //! Set-up    two boards, a switch, 100 m of line each (figure 5); payloads of 8192 bytes, 8 MB of memory in
 //!           each direction.
-//! Counted   payload bytes read by the receiving program. One session: from its first byte to its last. Many:
-//!           over an interval in which all are active: from when the last session has received its first half
-//!           megabyte (or twice its window) until the first session has received everything.
+//! Counted   payload bytes read by the receiving program. For one session: from its first byte to its last.
+//!           For many sessions: while all are active, that is, from when the last session has received its
+//!           first half megabyte (or twice its window) until the first session has received everything.
 //! Exact     virtual time has no noise: each run is made once, and the same seed gives the same results on
 //!           any machine.
 
@@ -37,12 +37,12 @@ fn percent(mbit_per_second: f64) -> f64 {
     mbit_per_second / LIMIT_MBIT_PER_SECOND * 100.0
 }
 
-/// Runs one session in each direction that `sessions` names, alone or both at once. Returns percent of the
-/// limit, by direction.
+/// Runs one session in each direction that `sessions` selects, one direction alone or both at the same time.
+/// Returns percent of the limit, by direction.
 fn one(window_kib: u32, sessions: [usize; 2], bytes: u64) -> [Option<f64>; 2] {
     let mut transfer = Transfer::new(&Plan::with_window(window_kib << 10), sessions, bytes);
     let tallies = transfer.tallies.clone();
-    // By direction: the first bytes and their time, and the time of the last bytes.
+    // For each direction: bytes and time at the start of the measurement, and the time of the last bytes.
     let mut marks: [Option<(u64, Instant, Instant)>; 2] = [None; 2];
     transfer.run(&mut |world| {
         for (tally, mark) in tallies.iter().zip(&mut marks) {

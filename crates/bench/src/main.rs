@@ -1,4 +1,4 @@
-//! The benchmarks: kiban's performance claims, each measured beside something that readers know.
+//! The benchmarks: kiban's performance claims, each compared with something that readers know.
 //!
 //! The file of each family says what is compared and why that is fair. Tables, targets and records are those
 //! of the laboratory ([`kiban_lab`]); results in virtual time are exact and need no repeats.
@@ -67,7 +67,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    // The process may be the other end of a benchmark between processes.
+    // This process may have been started as the other end of a benchmark between two processes.
     if std::env::var_os(rdma::ROLE).is_some() {
         rdma::serve();
         return ExitCode::SUCCESS;

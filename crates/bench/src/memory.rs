@@ -1,12 +1,13 @@
-//! Packet memory against a cyclic ring of clusters and against the global allocator.
+//! Packet memory compared with a cyclic ring of clusters and with the global allocator.
 //!
 //! Claim     pages that are shared by reference, can be cut anywhere and are freed by any holder cost at most
 //!           twice as much as paper \[1\]'s clusters, which have none of these features.
 //! Ring      [`Ring`]: clusters prepared in advance, each a pointer to a header and several to content pages,
 //!           taken in cyclic order and freed as a whole. A cluster that is still in use when its turn comes
 //!           is not taken.
-//! Vec       a header and the pages of the same sizes from the global allocator, given back each time.
-//! Rounds    a burst is taken, then all of it is released: the ring and the pools stay in the cache equally.
+//! Vec       a header and pages of the same sizes from the global allocator, freed after each use.
+//! Rounds    a burst of frames is allocated, then all of it is released, so that the ring and the pools stay
+//!           in the cache equally.
 //! Fair      appended payload is only 64 bytes per page, so that memory is measured and not copying; pools
 //!           and ring compute the checksum while they copy, as paper \[1\]'s board did, `Vec` only copies.
 //!           Each side also counts and checks what it takes.
@@ -16,7 +17,7 @@ use kiban_lab::{Bench, Options, Target, Trial, Unit};
 use std::hint::black_box;
 
 const PAGE_BYTES: usize = 4096;
-/// The number taken before they are released: a burst.
+/// The number of frames that are allocated before all of them are released.
 const BURST: usize = 32;
 /// The capacity of ring and pools.
 const CAPACITY: usize = 256;
@@ -26,7 +27,7 @@ const HEADER_BYTES: usize = 128;
 /// A short payload, so that the row measures memory and not copying.
 const SHORT_BYTES: usize = 64;
 
-/// Paper \[1\], figure 3, as a simple implementation: header memory, content memory, and clusters that point
+/// A simple implementation of figure 3 of paper \[1\]: header memory, content memory, and clusters that point
 /// into both.
 struct Ring {
     headers: Vec<[u8; HEADER_BYTES]>,
@@ -95,7 +96,7 @@ impl Ring {
     }
 }
 
-/// Returns nanoseconds per item; `burst` handles [`BURST`] of them.
+/// Returns nanoseconds per item; one call of `burst` handles [`BURST`] items.
 fn each(trial: &mut Trial, mut burst: impl FnMut()) -> f64 {
     let bursts = 64;
     let span = trial.measure(|| {
@@ -137,7 +138,7 @@ fn vec_frames(trial: &mut Trial, payload: &[u8]) -> f64 {
     })
 }
 
-/// A frame: a PDU block and two pages with a short payload in each, appended to the PDU's body.
+/// Measures frames: a PDU block and two pages with a short payload in each, appended to the PDU's body.
 fn kiban_frames(trial: &mut Trial, payload: &[u8]) -> f64 {
     let (mut pool, mut blocks) =
         (PagePool::new(CAPACITY * CLUSTER_PAGES, PAGE_BYTES), PduPool::new(CAPACITY));
@@ -161,7 +162,7 @@ fn kiban_frames(trial: &mut Trial, payload: &[u8]) -> f64 {
     figure
 }
 
-/// Pages alone: taken, filled with a short payload, and released by their last slice.
+/// Measures pages alone: allocated, filled with a short payload, and released with their last slice.
 fn kiban_pages(trial: &mut Trial, payload: &[u8]) -> f64 {
     let mut pool = PagePool::new(CAPACITY, PAGE_BYTES);
     let mut out: Vec<Slice> = Vec::with_capacity(BURST);
@@ -174,7 +175,7 @@ fn kiban_pages(trial: &mut Trial, payload: &[u8]) -> f64 {
     })
 }
 
-/// Blocks alone.
+/// Measures PDU blocks alone.
 fn kiban_blocks(trial: &mut Trial) -> f64 {
     let mut blocks = PduPool::new(CAPACITY);
     let mut out: Vec<Pdu> = Vec::with_capacity(BURST);

@@ -2,17 +2,17 @@
 //!
 //! Claim     a file passes seven layers at the speed of copying, and an association is established
 //!           immediately.
-//! Sides     put and get of an FTAM-3 file between two directories in memory, beside a bare stream of the
-//!           same length in writes of the data element's size; ACSE associations, beside a bare connection
-//!           with the same number of round trips.
-//! Fair      both ends of both sides are threads of this process, one each. The bare stream's bytes come from
-//!           memory and are discarded; FTAM reads them from a file and writes them to another. A transfer is
-//!           measured from the request to its confirmation, including opening, closing and the rename; the
-//!           bare reader confirms with a byte.
-//! Policy    data must reach the disk before a put is confirmed (`fsync` at the end): in memory that costs
-//!           little.
-//! Target    a fixed rate, or 0.6 of the bare stream, whichever is lower on the day; the stream is measured
-//!           first.
+//! Sides     put and get of an FTAM-3 file between two in-memory directories are compared with a bare stream
+//!           of the same length, in writes of the data element's size; ACSE associations are compared with a
+//!           bare connection with the same number of round trips.
+//! Fair      on both sides of a comparison, each end is a thread of this process. The bare stream's bytes
+//!           come from memory and are discarded; FTAM reads them from a file and writes them to another. A
+//!           transfer is measured from the request to its confirmation, including opening, closing and the
+//!           rename; the reader of the bare stream confirms with a byte.
+//! Policy    data must reach the disk before a put is confirmed (`fsync` at the end), which costs little in
+//!           an in-memory file system.
+//! Target    a fixed rate, or 0.6 of the bare stream's rate if that is lower on the machine; the bare stream
+//!           is measured first.
 
 use kiban_ftam::authentication::AuthService;
 use kiban_ftam::client::{Client, ClientConfig};
@@ -35,14 +35,15 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// The parent of the directories: in memory, if the system has such a file system.
+/// The parent of the directories: an in-memory file system, if there is one.
 const MEMORY: &str = "/dev/shm";
-/// Page-aligned memory is copied faster, on some processors much faster, so the bare stream has it, too.
+/// The bare stream's memory is page-aligned, like FTAM's, because aligned memory is copied faster, on some
+/// processors much faster.
 const PAGE_BYTES: usize = 4096;
 const NAME: &str = "file";
 const USER: &str = "eve";
 const PASSWORD: &str = "secret";
-/// One row: the length in bytes, and the target.
+/// One row: the length in bytes and the target.
 struct Row {
     fdata_bytes: usize,
     tpdu_bytes: usize,
@@ -67,13 +68,13 @@ pub(crate) fn run(options: &Options) {
     bench.finish();
 }
 
-/// Returns a runtime with one thread of its own.
+/// Returns a runtime that has one thread.
 fn thread_of_its_own() -> Runtime {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(1).enable_all().build().expect("the system has threads to spare")
 }
 
-/// Two directories: the filestore's, and the initiator's with the file.
+/// Two directories: the filestore's, and the initiator's, which contains the file.
 struct TestDir(PathBuf);
 
 impl TestDir {
@@ -94,7 +95,7 @@ impl TestDir {
         dir
     }
 
-    /// Serves the filestore for as long as the runtime runs; returns its address.
+    /// Serves the filestore until the runtime is dropped; returns the address.
     fn serve(&self, runtime: &Runtime, row: &Row) -> SocketAddr {
         let mut config = ServiceConfig::new(self.0.join("root"));
         config.responder.fdata_bytes = row.fdata_bytes;
@@ -216,7 +217,7 @@ fn stream(trial: &mut Trial, bytes: usize, write_bytes: usize) -> f64 {
     span.per_second()
 }
 
-/// The messages of an association from the responder: CC, ACCEPT, DISCONNECT.
+/// The number of messages that the responder sends during an association: CC, ACCEPT, DISCONNECT.
 const ANSWERS: usize = 3;
 
 fn associations(bench: &mut Bench, runtime: &Runtime) {
@@ -303,7 +304,7 @@ fn answer_associations() -> SocketAddr {
     address
 }
 
-/// Answers bytes with bytes, in a thread; returns the address.
+/// Answers every byte with a byte, in a thread; returns the address.
 fn answer_bytes() -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
     let address = listener.local_addr().expect("it is bound");

@@ -1,11 +1,11 @@
-//! Speed of the simulator: virtual time against real time.
+//! Speed of the simulator: virtual time compared with CPU time.
 //!
 //! Claim     one direction of an OC-3c line, exact to the cell, with kiban's boards at both ends and a switch
 //!           between them, runs at least 30 times faster than the line itself on one core.
 //! Work      paper \[1\]'s set-up (figure 5): payloads of 8192 bytes, windows of 256 KB, memory of 8 MB in
 //!           each direction; one session, or sixty that share the line.
-//! Counted   virtual seconds per second of CPU time, from the first SYN to the last FIN. Building the world
-//!           is not counted, comparing every received byte is.
+//! Counted   virtual seconds per second of CPU time, from the first SYN to the last FIN. This includes the
+//!           comparison of every received byte, but not the construction of the simulated world.
 
 use crate::worlds::{LIMIT_MBIT_PER_SECOND, Transfer};
 use kiban_lab::{Bench, Options, Target, Trial, Unit};
@@ -14,7 +14,8 @@ use kiban_sim::Plan;
 const WINDOW_BYTES: u32 = 256 << 10;
 
 fn sample(trial: &mut Trial, sessions: usize) -> f64 {
-    // About the duration of a sample at the target rate.
+    // Choose the amount of data so that a sample has its intended duration if the simulation runs 40 times
+    // faster than the line.
     let virtual_seconds = trial.span_nanos() as f64 * 1e-9 * 40.0;
     let bytes = virtual_seconds * LIMIT_MBIT_PER_SECOND * 1e6 / 8.0;
     let bytes_each = (bytes / sessions as f64) as u64;

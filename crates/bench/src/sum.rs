@@ -1,13 +1,13 @@
-//! Copying with the Internet checksum against plain copying.
+//! Copying with the Internet checksum compared with plain copying.
 //!
 //! Claim     the checksum is computed while bytes are copied (paper \[1\]: during the DMA), so it must cost
 //!           little more than copying.
 //! Sides     [`copy_and_sum`] and `copy_from_slice` (the C library's memcpy), over the same buffers.
 //! Fair      source and target begin on a page boundary for both; consecutive blocks cover a working set,
-//!           half source, half target; a sample is hundreds of milliseconds, so every block has been touched
-//!           many times.
-//! Sets      256 KiB fits in a second-level cache, 8 MiB only in the third, where memory latency hides more
-//!           of the additions.
+//!           half source, half target; a sample lasts hundreds of milliseconds, so every block has been
+//!           touched many times.
+//! Sets      256 KiB fit in a second-level cache; 8 MiB fit only in the third-level cache, where memory
+//!           latency hides more of the additions.
 //! Left out  main memory: packets never reach it if their pages are reused quickly.
 
 use kiban_base::copy_and_sum;

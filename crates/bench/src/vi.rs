@@ -2,14 +2,14 @@
 //!
 //! Claim     a message between two processes costs little more than the cache lines that it moves: no system
 //!           call, one copy into the shared ring and one out of it.
-//! Sides     a round trip of 8 bytes beside one over a bare ring of cache lines; a stream of 64 KiB messages
-//!           beside `memcpy` of 64 KiB blocks on one core, and a bare ring that is filled and emptied by
-//!           `memcpy` beside the same.
-//! Fair      the peer is a thread with a NIC of its own: everything between the NICs passes through the
+//! Sides     a round trip of 8 bytes is compared with one over a bare ring of cache lines. A stream of 64 KiB
+//!           messages is compared with `memcpy` of 64 KiB blocks on one core; so is a bare ring that is
+//!           filled and emptied by `memcpy`.
+//! Fair      the peer is a thread with a NIC of its own. Everything between the NICs passes through the
 //!           memfd, as between processes. Both sides poll, pinned to different CPUs. Round trips use reliable
 //!           delivery, like the paper's cLAN; the stream uses reliable reception, which stops the sender
 //!           while the receiver is off its core. The peer sleeps while other cases are measured.
-//! Buffers   of the stream: 16 of 64 KiB on each side, used in rotation; `memcpy` uses the same number,
+//! Buffers   the stream uses 16 buffers of 64 KiB on each side, in rotation; `memcpy` uses as many,
 //!           page-aligned.
 
 use kiban_base::ring::{Consumer, Producer, Shape};
@@ -26,7 +26,7 @@ const BLOCK_BYTES: usize = 64 << 10;
 const BLOCKS: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The task of the peer.
+/// What the peer does: return every message, discard messages, or sleep.
 const ECHO: u8 = 0;
 const SINK: u8 = 1;
 /// It sleeps until a message arrives.
@@ -156,7 +156,7 @@ fn stream(trial: &mut Trial, end: &End, mode: &AtomicU8) -> f64 {
         for _ in 0..MESSAGES {
             end.post_send(number, BLOCK_BYTES);
             number += 1;
-            // At most half of the blocks are in flight.
+            // Keep at most half of the blocks in flight.
             while number - done >= BLOCKS / 2 {
                 done += end.sent();
                 std::hint::spin_loop();
@@ -276,7 +276,7 @@ pub(crate) fn run(options: &Options) {
         println!("vi: needs two CPUs, {} allowed: skipped", cpus.len());
         return;
     };
-    // A thread of its own, so that no other thread stays pinned.
+    // Measure in a separate thread, so that its pinning to a CPU ends with it.
     std::thread::scope(|threads| {
         threads.spawn(|| pinned(options, one, other));
     });

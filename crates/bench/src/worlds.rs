@@ -1,4 +1,5 @@
-//! Shared by the benchmarks in virtual time: sessions from one board to the other, checked and counted.
+//! Helpers of the benchmarks in virtual time: sessions from one board to the other, whose bytes are checked
+//! and counted.
 
 use kiban_sim::program::{Receiver, Sender, Sink, Source};
 use kiban_sim::{Pair, Plan, World};
@@ -6,8 +7,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The limit that cells, AAL5 and headers leave for payloads of 8192 bytes on an OC-3c line, Mbit/s: 172
-/// cells each (paper \[1\], table 2, has 134.581).
+/// The highest rate of payload in PDUs of 8192 bytes that cell, AAL5 and packet headers leave on an OC-3c
+/// line, Mbit/s; each PDU takes 172 cells. (Paper \[1\], table 2, has 134.581.)
 pub(crate) const LIMIT_MBIT_PER_SECOND: f64 = 149.76 * 8192.0 / (172.0 * 53.0);
 
 const PATTERN_BYTES: usize = 64 << 10;
@@ -27,7 +28,8 @@ impl Transfer {
     /// byte that arrives is compared.
     pub(crate) fn new(plan: &Plan, sessions: [usize; 2], bytes_each: u64) -> Transfer {
         let mut pair = Pair::new(plan);
-        // The pattern is repeated, so that a run of up to its length can be read from any position.
+        // The pattern is stored twice in a row, so that a slice of up to the pattern's length can start at
+        // any position.
         let pattern: Rc<[u8]> = crate::noise::noise(1, PATTERN_BYTES).repeat(2).into();
         let tallies = [0, 1].map(|from| {
             let tally: Tally = Rc::new(RefCell::new(vec![0; sessions[from]]));

@@ -531,7 +531,7 @@ impl Bench {
         if screen.is_terminal() {
             let line =
                 if state.is_empty() { String::new() } else { format!("{}: {title}: {state}", self.name) };
-            // Carriage return, erase to the end of the line. Write errors of the progress line are ignored.
+            // Return to the start of the line and erase it. Write errors of the progress line are ignored.
             let _ = write!(screen, "\r\x1b[K{line}");
             let _ = screen.flush();
         }
@@ -617,7 +617,7 @@ mod tests {
 
     const SAMPLE_NANOS: u64 = 100_000_000;
 
-    /// A meter that reports the given foreign load, sample by sample; after the last one, none.
+    /// A meter that reports the given foreign load, sample by sample, and after that no load.
     struct Script {
         cores: VecDeque<f64>,
         now: Reading,
@@ -674,7 +674,7 @@ mod tests {
     #[test]
     fn a_disturbed_round_is_repeated_in_the_same_order() {
         let log = Rc::default();
-        // Round 1 is quiet; round 2 (B A) is disturbed in its second sample; then it is quiet.
+        // Round 1 is quiet. Round 2 (B A) is disturbed during its second sample. The repetition is quiet.
         let mut bench = bench(2, 5, &[0.0, 0.0, 0.0, 1.0, 0.1, 0.2]);
         let first = figures("A", &[1.0, 1000.0, 3.0], &log);
         let second = figures("B", &[1.0], &log);

@@ -5,7 +5,7 @@
 
 use crate::table::Table;
 
-/// A wider map is transposed, if that makes it narrower.
+/// The most columns of a map. A map with more is transposed if that makes it narrower.
 pub const COLUMNS_MAX: usize = 13;
 
 /// The mapping of values to shade characters.

@@ -41,7 +41,7 @@ mod tests {
         assert_eq!(OC3C_LINE_BITS_PER_SECOND, 155_520_000);
         assert_eq!(OC3C_BITS_PER_SECOND, OC3C_LINE_BITS_PER_SECOND / 270 * 260);
         assert!((oc3c_cell_payload_mbps() - 135.631_698).abs() < 1e-6);
-        // Payload, option bytes, cells, Mbit/s.
+        // Columns: payload bytes, option bytes, cells, Mbit/s.
         for (payload, options, cells, mbps) in [
             (8192, 0, 172, 134.5803),
             (8192, 12, 173, 133.8024),

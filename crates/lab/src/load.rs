@@ -148,7 +148,7 @@ fn below_ticks(root: u32, processes: &[Process]) -> u64 {
     let (mut total, mut open, mut seen) = (waited, vec![root], HashSet::from([root]));
     while let Some(pid) = open.pop() {
         for child in children.get(&pid).into_iter().flatten() {
-            // The list is not an atomic snapshot: a reused pid must not cause an endless loop.
+            // The list is not an atomic snapshot, so a reused pid must not cause an endless loop.
             if seen.insert(child.pid) {
                 total += child.own_ticks + child.waited_ticks;
                 open.push(child.pid);

@@ -9,8 +9,8 @@
 //! Write     round trips are RDMA Writes with immediate data (RFC 7306) in both directions; streams are plain
 //!           RDMA Writes.
 //! Read      a Read is a round trip by itself; the server program is not involved.
-//! End of a stream  the client sends immediate data, and the server answers when it has received them, so
-//!           that all earlier messages have arrived.
+//! End of a stream  the client sends immediate data at the end of a stream. The server answers when it has
+//!           received them; then all earlier messages have arrived.
 //! Limits    one thread per connection. Results depend on the other load on the machine.
 
 pub use crate::messages::{PingPong, Stream};
@@ -28,9 +28,9 @@ const MAGIC: &[u8; 12] = b"kiban rdma 1";
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of the longest message.
 pub const MESSAGE_BYTES_MAX: u32 = 4 << 20;
-/// Bytes outstanding at most; two messages may always be outstanding.
+/// The most bytes outstanding; two messages may be outstanding whatever their length.
 const WINDOW_BYTES: usize = 8 << 20;
-/// Messages outstanding at most.
+/// The most messages outstanding.
 const WINDOW_MESSAGES: usize = 128;
 
 /// The RDMA operation that is measured.
@@ -192,7 +192,7 @@ impl End {
     }
 }
 
-/// Waits for the next completion; an unsuccessful one is an error.
+/// Waits for the next completion; returns an error if the work request failed.
 fn done(cq: &Cq) -> Result<Completion, Failure> {
     success(cq.wait(PATIENCE)?)
 }
@@ -243,7 +243,7 @@ pub fn serve(
                 Err(failure) => note(&format!("{whose}: {failure}")),
             };
             if let Err(error) = std::thread::Builder::new().spawn_scoped(threads, work) {
-                // The request has gone with the work, which aborts its connection.
+                // The failed thread's closure owned the request; dropping it has aborted the connection.
                 note(&format!("{from}: no thread: {error}"));
             }
         }

@@ -10,9 +10,10 @@
 use std::fmt;
 
 const WIDTH_MAX: usize = 100;
-/// A text column is wrapped to no less than this width, nor to less than its longest word …
+/// The least width to which a text column is wrapped. A longer word widens the column, up to
+/// [`WORD_WIDTH_MAX`].
 const WORDS_WIDTH_MIN: usize = 12;
-/// … except that words longer than this are cut.
+/// The width at which even a single word is cut.
 const WORD_WIDTH_MAX: usize = 33;
 const GAP: &str = "  ";
 
@@ -106,7 +107,7 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// Returns the parts of the table; notes are returned as remarks with their marks, before the others.
+    /// Returns the parts of the table. Notes, with their marks, come first among the remarks.
     pub(crate) fn parts(&self) -> Parts<'_> {
         let notes = (1..).zip(&self.notes).map(|(number, note)| format!("[{number}] {note}"));
         Parts {

@@ -5,9 +5,9 @@
 //!           VIs have the attributes of the client's, so the client chooses reliability level and message
 //!           size.
 //! Stream    the sink grants credits: after every [`CREDIT_MESSAGES`] messages it reports how many it has
-//!           received. With reliable delivery the client sends only as many messages as the sink has posted
-//!           descriptors, because otherwise the connection breaks. With reliable reception the NIC limits the
-//!           sender; with unreliable delivery there is no limit, and lost messages are counted.
+//!           received. With reliable delivery the client never has more messages outstanding than the sink
+//!           has posted descriptors, because otherwise the connection breaks. With reliable reception the NIC
+//!           limits the sender; with unreliable delivery there is no limit, and lost messages are counted.
 //! Limits    one thread per connection. Results depend on the other load on the machine.
 
 pub use crate::messages::{PingPong, Stream};
@@ -118,7 +118,7 @@ impl<'a> End<'a> {
 
 impl Drop for End<'_> {
     fn drop(&mut self) {
-        // Errors mean that the connection or the resource no longer exists.
+        // An error means that the connection or the resource no longer exists.
         let _ = self.nic.disconnect(self.vi);
         while matches!(self.nic.send_done(self.vi), Ok(Some(_)))
             || matches!(self.nic.receive_done(self.vi), Ok(Some(_)))
@@ -158,7 +158,7 @@ pub fn serve(
                 };
                 if let Err(error) = std::thread::Builder::new().spawn_scoped(threads, work) {
                     note(&format!("{what} for {from}: no thread: {error}"));
-                    // The client may have gone.
+                    // The client may have disconnected.
                     let _ = nic.reject(&request);
                 }
             }
@@ -273,7 +273,8 @@ pub fn stream(
     let mut last_at = begun;
     while done < plan.count {
         let room = match plan.reliability {
-            // The descriptors that the sink has posted, less those not yet reported in a credit.
+            // A credit may be up to CREDIT_MESSAGES behind, so count on that many descriptors less than the
+            // sink keeps posted.
             Reliability::Delivery => credited + POSTED - CREDIT_MESSAGES,
             _ => u64::MAX,
         };
@@ -313,7 +314,8 @@ pub fn stream(
         match end.receive(quiet) {
             Ok(Some((block, _))) => {
                 let before = std::mem::replace(&mut credited, end.number_in(block));
-                // The last word comes late on purpose: the time is that of the last that came at once.
+                // The final report is sent late on purpose, so the stream ends at the last report that was
+                // sent without delay.
                 if credited - before >= CREDIT_MESSAGES || before == 0 {
                     last_at = nic.now();
                 }

@@ -1,4 +1,4 @@
-//! Watching a run while it grows.
+//! Watching a run while records are added.
 
 mod engine_common;
 
@@ -24,7 +24,7 @@ fn a_run_is_watched_from_nothing_to_its_end() {
     assert_eq!((view.pictures.len(), view.latest.len(), view.left), (0, 0, None));
 
     sweep(&toy, &run, None, &Options::default(), &|_| ()).expect("the directory accepts the file");
-    // Half of a line that is being written.
+    // Append half a line, as if it were being written.
     let mut file =
         OpenOptions::new().append(true).open(dir.path().join("records.jsonl")).expect("it is there");
     file.write_all(b"{\"key\":\"").expect("there is room");
@@ -35,7 +35,7 @@ fn a_run_is_watched_from_nothing_to_its_end() {
     assert!(view.pictures.iter().any(|picture| picture.metric == "sum"), "two parameters vary: a map");
     assert_eq!(view.warnings.len(), 1, "a line is broken: {:?}", view.warnings);
 
-    // No record arrived for longer than the window, so the rate is unknown.
+    // No record was added for longer than the window, so the rate is unknown.
     assert_eq!(live.look(at(20)).expect("it can be read").per_second, Some(0.3));
     assert_eq!(live.look(at(70)).expect("it can be read").per_second, None);
 }

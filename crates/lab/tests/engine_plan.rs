@@ -27,7 +27,7 @@ fn a_plan_has_a_value_a_list_or_a_range_for_each_parameter() {
     let figures = [0.1, 0.2, 0.3].map(Value::Figure);
     assert_eq!(plan.parameters["down"], figures, "no 0.30000000000000004");
     assert_eq!((plan.points(), plan.trials()), (3 * 3 * 2, 3 * 3 * 2 * 2));
-    // Seeds vary faster than the last varying parameter, which varies faster than the ones before it.
+    // Seeds vary faster than the last varying parameter, which varies faster than the parameters before it.
     let places: Vec<String> = (0..5)
         .map(|number| plan.trial(number))
         .map(|trial| format!("{} {}", trial.point, trial.seed))
@@ -195,7 +195,7 @@ fn a_difference_is_named() {
         ("seed = 2", Some("the seeds")),
         ("repetitions = 2", Some("the repetitions")),
         ("parameters.across = 2", Some("the parameter across")),
-        // The same in another notation.
+        // The same plan in another notation.
         ("seeds = [1]\nparameters.across = [1]", None),
     ] {
         assert_eq!(plan("").difference(&plan(other)).as_deref(), expected, "{other}");

@@ -69,7 +69,7 @@ fn impossible_points_are_refused_with_the_valid_range() {
     }
 }
 
-/// Every point that validation accepts can be run: the corners of the valid range.
+/// Every point that validation accepts can be run; this test runs the corners of the valid range.
 #[test]
 fn a_valid_point_can_be_run() {
     let question = question("wide-area-atm");

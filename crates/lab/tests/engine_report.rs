@@ -1,4 +1,4 @@
-//! Summaries, figures and reports, from records alone.
+//! Summaries, figures and reports, computed from records alone.
 
 mod engine_common;
 
@@ -30,7 +30,7 @@ fn a_point_has_the_median_of_its_seeds_and_a_confidence_interval() {
     let report = report(dir.path());
     let summary = &report.summary;
     assert_eq!((summary.rows.len(), summary.disturbed(), report.trials, report.records), (2, 0, 12, 12));
-    // In the order of the values, not of the plan.
+    // The values are in ascending order, not in the order of the plan.
     assert_eq!(summary.varying["across"], [Value::Count(2), Value::Count(10)]);
     assert_eq!(summary.fixed.to_string(), "down=0.5 nodelay=false word=a");
     let spread = &summary.rows[0].metrics["sum"];
@@ -52,7 +52,8 @@ fn two_varying_numbers_give_a_map_per_metric() {
     let picture = &report.figures.pictures[0];
     assert_eq!(picture.title, "toy: sum, Mbit/s, across down, down across");
     assert_eq!(picture.svg().matches("<rect").count(), 6);
-    // 1 + 0.5 + 3.5 / 3 is dark, 10 + 100 + 3.5 / 3 is light.
+    // The values are medians over six seeds: 1 + 0.5 + 3.5 / 3 = 2.7 has the lowest shade, 1 + 100 + 3.5 / 3
+    // = 102.2 the highest.
     assert!(picture.text.contains(" 1  ·  2.7  █102.2\n"), "{}", picture.text);
     assert!(picture.text.contains("10  · 11.7  █111.2\n"), "{}", picture.text);
 }

@@ -1,4 +1,4 @@
-//! The stored records: after a kill, with a broken line, in the directory of another plan, in a cache.
+//! Stored records: resuming after a kill, broken lines, folders of other plans, merging, and the cache.
 
 mod engine_common;
 
@@ -32,13 +32,13 @@ fn a_resumed_run_repeats_nothing() {
     let first = run(&toy, dir.path(), None, Shard::ALL).expect("it can be created");
     assert_eq!((first.trials, first.made, first.found), (10, 10, 0));
     assert_eq!((lines(dir.path()).len(), toy.asked()), (10, 10));
-    // Seven lines remain, as if the process had been killed.
+    // Keep seven lines, as if the process had been killed.
     let kept = lines(dir.path())[..7].join("\n") + "\n";
     fs::write(dir.path().join("records.jsonl"), &kept).expect("it can be cut");
     let toy = Toy::new(Time::Virtual);
     let second = run(&toy, dir.path(), None, Shard::ALL).expect("it goes on");
     assert_eq!((second.made, second.found), (3, 7));
-    // Three that were missing, and one to check that the build is the same.
+    // Three missing trials run, and one recorded trial is repeated to check that the build is the same.
     assert_eq!(toy.asked(), 3 + 1);
     let text = fs::read_to_string(dir.path().join("records.jsonl")).expect("there are records");
     assert!(text.starts_with(&kept) && text.lines().count() == 10);
@@ -60,7 +60,7 @@ fn a_broken_line_is_reported_and_its_trial_repeated() {
         run(&toy, dir.path(), None, Shard::ALL).expect("it can be created");
         let mut all = lines(dir.path());
         all[place] = break_it(&all[place]);
-        // The last line has no line end, as if the process was killed while it wrote.
+        // The last line is not terminated, as if the process had been killed while it wrote it.
         fs::write(dir.path().join("records.jsonl"), all.join("\n")).expect("it can be broken");
         let run = toy.open(dir.path(), PLAN, Shard::ALL);
         let broken = &run.found().broken;
@@ -86,7 +86,7 @@ fn garbage_lines_are_counted_and_a_device_is_refused() {
     let records = Records::read(dir.path(), &manifest).expect("it can be read");
     assert_eq!((records.lines.len(), records.broken.len()), (10, 10));
     assert!(records.broken[9].why.ends_with("and 49990 more lines after it"), "{:?}", records.broken[9]);
-    // A file that never ends.
+    // A device that can be read without end is not accepted as a records file.
     fs::remove_file(&path).expect("ours");
     std::os::unix::fs::symlink("/dev/zero", &path).expect("a link");
     let error = Records::read(dir.path(), &manifest).expect_err("no file");
@@ -98,7 +98,7 @@ fn a_record_of_another_plan_does_not_count() {
     let dir = tempdir().expect("a folder");
     let toy = Toy::new(Time::Virtual);
     run(&toy, dir.path(), None, Shard::ALL).expect("it can be created");
-    // Two files that were concatenated.
+    // The file contains records of a larger plan, as if two files had been concatenated.
     let fewer = toy.manifest(&PLAN.replace("to = 10", "to = 8"), Shard::ALL);
     let records = Records::read(dir.path(), &fewer).expect("it can be read");
     assert_eq!((records.lines.len(), records.broken.len()), (8, 2));
@@ -188,12 +188,12 @@ fn cached_trials_are_not_repeated() {
     let toy = Toy::new(Time::Virtual);
     run(&toy, one.path(), Some(&cache), Shard::ALL).expect("it can be created");
     let toy = Toy::new(Time::Virtual);
-    // Another plan, which shares six points.
+    // Another plan has six points in common with the first.
     let plan = PLAN.replace("from = 1, to = 10", "from = 5, to = 12");
     let other = toy.open(two.path(), &plan, Shard::ALL);
     let outcome = sweep(&toy, &other, Some(&cache), &Options::default(), &|_| {}).expect("it can be created");
     assert_eq!((outcome.cached, outcome.made), (6, 2));
-    // Two that were missing, and one to check that the build is the same.
+    // Two missing trials run, and one is repeated to check that the build is the same.
     assert_eq!(toy.asked(), 2 + 1);
     // A file truncated by a power failure counts as missing.
     let key = serde_json::from_str::<Record>(&lines(two.path())[0]).expect("a record").key;
@@ -233,14 +233,14 @@ fn any_number_of_merged_shards_gives_the_same_bytes() {
             run(&toy, &dir, None, Shard::new(number, count).expect("it is one")).expect("it can be created");
             dirs.push(dir);
         }
-        // In any order of directories.
+        // The order of the folders does not matter.
         dirs.reverse();
         let out = place.path().join(format!("merged-{count}"));
         let merged = merge(&out, &dirs).expect("they fit");
         assert_eq!((merged.trials, merged.records, merged.twice), (10, 10, 0));
         let bytes = |name: &str| fs::read(out.join(name)).expect("it is there");
         results.push((bytes("records.jsonl"), bytes("run.json")));
-        // Once more, onto itself.
+        // Merging one of the folders into the result once more changes nothing.
         merge(&out, &dirs[..1]).expect("they fit");
         assert_eq!(bytes("records.jsonl"), results[0].0);
         assert_eq!(toy.asked(), 10);
@@ -259,7 +259,7 @@ fn a_merge_reports_missing_trials_and_refuses_conflicting_records() {
     run(&toy, &dir("1"), None, Shard::new(1, 2).expect("it is one")).expect("it can be created");
     let merged = merge(&dir("out"), &[dir("1")]).expect("it fits");
     assert_eq!((merged.trials, merged.records), (10, 5));
-    // Later records are added.
+    // A later merge adds the records of the second shard.
     run(&toy, &dir("2"), None, Shard::new(2, 2).expect("it is one")).expect("it can be created");
     assert_eq!(merge(&dir("out"), &[dir("2")]).expect("it fits").records, 10);
 

@@ -1,4 +1,5 @@
-//! Sweeps: in any order and in parallel in virtual time, one by one and guarded in real time.
+//! Sweeps: in virtual time, trials run in parallel and in any order; in real time, one after another and
+//! guarded against foreign load.
 
 mod engine_common;
 
@@ -16,11 +17,11 @@ use tempfile::tempdir;
 
 const PLAN: &str = "question = \"toy\"\n[parameters]\nword = \"a\"\nacross = [1, 2, 3]";
 
-/// A machine on which other processes use this many cores during each trial of one second.
+/// A simulated machine on which other processes use this many cores during each trial of one second.
 struct Script {
     wall_seconds: u64,
     busy_nanos: u64,
-    /// Readings are taken in pairs.
+    /// The meter is read in pairs: at the start and at the end of a trial.
     is_end: bool,
     cores: VecDeque<f64>,
 }
@@ -132,14 +133,16 @@ fn a_lost_peer_is_retried_before_the_sweep_ends_early_and_can_resume() {
         });
         (outcome.expect("it can be written"), told.into_inner().expect("no test panics in between"))
     };
-    // At two attempts per second, the lost peer is back at the fifth attempt, in time.
+    // The sweep makes two attempts per second. The lost peer is back at the fifth attempt, before the
+    // timeout.
     let toy = Toy { lost: Mutex::new(4), ..Toy::new(Time::Real) };
     toy.lose_after(1);
     let (outcome, told) = patient(&toy, 2);
     assert_eq!((outcome.made, outcome.redone, outcome.failed, &outcome.ended_early), (3, 4, 0, &None));
     assert_eq!(told, [(0, Some(1)), (1, Some(2)), (2, Some(3)), (3, None)]);
 
-    // The sixth attempt would be too late: the records so far stay, and no other trial is started.
+    // The peer would be back at the sixth attempt, after the timeout: existing records are kept, and no other
+    // trial is started.
     std::fs::remove_file(dir.path().join("records.jsonl")).expect("it is there");
     let toy = Toy { lost: Mutex::new(99), ..Toy::new(Time::Real) };
     toy.lose_after(1);

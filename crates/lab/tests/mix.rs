@@ -33,7 +33,7 @@ fn the_shipped_plan_is_the_lecture_and_reproducible() {
     assert_ne!(first.flow("jpeg"), outcome(&plan).flow("jpeg"), "another seed is another lecture");
 }
 
-/// Every offered cell is carried or lost, and no other cell arrives.
+/// Every cell that was sent is either received or lost, and no other cells are received.
 #[test]
 fn every_cell_is_accounted_for() {
     for shaping in Shaping::ALL {
@@ -54,12 +54,12 @@ fn a_path_with_room_loses_nothing_if_its_sources_keep_to_its_rate() {
     let mpeg2 = outcome.flow("mpeg2").expect("the lecture has it");
     assert!((mpeg2.offered_mbps - 7.083).abs() < 0.01, "{}", mpeg2.offered_mbps);
     let audio = outcome.flow("audio").expect("the lecture has it");
-    // 640 octets every 20 ms are 14 cells.
+    // A packet of 640 octets, which is sent every 20 ms, takes 14 cells.
     assert!((audio.offered_mbps - 0.2968).abs() < 0.004, "{}", audio.offered_mbps);
 }
 
-/// A picture sent at line rate exceeds the path's peak rate by itself, at any load. One sent at the path's
-/// peak rate exceeds it together with the other flows.
+/// A picture sent at the line rate exceeds the path's peak cell rate by itself, at any load. A picture sent
+/// at the path's peak rate exceeds it together with the other flows.
 #[test]
 fn pictures_at_line_rate_are_damaged_at_any_load_unless_shaped() {
     let loss = |shaping| {
@@ -71,8 +71,8 @@ fn pictures_at_line_rate_are_damaged_at_any_load_unless_shaped() {
     assert_eq!(losses[2..], [0.0, 0.0]);
 }
 
-/// Above the contract's rate no shaping helps: the edge has to queue what it cannot send, and its queue is
-/// finite.
+/// If the flows offer more than the contract allows, shaping does not prevent losses: the shaper's queue
+/// fills.
 #[test]
 fn above_the_contract_cells_are_lost_under_any_shaping() {
     for shaping in Shaping::ALL {
@@ -94,7 +94,7 @@ fn tagged_cells_arrive_if_the_line_is_otherwise_idle() {
 
 #[test]
 fn check_octets_correct_occasional_drops_by_a_policer() {
-    // MPEG-2 alone, slightly above its contract: about every 40th cell is dropped.
+    // MPEG-2 exceeds its contract slightly, so about every 40th cell is dropped.
     let text = |fec: &str| {
         format!(
             "seconds = 3\n[[site]]\nname = \"a\"\n[[site]]\nname = \"b\"\n[[pvc]]\nfrom = \"a\"\nto = \"b\"\nmbps = 7.05\ncdvt_us = 10\n\
@@ -103,7 +103,7 @@ fn check_octets_correct_occasional_drops_by_a_policer() {
     };
     let run = |fec| outcome(&Plan::read(&text(fec)).expect("a good plan")).flows.remove(0);
     let (none, short, long) = (run("none"), run("short"), run("long"));
-    // Without check octets the rate is below the contract.
+    // Without check octets, the stream's rate is below the contract.
     assert_eq!((none.cells_lost, none.units_lost), (0, 0));
     assert!(short.cells_lost > 50, "{short:?}");
     assert_eq!(
@@ -122,13 +122,13 @@ fn time_stamps_recover_the_clock_and_blocks_are_preserved() {
         [[flow]]\nname = \"blocks\"\nkind = \"constant\"\nfrom = \"a\"\nto = \"b\"\nmbps = 1.536\nblock_octets = 24\n";
     let outcome = outcome(&Plan::read(text).expect("a good plan"));
     let ppm = outcome.flows[0].clock_ppm.expect("stamps came");
-    // Cells are sent at a whole number of bit/s on the line, so the source itself is off by that rounding.
+    // The source's rate is rounded to whole bit/s on the line; its clock is off by this rounding.
     assert!(ppm.abs() < 1.0, "{ppm}");
     assert_eq!(outcome.flows.iter().map(|flow| flow.cells_lost + flow.sequence_losses).sum::<u64>(), 0);
 }
 
-/// Time stamps refer to the network's clock, and a buffer level has no clock: both recover the source's rate,
-/// and the buffer moves accordingly.
+/// SRTS time stamps compare the source's clock with the network's; the adaptive method observes only the
+/// level of the receiver's buffer. Both recover the source's rate, and the buffer's level moves by little.
 #[test]
 fn a_clock_offset_is_measured_by_time_stamps_and_by_the_buffer() {
     let text = |ppm: f64| {
@@ -145,7 +145,7 @@ fn a_clock_offset_is_measured_by_time_stamps_and_by_the_buffer() {
         for flow in &outcome.flows {
             let level = flow.recovered_ppm.expect("there was time to settle");
             assert!((level - ppm).abs() < 3.0, "{ppm} {}: {level}", flow.name);
-            // The estimate settles within a second: until then the buffer moves by less than |ppm|
+            // The estimate settles within a second. Until then, the buffer's level moves by less than |ppm|
             // microseconds.
             assert!(flow.buffer_below_ms + flow.buffer_above_ms < ppm.abs() * 1e-3 + 0.05, "{flow:?}");
             assert_eq!(flow.slips, 0);

@@ -105,7 +105,7 @@ fn the_number_of_sessions_is_limited() {
     let first = server.client().expect("the first");
     assert!(matches!(server.client().err(), Some(Failure::Impossible(why)) if why.contains("sessions")));
     drop(first);
-    // The slot is free as soon as the server has seen the end.
+    // The slot becomes free when the server notices that the client has closed the connection.
     let mut calls = 0;
     while server.client().is_err() {
         calls += 1;
@@ -152,7 +152,7 @@ fn data_connections_use_the_port_range_and_wait_for_a_free_port() {
         let work = Work::Reply { message_bytes: 1, reply_bytes: 1 };
         client.begin(&Settings::default(), work, Duration::from_secs(1))
     };
-    // Each session can use the port in turn, but only one at a time.
+    // The sessions can use the only data port one after another.
     for _ in 0..3 {
         let data = begin(&mut one).expect("the port is free");
         assert_eq!(data.stream.peer_addr().expect("connected").port(), port);
@@ -175,7 +175,7 @@ fn a_session_sends_no_more_than_the_rate() {
     let metrics = Network::with(server.session()).trial(&setup.point("127.0.0.1"), 0).expect("measured");
     let evidence: Evidence = serde_json::from_value(metrics.evidence).expect("evidence");
     assert!(evidence.receiver.rate_limited);
-    // 8 Mbit/s, plus a burst of a quarter of a second and one read.
+    // The limit is 8 Mbit/s, plus a burst of a quarter of a second and one read.
     assert!(evidence.mbps() < 14.0, "{}", evidence.mbps());
     assert_eq!(explain(&evidence).cause, Cause::ServerLimit);
 }
@@ -204,7 +204,7 @@ fn trials_return_results_and_evidence_of_both_ends() {
     let names: Vec<_> = network.parameters().iter().map(|parameter| parameter.name).collect();
     let point = setup(Pattern::Stream, 1).point("h");
     assert!(point.0.keys().all(|name| names.contains(&name.as_str())) && names.len() == point.0.len());
-    // The registry has its description, which can be read but not run.
+    // The registry contains the question without a session: it can be described, but not run.
     let described = questions::find("network").expect("it is in the registry");
     assert_eq!(described.metrics(), network.metrics());
     assert_eq!(described.validate(&point), Ok(()));
@@ -229,7 +229,7 @@ fn a_reverse_stream_returns_the_evidence_of_its_sender() {
     assert!(evidence.segments() >= Some(evidence.receiver.bytes / most), "{evidence:?}");
     assert!(evidence.receiver.info.data_segs_out <= Some(1), "the nonce alone: {evidence:?}");
     assert!((0.15..5.0).contains(&evidence.seconds), "{}", evidence.seconds);
-    // The server's limit applies in this direction as well.
+    // The server's rate limit applies in this direction, too.
     let limits = Limits { bytes_per_second: 1_000_000, ..Limits::default() };
     let server = Running::start(limits, "127.0.0.0/8");
     let back = Setup { seconds: 1.0, message_bytes: 10_000, ..back };
@@ -248,7 +248,7 @@ fn a_stopped_server_counts_as_lost_and_the_client_reconnects() {
     drop(server);
     let question = Network::with(Arc::clone(&session));
     let point = setup(Pattern::WriteRead, 100).point("127.0.0.1");
-    // Once for the existing connection, once for a closed port.
+    // The first attempt uses the broken connection, the second tries to connect to the closed port.
     for _ in 0..2 {
         assert!(matches!(question.trial(&point, 0), Err(Failure::Lost(_))));
     }

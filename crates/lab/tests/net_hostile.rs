@@ -1,8 +1,8 @@
-//! `kiban lab serve` and hostile clients: they lock out no client, fill no log, and direct no traffic at
-//! others.
+//! `kiban lab serve` against hostile clients, which must not lock out other clients, fill the log, or direct
+//! traffic at third parties.
 //!
-//! Addresses   all of 127.0.0.0/8 belongs to this host, so attackers and victims can have addresses of their
-//!             own.
+//! Addresses   all of 127.0.0.0/8 belongs to this host, so that attackers and victims can have different
+//!             addresses.
 
 use kiban_lab::engine::Failure;
 use kiban_lab::mix::{Plan, run_over};
@@ -95,7 +95,7 @@ fn call(to: SocketAddr, from: [u8; 4]) -> TcpStream {
     socket.into()
 }
 
-/// Reads a connection until it ends.
+/// Reads everything until the connection is closed.
 fn rest(mut stream: TcpStream) -> String {
     stream.set_read_timeout(Some(LONG)).expect("a socket");
     let mut said = Vec::new();
@@ -135,7 +135,7 @@ fn a_refused_client_receives_the_reason() {
     assert!(said.contains("Refused") && said.contains("8 per address, 64 in all"), "{said}");
     let said = rest(silent);
     assert!(said.contains("no token was received within 5 s"), "{said}");
-    // A client with the token receives the reason and the remedy.
+    // A client with the correct token is refused with the reason and the remedy.
     match server.client().err() {
         Some(Failure::Impossible(why)) => {
             assert!(why.contains("the server is full: 1 of 1 sessions are open; try again later"), "{why}");
@@ -157,7 +157,8 @@ fn a_flood_of_refusals_gives_few_log_lines() {
     let is_session = |event: &Event| matches!(event, Event::Began(_));
     let lines = server.told.iter().take_while(|event| !is_session(event)).count();
     drop(client);
-    // 33 lines in ten seconds; a slow machine may take several such windows.
+    // At most 33 lines are logged per window of ten seconds; on a slow machine the test may take several
+    // windows.
     assert!((1..FLOOD).contains(&lines), "{lines}");
 }
 
@@ -169,7 +170,7 @@ fn payload_of_a_trial_goes_only_to_the_sessions_address() {
     session.say(&Request::Trial { settings: Settings::default(), work, millis: 200 });
     let Reply::Ready { port, nonce } = session.hear() else { panic!("it is within all limits") };
     let (data, nonce) = (SocketAddr::new(server.at.ip(), port), octets(&nonce));
-    // Another host that knows the nonce is only disconnected.
+    // A connection from another host is closed without payload, even if it presents the nonce.
     let mut elsewhere = call(data, [127, 0, 0, 2]);
     let _ = elsewhere.write_all(&nonce);
     assert_eq!(rest(elsewhere), "");
@@ -212,7 +213,8 @@ fn a_mix_neither_accepts_from_nor_sends_to_other_addresses() {
         let datagram: Vec<u8> = nonce[..8].iter().copied().chain((8..length).map(|_| 7)).collect();
         spoof.send_to(&datagram, (server.at.ip(), datagrams)).expect("loopback");
     }
-    // Connections from other hosts, and those without the nonce, take no slot.
+    // The server closes connections from other hosts and connections without the nonce; they do not take the
+    // place of the client's connection.
     let greeting = [&nonce[..], &[0, 1]].concat();
     let mut elsewhere = call(streams, [127, 0, 0, 2]);
     let _ = elsewhere.write_all(&greeting);
@@ -220,7 +222,7 @@ fn a_mix_neither_accepts_from_nor_sends_to_other_addresses() {
     let mut wrong = call(streams, [127, 0, 0, 1]);
     wrong.write_all(&[0; 18]).expect("it listens");
     assert_eq!(rest(wrong), "");
-    // The cookie is returned over the session, which only the client at that address has.
+    // The server returns the cookie over the control connection, which only the genuine client has.
     let own = UdpSocket::bind("127.0.0.1:0").expect("loopback");
     own.set_nonblocking(true).expect("a socket");
     own.send_to(&[&nonce[..8], &[9; 16]].concat(), (server.at.ip(), datagrams)).expect("loopback");
@@ -254,7 +256,7 @@ const PLAN: &str = "seconds = 2\n[[site]]\nname = \"here\"\n[[site]]\nname = \"t
 
 #[test]
 fn a_client_sends_no_payload_before_the_port_returned_its_cookie() {
-    // A server that tries to direct the client's traffic to another host's port.
+    // This server gives the client a UDP port of another process, to direct traffic there.
     let victim = UdpSocket::bind("127.0.0.1:0").expect("loopback");
     victim.set_nonblocking(true).expect("a socket");
     let port = victim.local_addr().expect("bound").port();
@@ -281,7 +283,7 @@ fn a_client_sends_no_payload_before_the_port_returned_its_cookie() {
             if let Some(heard) = heard {
                 write_message(&mut writer, &json!({"Heard": heard})).expect("it listens");
             }
-            // Until the client is gone.
+            // Keep the connection open until the client closes it.
             let _ = reader.read_to_end(&mut Vec::new());
         });
         let token = Token::random().expect("random bytes");

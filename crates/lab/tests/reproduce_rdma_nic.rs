@@ -17,7 +17,7 @@ fn the_report_equals_the_snapshot() {
     check("rdma-nic.csv", &made.report.figures[0].csv());
 }
 
-/// The pause between received segments causes the dip, not the look-ups.
+/// The dip is caused by the pause between received segments, not by the look-ups.
 #[test]
 fn without_the_pause_two_segments_are_as_fast_as_one() {
     let even = Clocks { pause_receiving: 0, ..RDMA_NIC_2008 };
@@ -29,7 +29,8 @@ fn without_the_pause_two_segments_are_as_fast_as_one() {
     assert_eq!(rate(even, 2048), rate(even, 1024));
 }
 
-/// With the sender's look-ups the receiver would be as fast: the paper's reason for the difference.
+/// Without its look-ups per segment, the receiver would be about as fast as the sender; the paper gives them
+/// as the reason for the difference.
 #[test]
 fn most_of_the_receiving_loss_is_look_ups_per_segment() {
     let steps = work::writes(65536, 1);

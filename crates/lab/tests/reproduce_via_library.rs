@@ -33,7 +33,7 @@ fn the_report_equals_the_snapshot() {
     check("via-library.csv", &made.report.figures[0].csv());
 }
 
-/// Only the effect of polling: every hundredth wake-up is stalled, for about the longest possible time.
+/// Isolates the effect of polling: every hundredth wake-up is stalled, for about the longest possible time.
 #[test]
 fn each_descriptor_covers_one_packet_gap_of_a_stall() {
     let longest = Stall { when: StallTiming::EveryWaking(100), ..STALLS[1] };
@@ -42,16 +42,17 @@ fn each_descriptor_covers_one_packet_gap_of_a_stall() {
         let wait = Wait::Hybrid { spin: Duration::from_micros(spin_us) };
         host.receive(wait, Level::Unreliable, descriptors(7 * MB), packet_kb * KB, 100_000).lost
     };
-    // 106 descriptors: 33.5 ms are 106 gaps of 316 us, 19.8 KB.
+    // The buffer has 106 descriptors. A stall of 33.5 ms therefore loses packets if the gaps are shorter than
+    // 316 us, that is, if packets are smaller than 19.8 KB.
     for (spin_us, packet_kb, loses) in [
-        (100, 11, false), // 176 us: found spinning
+        (100, 11, false), // the gap is 176 us: the packet arrives while the process polls
         (100, 12, true),
         (100, 19, true),
         (100, 20, false),
         (140, 13, false),
         (140, 15, true),
-        (300, 19, false), // and never sleeps
-        (300, 25, false), // sleeps, but 106 gaps are 42 ms
+        (300, 19, false), // the process never sleeps
+        (300, 25, false), // the process sleeps, but 106 gaps are 42 ms
     ] {
         assert_eq!(lost(spin_us, packet_kb) > 0, loses, "{spin_us} us, {packet_kb} KB");
         assert_eq!(host.fits(packet_kb * KB, 7 * MB), packet_kb >= 20, "{packet_kb} KB");

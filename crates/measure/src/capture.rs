@@ -1,12 +1,12 @@
 //! Captures the packets of one TCP connection (AF_PACKET).
 //!
-//! Purpose          find out which side waited for the other, and write a file for other tools.
+//! Purpose          to find out which side waited for the other, and to write a capture file for other tools.
 //! Method           a packet socket receives from all interfaces; a classic BPF program drops everything
 //!                  except packets between the two ports. Packets start with their IP header, whatever the
-//!                  interface. They stay in the socket's buffer until [`Capture::drain`] is called: there is
-//!                  no thread, as this is for captures of some hundred packets.
-//! Duplicates       a packet that crosses several interfaces of the host (a bridge, loopback) is kept only
-//!                  from the first interface, and on loopback only when it arrives.
+//!                  interface. They stay in the socket's buffer until [`Capture::drain`] is called, without a
+//!                  thread, because captures have only some hundred packets.
+//! Duplicates       if a packet crosses several interfaces of the host (a bridge, loopback), only the copy
+//!                  from the first interface is kept, and on loopback only the copy that arrives.
 //! Timestamps       are taken by the kernel, on the wall clock. [`Capture::clock_stepped`] reports whether
 //!                  that clock was set meanwhile, which makes gaps meaningless.
 //! Limits           needs CAP_NET_RAW; keeps the first [`KEPT_BYTES`] of a packet; with offloads a "packet"
@@ -74,7 +74,7 @@ impl Capture {
         let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
         // The protocol is 0 until the socket is bound, so that no packet arrives before the filter is
         // attached.
-        // SAFETY: socket(2) takes numbers only.
+        // SAFETY: socket(2) takes no pointers.
         let file = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
         if file < 0 {
             return Err(io::Error::last_os_error());
@@ -85,7 +85,7 @@ impl Capture {
         let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
         set(&socket, libc::SO_ATTACH_FILTER, &filter)?;
         set(&socket, libc::SO_TIMESTAMPNS, &1i32)?;
-        // Exceeding the system's limit needs a privilege; a smaller buffer will do.
+        // A size above the system's limit needs CAP_NET_ADMIN; without it, a smaller buffer will do.
         if set(&socket, libc::SO_RCVBUFFORCE, &BUFFER_BYTES).is_err() {
             set(&socket, libc::SO_RCVBUF, &BUFFER_BYTES)?;
         }
@@ -109,11 +109,12 @@ impl Capture {
         })
     }
 
-    /// Reads the packets that have passed. Call it repeatedly during a long capture.
+    /// Reads the packets that have been captured. During a long capture, call it repeatedly, before the
+    /// socket's buffer is full.
     pub fn drain(&mut self) {
         while let Some((frame, interface, outgoing)) = self.next() {
             let interface_kept = *self.interface.get_or_insert(interface);
-            // Loopback shows a packet twice: as it leaves, from its sender's port, and as it arrives.
+            // On loopback a packet is captured twice: when it leaves its sender's port, and when it arrives.
             let is_copy = outgoing && is_loopback(&frame.kept);
             self.drop_unstamped(frame.nanoseconds);
             if interface == interface_kept && !is_copy && self.frames.len() < FRAMES_MAX {
@@ -122,9 +123,9 @@ impl Capture {
         }
     }
 
-    /// Drops packets whose timestamp is later than that of a packet behind them. The kernel switches
-    /// timestamps on in a work queue, slightly after the request; packets that passed before are stamped when
-    /// they are read.
+    /// Drops packets whose timestamp is later than that of a packet received after them. The kernel switches
+    /// timestamps on in a work queue, slightly after the request; packets that passed before that are stamped
+    /// when they are read.
     fn drop_unstamped(&mut self, nanoseconds: u64) {
         while self.frames.last().is_some_and(|last| last.nanoseconds > nanoseconds + DISORDER_NANOS) {
             self.frames.pop();
@@ -144,7 +145,7 @@ impl Capture {
 
     fn next(&self) -> Option<(Frame, i32, bool)> {
         let mut kept = vec![0u8; KEPT_BYTES];
-        // Room for one time stamp, aligned as control messages are.
+        // Space for one timestamp, aligned as control messages require.
         let mut control = [0u64; 8];
         // SAFETY: all-zero bytes are a valid `sockaddr_ll`.
         let mut from: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
@@ -181,7 +182,7 @@ impl Capture {
 
 /// Returns the timestamp in a message's control data.
 pub(super) fn stamp(message: &libc::msghdr) -> Option<u64> {
-    // SAFETY: the kernel has filled in the control messages and their length.
+    // SAFETY: the kernel has written the control messages and their length into `message`.
     let mut control = unsafe { libc::CMSG_FIRSTHDR(message) };
     while !control.is_null() {
         // SAFETY: it is not null, so it points to a header in the control buffer.
@@ -234,19 +235,19 @@ fn between(one: u16, other: u16) -> [libc::sock_filter; 21] {
         step(LOAD_BYTE, 0, 0, 0),
         step(AND, 0xf0, 0, 0),
         step(EQUAL, 0x60, 0, 4),
-        // IPv6: the next header is TCP, after 40 bytes.
+        // IPv6: check that the next header is TCP. The ports follow the header of 40 bytes.
         step(LOAD_BYTE, 6, 0, 0),
         step(EQUAL, 6, 0, 14),
         step(X_NUMBER, 40, 0, 0),
         step(JUMP, 6, 0, 0),
         step(EQUAL, 0x40, 0, 11),
-        // IPv4: TCP, and the first fragment.
+        // IPv4: check that the protocol is TCP, and that the packet is not a later fragment.
         step(LOAD_BYTE, 9, 0, 0),
         step(EQUAL, 6, 0, 9),
         step(LOAD_HALF, 6, 0, 0),
         step(ANY_BIT, 0x1fff, 7, 0),
         step(X_IP_HEADER, 0, 0, 0),
-        // Both ports, in either order.
+        // Compare both ports, in either order.
         step(LOAD_HALF_AT_X, 0, 0, 0),
         step(EQUAL, one, 1, 0),
         step(EQUAL, other, 0, 3),
@@ -344,7 +345,7 @@ mod tests {
             assert!(frames.windows(2).all(in_order));
             assert!(frames.iter().all(|frame| frame.kept.len() <= KEPT_BYTES));
 
-            // A packet that passed before timestamps were switched on has the time at which it was read.
+            // A packet that passed before timestamps were switched on gets the time at which it is read.
             let late = frames.iter().map(|frame| frame.nanoseconds).max().expect("packets") + 5_000_000;
             capture.frames.insert(0, Frame { nanoseconds: late, ..frames[0].clone() });
             capture.frames.truncate(1);

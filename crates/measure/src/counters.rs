@@ -1,9 +1,10 @@
 //! The host's TCP counters: `/proc/net/netstat` and `/proc/net/snmp`, as `nstat` shows them.
 //!
-//! Format           lines in pairs, `TcpExt: name name …` and `TcpExt: 1 2 …`. They count all connections of
-//!                  a network namespace, so a difference describes one connection only if there are no
-//!                  others.
-//! Selection        the counters that explain a stall ([`NAMES`]); one that the kernel lacks is absent.
+//! Format           pairs of lines, `TcpExt: name name …` and `TcpExt: 1 2 …`. The counters include all
+//!                  connections of a network namespace, so a difference describes one connection only if
+//!                  there are no others.
+//! Selection        only the counters that explain stalls ([`NAMES`]); a counter that the kernel does not
+//!                  have is absent.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -3,8 +3,8 @@
 //! Timestamps       SO_TIMESTAMPNS uses the real-time clock. Its offset from the monotonic clock is read for
 //!                  each datagram, so that setting the clock affects one datagram at most. A datagram without
 //!                  a timestamp gets the time of reading.
-//! Drops            datagrams that found the socket's buffer full are lost by this host, not by the network:
-//!                  [`Datagrams::drops`].
+//! Drops            datagrams that found the socket's buffer full are lost by this host, not by the network.
+//!                  [`Datagrams::drops`] counts them.
 
 use super::capture::{clock_offset, set, stamp};
 use kiban_os::clock::machine_nanos;
@@ -40,7 +40,7 @@ impl Datagrams {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
         socket.set_nonblocking(true)?;
         set(&socket, libc::SO_TIMESTAMPNS, &1i32)?;
-        // Exceeding the system's limit needs a privilege; a smaller buffer will do.
+        // A size above the system's limit needs CAP_NET_ADMIN; without it, a smaller buffer will do.
         if set(&socket, libc::SO_RCVBUFFORCE, &buffer_bytes).is_err() {
             socket.set_recv_buffer_size(buffer_bytes as usize)?;
         }
@@ -59,7 +59,7 @@ impl Datagrams {
 
     /// Receives the next waiting datagram, if there is one.
     pub fn take(&self, room: &mut [u8]) -> Option<Came> {
-        // Room for one timestamp, aligned like control messages.
+        // Space for one timestamp, aligned as control messages require.
         let mut control = [0u64; 8];
         let mut from = SockAddrStorage::zeroed();
         let mut piece = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };

@@ -11,7 +11,8 @@ use std::os::fd::{AsFd, AsRawFd};
 /// Buffer size, with room for future fields.
 const ROOM_BYTES: usize = 512;
 
-/// The fields of `tcp_info` that are used.
+/// The fields of `tcp_info` that are used. A number in parentheses is the first version of Linux that has the
+/// field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct TcpInfo {
     /// Retransmission timeout, us.
@@ -44,11 +45,11 @@ pub struct TcpInfo {
     pub data_segs_out: Option<u32>,
     /// Time with unsent or unacknowledged data, us (4.10).
     pub busy_us: Option<u64>,
-    /// Of this, while the peer's window was full, us (4.10).
+    /// The part of `busy_us` in which the peer's window was full, us (4.10).
     pub rwnd_limited_us: Option<u64>,
-    /// Of this, while the send buffer was too small, us (4.10).
+    /// The part of `busy_us` in which the send buffer was too small, us (4.10).
     pub sndbuf_limited_us: Option<u64>,
-    /// The peer's window, bytes (5.4 and later).
+    /// The peer's window, bytes (5.4).
     pub snd_wnd: Option<u32>,
 }
 

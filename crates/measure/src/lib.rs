@@ -3,7 +3,8 @@
 //! Purpose          sockets with chosen buffers, MSS and congestion control; the kernel's data on a
 //!                  connection and on the host; and the packets themselves.
 //! Limits           Linux only: TCP_INFO, /proc/net and AF_PACKET.
-//! Not covered      interpretation: the evidence is collected here and explained in the laboratory.
+//! Not covered      interpretation: the evidence is collected here, and is explained in the crate
+//!                  `kiban_lab`.
 //!
 //! ```
 //! use kiban_measure::{Settings, TcpInfo};

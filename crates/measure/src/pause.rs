@@ -14,7 +14,7 @@ pub fn readable(socket: &impl AsFd, timeout: Duration) -> io::Result<bool> {
     let mut files = [PollFd::new(socket, PollFlags::IN)];
     match poll(&mut files, Some(&timespec(timeout))) {
         Ok(ready) => Ok(ready > 0),
-        // The caller checks the time anyway.
+        // On a signal, report that nothing is readable: the caller checks the time in any case.
         Err(Errno::INTR) => Ok(false),
         Err(error) => Err(error.into()),
     }
@@ -34,9 +34,9 @@ pub fn readable_among(sockets: &[BorrowedFd<'_>], timeout: Duration) -> io::Resu
     }
 }
 
-/// Sleeps, to pace transmissions; may end early. Not for waiting for a peer.
+/// Sleeps, to pace transmissions. May return early, so it is not suitable for waiting for a peer.
 pub fn pace(length: Duration) {
-    // On error, the sleep ends early.
+    // An error only shortens the sleep.
     let _ = poll(&mut [], Some(&timespec(length)));
 }
 

@@ -99,7 +99,7 @@ impl Settings {
 /// # Errors
 /// A system call failed.
 pub fn send_buffer(socket: &impl AsRawFd, bytes: u32) -> io::Result<()> {
-    // Exceeding the system's limit needs a privilege; a smaller buffer will do.
+    // A size above the system's limit needs CAP_NET_ADMIN; without it, a smaller buffer will do.
     super::capture::set(socket, libc::SO_SNDBUFFORCE, &bytes)
         .or_else(|_| super::capture::set(socket, libc::SO_SNDBUF, &bytes))
 }

@@ -1,11 +1,12 @@
 //! A program attached to the board through shared memory, instead of the board's own application.
 //!
-//! Echo      64 bytes to the board's own echo service and back, one message at a time: the program spins
+//! Echo      64 bytes go to the board's own echo service and back, one message at a time. The program polls
 //!           until the reply arrives, and so does the board.
-//! Transfer  the same kernel peer, board and device as in the other rows; the attached program reads and
+//! Transfer  the same kernel peer, board and device as in the other rows, but the attached program reads and
 //!           writes. It shares the kernel peer's CPU: with whole segments, peer, board and program would need
 //!           three CPUs, but there are two; with single packets, the board's CPU is the busy one.
-//! Here      the program is a thread; it and the board map the memory separately, as two processes do.
+//! Thread    the program is a thread of this process, but it and the board map the shared memory separately,
+//!           as two processes would.
 
 use super::board::{Application, config};
 use super::device::{BEHIND, BUFFER_BYTES, Device, Direction, SINK, SOURCE, Taken, in_a_namespace, open};
@@ -36,7 +37,7 @@ const ROOM_BYTES: usize = 4 << 20;
 /// How long board and program poll before they sleep.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// Which program on the board reads or writes.
+/// Which program reads or writes: the board's own application, or the attached program.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Who {
     Own,
@@ -87,7 +88,7 @@ fn with_board<T: Send>(
         driver.attach_packets(0, Box::new(link));
         driver.add_fd_program(Box::new(services(&door)));
         let own = own.map(|own| driver.add(Box::new(own)));
-        // The socket is open after the driver's first turn.
+        // The attach socket exists only after the driver's first turn.
         driver.turn();
         let (waker, over) = (driver.waker(), AtomicBool::new(false));
         let result = std::thread::scope(|scope| {

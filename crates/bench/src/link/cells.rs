@@ -1,11 +1,12 @@
-//! Two boards whose ATM lines are UDP: how many cells per second one core carries in each direction, with
-//! both boards on it.
+//! Two boards that exchange ATM cells in UDP datagrams: how many cells per second one core carries in each
+//! direction if it runs both boards.
 //!
 //! Traffic   a TCP stream in each direction, so that every cell carries payload that is segmented, sent
 //!           through the system's UDP, reassembled and checked.
 //! Core      both boards share one pinned thread; the system's work for their sockets runs on the same core.
 //! Line      a multiple of OC-3c's rate, so that the core is the limit, not the line.
-//! Counted   cells that arrived at either board in a window; the direction with fewer counts.
+//! Counted   cells that arrive at each board in an interval; the result is the lower rate of the two
+//!           directions.
 
 use super::device::{SINK, in_a_namespace};
 use super::flood::Flood;
@@ -26,14 +27,14 @@ pub(super) const OC3C: f64 = 353_208.0;
 
 const OWN: [[u8; 4]; 2] = [[10, 9, 2, 1], [10, 9, 2, 2]];
 
-/// Returns cells per second in each direction, with `packed` cells in a datagram, over lines of this many
-/// OC-3c.
+/// Returns the cells per second of the slower direction. `packed` puts several cells into a datagram; the
+/// line rate is `lines` times that of an OC-3c.
 pub(super) fn run(packed: bool, lines: u64, cpu: usize, length: Duration) -> f64 {
     let done = in_a_namespace(|| {
         pin_thread(cpu).map_err(|error| error.to_string())?;
         let clock = Clock::new();
         let mut drivers = [driver(0, packed, lines, clock), driver(1, packed, lines, clock)];
-        // The streams reach their rates after some time.
+        // Let the streams reach their steady rates before measuring.
         turn_until(&mut drivers, clock, clock.now() + length / 2);
         let (before, from) = (arrived(&drivers), clock.now());
         turn_until(&mut drivers, clock, from + length);
@@ -85,7 +86,7 @@ fn driver(side: usize, packed: bool, lines: u64, clock: Clock) -> Driver {
         Driver::new(Board::new(&config, random::key().expect("the system has random numbers")), clock)
             .expect("files can be opened");
     driver.attach(0, address.open().expect("the loopback accepts sockets"));
-    // One board connects, and both send.
+    // One board opens the connection; both boards send.
     driver.add(Box::new(match side {
         0 => Flood::to(SocketAddr::new(peer, SINK), 1),
         _ => Flood::at(own),

@@ -1,21 +1,23 @@
-//! The device between the kernel and the end behind it, the packets that cross it, and how they are counted.
+//! The TUN device between the kernel and the board or stub behind it, and the counting of the bytes that
+//! cross it.
 
 use kiban_base::Instant;
 use kiban_link::frames::tun::{TunLink, TunMode};
 use kiban_os::interface;
 use std::net::IpAddr;
 
-/// The kernel's address, and the address behind the device.
+/// The kernel's address, and the address of the board or stub behind the device.
 pub(super) const KERNEL: [u8; 4] = [10, 9, 0, 1];
 pub(super) const BEHIND: [u8; 4] = [10, 9, 0, 2];
-/// The port at which the end behind the device receives bytes, and the port from which it sends them.
+/// The ports of the board or stub: bytes sent to the first are received; a connection to the second receives
+/// bytes.
 pub(super) const SINK: u16 = 9;
 pub(super) const SOURCE: u16 = 19;
 pub(super) const DEVICE: &str = "kiban0";
 /// Bytes that an application reads or writes at a time.
 pub(super) const BUFFER_BYTES: usize = 256 << 10;
 
-/// The direction of payload, seen from behind the device.
+/// The direction of the payload, as seen by the board or stub behind the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Direction {
     Receives,
@@ -26,7 +28,7 @@ pub(super) enum Direction {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Device {
     pub(super) mtu_bytes: usize,
-    /// Whether whole segments cross it.
+    /// Whether segments larger than the MTU cross the device whole.
     pub(super) whole: bool,
 }
 
@@ -36,7 +38,7 @@ impl Device {
     }
 }
 
-/// The number of bytes, and the times of the first and the last.
+/// The number of bytes transferred, and the times of the first and the last of them.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Taken {
     pub(super) bytes: u64,

@@ -26,7 +26,7 @@ impl Flood {
         }
     }
 
-    /// Waits for connections of others.
+    /// Accepts connections at `own`.
     pub(super) fn at(own: IpAddr) -> Flood {
         Flood { own: Some(own), remote: None, buffer: crate::noise::noise(5, BUFFER_BYTES), received: 0 }
     }

@@ -1,19 +1,19 @@
-//! TCP of a board against this host's kernel, through TUN, compared with the limit of the device and with two
-//! kernels.
+//! TCP of a board against this host's kernel, through TUN, compared with the limit of the device and with TCP
+//! between two kernels.
 //!
 //! Claim     with whole segments, a board receives and sends at 0.6 or more of the rate of a stub without
 //!           TCP, and receives at 0.7 of the rate of two kernel endpoints over a veth; packet by packet at
 //!           MTU 1500, at 0.75 of the stub.
-//! Stub      ([`stub`]) answers a handshake, then acknowledges everything, or sends what the window allows:
-//!           no timers, no congestion control, no retransmission. It copies payload as an application would,
-//!           and computes or verifies checksums if the device does not. So it shows the cost of the kernel
-//!           boundary.
+//! Stub      ([`stub`]) answers a handshake, then acknowledges everything, or sends what the window allows,
+//!           without timers, congestion control or retransmission. It copies payload as an application would,
+//!           and computes or verifies checksums if the device does not. Its rate is therefore the limit of
+//!           the kernel boundary.
 //! Fair      the same kernel peer for both, a plain loop of reads or writes of 256 KiB with CUBIC ([`peer`]),
 //!           pinned to one CPU; the stub or the board is pinned to the other; both spin. Every sample has a
-//!           new namespace and device; the sides alternate.
+//!           new namespace and device; the two sides take turns.
 //! Counted   payload bytes at the receiver, from the first to the last.
-//! iperf3    runs beside two kernels, if it is installed, because readers know it; above 30 Gbit/s it is its
-//!           own limit.
+//! iperf3    measures two kernels as well, if it is installed, because readers know it; above 30 Gbit/s
+//!           iperf3 itself is the bottleneck.
 //! Attached  a program that uses the board through shared memory ([`attach`]), compared with the board's own.
 //! Further   sixty sessions on a rate-limited link ([`sixty`]), two boards over UDP cells ([`cells`]), idle
 //!           sessions ([`idle`]).
@@ -87,7 +87,8 @@ pub(crate) fn run(options: &Options) {
             );
         }
     }
-    // A published comparison: gVisor, 41.7 in and 27.7 out on such a machine, with the same offloads.
+    // Compare with published results: gVisor receives 41.7 Gbit/s and sends 27.7 on such a machine, with the
+    // same offloads.
     if wanted("known") {
         for (direction, verb, figure) in
             [(Direction::Receives, "receives", 41.7), (Direction::Sends, "sends", 27.7)]
@@ -115,7 +116,7 @@ pub(crate) fn run(options: &Options) {
             );
         }
     }
-    // These are limited by the line, or are not rates, so other processes matter little.
+    // These rows are limited by the line, or are not rates, so other processes matter little.
     bench.options_mut().foreign_cores_max = cpus.len() as f64;
     if wanted("sixty") {
         sixty_together(&mut bench, cpus, length);
@@ -174,7 +175,8 @@ fn attached(bench: &mut Bench, cpus: [usize; 2], length: Duration, quick: bool) 
 }
 
 fn sixty_together(bench: &mut Bench, cpus: [usize; 2], length: Duration) {
-    // Long, so that what a session sends at a time is a small part of it.
+    // The interval is long compared to the time in which a session sends one window, so that shares are
+    // accurate.
     let length = (length * 5).max(Duration::from_millis(1500));
     bench.compare(
         "sixty sessions send over 1 Gbit/s, the one farthest from the mean",
@@ -192,10 +194,11 @@ fn sixty_together(bench: &mut Bench, cpus: [usize; 2], length: Duration) {
     );
 }
 
-/// Runs one connection between the kernel and the end behind the device; returns Gbit/s at the receiver.
+/// Runs one connection between the kernel and the board or stub behind the device; returns Gbit/s at the
+/// receiver.
 fn transfer(who: Who, direction: Direction, device: Device, cpus: [usize; 2], length: Duration) -> f64 {
-    // If other processes keep the receiver off its CPU all the time, everything arrives at one time and the
-    // rate is infinite.
+    // If other processes keep the receiver off its CPU the whole time, all bytes arrive at once and the rate
+    // is infinite.
     let mut figures = std::iter::repeat_with(|| transfer_once(who, direction, device, cpus, length)).take(3);
     figures.find(|figure| figure.is_finite()).expect("one of three transfers takes time")
 }

@@ -1,4 +1,4 @@
-//! The kernel's side: plain loops over a socket.
+//! The kernel's side: plain loops that read or write a socket.
 
 use super::device::{BUFFER_BYTES, SINK, Taken, in_a_namespace};
 use kiban_measure::Settings;
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Set explicitly, because the defaults differ between machines.
+/// Returns explicit socket settings, because the defaults differ between machines.
 fn settings() -> Settings {
     Settings { congestion: Some("cubic".into()), ..Settings::default() }
 }
@@ -20,7 +20,7 @@ pub(super) fn connect(to: SocketAddr) -> TcpStream {
     settings().connect(to, Duration::from_secs(5)).expect("the end behind the device listens")
 }
 
-/// Writes for `length`, then closes its side and waits for the other end.
+/// Writes for `length`, then closes its side and waits until the other end closes, too.
 pub(super) fn send(mut socket: &TcpStream, clock: Clock, length: Duration) -> Taken {
     let buffer = crate::noise::noise(1, BUFFER_BYTES);
     let until = clock.now() + length;
@@ -48,7 +48,8 @@ pub(super) fn receive(mut socket: &TcpStream, clock: Clock) -> Taken {
 #[derive(Clone, Copy)]
 pub(super) struct Wire {
     pub(super) mtu_bytes: usize,
-    /// Whether the kernel has the near address; otherwise the program at that end has it.
+    /// Whether the near address is configured in the kernel; if not, the board at that end uses it through a
+    /// packet socket.
     pub(super) near_has_address: bool,
 }
 
@@ -66,7 +67,8 @@ fn tell(program: &str, words: &str) {
     assert!(done.success(), "{program} {words}");
 }
 
-/// Limits what leaves the near end: a token bucket with a queue that is longer than a packet socket may fill.
+/// Limits the rate at which the near end sends: a token bucket whose queue is longer than a packet socket can
+/// fill.
 pub(super) fn shape(rate: &str) {
     tell("tc", &format!("qdisc add dev lab0 root tbf rate {rate} burst 128kb limit 4mb"));
 }

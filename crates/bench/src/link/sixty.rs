@@ -1,8 +1,8 @@
-//! Sixty sessions that send simultaneously over a rate-limited link: how evenly they share it, and how much
-//! of it they use.
+//! Sixty sessions that send simultaneously over a rate-limited link: how evenly they share the link, and how
+//! much of its rate they use.
 //!
-//! Link      a veth between two namespaces with a token bucket of [`RATE`] at the sender: it accepts nothing
-//!           while it is full.
+//! Link      a veth between two namespaces with a token bucket of [`RATE`] at the sender, which accepts no
+//!           packets while its queue is full.
 //! Senders   a board on a packet socket; or this host's own TCP with CUBIC, one thread per session.
 //! Counted   payload bytes of each session at the receiver, one thread per session, over one interval after
 //!           all have started.
@@ -25,7 +25,7 @@ use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// In the notation of `tc`.
+/// The rate of the link, in the notation of `tc`.
 const RATE: &str = "1gbit";
 const MTU_BYTES: usize = 1500;
 /// The number of sessions in paper \[1\].
@@ -142,7 +142,7 @@ fn kernel(over: &AtomicBool) {
             scope.spawn(|| {
                 let mut socket: TcpStream = peer::connect(SocketAddr::from((Wire::FAR, SINK)));
                 let buffer = vec![5; 64 << 10];
-                // It ends with an error when the receiver closes.
+                // A write fails when the receiver has closed.
                 while !over.load(Ordering::Acquire) && socket.write_all(&buffer).is_ok() {}
             });
         }

@@ -1,4 +1,4 @@
-//! A stub without TCP: it answers a handshake, then acknowledges, or sends what the window allows.
+//! A stub of a TCP endpoint: it answers a handshake, then only acknowledges, or sends what the window allows.
 
 use super::device::{BUFFER_BYTES, Device, Direction, Taken};
 use kiban_base::checksum;
@@ -14,13 +14,13 @@ use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// The window that the stub advertises, in bytes, which is also the most that it has in flight: the capacity
-/// of the device's queue.
+/// The window that the stub advertises, which is also the most bytes that it has in flight: the capacity of
+/// the device's queue.
 const WINDOW_BYTES: u32 = 1 << 20;
 const WINDOW_SHIFT: u8 = 7;
-/// Bytes of the header in front of a packet that may be whole (virtio-net).
+/// Bytes of the virtio-net header in front of each packet of a device that passes whole segments.
 const FRONT: usize = 10;
-/// Packets read before one acknowledgement.
+/// The number of packets that are read before one acknowledgement is sent.
 const BATCH: usize = 64;
 
 struct Stub {
@@ -74,7 +74,7 @@ impl Stub {
         network.write(&mut head);
         let pseudo = checksum::pseudo_ipv4(self.ours, self.theirs, protocol::TCP, total - ipv4::HEADER_BYTES);
         let head = &mut head[..ipv4::HEADER_BYTES + tcp_bytes];
-        // Copied once, like an application's data.
+        // The payload is copied once, as an application's data would be.
         self.packet.resize(payload.len(), 0);
         if self.whole && !payload.is_empty() {
             self.packet.copy_from_slice(payload);

@@ -1,4 +1,4 @@
-//! The memory of idle queue pairs: resident memory of two processes that hold the two ends of a thousand
+//! The memory of idle queue pairs: the resident memory of two processes that hold the two ends of a thousand
 //! connections.
 
 use super::peer::{Peer, answer, next_word};
@@ -20,7 +20,7 @@ pub(super) fn run(bench: &mut Bench) {
         );
         return;
     }
-    // One after another: for memory, it does not matter that other processes use the CPUs.
+    // Memory does not depend on CPU load, so this row ignores the load of other processes.
     let kept = bench.options_mut().foreign_cores_max;
     bench.options_mut().foreign_cores_max = f64::INFINITY;
     bench.single(
@@ -48,7 +48,7 @@ fn resident() -> usize {
     pages * 4096
 }
 
-/// Reports how much the process has grown, and keeps everything until the next message.
+/// Reports how much the process has grown, and keeps the connections open until the next message.
 fn grown(before: usize) {
     answer(resident().saturating_sub(before));
     let _ = next_word();

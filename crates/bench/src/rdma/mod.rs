@@ -1,11 +1,11 @@
 //! The RDMA NIC over TCP sockets, compared with the sockets alone.
 //!
 //! Claim     a write into another process's memory costs hardly more than sending its bytes over a socket; a
-//!           short message costs at most a quarter of a round trip more, and many short ones share a system
-//!           call.
-//! Sides     RDMA Writes beside a raw stream of the same block size; Sends beside a raw ping-pong; both
-//!           beside libfabric's and UCX's TCP transports where these are installed; the memory that idle
-//!           queue pairs take.
+//!           short message takes at most a quarter longer than a raw round trip, and many short messages
+//!           share a system call.
+//! Sides     RDMA Writes are compared with a raw stream of the same block size, and Sends with a raw
+//!           ping-pong; both are also compared with libfabric's and UCX's TCP transports where these are
+//!           installed. A further row is the memory of idle queue pairs.
 //! Fair      the other end is another process on another CPU, which the benchmark starts from its own
 //!           executable. A sample connects, exchanges messages for a while, and then measures; it ends when
 //!           the other end has *received* the last byte: the raw reader confirms each batch with a byte, the
@@ -13,7 +13,7 @@
 //!           same on both sides.
 //! Wait      how both sides wait: `blocking` sleeps (a blocking socket; [`kiban_base::Wait::Interrupt`]),
 //!           `polling` spins (a non-blocking socket; [`kiban_base::Wait::Poll`]).
-//! Guard     the kernel's own work for the loopback may count as foreign: the limit is half a core.
+//! Guard     the kernel's work for the loopback may count as foreign load, so the limit is half a core.
 //! Left out  EFE: its results are in virtual time, and are checked by tests.
 
 mod idle;
@@ -42,8 +42,8 @@ pub(crate) fn run(options: &Options) {
         println!("rdma: needs two CPUs, {} allowed: skipped", cpus.len());
         return;
     };
-    // A thread of its own, so that no other thread stays pinned; the peer and all threads of the NICs inherit
-    // its CPU.
+    // Measure in a separate thread, so that its pinning ends with it. The peer and all threads of the NICs
+    // inherit its CPU.
     std::thread::scope(|threads| {
         let peer = threads.spawn(move || {
             let _ = pin_thread(other);
@@ -101,7 +101,7 @@ fn streams(bench: &mut Bench, peer: &mut Peer) {
     for (block_bytes, crc, wait, target) in rows {
         let checked = if crc { ", CRC" } else { "" };
         let stream = Stream { block_bytes, crc, wait };
-        // Two samples share one peer: they never run at the same time.
+        // Two samples can share one peer, because they never run at the same time.
         let peer = std::cell::RefCell::new(&mut *peer);
         bench.compare(
             &format!("Writes of {}{checked}, {}", size(block_bytes), wait.0),
@@ -117,7 +117,7 @@ fn streams(bench: &mut Bench, peer: &mut Peer) {
     }
 }
 
-/// The CPU cost of a stream, which can also be compared on a busy machine.
+/// Measures the CPU cost of a stream, which can be compared even on a busy machine.
 fn stream_costs(bench: &mut Bench, peer: &mut Peer) {
     let kept = std::mem::replace(&mut bench.options_mut().foreign_cores_max, f64::INFINITY);
     for (block_bytes, crc) in [(64 << 10, false), (1 << 20, false), (64 << 10, true), (1 << 20, true)] {

@@ -1,9 +1,9 @@
 //! Other libraries over TCP: libfabric's `fi_pingpong` and UCX's `ucx_perftest`, where they are installed.
 //!
-//! Both spin at both ends; so does the NIC beside them. Their server runs on the peer's CPU, their client on
-//! ours, a new pair for each sample. `fi_pingpong` exchanges messages at every size, so it is compared with
-//! Sends in both directions; `ucx_perftest -t tag_bw` streams in one direction, so it is compared with
-//! Writes.
+//! Both libraries poll at both ends, and so does the NIC that they are compared with. The servers run on the
+//! peer's CPU, the clients on our CPU, as new processes for each sample. `fi_pingpong` exchanges messages at
+//! every size, so it is compared with Sends in both directions; `ucx_perftest -t tag_bw` streams in one
+//! direction, so it is compared with Writes.
 
 use super::peer::Peer;
 use super::setting::{POLLING, size};
@@ -15,7 +15,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// A program that runs longer than this, in seconds, hangs.
+/// A program that runs longer than this, in seconds, is considered hung.
 const HANGS: &str = "60";
 
 pub(super) fn is_installed(program: &str) -> bool {
@@ -28,14 +28,14 @@ pub(super) fn free_port() -> String {
     listener.local_addr().expect("an address").port().to_string()
 }
 
-/// Waits until a port is in use by a listener, with a timeout.
+/// Waits until a program listens on a port, with a timeout.
 fn wait_for_listener(port: &str) {
     let wanted = format!(":{:04X}", port.parse::<u16>().unwrap_or(0));
     let clock = Clock::new();
     let end = clock.now() + Duration::from_secs(5);
     while clock.now() < end {
         let listens = ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|table| {
-            // sl local_address rem_address st: 0A listens.
+            // Columns: sl, local_address, rem_address, st; state 0A is LISTEN.
             std::fs::read_to_string(table).is_ok_and(|table| {
                 table.lines().any(|line| {
                     let words: Vec<&str> = line.split_whitespace().take(4).collect();
@@ -57,7 +57,7 @@ pub(super) struct Launch<'a> {
     pub(super) environment: &'a [(&'a str, &'a str)],
 }
 
-/// The environment of libfabric and UCX.
+/// Environment variables that make libfabric and UCX use TCP over the loopback.
 const OVER_TCP: [(&str, &str); 4] = [
     ("UCX_TLS", "tcp"),
     ("UCX_NET_DEVICES", "lo"),
@@ -108,7 +108,7 @@ fn libfabric(bytes: usize, turns: usize, cpu: usize) -> Option<f64> {
     let common = ["-p", "tcp", "-e", "msg", "-I", &turns, "-S", &bytes];
     let server = [&common[..], &["-B", &port]].concat();
     let client = [&common[..], &["-P", &port, "127.0.0.1"]].concat();
-    // bytes #sent #ack total time MB/sec usec/xfer Mxfers/sec
+    // Columns: bytes #sent #ack total time MB/sec usec/xfer Mxfers/sec
     beside("fi_pingpong", Launch { port: &port, environment: &OVER_TCP }, (&server, &client), cpu, |words| {
         (words.len() == 8).then(|| words[6].parse().ok()).flatten()
     })
@@ -119,7 +119,8 @@ fn ucx(test: &str, bytes: usize, turns: usize, cpu: usize, wanted: usize) -> Opt
     let (port, turns, bytes) = (free_port(), turns.to_string(), bytes.to_string());
     let warm = "200";
     let client = ["127.0.0.1", "-p", &port, "-t", test, "-s", &bytes, "-n", &turns, "-w", warm, "-f"];
-    // iterations, 50 %, average and overall latency, average and overall MiB/s, average and overall rate
+    // Columns: iterations; 50 %, average and overall latency; average and overall MiB/s; average and overall
+    // rate.
     beside(
         "ucx_perftest",
         Launch { port: &port, environment: &OVER_TCP },

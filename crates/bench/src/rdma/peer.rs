@@ -1,7 +1,8 @@
-//! The other end: another process that executes commands, one after another.
+//! The other end of a comparison: another process that executes commands, one after another.
 //!
-//! Protocol  a request is a line (`raw-sink 65536 blocking`), the reply is a line with the address to connect
-//!           to; the work ends with the connection. The process exits at the end of its standard input.
+//! Protocol  a request is a line (`raw-sink 65536 blocking`), and the reply is a line with the address to
+//!           connect to. The command's work ends when the connection ends. The process exits at the end of
+//!           its standard input.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -48,7 +49,8 @@ impl Peer {
     /// Returns the CPU time that its current threads have used, nanoseconds.
     pub(super) fn cpu_nanos(&self) -> u64 {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.process.id())).expect("it is there");
-        // CPU time, time in the run queue, time slices. A thread may exit between the two reads.
+        // Fields of schedstat: CPU time, time in the run queue, time slices. A thread may exit between the
+        // two reads.
         let used = |path: std::path::PathBuf| {
             std::fs::read_to_string(path.join("schedstat"))
                 .ok()?
@@ -69,7 +71,7 @@ impl Peer {
 impl Drop for Peer {
     fn drop(&mut self) {
         self.words = None;
-        // It has exited or is exiting: ignore errors.
+        // The process has exited or is exiting, so ignore errors.
         let _ = self.process.wait();
     }
 }

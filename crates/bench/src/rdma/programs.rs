@@ -1,12 +1,12 @@
-//! Unmodified programs on the drop-in libraries: perftest, beside iperf3, a raw socket and `memcpy`.
+//! Unmodified programs on the drop-in libraries: perftest, compared with iperf3, a raw socket and `memcpy`.
 //!
 //! Claim     a program written for RDMA hardware transfers data through kiban's libraries nearly as fast as
-//!           the sockets below them; on one host, through shared memory, at a good part of the speed of
-//!           copying.
-//! Fair      server and client are processes on a CPU each, a new pair for each sample; perftest polls, and
-//!           so does the raw socket beside its latency; both report the median of the same number of round
-//!           trips. For iperf3, the receiver's rate counts.
-//! Needs     `make verbs` (the libraries beside this program), perftest, iperf3.
+//!           through the sockets below them; on one host, through shared memory, it reaches a large part of
+//!           `memcpy`'s speed.
+//! Fair      server and client are processes, each on a CPU of its own, started anew for each sample. For
+//!           latency, perftest and the raw socket both poll, and both report the median of the same number of
+//!           round trips. For iperf3, the receiver's rate counts.
+//! Needs     `make verbs` (which puts the libraries next to this program), perftest, iperf3.
 
 use super::others::{Launch, beside, free_port, is_installed};
 use super::peer::Peer;
@@ -51,15 +51,15 @@ impl Perftest<'_> {
         })
     }
 
-    /// Gigabytes per second (10^9); perftest's MB are 2^20.
+    /// Returns the throughput in units of 10^9 bytes per second; perftest's MB are 2^20 bytes.
     fn bandwidth(&self, program: &str, bytes: usize, turns: usize) -> Option<f64> {
-        // bytes, iterations, peak, average, messages
+        // Columns: bytes, iterations, peak, average, message rate.
         self.run(program, bytes, turns, (5, 3)).map(|rate| rate * f64::from(1 << 20) / 1e9)
     }
 
     /// Returns half of the typical round-trip time, microseconds.
     fn latency(&self, program: &str, bytes: usize, turns: usize) -> Option<f64> {
-        // bytes, iterations, minimum, maximum, typical, average, deviation, 99 %, 99.9 %
+        // Columns: bytes, iterations, minimum, maximum, typical, average, deviation, 99 %, 99.9 %.
         self.run(program, bytes, turns, (9, 4))
     }
 }

@@ -11,7 +11,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 const PAGE_BYTES: usize = 4096;
 
-/// Blocks that begin on a page boundary, as the NIC's do.
+/// A ring of blocks that begin on a page boundary, as the NIC's do.
 struct Ring {
     bytes: Vec<u8>,
     start: usize,
@@ -55,13 +55,13 @@ impl Socket {
         Socket::new(listener.accept().expect("the benchmark connects").0, wait)
     }
 
-    /// Reads at most `room.len()` bytes; zero means the end.
+    /// Reads at most `room.len()` bytes; zero means that the connection has ended.
     fn read(&mut self, room: &mut [u8]) -> usize {
         loop {
             match self.stream.read(room) {
                 Ok(read) => return read,
                 Err(error) if self.polls && error.kind() == ErrorKind::WouldBlock => std::hint::spin_loop(),
-                // The other end closed while bytes were in flight.
+                // The other end has closed while bytes were in flight.
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => return 0,
                 Err(error) => panic!("a read failed: {error}"),
             }
@@ -118,7 +118,7 @@ pub(super) fn sink(block_bytes: usize, wait: Wait) {
     let (mut at, mut taken) = (0, 0);
     loop {
         let room = &mut ring.bytes()[at..];
-        // Like a reader of blocks: read up to the end of this one.
+        // Read no further than the end of the current block, as a reader of blocks would.
         let most = block_bytes - at % block_bytes;
         let read = socket.read(&mut room[..most]);
         if read == 0 {
@@ -144,7 +144,7 @@ pub(super) fn ping_pong(trial: &mut Trial, peer: &mut Peer, bytes: usize, wait: 
     trial.measure(|| turns(100)).nanos_each() / 2e3
 }
 
-/// Returns a socket whose peer echoes what it receives, and a block for it.
+/// Returns a function that sends a block to a peer and waits until the peer has returned it.
 fn echoed(peer: &mut Peer, bytes: usize, wait: (&str, Wait)) -> impl FnMut() + use<> {
     let address = peer.ask(&format!("raw-echo {bytes} {}", wait.0));
     let mut socket = Socket::connect(&address, wait.1);
@@ -155,7 +155,7 @@ fn echoed(peer: &mut Peer, bytes: usize, wait: (&str, Wait)) -> impl FnMut() + u
     }
 }
 
-/// Returns half of the typical round-trip time, microseconds: the median, as in perftest.
+/// Returns half of the median round-trip time, microseconds; perftest calls this value typical.
 pub(super) fn typical_trip(peer: &mut Peer, bytes: usize, wait: (&str, Wait), turns: usize) -> f64 {
     let mut trip = echoed(peer, bytes, wait);
     let clock = Clock::new();

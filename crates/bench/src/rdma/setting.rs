@@ -5,12 +5,12 @@ use std::time::Duration;
 
 /// The size of each side's ring of blocks.
 pub(super) const RING_BYTES: usize = 4 << 20;
-/// A reader confirms after this many bytes.
+/// The number of bytes after which a reader confirms.
 pub(super) const BATCH_BYTES: usize = 16 << 20;
 /// Time for the warm-up of a sample.
 pub(super) const WARM: Duration = Duration::from_millis(30);
 
-/// How long an end waits for the other.
+/// How long one end waits for the other.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The two wait policies that are compared.

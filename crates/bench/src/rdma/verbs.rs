@@ -10,11 +10,11 @@ use kiban_rdma_runtime::{
 };
 use std::net::{Ipv4Addr, SocketAddr};
 
-/// The most blocks of the ring in flight; fewer if fewer fit.
+/// The most blocks in flight; fewer if the ring has fewer.
 const WINDOW: usize = 16;
-/// Receives posted at the peer, one per mebibyte.
+/// The number of receives posted at the peer, each with one mebibyte of the ring.
 const RECEIVES: usize = 4;
-/// Short Writes per call, and the most in flight.
+/// The number of short Writes per call, and the most in flight.
 const GATHERED: usize = 64;
 const GATHERED_WINDOW: usize = 512;
 
@@ -53,7 +53,7 @@ fn options(crc: bool) -> Connect {
     Connect { crc, ..Connect::default() }
 }
 
-/// Serves one connection: memory to write to, and an echo for what is sent.
+/// Serves one connection: provides memory for Writes, and returns what arrives by Send.
 pub(super) fn serve(crc: bool, wait: Wait) {
     let end = End::open(wait);
     let block = |number: u64, length: usize| end.mr.slice(number as usize * (RING_BYTES / RECEIVES), length);
@@ -79,7 +79,7 @@ pub(super) fn serve(crc: bool, wait: Wait) {
     }
 }
 
-/// Requests an end from the peer, and connects to it.
+/// Makes the peer process listen, and connects to it.
 fn connect(peer: &mut Peer, crc: bool, wait: (&str, Wait)) -> (End, Remote, Connection) {
     let address = peer.ask(&format!("verbs {} {}", if crc { "crc" } else { "plain" }, wait.0));
     let end = End::open(wait.1);
@@ -99,7 +99,7 @@ pub(super) struct Stream {
     pub(super) wait: (&'static str, Wait),
 }
 
-/// Streams blocks in one direction; the result is in bytes.
+/// Streams blocks in one direction; the work of the result is in bytes.
 pub(super) fn stream(trial: &mut Trial, peer: &mut Peer, stream: Stream) -> Measured {
     let Stream { block_bytes, crc, wait } = stream;
     let (end, remote, connection) = connect(peer, crc, wait);
@@ -139,13 +139,13 @@ pub(super) fn stream(trial: &mut Trial, peer: &mut Peer, stream: Stream) -> Meas
     measured
 }
 
-/// The peer answers a Read after everything written before is in place.
+/// Waits until the peer has placed all Writes: it answers a Read only after the Writes that precede it.
 fn all_taken(end: &End, remote: Remote) {
     end.qp.post_send(Wr::read(2, end.mr.slice(0, 8), remote)).expect("connected");
     while end.sent_one() != 2 {}
 }
 
-/// Sends back and forth; returns half a round trip in microseconds.
+/// Sends messages back and forth; returns half a round trip in microseconds.
 pub(super) fn ping_pong(trial: &mut Trial, peer: &mut Peer, bytes: usize, wait: (&str, Wait)) -> f64 {
     let (end, _, connection) = connect(peer, false, wait);
     let (here, there) = (end.mr.slice(0, bytes), end.mr.slice(RING_BYTES / 2, bytes));
@@ -166,14 +166,14 @@ pub(super) fn ping_pong(trial: &mut Trial, peer: &mut Peer, bytes: usize, wait: 
     span.nanos_each() / 2e3
 }
 
-/// Short writes, many per call; returns how many per second.
+/// Posts short Writes, many per call; returns how many complete per second.
 pub(super) fn gathered(trial: &mut Trial, peer: &mut Peer, wait: (&str, Wait)) -> f64 {
     let (end, remote, connection) = connect(peer, false, wait);
     let write = |number: usize| {
         let at = number % 1024 * 64;
         let to = Remote { address: remote.address + at as u64, ..remote };
         let write = Wr::write(1, end.mr.slice(at, 64), to);
-        // Only the last of a call is signalled.
+        // Only the last Write of each call generates a completion.
         if number % GATHERED == GATHERED - 1 { write } else { write.unsignalled() }
     };
     let send = |nanos: u64| {

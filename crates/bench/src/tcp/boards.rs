@@ -26,15 +26,15 @@ fn address(side: usize) -> IpAddr {
     IpAddr::from([10, 0, 0, 1 + side as u8])
 }
 
-/// How segments cross the connection.
+/// How segments travel between the two boards.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Segmentation {
-    /// Packets of the MTU; TCP makes each of them.
+    /// TCP makes packets of the MTU.
     Frames,
-    /// Packets of the MTU; TCP passes large segments down, the port cuts them, and the other port merges the
-    /// packets.
+    /// TCP passes large segments down, the port splits them into packets of the MTU, and the other port
+    /// merges these.
     Cut,
-    /// Segments of up to 64 KB, whole.
+    /// Segments of up to 64 KB travel whole.
     Whole,
 }
 
@@ -64,13 +64,13 @@ fn config(side: usize, setting: Setting, segmentation: Segmentation) -> BoardCon
         ..tcp::Config::default()
     };
     // One session may use half of the memory. Received data stays in the sender's pages; the receive pool is
-    // not used, but the ledger counts the data as pages with one segment each.
+    // not used, but the memory ledger counts received data as if each segment occupied a page of it.
     let memory = MemoryConfig {
         page_bytes: PAGE_BYTES,
         transmit_bytes: (2 * tcp.send_buffer_bytes as usize).next_multiple_of(PAGE_BYTES) + PAGE_BYTES,
         receive_bytes: 2 * setting.window_bytes * PAGE_BYTES / MSS + PAGE_BYTES,
-        // Enough for the window and the queues, and little more: a pool is used in rotation, and a small one
-        // stays in the cache.
+        // Enough PDUs for the window and the queues, and few more: the pool is used in rotation, and a small
+        // pool stays in the cache.
         pdus: setting.window_bytes / MSS + 2 * setting.packets + 64,
     };
     BoardConfig { memory, tcp, ports: vec![PortConfig::Ip(port)], ..BoardConfig::default() }

@@ -1,5 +1,5 @@
-//! The parts that both sides of the comparison share: a setting, an application, and the interface of two
-//! connected ends.
+//! The parts that both sides of the comparison share: the parameters, the application, and the interface to
+//! two connected stacks.
 
 use kiban_os::clock::Clock;
 
@@ -23,7 +23,7 @@ pub(super) struct Setting {
     pub(super) timestamps: bool,
 }
 
-/// Two ends and a connection from the first to the second.
+/// Two stacks and a connection from the first to the second.
 pub(super) trait Joined {
     /// Lets each end work once; the application writes at the first and reads at the second.
     fn turn(&mut self, clock: &Clock, application: &mut Application);
@@ -55,7 +55,7 @@ impl Application {
         }
     }
 
-    /// Writes until less than offered is accepted.
+    /// Writes until the stack accepts less than it was offered.
     pub(super) fn write(&mut self, mut write: impl FnMut(&[u8]) -> usize) {
         loop {
             let offered = &self.source[self.written as usize % SOURCE_BYTES..];
@@ -82,7 +82,7 @@ impl Application {
         }
     }
 
-    /// Checks that the bytes last read are those of that position in the stream.
+    /// Checks that the bytes read last have the values that belong to their position in the stream.
     pub(super) fn compare(&self) {
         let from = (self.read - self.last_read as u64) as usize % SOURCE_BYTES;
         let first = self.last_read.min(SOURCE_BYTES - from);

@@ -1,24 +1,25 @@
-//! TCP between two ends in one thread, kiban's boards against smoltcp.
+//! TCP between two ends in one thread: kiban's boards compared with smoltcp.
 //!
 //! Claim     frame by frame at MTU 1500, at least 1.5 times smoltcp's goodput per core; with segments of up
 //!           to 64 KB passed down whole, as to a device with TSO, at least 3 times.
-//! Joined    both stacks in the same way: two ends, and a bounded queue of packets in each direction; in its
-//!           turn an end receives, lets the application work, and sends. One clock reading per turn, shared
-//!           by both ends.
+//! Joined    both stacks are connected in the same way, by a bounded queue of packets in each direction. In
+//!           its turn, an end receives, lets the application work, and sends. Both ends use one clock reading
+//!           per turn.
 //! Work      one connection, one direction. The application writes from a buffer of
 //!           [`SOURCE_BYTES`](joined::SOURCE_BYTES) while there is room, and reads into a buffer whatever has
 //!           arrived: one copy at each end.
 //! Checks    both stacks compute the checksum of what they send and verify what they receive; kiban's port
-//!           does not trust the checksums in its neighbour's PDUs, so payload is read on arrival. Before a
-//!           sample counts, megabytes are compared byte by byte; after it, the last bytes read are compared,
-//!           and nothing may have been retransmitted or refused.
-//! Frames    in kiban's row at MTU 1500 the port segments what TCP passes down and merges what arrives: every
-//!           packet between the ends has that size, with headers and checksums of its own. Another row does
-//!           neither.
+//!           does not trust the checksums in its neighbour's PDUs, so it reads the payload on arrival to
+//!           verify them. Before a sample counts, megabytes are compared byte by byte; after it, the last
+//!           bytes read are compared, and nothing may have been retransmitted or refused.
+//! Frames    in kiban's row at MTU 1500, the port segments what TCP passes down and merges what arrives:
+//!           every packet between the ends has at most the MTU, with headers and checksums of its own.
+//!           Another row measures kiban without segmentation and merging.
 //! smoltcp   0.14 over preallocated frames, without Ethernet or congestion control, with or without delayed
 //!           acknowledgements, whichever is faster; it receives, works and sends in the order that lets an
 //!           acknowledgement carry the open window.
-//! Tuned     each side first runs over a grid of buffers and queues; its best setting counts, and is printed.
+//! Tuned     each side first runs over a grid of buffer and queue sizes; its best setting counts, and is
+//!           printed.
 //! Counted   payload bytes read per CPU time of the thread.
 //! Left out  the cost of a device or the kernel. smoltcp's segmentation offload leaves checksums to the
 //!           device, so it cannot be combined with computed and verified checksums; the last row gives
@@ -91,7 +92,7 @@ fn tune<J: Joined>(contender: &Contender<'_, J>, quick: bool) -> (Setting, f64) 
             }
         })
     };
-    // The whole grid several times over, so that a disturbance does not affect a single setting.
+    // Measure the whole grid several times, so that a disturbance does not fall on one setting only.
     let mut best = vec![0f64; contender.settings.len()];
     for _ in 0..tries {
         for (best, setting) in best.iter_mut().zip(&contender.settings) {

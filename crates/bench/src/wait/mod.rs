@@ -1,22 +1,24 @@
-//! Wait policies in real time: latency, CPU time, and cost relative to an optimum that knows every arrival.
+//! Wait policies in real time: latency, CPU time, and cost relative to an optimal policy that knows every
+//! arrival in advance.
 //!
 //! Claim     one adaptive policy is as fast as polling in bursts, as cheap as sleeping when messages are
 //!           rare, never costs more than twice the optimum, and is as good as sleeping when other processes
 //!           want the core.
-//! Sides     adaptive against sleeping at once, spinning 20 to 300 us before sleeping (the paper's call), and
-//!           polling.
-//! Fair      all policies of a row see the same gaps, one right after another in each round, in rotating
-//!           order. Each row starts with policies without history; the first part of every cell is not
-//!           counted.
+//! Sides     the adaptive policy is compared with sleeping at once, with spinning 20 to 300 us before
+//!           sleeping (as in paper \[4\]), and with polling.
+//! Fair      all policies of a row see the same gaps between messages, one policy right after another in each
+//!           round, in rotating order. Each row starts with policies without history; the first part of every
+//!           cell is not counted.
 //! Cost      CPU time of the receiver, plus the duration of the calls that woke it, plus the latency of every
-//!           message at price 1. The optimum knows all arrivals; its sleeps cost as much as those of sleeping
-//!           at once in the same row and round (it has no timed sleeps: see `base/src/wait/optimum.rs`). With
-//!           hogs, the scheduler causes most of the cost, independently of the arrivals, so there the costs
-//!           are relative to sleeping at once.
-//! Guard     a cell in which other processes used more than 2 % of a core and a millisecond, or in which the
-//!           producer was off its core for half a millisecond, is repeated a limited number of times; then
-//!           the least disturbed attempt counts, and the row is marked noisy. Before each cell the run waits
-//!           until the machine is quiet: about two minutes become up to ten on a machine with other load.
+//!           message at price 1. The optimum knows all arrivals; each of its sleeps costs as much as a sleep
+//!           of the policy that sleeps at once, in the same row and round (it has no timed sleeps: see
+//!           `base/src/wait/optimum.rs`). With hogs (busy threads on both CPUs), the scheduler causes most of
+//!           the cost, independently of the arrivals, so in those rows costs are relative to sleeping at
+//!           once.
+//! Guard     a cell is repeated if other processes used more than 2 % of a core and a millisecond, or if the
+//!           producer was off its core for half a millisecond. After a limited number of repetitions, the
+//!           least disturbed attempt counts, and the row is marked noisy. Before each cell the run waits
+//!           until the machine is idle, so a run of about two minutes may take up to ten on a busy machine.
 
 mod stage;
 
@@ -43,7 +45,7 @@ const POLICIES: [Wait; 8] = [
     Wait::Poll,
     Wait::Adaptive,
 ];
-/// The policies with hogs, and in a quick run.
+/// The policies that are measured with hogs, and in a quick run.
 const POLICIES_FEW: [Wait; 4] = [Wait::Interrupt, hybrid(100), Wait::Poll, Wait::Adaptive];
 
 const fn hybrid(micros: u64) -> Wait {
@@ -94,13 +96,13 @@ struct Size {
     redos_max: usize,
     /// How long a run waits in total for other processes to leave the machine idle.
     patience: Duration,
-    /// The duration of a cell …
+    /// The duration of a cell, which ends later if `messages_min` messages have not been sent by then.
     span: Duration,
-    /// … unless this many messages take longer.
+    /// The fewest messages of a cell.
     messages_min: usize,
-    /// The duration with hogs, whose time slices of some milliseconds must be many.
+    /// The duration of a cell with hogs, which must span many of their time slices of some milliseconds.
     hogs_span: Duration,
-    /// How long the adaptive policy runs beside hogs before it is measured.
+    /// How long the adaptive policy runs with hogs before it is measured.
     hogs_warm: Duration,
 }
 
@@ -131,7 +133,7 @@ impl Size {
     }
 }
 
-/// The repetitions and the waiting time that a run has left.
+/// The number of repetitions and the waiting time that remain for the run.
 struct Left {
     redos: usize,
     patience: Duration,
@@ -144,7 +146,7 @@ struct Row {
     policies: &'static [Wait],
     /// The results of each policy, per round.
     rounds: Vec<Lap>,
-    /// The adaptive policy's own report, including warm-up and repeated cells.
+    /// The adaptive policy's own report, which includes warm-up and repeated cells.
     report: Report,
 }
 
@@ -243,8 +245,8 @@ fn measure(
         let costs = cells[0].costs(&base);
         let mut figures: Vec<Figures> = cells.iter().map(|cell| figures(cell, &costs)).collect();
         if hogs {
-            // The time at which the scheduler returns the core does not depend on the arrivals, so costs are
-            // relative to sleeping at once instead of the optimum.
+            // How soon the scheduler returns the core does not depend on the arrivals, so costs are relative
+            // to sleeping at once instead of the optimum.
             let least = figures[0].cost;
             figures.iter_mut().for_each(|figures| figures.optima = figures.cost / least);
         }
@@ -267,7 +269,7 @@ fn figures(cell: &Cell, costs: &Costs) -> Figures {
     }
 }
 
-/// `p50/p99 us, CPU %, cost` of every policy.
+/// Prints `p50/p99 us, CPU %, cost` of every policy.
 fn print(rows: &[Row], hogs: bool) {
     let Some(first) = rows.iter().find(|row| row.hogs == hogs) else { return };
     let head = if hogs { "with a hog on each CPU" } else { "quiet" };
@@ -346,7 +348,7 @@ fn short(figure: f64) -> String {
     }
 }
 
-/// Writes the figure of `docs/waiting.md` beside the records: the cost of each policy for constant gaps.
+/// Writes the figure of `docs/waiting.md` to the records' folder: the cost of each policy for constant gaps.
 fn picture(rows: &[Row], options: &Options) {
     let constant = |row: &&Row| !row.hogs && matches!(row.traffic, Traffic::Constant { .. });
     let Some(policies) = rows.iter().find(constant).map(|row| row.policies) else { return };
@@ -363,7 +365,7 @@ fn picture(rows: &[Row], options: &Options) {
         title: "What waiting costs, beside the optimum that knows the arrivals".to_owned(),
         x: "constant gap between arrivals, us",
         y: "optima",
-        // There are seven colours: 140 µs is omitted, because it is between its neighbours.
+        // The figure has seven colours, so 140 µs is omitted: its curve lies between its neighbours.
         curves: policies.iter().filter(|&&wait| wait != hybrid(140)).map(curve).collect(),
     };
     if let Some(dir) = &options.dir {
@@ -412,7 +414,8 @@ fn decisions(bench: &mut Bench) {
             .measure(|| {
                 for _ in 0..1_000 {
                     number += 1;
-                    // Nine hits, then a sleep; never the same sequence.
+                    // Nine messages arrive soon, then one arrives after a long gap; the lengths of the gaps
+                    // vary.
                     let gap = if number.is_multiple_of(10) { 400_000 } else { 5_000 + number % 7 * 1_000 };
                     waiter.begin(now);
                     black_box(waiter.step(now));
@@ -453,7 +456,7 @@ pub(crate) fn run(options: &Options) {
     let size = Size::of(options);
     let (quiet, hogs): (&[Traffic], &[Traffic]) =
         if options.quick { (&QUICK, &QUICK_HOGS) } else { (&QUIET, &HOGS) };
-    // To look at one kind of traffic alone: KIBAN_BENCH_ROWS=bursts.
+    // KIBAN_BENCH_ROWS selects one kind of traffic, for example KIBAN_BENCH_ROWS=bursts.
     let only = std::env::var("KIBAN_BENCH_ROWS").unwrap_or_default();
     let chosen = |traffic: &&Traffic| traffic.name().contains(&only);
     let mut left = Left { redos: size.redos_max, patience: size.patience };

@@ -1,13 +1,13 @@
 //! One cell of the table: a producer and a receiver on two CPUs, one kind of traffic, one policy.
 //!
-//! Producer  spins until a message is due, records the time, publishes the message, and rings the bell. If it
-//!           is late (another process had its core), later messages are postponed: there is no burst to catch
-//!           up.
+//! Producer  polls the clock until a message is due, records the time, publishes the message, and rings the
+//!           bell. If it is late (another process had its core), later messages are postponed: there is no
+//!           burst to catch up.
 //! Receiver  takes one message at a time through [`Waiting::wait`] and records the latency: from the
 //!           producer's time until it has the message.
 //! Counted   from message number `warm` on: latencies, CPU time of the receiver, duration of the producer's
 //!           calls that woke it.
-//! Hogs      a thread on each of the two CPUs that only spins.
+//! Hogs      busy threads that compete for the CPUs: in some rows, one runs on each of the two CPUs.
 
 use kiban_base::{Bell, Costs, Instant, SimRng, optimum};
 use kiban_os::clock::{machine_nanos, pin_thread, thread_cpu_nanos};
@@ -22,12 +22,14 @@ use std::time::Duration;
 /// A producer that is later than this has lost its core.
 const LATE_NANOS: u64 = 50_000;
 
-/// The CPU use of other processes that a cell tolerates: this and 2 % of a core (the kernel's own threads).
+/// The CPU time of other processes that a cell tolerates, in addition to 2 % of a core for the kernel's own
+/// threads.
 const FOREIGN_NANOS_MAX: u64 = 1_000_000;
-/// How long a producer may be off its core; if longer, another thread or, on a virtual machine, another guest
-/// had it.
+/// The most time that a producer may be off its core in a valid cell. A longer absence means that another
+/// thread or, on a virtual machine, another guest used the core.
 const LOST_NANOS_MAX: u64 = 500_000;
-/// A step of the producer's loop that takes longer than this is an absence. (Interrupts take less.)
+/// A step of the producer's loop that takes longer than this counts as time off its core. (Interrupts take
+/// less.)
 const AWAY_NANOS: u64 = 50_000;
 
 /// A kind of traffic.
@@ -68,7 +70,7 @@ impl Traffic {
         }
     }
 
-    /// Gaps in nanoseconds, the same for every policy.
+    /// Returns the gaps in nanoseconds, which are the same for every policy.
     pub(super) fn gaps(self, messages: usize) -> Vec<u64> {
         let mut rng = SimRng::from_seed(2000);
         let mut early = 0;
@@ -79,7 +81,7 @@ impl Traffic {
                 Traffic::Bursts { length, micros, pause_micros } => {
                     1000 * if at.is_multiple_of(length) { pause_micros } else { micros }
                 }
-                // Relative to a clock: a late message shortens the next gap.
+                // Messages are due at fixed times, so after a late message the next gap is shorter.
                 Traffic::Periodic { micros, jitter_micros } => {
                     let late = rng.below(2 * jitter_micros * 1000 + 1);
                     let gap = micros * 1000 + late - early;
@@ -125,9 +127,9 @@ impl Cell {
         self.foreign_nanos as f64 / self.wall_nanos as f64
     }
 
-    /// Returns whether that invalidates the results.
+    /// Returns whether other processes disturbed the cell so much that its results are invalid.
     pub(super) fn is_disturbed(&self, hogs: bool) -> bool {
-        // Beside hogs the producer is off its core half of the time.
+        // With hogs, the producer is off its core half of the time.
         let lost = !hogs && self.lost_nanos > LOST_NANOS_MAX;
         lost || self.foreign_nanos > FOREIGN_NANOS_MAX + self.wall_nanos / 50
     }
@@ -140,7 +142,7 @@ impl Cell {
         nanos / 1000.0 / self.latencies.len() as f64
     }
 
-    /// Returns the optimum's cost per message for these arrivals, in microseconds.
+    /// Returns the cost per message of the optimal policy for these arrivals, in microseconds.
     pub(super) fn optimum_micros(&self, costs: &Costs) -> f64 {
         optimum(self.start, &self.arrivals, costs) as f64 / 1000.0 / self.arrivals.len() as f64
     }
@@ -168,8 +170,8 @@ struct Queue {
     ready: Barrier,
 }
 
-/// Sleeps until other processes leave the machine idle for a moment, or `patience` is used up; subtracts the
-/// time it took.
+/// Sleeps until other processes leave the machine idle for a moment, or until `patience` is used up;
+/// subtracts the time it took from `patience`.
 pub(super) fn until_quiet(patience: &mut Duration) {
     const LOOK: Duration = Duration::from_millis(40);
     let (bell, sleeper) = (Bell::new(), EventSleeper::new().expect("an eventfd can be opened"));
@@ -211,9 +213,9 @@ pub(super) fn run(waiting: &mut Waiting, gaps: &[u64], warm: usize, cpus: [usize
     cell
 }
 
-/// The CPU time of every thread of every other process, in nanoseconds: `/proc/<pid>/task/<tid>/schedstat`.
-/// (The machine's own columns are in hundredths of a second, too coarse for cells of a tenth of a second: a
-/// single slice of 4 ms invalidates a cell.)
+/// The CPU time of every thread of every other process, in nanoseconds, from
+/// `/proc/<pid>/task/<tid>/schedstat`. (`/proc/stat` counts in hundredths of a second, too coarse for cells
+/// of a tenth of a second: a single time slice of 4 ms invalidates a cell.)
 struct Others(HashMap<PathBuf, u64>);
 
 impl Others {
@@ -301,14 +303,14 @@ fn receive(queue: &Queue, waiting: &mut Waiting, warm: usize) -> Cell {
     cell
 }
 
-/// Threads that compete for the CPUs, until dropped.
+/// Threads that compete for the CPUs until this value is dropped.
 pub(super) struct Hogs {
     stop: &'static AtomicBool,
     threads: Vec<std::thread::JoinHandle<()>>,
 }
 
 impl Hogs {
-    /// Starts one on each of `cpus`. Only one set may exist at a time.
+    /// Starts one thread on each of `cpus`. Only one set may exist at a time.
     pub(super) fn on(cpus: [usize; 2]) -> Hogs {
         static STOP: AtomicBool = AtomicBool::new(false);
         STOP.store(false, Ordering::Relaxed);

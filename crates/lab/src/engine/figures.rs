@@ -1,9 +1,10 @@
 //! Figures of a summary: medians as heat maps or as curves, each as a picture and as text.
 //!
-//! Heat map  if at least two numeric parameters vary. The axes are the two with the most values, or those of
-//!           [`Axes`]; the parameter whose name sorts first is vertical. There is one map for each
-//!           combination of the other varying parameters.
-//! Curves    if one numeric parameter varies: one curve for each combination of the other varying parameters.
+//! Heat map  drawn if at least two numeric parameters vary. The axes are the two parameters with the most
+//!           values, or those of [`Axes`]; the parameter whose name sorts first is vertical. There is one map
+//!           for each combination of the other varying parameters.
+//! Curves    drawn if one numeric parameter varies: one curve for each combination of the other varying
+//!           parameters.
 //! Limits    at most [`PICTURES_MAX`] pictures per metric and [`CURVES_MAX`] curves per picture. Omitted
 //!           pictures are counted; their values are in the summary's table. A horizontal axis of two decades
 //!           or more is logarithmic.
@@ -19,11 +20,11 @@ use crate::report::picture::{self, Heat, Line, Lines, Scale};
 use crate::table::{Table, figure};
 use std::collections::BTreeMap;
 
-/// Pictures per metric at most.
+/// The most pictures per metric.
 pub const PICTURES_MAX: usize = 64;
-/// Curves per picture at most.
+/// The most curves per picture.
 pub const CURVES_MAX: usize = 7;
-/// Colour steps of a heat map.
+/// The number of colour steps of a heat map.
 const STEPS: usize = 7;
 
 /// A figure.
@@ -106,7 +107,7 @@ pub struct Figures {
     pub left_out: usize,
 }
 
-/// Draws a summary. `metrics` are those of the question and give units and order; they may be empty.
+/// Draws a summary. `metrics` gives the units and the order of the question's metrics; it may be empty.
 pub fn draw(
     summary: &Summary,
     metrics: &[Metric],
@@ -182,7 +183,7 @@ fn panels<'a>(summary: &'a Summary, axes: &[&String]) -> Vec<(Point, Vec<&'a Row
         });
         panel.1.push(row);
     }
-    // Rows are sorted by their values; the panels keep that order.
+    // The rows are sorted by their values, so the panels are, too.
     names.iter().filter_map(|name| panels.remove(name)).collect()
 }
 

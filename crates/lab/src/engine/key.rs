@@ -2,10 +2,10 @@
 //!
 //! Format    the hexadecimal hash of a JSON object without spaces and with its names in alphabetical order:
 //!           `point`, `question`, `repetition` (only in real time), `seed`, `version`.
-//! Identity  in virtual time, equal keys mean equal records. In real time, every repetition is a trial of its
-//!           own.
-//! Limits    the version is that of the release: two builds of one release with different code have the same
-//!           keys. A sweep that finds records therefore repeats one of them and compares the results
+//! Identity  in virtual time, equal keys mean equal records. In real time, the key includes the number of the
+//!           repetition, because results differ.
+//! Limits    the version is that of the release, so two builds of one release with different code have the
+//!           same keys. A sweep that finds records therefore repeats one of them and compares the results
 //!           ([`mod@super::sweep`]).
 
 use super::point::Point;
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
     use crate::engine::Value;
 
-    /// The expected hashes are those of sha256sum over the text in the comment.
+    /// The expected hashes were computed with sha256sum from the text in the comments.
     #[test]
     fn a_key_is_the_hash_of_its_canonical_text() {
         let point: Point =

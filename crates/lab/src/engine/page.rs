@@ -8,7 +8,7 @@ use super::summary::{Row, Summary};
 use crate::report::{Badge, Block, Cell, Document, Grid, Section, Tone};
 use crate::table::figure;
 
-/// Points listed at most.
+/// The most points that are listed.
 const POINTS_MAX: usize = 2000;
 
 impl Report {

@@ -21,10 +21,10 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Values of a range at most.
+/// The most values of a range.
 pub const VALUES_MAX: usize = 100_000;
 
-/// Impossible points listed in an error message at most.
+/// The most invalid points that an error message lists.
 const NAMED_MAX: usize = 5;
 
 /// A plan with all ranges expanded.

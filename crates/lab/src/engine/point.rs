@@ -74,7 +74,8 @@ impl Point {
         }
     }
 
-    /// Returns a number, which may be an integer in the plan; `None` if there is none.
+    /// Returns a number, which may be an integer in the plan; `None` if there is no such parameter, or it has
+    /// another type.
     pub fn figure(&self, name: &str) -> Option<f64> {
         match self.get(name)? {
             Value::Count(count) => Some(*count as f64),

@@ -12,7 +12,7 @@ use std::path::Path;
 pub enum Time {
     /// Simulated time: results are exact, so trials run once, in parallel.
     Virtual,
-    /// Real time: trials run one after the other, and foreign load disturbs them.
+    /// Real time. Trials run one after another, because load on the machine disturbs them.
     Real,
 }
 
@@ -23,7 +23,7 @@ pub struct Parameter {
     pub name: &'static str,
     /// A description for `--help` and error messages.
     pub what: &'static str,
-    /// The default value, which also determines the type. `None`: a plan must give a string.
+    /// The default value, which also determines the type. `None` means that a plan must give a string.
     pub default: Option<Value>,
 }
 
@@ -58,9 +58,9 @@ impl Metrics {
 /// Why a trial has no result.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Failure {
-    /// The point is invalid: the trial is not repeated.
+    /// The point is invalid, so the trial is not repeated.
     Impossible(String),
-    /// An external failure (a peer that died, a full disk): the trial may be repeated.
+    /// An external failure (a peer that died, a full disk), so the trial may be repeated.
     Lost(String),
 }
 

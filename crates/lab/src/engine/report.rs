@@ -33,8 +33,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Reports on the folder of a run; returns `None` if it has no records. `metrics` are those of the
-    /// question, or empty if the question is not known.
+    /// Reports on the folder of a run; returns `None` if it has no records. `metrics` are the question's
+    /// metrics, or empty if the question is not known.
     ///
     /// # Errors
     /// The folder is not that of a run, or cannot be read.

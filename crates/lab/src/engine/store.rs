@@ -1,17 +1,17 @@
 //! The files of a sweep: a folder per run, and a cache that runs may share.
 //!
-//! Run       `run.json` contains plan, version and shard. `records.jsonl` gets one line per trial, written at
-//!           once. If the process is killed, all complete lines remain, and the next run continues from
-//!           there.
+//! Run       `run.json` contains plan, version and shard. `records.jsonl` gets one line for each trial as
+//!           soon as the trial ends. If the process is killed, all complete lines remain, and the next run
+//!           continues from there.
 //! Broken lines  a truncated, modified or foreign line is reported by its number and skipped; its trial is
 //!           repeated.
-//! Refused   a folder of another plan, version or shard, or one that another process is writing to.
+//! Refused   a folder that belongs to another plan, version or shard, or to which another process is writing.
 //! Cache     one file per record, named by its key and created by renaming, so that readers never see a
 //!           partial record.
 //! Locks     are advisory and may be missing on network file systems; two processes in one folder then go
 //!           undetected.
-//! Limits    a record survives the end of the process as soon as it is written, but a power failure only
-//!           after the run has ended. All keys of a run are held in memory.
+//! Limits    a record survives the end of the process as soon as it is written, but it survives a power
+//!           failure only after the run has ended. All keys of a run are held in memory.
 
 use super::key::{VERSION, key};
 use super::plan::{Members, Plan, Trial};
@@ -32,7 +32,7 @@ use std::sync::Mutex;
 const FORMAT: u32 = 1;
 const RUN: &str = "run.json";
 const RECORDS: &str = "records.jsonl";
-/// Bytes at the end of the file in which [`latest`] looks for records.
+/// The number of bytes at the end of the file in which [`latest`] looks for records.
 const LATEST_BYTES: u64 = 256 << 10;
 
 /// The description of a run, stored in `run.json`.
@@ -191,7 +191,7 @@ pub fn latest(dir: &Path, count: usize) -> Result<Vec<Record>, StoreError> {
     Ok(lines.filter_map(|line| serde_json::from_slice(line).ok()).take(count).collect())
 }
 
-/// Broken lines that are reported one by one at most.
+/// The most broken lines that are reported individually.
 const BROKEN_NAMED_MAX: usize = 10;
 
 /// The contents of a records file.
@@ -283,7 +283,7 @@ impl LockedFile {
     fn new(file: File, dir: &Path) -> Result<LockedFile, StoreError> {
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => Err(StoreError::Busy(dir.to_owned())),
-            // Some network file systems have no locks: there, users must avoid concurrent runs themselves.
+            // Some network file systems have no locks; users must avoid concurrent runs there themselves.
             Ok(()) | Err(TryLockError::Error(_)) => Ok(LockedFile(file)),
         }
     }
@@ -308,7 +308,7 @@ impl Run {
     /// Begins or continues a run in a folder. The folder is locked until the value is dropped.
     ///
     /// # Errors
-    /// See [`StoreError`]; existing files are not changed then.
+    /// Returns [`StoreError`]; existing files are unchanged in this case.
     pub fn open(dir: &Path, manifest: Manifest) -> Result<Run, StoreError> {
         let write = |path: &Path| {
             let path = path.to_owned();

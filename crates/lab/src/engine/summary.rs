@@ -1,7 +1,7 @@
 //! The summary of a run: statistics over the trials of each point.
 //!
-//! Values    of each metric: number of values, minimum, quartiles (definition 7 of Hyndman and Fan 1996),
-//!           median, maximum.
+//! Values    for each metric: the number of values, minimum, quartiles (definition 7 of Hyndman and Fan
+//!           1996), median and maximum.
 //! Interval  a confidence interval of the median from order statistics: the true median lies between the k-th
 //!           smallest and the k-th largest of n values with the probability that n tosses of a fair coin give
 //!           k to n-k heads. This holds for every continuous distribution (Conover, Practical Nonparametric

@@ -6,13 +6,13 @@
 //!           ([`crate::load`]): a disturbed trial is repeated, up to a limit; then the least disturbed
 //!           attempt counts and is marked. The cache is not used.
 //! Clock     monotonic: setting the machine's time has no effect.
-//! Builds    if virtual-time records exist, one of them is repeated and must be equal. This detects records
-//!           of another build of the same version.
+//! Builds    if virtual-time records exist, one of their trials is repeated and must give an equal record.
+//!           This detects records of another build of the same version.
 //! Failures  a failed trial is repeated up to the same limit and then counted as failed. It has no record, so
 //!           that the next run repeats it. The other trials continue.
-//! Lost peer with [`Options::peer_timeout`], a trial whose peer is lost is repeated for that time. Then the
-//!           sweep ends early, because the remaining trials would fail too; the next run continues from
-//!           there.
+//! Lost peer with [`Options::peer_timeout`], a trial whose peer is lost is repeated until this time has
+//!           passed. Then the sweep ends early, because the remaining trials would fail, too; the next run
+//!           continues from there.
 //! Limits    the load guard sees CPU use, not use of the network or the disk.
 
 use super::key::VERSION;
@@ -32,7 +32,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Failed trials that are reported one by one at most.
+/// The most failed trials that are reported individually.
 const NAMED_MAX: usize = 10;
 /// The interval at which a trial is repeated while its peer is lost.
 const CALL: Duration = Duration::from_millis(500);
@@ -44,10 +44,11 @@ pub struct Options {
     pub workers: Option<usize>,
     /// The foreign load that a real-time trial tolerates, in cores.
     pub foreign_cores_max: f64,
-    /// How often a disturbed or failed real-time trial is repeated at most.
+    /// The most repetitions of a disturbed or failed real-time trial.
     pub retries_max: u32,
     /// How long a failed real-time trial is repeated, whatever the number of attempts, before the sweep ends
-    /// early. `None`: it is repeated `redos_max` times, then the sweep continues with the other trials.
+    /// early. `None`: it is repeated at most `retries_max` times, then the sweep continues with the other
+    /// trials.
     pub peer_timeout: Option<Duration>,
 }
 
@@ -108,7 +109,8 @@ pub struct Progress<'a> {
     pub now: Option<&'a Trial>,
 }
 
-/// The clock and the delay of [`Options::peer_timeout`]; tests replace it.
+/// The clock and the pauses with which a trial is repeated until [`Options::peer_timeout`]; tests replace
+/// them.
 pub trait RetryClock {
     /// Returns the monotonic time.
     fn now(&self) -> Instant;
@@ -129,9 +131,9 @@ impl RetryClock for Clock {
 
 /// The interfaces to the system that a real-time sweep uses; tests replace them.
 pub struct SystemHooks<'a> {
-    /// Reads CPU times.
+    /// Reads CPU times, from which the foreign load is computed.
     pub meter: &'a mut dyn Meter,
-    /// Waits for a lost peer.
+    /// The clock and the pauses while a peer is lost.
     pub patience: &'a mut dyn RetryClock,
 }
 

@@ -84,7 +84,7 @@ impl Collected {
         match flow.kind {
             Kind::Constant | Kind::Mpeg2 => {
                 outcome.units = (sends / PICTURE.as_secs_f64()).round() as u64 * flow.copies as u64;
-                // The damage may be found after the last unit, to which it then belongs.
+                // Damage that is found after the last unit belongs to the last unit.
                 outcome.units_lost = self.damaged.min(outcome.units);
             }
             Kind::Bulk => outcome.goodput_mbps = Some(outcome.octets as f64 * 8e-6 / sends.max(1e-3)),
@@ -94,7 +94,8 @@ impl Collected {
     }
 }
 
-/// Returns the median and the 99th percentile of the delays in excess of the shortest, in microseconds.
+/// Returns the median and the 99th percentile of the delay variation (each delay minus the shortest), in
+/// microseconds.
 pub(super) fn variation_us(delays: &[u64]) -> (Option<f64>, Option<f64>) {
     let Some(least) = delays.iter().min() else { return (None, None) };
     let sorted = sorted(&delays.iter().map(|delay| (delay - least) as f64 * 1e-3).collect::<Vec<_>>());

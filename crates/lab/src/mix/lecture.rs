@@ -1,9 +1,10 @@
-//! The remote lecture of paper \[2\], §4, as a plan: four sites, a star at Waseda, and any number of
-//! simultaneous lectures.
+//! The remote lecture of paper \[2\], §4, as a plan: four sites connected in a star with Waseda at the
+//! centre, and any number of simultaneous lectures.
 //!
-//! Sourced   the kinds of flows and their rates; the path's 67.815 Mbit/s; the senders and receivers.
-//! Assumed   sources within their rates ([`kiban_sim::traffic::JpegConfig`]); distances other than table 1's;
-//!           CDV tolerance.
+//! Sourced   from the paper: the kinds of flows and their rates; the path's 67.815 Mbit/s; which sites send
+//!           and receive which flows.
+//! Assumed   how the sources vary within their rates ([`kiban_sim::traffic::JpegConfig`]); distances other
+//!           than those of table 1; the CDV tolerance.
 //! MPEG-2    5.5 Mbit/s of video and 0.38 of audio are sent as 7.1 Mbit/s *with interleaving and cells*:
 //!           RS(94, 88) as in AAL1 gives 5.88 · 94/88 · 53/47 = 7.083. [`mpeg2`] computes the alternatives.
 
@@ -14,8 +15,8 @@ pub const MPEG2_VIDEO_BPS: f64 = 5.5e6;
 /// Audio of the lecture, bit/s.
 pub const MPEG2_AUDIO_BPS: f64 = 0.38e6;
 
-/// Returns the line rate of MPEG-2's video and audio, bit/s, with or without a transport stream (188 bytes
-/// for 184), and with these check octets.
+/// Returns the line rate of MPEG-2's video and audio, bit/s, with or without an MPEG-2 transport stream (188
+/// bytes for 184 bytes of payload), and with the check octets of `fec`.
 pub fn mpeg2(transport_stream: bool, fec: Fec) -> f64 {
     let framed = if transport_stream { 188.0 / 184.0 } else { 1.0 };
     let checked = match fec {
@@ -26,8 +27,8 @@ pub fn mpeg2(transport_stream: bool, fec: Fec) -> f64 {
     (MPEG2_VIDEO_BPS + MPEG2_AUDIO_BPS) * framed * checked * 53.0 / 47.0
 }
 
-/// The rate to which each source is shaped if sources are shaped one by one, Mbit/s on the line: the largest
-/// picture takes 23 of its 33 ms.
+/// If each source is shaped separately, the rate to which it is shaped, Mbit/s on the line. The largest
+/// picture then takes 23 of its 33 ms.
 pub const SOURCE_MBPS: f64 = 8.0;
 
 /// Where cells are shaped to their contract.
@@ -47,7 +48,7 @@ impl Shaping {
     /// All variants.
     pub const ALL: [Shaping; 4] = [Shaping::None, Shaping::Contract, Shaping::Source, Shaping::Edge];
 
-    /// The word for it in plans.
+    /// Returns its word in plans.
     pub fn word(self) -> &'static str {
         match self {
             Shaping::None => "none",
@@ -57,13 +58,13 @@ impl Shaping {
         }
     }
 
-    /// Parses the word for it.
+    /// Parses the word that [`Shaping::word`] returns.
     pub fn of(word: &str) -> Option<Shaping> {
         Shaping::ALL.into_iter().find(|shaping| shaping.word() == word)
     }
 }
 
-/// A number of simultaneous lectures.
+/// A lecture, or several at the same time.
 #[derive(Clone, Copy, Debug)]
 pub struct Lecture {
     /// Seed of all random numbers.
@@ -102,7 +103,7 @@ impl Lecture {
 
     /// Returns the plan.
     pub fn plan(&self) -> Plan {
-        // Table 1 puts the NTT laboratories 1 ms away: 210 km of fibre.
+        // Table 1 gives 1 ms of delay to the NTT laboratories: 210 km of fibre.
         let places: &[(&str, f64)] =
             &[("waseda", 10.0), ("musashino", 200.0), ("kyoto", 7000.0), ("osaka", 7760.0)];
         let places = &places[..if self.all_sites { 4 } else { 2 }];
@@ -133,7 +134,7 @@ impl Lecture {
             let shape_mbps = match (self.shaping, kind) {
                 (Shaping::None | Shaping::Edge, _) => None,
                 (Shaping::Contract, _) => Some(self.policed_mbps),
-                // TCP gets half of the path.
+                // Give TCP half of the path's rate.
                 (Shaping::Source, Kind::Bulk) => Some(self.policed_mbps / 2.0),
                 (Shaping::Source, _) => Some(SOURCE_MBPS.min(self.policed_mbps)),
             };
@@ -141,7 +142,8 @@ impl Lecture {
         };
         let mpeg2 = flow("mpeg2".into(), Kind::Mpeg2, "waseda", "musashino");
         plan.flows.push(Flow { fec: self.fec, ..mpeg2 });
-        // One picture, or four small ones combined into one; the camera's picture comes back.
+        // Waseda sends one full picture and four small pictures combined into one; each other site returns a
+        // combined picture.
         let (one, four) = ([2.1, 5.5], [0.4, 1.7]);
         for (site, _) in &places[1..] {
             let sends = [("waseda", *site, vec![one, four]), (*site, "waseda", vec![four])];

@@ -1,12 +1,13 @@
-//! Several flows at once over an ATM network that polices them: rates, losses and delay variation of each,
-//! over time.
+//! Runs several flows at once over an ATM network that polices them, and reports rates, losses and delay
+//! variation of each flow over time.
 //!
 //! ```text
 //! Plan (TOML) ► run: sites, switches, boards, terminals in virtual time ► Outcome ► table, JSON, CSV, pictures
 //! lecture(…)  ┘ └► real: the same sources and sinks on two hosts ───────────────┘ └► Policing: a question for sweeps
 //! ```
 //!
-//! Goal      what a contract does to traffic of different kinds that share it: paper \[2\]'s open question.
+//! Goal      to show what a contract does to different kinds of traffic that share it, which is the open
+//!           question of paper \[2\].
 //! Network   a star: each site has a switch, a line to the network's switch, and permanent paths to other
 //!           sites. A path has a contract; the network's switch polices it with GCRA at its input, and drops
 //!           or tags the excess cells.

@@ -1,4 +1,5 @@
-//! A plan in virtual time: builds the star, lets the sources send, and records the cells of each sample.
+//! Runs a plan in virtual time: builds the star network, lets the sources send, and records the cells of each
+//! sample.
 //!
 //! ```text
 //! source ─┐                                                                     ┌─ sink
@@ -6,14 +7,14 @@
 //! board  ─┘   circuits                              polices paths, a line each              └─ board
 //! ```
 //!
-//! Names     path n of the plan is VPI n + 1; circuits of flows are VCIs from 32 on. At its own port a
-//!           circuit is in path 0.
+//! Names     path n of the plan has VPI n + 1; the circuits of flows have VCIs from 32 on. At a terminal's
+//!           own port, a circuit has VPI 0.
 //! Queues    each circuit and each port has a queue of `queue_cells`; a full queue drops single cells.
-//! End       sources stop at `seconds`; then traffic in transit has time to arrive, so that all that is
-//!           missing afterwards is lost.
-//! Bulk      two boards of kiban, with LLC/SNAP, MTU 9180 and TCP; their cells are counted on their lines, so
-//!           there are no delays of single cells. Delay variation is reported for blocks: the interval
-//!           between one and the next.
+//! End       sources stop at `seconds`. Then traffic in transit gets time to arrive, so that everything that
+//!           is still missing afterwards is lost.
+//! Bulk      two boards of kiban, with LLC/SNAP, MTU 9180 and TCP. Their cells are counted on their lines, so
+//!           the delays of single cells are not known. Delay variation is reported for blocks of 64 KiB: the
+//!           interval between the completion of one block and that of the next.
 
 use super::collect::{Collected, NewSamples};
 use super::outcome::{Medium, Network, Outcome};
@@ -34,9 +35,9 @@ use std::any::Any;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Arrivals are passed to terminals at least this often.
+/// The longest interval between two passes of arrivals to terminals.
 const STRIDE: Duration = Duration::from_millis(10);
-/// How long traffic in transit may take after the sources have stopped; TCP may take longer.
+/// How long traffic in transit may take to arrive after the sources have stopped; TCP may take longer.
 const DRAIN: Duration = Duration::from_secs(1);
 const DRAIN_TCP: Duration = Duration::from_secs(20);
 /// Metres from a terminal or board to its site's switch.
@@ -53,14 +54,15 @@ struct Circuit {
     flow: usize,
     ledger: Shared,
     ends: [End; 2],
-    /// The line out of the source, and the line into the sink; in the reverse direction they carry TCP's
+    /// The line out of the source and the line into the sink. In the other direction, these lines carry TCP's
     /// acknowledgements.
     lines: [Option<LineNumber>; 2],
-    /// How many cells of those lines have been counted.
+    /// What has been counted so far: for TCP, the cells on these two lines; for other flows, the units sent
+    /// and the units damaged.
     seen: [u64; 2],
-    /// Times of TCP's blocks that have been read.
+    /// The number of intervals between TCP blocks that have been taken.
     gaps: usize,
-    /// When its program starts; `None` once it has started.
+    /// When its program starts; `None` after it has started.
     begins: Option<Instant>,
 }
 
@@ -107,7 +109,7 @@ impl Star {
         let port = SwitchPort::plain(traffic::cell_time(plan), Interface::Uni, plan.network.queue_cells);
         let circuits: Vec<(usize, &Flow)> =
             traffic::circuits(plan).into_iter().map(|number| (number, &plan.flows[number])).collect();
-        // Ports of a site's switch: 0 towards the network, then one for each end of a circuit.
+        // Port 0 of a site's switch leads to the network; the other ports lead to one end of a circuit each.
         let mut ends = vec![0; plan.sites.len()];
         let mut places = Vec::new();
         for (_, flow) in &circuits {
@@ -276,7 +278,7 @@ impl Star {
 }
 
 impl Circuit {
-    /// Adds the events since the last call.
+    /// Adds the events since the previous call to `fresh`.
     fn take(&mut self, world: &mut World, fresh: &mut NewSamples) {
         match &self.ends {
             [End::Terminal(source), End::Terminal(sink)] => {
@@ -324,7 +326,7 @@ impl Plan {
     }
 }
 
-/// Returns the switch at a site's edge, which shapes paths.
+/// Returns the switch at a site's edge, which shapes the site's paths.
 fn edge(plan: &Plan, site: usize, port: SwitchPort) -> Switch {
     let mut edge = Switch::new(&[port; 2], FABRIC_DELAY);
     for (number, pvc) in plan.pvcs.iter().enumerate() {
@@ -369,7 +371,7 @@ fn board(plan: &Plan, flow: &Flow, side: usize, vc: Vc) -> BoardConfig {
     }
 }
 
-/// A writer that writes as much as it may until its end.
+/// A writer that writes as much as TCP accepts until its end time.
 struct Bulk {
     end: Instant,
     stream: Option<StreamId>,

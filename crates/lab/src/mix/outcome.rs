@@ -24,9 +24,9 @@ pub struct Sample {
     pub units: u64,
     /// Units that did not arrive completely.
     pub units_lost: u64,
-    /// Median of the cell delays in excess of the shortest, microseconds.
+    /// Median of the cell delay variation (each delay minus the shortest), microseconds.
     pub variation_us_p50: Option<f64>,
-    /// 99th percentile of the same.
+    /// 99th percentile of the cell delay variation.
     pub variation_us_p99: Option<f64>,
 }
 
@@ -51,7 +51,7 @@ pub struct FlowOutcome {
     pub cells: u64,
     /// Cells that did not arrive.
     pub cells_lost: u64,
-    /// Cells that arrived without having been sent, or twice: there should be none.
+    /// Cells that arrived twice or were never sent; there should be none.
     pub cells_strange: u64,
     /// Lost cells that exceeded their contract. Known per flow only over a real network.
     pub cells_policed: Option<u64>,
@@ -62,13 +62,13 @@ pub struct FlowOutcome {
     pub units: u64,
     /// Units that did not arrive completely.
     pub units_lost: u64,
-    /// Median of the cell delays in excess of the shortest, microseconds.
+    /// Median of the cell delay variation (each delay minus the shortest), microseconds.
     pub variation_us_p50: Option<f64>,
-    /// 99th percentile of the same.
+    /// 99th percentile of the cell delay variation.
     pub variation_us_p99: Option<f64>,
     /// Median of the time from when a unit is ready until its last cell arrives, milliseconds.
     pub unit_ms_p50: Option<f64>,
-    /// 99th percentile of the same.
+    /// 99th percentile of the same time, milliseconds.
     pub unit_ms_p99: Option<f64>,
     /// AAL1: matrices decoded.
     pub matrices: u64,
@@ -76,16 +76,17 @@ pub struct FlowOutcome {
     pub matrices_corrected: u64,
     /// AAL1: matrices that could not be corrected.
     pub matrices_uncorrectable: u64,
-    /// AAL1: how often the sequence of cells was lost.
+    /// AAL1: how often the receiver lost the sequence of cells.
     pub sequence_losses: u64,
     /// AAL1: by how much the source's clock is faster than nominal according to its time stamps, parts per
     /// million.
     pub clock_ppm: Option<f64>,
-    /// AAL1: the same according to the level of the receiver's buffer, over the last quarter of the time.
+    /// AAL1: the same offset, as derived from the level of the receiver's buffer over the last quarter of the
+    /// time.
     pub recovered_ppm: Option<f64>,
     /// AAL1: by how much that buffer fell below its target level, milliseconds.
     pub buffer_below_ms: f64,
-    /// AAL1: by how much it rose above that level.
+    /// AAL1: by how much the buffer rose above its target level, milliseconds.
     pub buffer_above_ms: f64,
     /// AAL1: buffer underruns and overruns.
     pub slips: u64,
@@ -97,7 +98,7 @@ pub struct FlowOutcome {
     pub retransmissions: u64,
     /// TCP over a real network: median of the kernel's smoothed RTT, microseconds.
     pub round_us_p50: Option<f64>,
-    /// 99th percentile of the same.
+    /// 99th percentile of the kernel's smoothed RTT, microseconds.
     pub round_us_p99: Option<f64>,
     /// The samples over time.
     pub samples: Vec<Sample>,
@@ -160,8 +161,8 @@ pub struct Network {
     pub cells_policed: u64,
     /// Cells tagged as low priority because they exceeded their contract.
     pub cells_tagged: u64,
-    /// Cells dropped at a full queue, of the network's switch or of a site's; for a real network, the queue
-    /// of a shaped path.
+    /// Cells dropped because a queue of the network's switch or of a site's switch was full; over a real
+    /// network, because the queue of a shaped path was full.
     pub cells_dropped_full: u64,
 }
 
@@ -184,10 +185,10 @@ pub struct Real {
     pub dropped_there: Option<u64>,
     /// The 99th percentile of how late datagrams were sent, in microseconds. Not part of any delay.
     pub late_us_p99: Option<f64>,
-    /// The maximum of the same.
+    /// The maximum lateness, microseconds.
     pub late_us_max: Option<f64>,
     /// By how much the shortest delays of the last quarter of the time exceed those of the first, in
-    /// microseconds: the clocks drift, or a queue stands.
+    /// microseconds: the clocks drift, or a queue has built up.
     pub drift_us: Option<f64>,
     /// Flows of the plan that start at other sites.
     pub left_out: Vec<String>,
@@ -219,7 +220,7 @@ impl Outcome {
         self.flows.iter().find(|flow| flow.name == name)
     }
 
-    /// Returns the total offered by all flows from one site to another in each sample, Mbit/s.
+    /// Returns the load that all flows from one site to another offer together in each sample, Mbit/s.
     pub fn sums(&self, from: &str, to: &str) -> Vec<f64> {
         let flows = || self.flows.iter().filter(|flow| flow.from == from && flow.to == to);
         let samples = flows().map(|flow| flow.samples.len()).max().unwrap_or(0);

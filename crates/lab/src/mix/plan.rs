@@ -1,7 +1,8 @@
 //! A plan: sites, paths between them with their contracts, and flows. TOML.
 //!
 //! Errors    give the line, what is wrong and what to do; for an unknown key, the nearest known one.
-//! Rates     of contracts and pictures are line rates, cell headers included; a constant rate is the user's.
+//! Rates     the rates of contracts and pictures are line rates, cell headers included; the rate of a
+//!           constant flow is the rate of its payload.
 
 use crate::nearest::suggest;
 use serde::{Deserialize, Deserializer};
@@ -67,7 +68,7 @@ pub struct Site {
     pub km: f64,
 }
 
-/// A permanent path of one direction.
+/// A permanent virtual path from one site to another, in one direction.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pvc {
@@ -75,7 +76,7 @@ pub struct Pvc {
     pub from: Word,
     /// The destination site.
     pub to: Word,
-    /// Its peak cell rate, on the line.
+    /// The path's peak cell rate, as a rate on the line.
     pub mbps: f64,
     /// Cell delay variation tolerance of the policer, microseconds.
     #[serde(default = "tolerance")]
@@ -109,9 +110,9 @@ pub struct Flow {
     /// When it starts, seconds.
     #[serde(default)]
     pub begin_s: f64,
-    /// When it ends, seconds; by default with the plan.
+    /// When it ends, seconds; the default is the end of the plan.
     pub end_s: Option<f64>,
-    /// The user's rate of a constant-rate, MPEG-2 or audio flow, Mbit/s.
+    /// The payload rate of a constant-rate, MPEG-2 or audio flow, Mbit/s.
     pub mbps: Option<f64>,
     /// The range of a scene's picture rate, Mbit/s on the line.
     #[serde(default)]
@@ -136,7 +137,7 @@ pub struct Flow {
     /// By how much the source's clock is faster than nominal, parts per million (constant, mpeg2).
     #[serde(default)]
     pub clock_ppm: f64,
-    /// AAL5: the most octets in a frame.
+    /// AAL5: the largest frame, octets.
     #[serde(default = "mtu")]
     pub frame_octets: usize,
     /// The rate to which the source shapes its cells, Mbit/s on the line.
@@ -289,17 +290,17 @@ fn window() -> u32 {
     256
 }
 
-/// Bounds that keep a run within memory and a VPI within 8 bits.
+/// Limits that keep a run within memory, and VPIs within 8 bits.
 const PVCS_MAX: usize = 255;
 const CIRCUITS_MAX: usize = 4096;
-/// A clock further off is broken: SRTS and the adaptive rule could not follow.
+/// The largest clock offset: SRTS and adaptive clock recovery could not follow a larger one.
 const CLOCK_PPM_MAX: f64 = 500.0;
 
 impl Plan {
     /// Parses and validates a plan.
     ///
     /// # Errors
-    /// [`PlanError`]: the first one found.
+    /// Returns the first error that is found.
     pub fn read(text: &str) -> Result<Plan, PlanError> {
         let plan: Plan = toml::from_str(text).map_err(|error| of_toml(text, &error))?;
         plan.validate(text)?;

@@ -1,4 +1,4 @@
-//! A question for sweeps: what policing a shared path does to each kind of flow as load grows.
+//! The sweep question `mix-policing`: how policing a shared path affects each kind of flow as the load grows.
 
 use super::lecture::{Lecture, Shaping};
 use super::plan::Fec;

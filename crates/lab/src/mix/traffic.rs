@@ -1,8 +1,8 @@
-//! Sources and sinks of a plan's flows: the same for a virtual network and for a real one, so that both carry
-//! the same cells.
+//! Sources and sinks of a plan's flows. The virtual network and a real one use the same ones, so that both
+//! carry the same cells.
 //!
-//! Random    each circuit has its own generator, seeded by the plan's seed and the circuit's number among all
-//!           circuits of the plan, so it does not matter which of the others are run.
+//! Random    each circuit has its own generator, seeded with the plan's seed and the circuit's number among
+//!           all circuits of the plan. Its traffic therefore does not depend on which other circuits run.
 
 use super::plan::{Fec, Flow, Kind, Plan};
 use kiban_atm::aal1::Form;
@@ -17,9 +17,9 @@ use kiban_sim::traffic::{
 };
 use std::time::Duration;
 
-/// Damage of a stream is reported in pictures.
+/// Damage to a constant-rate stream is reported in units of one picture time (30 pictures per second).
 pub(super) const PICTURE: Duration = Duration::from_nanos(1_000_000_000 / 30);
-/// Audio: 16 kHz of 16 bit, in packets of 20 ms.
+/// Audio: 16,000 samples of 16 bits per second, in packets of 20 ms.
 const AUDIO_MBPS: f64 = 0.256;
 const AUDIO_PERIOD: Duration = Duration::from_millis(20);
 /// Control data of a lecture.
@@ -29,7 +29,7 @@ const DATA_PERIOD: Duration = Duration::from_secs(1);
 /// The number of octets after which TCP's progress is recorded.
 pub(super) const BLOCK_OCTETS: u64 = 64 << 10;
 
-/// Returns the circuits of a plan, each with the number of its flow.
+/// Returns, for each circuit of a plan, the number of its flow.
 pub(super) fn circuits(plan: &Plan) -> Vec<usize> {
     let flows = plan.flows.iter().enumerate();
     flows.flat_map(|(number, flow)| std::iter::repeat_n(number, flow.copies)).collect()
@@ -40,12 +40,12 @@ pub(super) fn rng(plan: &Plan, circuit: usize) -> SimRng {
     SimRng::from_seed(plan.seed ^ 0x6d69_7865_6421).fork(circuit as u64 + 1)
 }
 
-/// Returns the time of a cell on the plan's lines.
+/// Returns the transmission time of a cell on the plan's lines.
 pub(super) fn cell_time(plan: &Plan) -> Interval {
     Interval::of_line((plan.network.line_mbps * 1e6) as u64)
 }
 
-/// Returns the source of a circuit's cells; not for TCP.
+/// Returns the source of a circuit's cells. TCP flows are not generated here: boards send them.
 pub(super) fn source(plan: &Plan, flow: &Flow, vc: Vc, mut rng: SimRng, ledger: Shared) -> Box<dyn Terminal> {
     let contract = flow.shape_mbps.map(|mbps| contract(mbps, slot_us(plan)));
     let outlet = Outlet { vc, cell_time: cell_time(plan), contract };
@@ -61,7 +61,7 @@ pub(super) fn source(plan: &Plan, flow: &Flow, vc: Vc, mut rng: SimRng, ledger: 
     }
 }
 
-/// Returns the sink of a flow in a run of this many seconds.
+/// Returns the sink of a flow, for a run of `seconds`.
 pub(super) fn sink(flow: &Flow, seconds: f64, ledger: Shared) -> Box<dyn Terminal> {
     if flow.kind.is_stream() {
         Box::new(StreamSink::new(flow.stream(seconds), ledger))
@@ -71,8 +71,7 @@ pub(super) fn sink(flow: &Flow, seconds: f64, ledger: Shared) -> Box<dyn Termina
 }
 
 impl Flow {
-    /// Returns the configuration of AAL1. The sink estimates the source's rate within a run of this many
-    /// seconds.
+    /// Returns the configuration of AAL1. The sink estimates the source's rate within a run of `seconds`.
     pub(super) fn stream(&self, seconds: f64) -> StreamConfig {
         let form = match (self.fec, self.block_octets) {
             (Fec::Short, _) => Form::Corrected(Code::Short),
@@ -114,7 +113,8 @@ pub(super) fn contract(mbps: f64, tolerance_us: f64) -> Contract {
     Contract::peak(peak, Duration::from_nanos((tolerance_us * 1e3).round() as u64))
 }
 
-/// A shaper on a slotted line needs a tolerance of one slot to reach its rate.
+/// Returns the time of one cell slot in microseconds. On a slotted line, a shaper needs this much tolerance
+/// to reach its rate.
 pub(super) fn slot_us(plan: &Plan) -> f64 {
     (424.0 / plan.network.line_mbps * 1e3).ceil() * 1e-3
 }

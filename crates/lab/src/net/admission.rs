@@ -2,7 +2,8 @@
 //!
 //! Token     128 random bits unless the operator supplies one; compared in constant time. Neither the token
 //!           nor a failed attempt is ever logged.
-//! Addresses a list of networks; an empty list admits every address. IPv4 within IPv6 counts as IPv4.
+//! Addresses a list of networks; an empty list admits every address. IPv4-mapped IPv6 addresses count as
+//!           IPv4.
 
 use ipnet::{IpNet, Ipv4Net};
 use kiban_os::random;
@@ -12,7 +13,7 @@ use std::io;
 use std::net::IpAddr;
 use subtle::ConstantTimeEq;
 
-/// The shortest token that is taken from a file, bytes.
+/// The least length of a token that is read from a file, bytes.
 const TOKEN_BYTES_MIN: usize = 16;
 
 /// The secret that a client must know. Its `Debug` output does not show it.
@@ -20,7 +21,7 @@ const TOKEN_BYTES_MIN: usize = 16;
 pub struct Token(String);
 
 impl Token {
-    /// Draws a new one.
+    /// Generates a random token.
     ///
     /// # Errors
     /// The system's random numbers are not available.
@@ -61,11 +62,12 @@ impl fmt::Debug for Token {
 
 /// Compares two secrets in constant time.
 pub fn is_same(one: &[u8], other: &[u8]) -> bool {
-    // Compare digests: a comparison of slices would reveal by its duration whether the lengths differ.
+    // Compare digests, because a comparison of the slices would reveal by its duration whether the lengths
+    // differ.
     Sha256::digest(one).ct_eq(&Sha256::digest(other)).into()
 }
 
-/// Octets in hexadecimal.
+/// Formats octets in hexadecimal.
 pub fn hex(octets: &[u8]) -> String {
     octets.iter().map(|octet| format!("{octet:02x}")).collect()
 }

@@ -38,8 +38,8 @@ impl Client {
     /// Connects to a server. `host` is a name or an address.
     ///
     /// # Errors
-    /// [`Failure::Lost`] if there is no answer; [`Failure::Impossible`], with the reason, if the server
-    /// refuses.
+    /// Returns [`Failure::Lost`] if the server does not answer, and [`Failure::Impossible`], with the reason,
+    /// if it refuses.
     pub fn connect(host: &str, port: u16, token: &Token) -> Result<Client, Failure> {
         let lost = |error: io::Error| {
             let hint = match error.kind() {
@@ -107,7 +107,7 @@ impl Client {
     /// Starts a trial.
     ///
     /// # Errors
-    /// [`Failure::Impossible`] if the server or this host does not allow it.
+    /// Returns [`Failure::Impossible`] if the server or this host does not allow the trial.
     pub fn begin(&mut self, settings: &Settings, work: Work, length: Duration) -> Result<Data, Failure> {
         let millis = u32::try_from(length.as_millis()).unwrap_or(u32::MAX);
         let ask = Request::Trial { settings: settings.clone(), work, millis };
@@ -129,10 +129,10 @@ impl Client {
             Ok(Data { stream, before })
         });
         begun.map_err(|error| {
-            // Tell the server not to wait for the connection; its reply is not needed.
+            // Release the server from waiting for the connection; its reply is not needed.
             let _ = self.ask(&Request::Ended);
             match error.kind() {
-                // This host's kernel rejects the MSS or the congestion control.
+                // The kernel of this host rejects the MSS or the congestion control.
                 io::ErrorKind::InvalidInput | io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
                     Failure::Impossible(format!("this host's kernel rejects a socket option: {error}"))
                 }
@@ -141,10 +141,10 @@ impl Client {
         })
     }
 
-    /// Ends a trial: the data connection has been closed, or its sending side.
+    /// Ends a trial. Before that, the caller has closed the data connection or its sending side.
     ///
     /// # Errors
-    /// [`Failure::Lost`] if the server saw it fail.
+    /// Returns [`Failure::Lost`] if the server has seen the data connection fail.
     pub fn end(&mut self) -> Result<Outcome, Failure> {
         match self.ask(&Request::Ended)? {
             Reply::Outcome(outcome) => Ok(*outcome),

@@ -1,10 +1,11 @@
-//! Round trips, and the part of them that distance explains.
+//! Round-trip times, and the part of them that the distance explains.
 //!
 //! Model     a message of N bytes over L metres at B bit/s takes T = L/c + 8N/B one way (paper \[2\], with c
 //!           = 2.1e8 m/s in fibre). A round trip here carries N bytes each way: 2L/c + 16N/B.
-//! Rate      B is given, or fitted: the slope of the shortest round trips over their bytes.
-//! Rest      what the model does not explain: hosts, switches, queues. L cannot be measured from here;
-//!           without it the rest includes the propagation delay.
+//! Rate      B is given, or is derived from the slope of the shortest round-trip times over their message
+//!           sizes.
+//! Rest      the part of a round trip that the model does not explain: hosts, switches, queues. L cannot be
+//!           measured here; if it is not given, the rest includes the propagation delay.
 
 use super::protocol::Work;
 use super::session::Session;
@@ -108,7 +109,7 @@ pub fn measure(session: &Session, ask: &DelayRequest, progress: &dyn Fn()) -> Re
             let mut line = Line::new(&data.stream, &setup, *bytes);
             let begin = clock.now();
             let mut times = Vec::new();
-            // On a long path fewer have to do.
+            // On a long path, stop after `most`, with fewer round trips than requested.
             while times.len() < ask.count as usize + WARM_UP && clock.now().since(begin) < most {
                 times.push(line.exchange(clock)?.as_secs_f64() * 1e6);
                 progress();
@@ -217,7 +218,7 @@ mod tests {
 
     #[test]
     fn distance_and_rate_are_separated() {
-        // 1050 km take 10 ms there and back; 100 Mbit/s; 200 us in the hosts.
+        // A round trip of 10 ms (1050 km), a line of 100 Mbit/s, and 200 us in the hosts.
         let time = |bytes: u32| 10_000.0 + 16.0 * f64::from(bytes) / 100.0 + 200.0;
         let sizes = [100, 1000, 10_000];
         let times: Vec<_> =
@@ -230,7 +231,7 @@ mod tests {
             assert!((row.rest_us - 200.0).abs() < 1e-6, "{row:?}");
         }
         assert!(!delays.to_string().contains("below 0"));
-        // The given distance is impossible: it alone would take longer.
+        // The given distance is impossible: propagation alone would take longer than the measured round trip.
         let ask = DelayRequest { distance_km: Some(2000.0), ..ask };
         let delays = sum_up("h", String::new(), String::new(), &ask, &times);
         assert!(delays.to_string().contains("a rest below 0"), "{delays}");

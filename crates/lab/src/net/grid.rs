@@ -1,7 +1,7 @@
 //! The grid of a sweep: all combinations of some settings, converted to and from a plan of the engine.
 //!
-//! Maps      message length and socket buffers are the axes of a map; the settings that its cells share are a
-//!           group.
+//! Maps      message length and socket buffers are the axes of a map. The settings that all cells of a map
+//!           share are called a group.
 
 use crate::engine::{Plan, Value};
 use crate::net::trial::evidence::Pattern;
@@ -81,7 +81,8 @@ impl Grid {
         Some((host, grid))
     }
 
-    /// Returns the groups: the settings that the cells of each map share; message and buffer are not set.
+    /// Returns the groups. The settings of a group are those that the cells of one map share; message length
+    /// and buffer size are left open.
     pub fn groups(&self) -> Vec<Setup> {
         let mut groups = Vec::new();
         for pattern in &self.patterns {
@@ -127,7 +128,7 @@ mod tests {
         };
         let plan = grid.plan("192.0.2.1");
         assert_eq!(Grid::of(&plan), Some(("192.0.2.1".to_owned(), grid.clone())));
-        // The plan as it is stored: 1.0 must not become another value.
+        // Use the plan as it is stored, because reading it back must not change 1.0 into another value.
         let kept: Plan =
             serde_json::from_str(&serde_json::to_string(&plan).expect("plain")).expect("as kept");
         assert_eq!(kept, plan);

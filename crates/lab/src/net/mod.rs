@@ -7,15 +7,15 @@
 //! trial → record → slow? → cause → recommendation → the same point with it: proved, or not
 //! ```
 //!
-//! Sweep     a run of the engine ([`crate::engine`]) whose question is [`Network`], and what it
-//!           [found](findings::Findings).
+//! Sweep     a run of the engine ([`crate::engine`]) whose question is [`Network`], followed by its
+//!           [findings](findings::Findings).
 //! Trial     in real time: [`transactions`] (write, write, read) or a [`stream`].
 //! Evidence  the state of the connection in the kernels of both ends (TCP_INFO), their counters, and a short
 //!           capture.
-//! Cause     derived from the evidence alone ([`cause`]); a case that the evidence does not decide is not
-//!           explained, and the evidence is shown.
-//! Limits    Linux at both ends; the client starts all exchanges (for the other direction, run the server at
-//!           the other end).
+//! Cause     derived from the evidence alone ([`cause`]). If the evidence does not show the cause, the case
+//!           is not explained, and the evidence is shown.
+//! Limits    Linux at both ends. The client starts all exchanges; for the other direction, run the server at
+//!           the other end.
 //! Left out  UDP, several simultaneous streams, captures of what the server sends.
 
 pub mod admission;

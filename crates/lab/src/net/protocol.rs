@@ -1,12 +1,13 @@
 //! The messages between client and server.
 //!
-//! Form      lines of JSON in both directions on the control connection. First comes [`Hello`] with the
-//!           token; a connection with a wrong token is closed. Then follow the trials: [`Request`],
-//!           [`Reply::Ready`], the data connection, [`Request::Ended`], [`Reply::Outcome`].
-//! Data      the data connection starts with the trial's nonce, so that no other program can use it; then
-//!           follows payload without meaning.
-//! Limits    a line has at most [`LINE_BYTES_MAX`]; the first one [`HELLO_BYTES_MAX`]. Both have a time as
-//!           well ([`read_message_until`]).
+//! Form      lines of JSON in both directions on the control connection. The client begins with [`Hello`],
+//!           which contains the token; the server closes a connection with a wrong token. Each trial then
+//!           consists of [`Request::Trial`], [`Reply::Ready`], the data connection, [`Request::Ended`] and
+//!           [`Reply::Outcome`].
+//! Data      the data connection starts with the trial's nonce, so that no other program can use it;
+//!           arbitrary payload follows.
+//! Limits    a line has at most [`LINE_BYTES_MAX`] bytes, the first one [`HELLO_BYTES_MAX`]. Every line must
+//!           also be complete within a time limit ([`read_message_until`]).
 //! Left out  encryption: the token crosses the network in clear text, so use it only on networks that you
 //!           trust.
 
@@ -21,7 +22,7 @@ use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-/// Version of the protocol; ends with different versions do not understand each other.
+/// The version of the protocol, which must be the same on both sides.
 pub const VERSION: u32 = 3;
 /// The default port of the control connection.
 pub const PORT: u16 = 4195;
@@ -43,7 +44,7 @@ pub struct Hello {
     pub token: String,
 }
 
-/// The reply to it.
+/// The server's reply to [`Hello`].
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Greeting {
     /// Accepted.
@@ -67,7 +68,7 @@ pub struct Welcome {
     pub buffer_bytes_max: u32,
     /// The longest message or reply, bytes.
     pub message_bytes_max: u32,
-    /// Its rate limit for reading, bytes per second.
+    /// Its limit on the bytes read or written per second.
     pub bytes_per_second_max: u64,
 }
 
@@ -93,7 +94,7 @@ pub enum Work {
 /// A request of the client.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Request {
-    /// A trial: the server opens a port.
+    /// A trial. The server opens a port for the data connection.
     Trial {
         /// The settings of the server's socket.
         settings: Settings,
@@ -104,7 +105,7 @@ pub enum Request {
     },
     /// The client has closed the data connection.
     Ended,
-    /// A mix of flows; the messages that follow are those of [`crate::mix`].
+    /// A mix of flows. The messages that follow are described in [`crate::mix`].
     Mix(Box<crate::mix::MixRequest>),
 }
 
@@ -120,7 +121,7 @@ pub enum Reply {
     },
     /// The server's results.
     Outcome(Box<Outcome>),
-    /// The trial exceeds a limit or is invalid: what to change.
+    /// The trial exceeds a limit or is invalid; the text says what to change.
     Impossible(String),
     /// The trial failed.
     Lost(String),
@@ -150,11 +151,12 @@ pub struct Outcome {
 pub fn write_message(writer: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
     let mut text = serde_json::to_vec(line)?;
     text.push(b'\n');
-    // A single write: a line in two writes would wait for the peer's delayed acknowledgement.
+    // Write the whole line at once: the second of two writes would wait for the peer's delayed
+    // acknowledgement.
     writer.write_all(&text)
 }
 
-/// A socket that is read until a deadline, so that a peer that sends one byte at a time gains no time.
+/// A socket that is read until a fixed deadline: a peer that sends one byte at a time cannot extend it.
 pub struct DeadlineReader {
     stream: TcpStream,
     clock: Clock,
@@ -187,7 +189,7 @@ impl AsFd for DeadlineReader {
     }
 }
 
-/// The reader of lines.
+/// A line reader with a deadline.
 pub type Lines = BufReader<DeadlineReader>;
 
 /// Reads a line that must be complete within `length`.
@@ -215,8 +217,8 @@ pub fn plain(text: &str) -> String {
 /// Reads a line of at most `bytes_max`.
 ///
 /// # Errors
-/// Those of the reader; `UnexpectedEof` at the end; `InvalidData` for a line that is too long or cannot be
-/// parsed.
+/// Returns the errors of the reader; `UnexpectedEof` at the end of the connection; `InvalidData` for a line
+/// that is too long or cannot be parsed.
 pub fn read_message<T: DeserializeOwned>(reader: &mut impl BufRead, bytes_max: u64) -> io::Result<T> {
     let mut line = Vec::new();
     let length = reader.take(bytes_max).read_until(b'\n', &mut line)?;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub struct Network(Option<Arc<Session>>);
 
 impl Network {
-    /// The question without a session: its description only.
+    /// The question without a session, which can describe itself but cannot run trials.
     pub const DESCRIPTION: Network = Network(None);
 
     /// Returns the question with a session for its trials.

@@ -1,8 +1,8 @@
 //! A session that is connected on demand, and reconnected after a loss.
 //!
 //! Path      after connecting, round trips of one byte without Nagle's algorithm measure the path's RTT and
-//!           show its MSS, and 256 KiB sent at once show its approximate rate: trials are compared with these
-//!           figures, and a boundary is predicted from them.
+//!           MSS, and a burst of 256 KiB measures its approximate rate. Trials are compared with these
+//!           figures, and the boundary of slow cells is predicted from them.
 
 use super::admission::Token;
 use super::client::Client;
@@ -58,7 +58,7 @@ impl Session {
     /// Returns the server's description of itself, and the path.
     ///
     /// # Errors
-    /// [`Failure`]: there is no answer, or the server refuses.
+    /// Returns [`Failure`] if the server does not answer, or refuses.
     pub fn path(&self) -> Result<(Welcome, Path), Failure> {
         self.with(|client, path| Ok((client.welcome().clone(), *path)))
     }
@@ -69,7 +69,7 @@ impl Session {
     /// Returns the errors of `act`, or of [`Client::connect`].
     pub fn with<R>(&self, act: impl FnOnce(&mut Client, &Path) -> Result<R, Failure>) -> Result<R, Failure> {
         let mut open = lock(&self.open);
-        // Taken out of `self`: a client whose exchange panicked is not reused.
+        // The client is taken out of `self`, so that it is not reused if `act` panics.
         let mut opened = match open.take() {
             Some(opened) => opened,
             None => {
@@ -106,7 +106,7 @@ fn look(client: &mut Client, clock: Clock) -> Result<Path, Failure> {
     let info = transactions::info(&data.stream)?;
     drop(data);
     client.end()?;
-    // The first round trips include wake-ups, so they do not count.
+    // The first two round trips include wake-ups, so they do not count.
     let round_trip_us = crate::stats::median(&times[2..]).expect("there are some");
 
     let mut data = client.begin(&setup.settings(), Work::Read, Duration::from_secs(5))?;

@@ -1,4 +1,4 @@
-//! A sweep of a host: a run of the engine, its findings, and the proof of its remedies.
+//! A sweep of a host: runs the engine, derives findings, and tests the remedies.
 //!
 //! ```text
 //! grid → plan → engine::sweep → findings → a run for each advised point → findings, with what it did
@@ -37,7 +37,7 @@ pub enum SweepError {
     Peer(Failure),
     /// The directory cannot be used.
     Store(StoreError),
-    /// No point was measured: why.
+    /// No point was measured; the text says why.
     Nothing(String),
 }
 
@@ -81,7 +81,8 @@ pub struct Report {
     pub ended_early: Option<String>,
 }
 
-/// Called with the number of finished points, their total, and the next one.
+/// A function that is called with the number of finished points, their total, and a description of the next
+/// one.
 pub type Hear<'a> = &'a (dyn Fn(u64, u64, &str) + Sync);
 
 impl Sweep {

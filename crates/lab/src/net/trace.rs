@@ -1,7 +1,7 @@
 //! The sequence diagram of a slow and a fast case: text, SVG, and a capture file.
 //!
-//! Shape     the client on the left, the server on the right, one line per packet, with the time since the
-//!           packet before. The view is the client's: packets appear when they leave and arrive there.
+//! Shape     the client is on the left, the server on the right, with one line per packet and the time since
+//!           the previous packet. Packets are shown as the client sees them: when it sends or receives them.
 //! Begin     shortly before the first gap, if there is one, otherwise at the first packet.
 //! Limits    needs CAP_NET_RAW.
 
@@ -25,7 +25,7 @@ const STREAM_GAPS_MIN: u64 = 3;
 /// The length of a gap that is marked, ns.
 const GAP_NANOS: u64 = 20_000_000;
 
-/// A case, captured.
+/// A case and its captured packets.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Case {
     /// Its name, suitable for a file.
@@ -51,7 +51,7 @@ impl Case {
     /// Measures a case with a capture.
     ///
     /// # Errors
-    /// [`Failure`]; `Impossible` if captures are not permitted.
+    /// Returns [`Failure`]: `Impossible` if captures are not permitted.
     pub fn of(session: &Session, name: &'static str, setup: &Setup) -> Result<(Case, Evidence), Failure> {
         let clock = session.clock();
         let (mut evidence, frames) = session.with(|client, path| match setup.pattern {
@@ -71,7 +71,7 @@ impl Case {
         }
         let all = Segment::read_all(&frames);
         let digest = Digest::of(&all, evidence.info.snd_mss);
-        // There is no other stream to compare with, so the stalls decide.
+        // There is no other stream to compare with, so the number of stalls decides whether the case is slow.
         let waits = setup.pattern.is_stream() && digest.gaps >= STREAM_GAPS_MIN;
         evidence.capture = Some(digest);
         let number = match &evidence.exchanges {
@@ -151,14 +151,14 @@ impl Case {
     }
 }
 
-/// Returns the packets to show, from shortly before the first gap that is a stall.
+/// Returns the packets to show, starting shortly before the first gap that ends with a pure acknowledgement.
 fn shown(all: &[Segment]) -> Vec<Segment> {
     let gap = (1..all.len()).find(|at| {
         all[*at].nanoseconds.saturating_sub(all[*at - 1].nanoseconds) >= GAP_NANOS
             && !all[*at].sent
             && all[*at].bytes == 0
     });
-    // The packet that was delayed, and the reply before it.
+    // Start three packets earlier, to show the delayed packet and the reply before it.
     let from = gap.map_or(0, |gap| gap.saturating_sub(3));
     all[from..].iter().take(LINES).copied().collect()
 }
@@ -182,7 +182,7 @@ fn time(nanos: u64) -> String {
     }
 }
 
-/// A slow and a fast case.
+/// A slow and a fast case of the same network.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Trace {
     /// The host.
@@ -192,7 +192,8 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Traces a case, and then what makes it fast if it is slow, or what makes it slow, if that is known.
+    /// Traces a case. If it is slow, also traces it with the remedy; if it is fast, also traces the slow
+    /// variant, if that is known.
     ///
     /// # Errors
     /// See [`Case::of`].

@@ -16,7 +16,7 @@ pub struct Data {
 pub fn number(value: f64) -> Value {
     let rounded = (value * 1e3).round() / 1e3;
     match rounded {
-        // No negative zero.
+        // Avoid negative zero.
         0.0 => Value::from(0),
         _ if rounded.fract() == 0.0 && rounded.abs() < 9e15 => Value::from(rounded as i64),
         _ => serde_json::Number::from_f64(rounded).map_or(Value::Null, Value::Number),

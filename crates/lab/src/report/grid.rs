@@ -4,7 +4,7 @@ use super::escape::text;
 use crate::Table;
 use std::fmt::Write as _;
 
-/// The colour of a badge. The badge's word has the same meaning.
+/// The colour of a badge. It repeats what the badge's word says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tone {
     /// The value was reproduced.
@@ -124,7 +124,7 @@ impl Grid {
             "<div class=\"wide\" role=\"region\" tabindex=\"0\" \
              aria-label=\"{0}\">\n<table{1}>\n<caption>{0}</caption>\n<thead><tr>",
             text(&self.caption),
-            // On a narrow screen, a table of many columns scrolls.
+            // A table of many columns scrolls on a narrow screen.
             if self.columns.len() > 3 { " class=\"many\"" } else { "" }
         );
         let number = |at: usize| self.columns.get(at).is_some_and(|(_, number)| *number);

@@ -28,7 +28,8 @@ pub struct Flow {
     pub active_streams: usize,
     /// Goodput of the slowest stream, in percent of an equal share.
     pub least_percent: f64,
-    /// Writes that found no free page in the interval, and the sum of the queue lengths that they found.
+    /// The number of writes in the interval that found no free page, and the sum of the queue lengths that
+    /// these writes found.
     pub page_waits: (u64, u64),
     /// Utilization (0 to 1) of the sending and the receiving processor, if they are modelled.
     pub busy: [f64; 2],
@@ -55,7 +56,8 @@ pub fn measure(plan: &Plan, sessions: usize, interval: Interval) -> Flow {
     pair.world.run_program(pair.boards[1], Box::new(Receiver::new(PORT, sessions, make)));
     pair.world.run_program(pair.boards[0], Box::new(Sender::new(Pair::socket(1, PORT), streams)));
 
-    // Measure from one read to another, so that the ends of the interval do not cut a PDU.
+    // Measure from one read to another, because an interval that ends within a PDU would count only a part of
+    // it.
     let look = |pair: &mut Pair, until: Instant| {
         let (mut seen, mut at) = (total.get(), pair.world.now());
         pair.world.run_with(until, &mut |world| {

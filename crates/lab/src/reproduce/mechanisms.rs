@@ -25,8 +25,8 @@ use std::time::Duration;
 
 /// Payload of a PDU, bytes.
 const PAYLOAD_BYTES: usize = 8192;
-/// Windows in KB and sessions of the modelled comparison: the best point of figure 6, and many sessions with
-/// one acknowledgement per PDU.
+/// Windows in KB and numbers of sessions of the modelled comparison: the best point of figure 6, and a point
+/// with many sessions and one acknowledgement per PDU.
 const PLACES: [(u32, usize); 2] = [(256, 1), (16, 20)];
 
 /// The modelled result of one board configuration.
@@ -271,7 +271,7 @@ impl Joined {
         if self.options.bursts || self.wires[1 - side].is_empty() {
             let mut packets = std::mem::take(&mut self.wires[1 - side]);
             self.hand_over(side, &mut packets);
-            // Reuse the emptied list.
+            // Reuse the list, which is empty now.
             self.wires[1 - side] = packets;
         } else {
             let mut single = VecDeque::with_capacity(1);

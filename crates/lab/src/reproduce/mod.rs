@@ -36,7 +36,7 @@ pub enum Verdict {
     Doubtful,
     /// The paper contradicts itself.
     Conflict,
-    /// There is no published value; the result confirms a statement of ours.
+    /// There is no published value; the result confirms a claim of this project.
     Ours,
 }
 

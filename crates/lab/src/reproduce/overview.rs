@@ -224,7 +224,7 @@ const ORDER: [Verdict; 7] = [
     Verdict::Ours,
 ];
 
-/// Returns the name of a table or figure in one spelling for all papers.
+/// Returns the name of a table or figure in the spelling that is used for all papers.
 fn spelt(place: &str) -> String {
     let place = place.replace("figure ", "Fig. ").replace("table ", "Table ");
     if place.is_empty() { "ours".to_owned() } else { place }

@@ -143,14 +143,14 @@ fn values(report: &Report) -> Grid {
     let mut grid = Grid::new(format!("{}: values", title(report.paper)), &heads);
     for row in &report.rows {
         let dash = || "–".to_owned();
-        // No machine of a paper had adaptive waiting.
+        // The paper's machines had no adaptive waiting.
         let (then, best) = match &row.today {
             None if row.place == "Adaptive" => (dash(), row.here.clone()),
             today => (row.here.clone(), today.clone().unwrap_or_else(dash)),
         };
         let published = if row.published.is_empty() { dash() } else { row.published.clone() };
         grid.row([
-            // No line break within "Table 2".
+            // Prevent a line break within "Table 2".
             Cell::from(row.place.replace(' ', "\u{a0}")),
             Cell::from(row.what.as_str()).with_note(row.note.clone()),
             published.into(),

@@ -1,7 +1,7 @@
 //! The main weakness of each paper's machine, and the same measurement with today's kiban.
 //!
-//! Method    each is measured in virtual time under the paper's conditions: the same line, hosts, clocks or
-//!           load. [`Weakness::how`] says what kiban does differently.
+//! Method    each weakness is measured in virtual time under the paper's conditions: the same line, hosts,
+//!           clocks or load. [`Weakness::how`] says what kiban does differently.
 //! Verdict   a weakness counts as gone if the measured value meets [`Weakness::bound`].
 
 use super::flow::{self, Flow, Interval};
@@ -59,10 +59,10 @@ pub(super) fn points() -> u64 {
     (1 + MESSAGES.len() * BUFFERS.len() + FDATA.len()) as u64
 }
 
-/// Returns the best TCP settings for the paper's workstations: their own, except that a blocked writer
-/// continues as soon as there is any room instead of 5120 bytes. This avoids the deadlock between the writer
-/// and the receiver's delayed acknowledgement. The modern profile avoids it as well, but acknowledges only
-/// every second segment, and these buffers hold only two.
+/// Returns the best TCP settings for the paper's workstations. They are the paper's own, except that a
+/// blocked writer continues as soon as there is any room instead of 5120 bytes. This avoids the deadlock
+/// between the writer and the receiver's delayed acknowledgement. The modern profile also avoids it, but
+/// acknowledges only every second segment, and these buffers hold only two.
 pub fn early_wakeup_config() -> tcp::Config {
     tcp::Config {
         send_low_water_bytes: tcp::Config::modern().send_low_water_bytes,

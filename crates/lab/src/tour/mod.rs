@@ -521,8 +521,8 @@ mod tests {
                 wall_seconds: 99.0,
                 ..row.clone()
             };
-            // The table holds only this row: the measured CPU time of a real row differs from machine to
-            // machine.
+            // The table holds only this row, because the CPU time of a row in real time differs from machine
+            // to machine.
             let text = table(&[slow]).to_string();
             assert!(text.contains(shown) && text.lines().all(|line| line.chars().count() <= 100), "{text}");
         }

@@ -4,11 +4,12 @@
 //!           F-DATA of 8000 bytes), in virtual time. TCP: TPKTs over the boards' own TCP, on OC-3c lines as
 //!           in the tour's first rows, in virtual time, with F-DATA of 256 KiB. Loopback: both ends on one
 //!           board, joined below transport, in real time, with F-DATA of 256 KiB.
-//! Limits    for the lines, the payload that frames of these sizes can carry; for the loopback, a copy
-//!           between two in-memory filestores, measured just before.
-//! Size      the filestores are in memory: only the first [`PART_BYTES_MAX`] bytes of a file are transferred.
-//! Copies    only those of TCP and ATM are counted. The seven layers make none; each in-memory filestore
-//!           makes one, which is not counted.
+//! Limits    for the lines, the payload that frames of these sizes can carry; for the loopback, the rate of a
+//!           copy between two in-memory filestores, measured just before.
+//! Size      the filestores are in memory, so only the first [`PART_BYTES_MAX`] bytes of a file are
+//!           transferred.
+//! Copies    only the copies of TCP and ATM are counted. The seven OSI layers do not copy; each in-memory
+//!           filestore makes one copy, which is not counted.
 
 use super::{Failure, PATIENCE, PORT, Payload, Row, hex};
 use crate::limits;
@@ -23,7 +24,7 @@ use kiban_sim::osi::{Boards, Medium, Peer, Setup};
 use kiban_sim::{Pair, Plan};
 use sha2::{Digest, Sha256};
 
-/// Bytes of a file that are transferred at most.
+/// The most bytes of a file that are transferred.
 pub const PART_BYTES_MAX: u64 = 64 << 20;
 const LINE_BITS_PER_SECOND: u64 = 2_000_000;
 /// The throughput that paper \[5\] reports for such a line, Mbit/s.
@@ -132,7 +133,7 @@ fn joined(over: LowerLayer, contents: &[u8]) -> Result<Measured, Failure> {
     let mut setup = Setup::new(Medium::line(LINE_BITS_PER_SECOND));
     let mut limit_mbps = line_limit_mbps();
     if over == LowerLayer::Loopback {
-        // The best of three: other load on the machine can only make a run slower.
+        // Take the best of three runs, because other load on the machine can only make a run slower.
         let all: Result<Vec<f64>, DiskError> = (0..3).map(|_| disks_mbps(contents, &file())).collect();
         limit_mbps = all.map_err(|error| halted(&error))?.into_iter().fold(0.0, f64::max);
         setup = Setup {
@@ -271,7 +272,8 @@ mod tests {
     #[test]
     fn a_line_of_two_mbit_per_second_carries_almost_that() {
         let row = run(LowerLayer::Line, &Payload::generated(3_000_000), &mut |_| {}).expect("it ends");
-        // Random contents need one inserted zero in 62 bits, and the association takes some frames.
+        // The difference to 100 %: random contents need one inserted zero in 62 bits, and the association
+        // takes some frames.
         assert!((97.5..98.5).contains(&row.limit_percent.expect("bytes arrived")), "{row:?}");
         assert!((1.98..1.99).contains(&row.limit_mbps), "{row:?}");
     }
@@ -279,7 +281,7 @@ mod tests {
     #[test]
     fn the_boards_own_tcp_fills_its_line_with_a_file() {
         let row = run(LowerLayer::Tcp, &Payload::generated(8_000_000), &mut |_| {}).expect("it ends");
-        // The rest is the association and slow start.
+        // The difference to 100 % is the association and slow start.
         assert!((98.0..100.0).contains(&row.limit_percent.expect("bytes arrived")), "{row:?}");
         assert!((3.9..4.2).contains(&row.copies_per_byte.expect("TCP copies")), "{row:?}");
     }

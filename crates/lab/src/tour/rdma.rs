@@ -5,8 +5,9 @@
 //!           sink reads it. The sink acknowledges every block with a Send after it has hashed it.
 //! Set-ups   TCP of the operating system: two NICs of this process over the loopback, in real time. The
 //!           board's own TCP: OC-3c lines as in the ATM board's rows. EFE: Ethernet of 10 Gbit/s.
-//! Limits    in virtual time, the payload that the line can carry in frames of these sizes; in real time, a
-//!           bare TCP stream measured just before with the same file, hashing at both ends and block size.
+//! Limits    in virtual time, the limit is the payload that the line can carry in frames of these sizes; in
+//!           real time, it is a bare TCP stream measured just before with the same file, hashing at both ends
+//!           and block size.
 
 use super::{Failure, Payload, Row, Shared, hex, source, watch};
 use crate::limits;
@@ -40,7 +41,7 @@ use std::time::Duration;
 
 /// Bytes of a block.
 const BLOCK_BYTES: usize = 256 << 10;
-/// Blocks outstanding at most, and the number of block slots in the memory of each side.
+/// The most blocks outstanding, and the number of block slots in the memory of each side.
 const BLOCKS: u64 = 8;
 /// Bytes of the message that announces or acknowledges a block; it holds the block's length.
 const WORD_BYTES: usize = 4;
@@ -538,7 +539,7 @@ impl RealEnd {
         self.memory.slice(place_of(block) as usize, length)
     }
 
-    /// Waits for the next completion; an unsuccessful one is an error.
+    /// Waits for the next completion; returns an error if the work request failed.
     fn done(&self) -> Result<rdma::Completion, rdma::Error> {
         let done = self.cq.wait(PATIENCE)?;
         match done.status {
@@ -736,8 +737,8 @@ mod tests {
         for (by, over) in TRANSFERS.into_iter().filter(|(_, over)| *over != LowerLayer::OsTcp) {
             let row = run(by, over, &Payload::generated(5_000_000), &mut |_| {}).expect("it ends");
             let copies = row.copies_per_byte.expect("bytes arrived");
-            // From host memory, into cells, out of cells, into host memory. EFE needs only the first and the
-            // last.
+            // The least number of copies: from host memory, into cells, out of cells, into host memory. EFE
+            // needs only the first and the last.
             let least = if over == LowerLayer::Efe { 2.0 } else { 4.0 };
             assert!((least..least + 0.05).contains(&copies), "{by:?} {over:?}: {copies}");
         }

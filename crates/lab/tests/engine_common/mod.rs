@@ -1,4 +1,4 @@
-//! A question whose trials take no time, and plans of it.
+//! A toy question whose trials take no time, and plans for it.
 #![allow(dead_code, reason = "each test file uses its part of it")]
 
 use kiban_lab::engine::{
@@ -6,18 +6,17 @@ use kiban_lab::engine::{
 };
 use std::sync::Mutex;
 
-/// A question that returns the sum of two parameters and the seed, with the failures that a test
-/// configures.
+/// A question that returns the sum of two parameters and the seed, and fails as a test configures.
 pub(crate) struct Toy {
     pub(crate) time: Time,
     pub(crate) parameters: Vec<Parameter>,
     /// The trials that were requested, in order.
     pub(crate) asked: Mutex<Vec<(Point, u64)>>,
-    /// Added to every figure: another build of the same version.
+    /// Added to every sum, to simulate another build of the same version.
     pub(crate) build: f64,
-    /// How many trials fail as lost, at the start or after `spared` successes.
+    /// How many trials fail with [`Failure::Lost`], at the start or after `spared` successes.
     pub(crate) lost: Mutex<u32>,
-    /// How many trials succeed before the first is lost.
+    /// How many trials succeed before the failures begin.
     pub(crate) spared: Mutex<u32>,
 }
 

@@ -1,9 +1,10 @@
-//! One point of figures 6 and 7 of paper \[1\]: concurrent sessions on one board, by number and window.
+//! One point of figures 6 and 7 of paper \[1\]: the throughput of concurrent sessions on one board, by number
+//! of sessions and window.
 //!
 //! Method    as in `kiban reproduce atm-board`: the board of 1995 with its modelled processor and memory, or
 //!           today's kiban without these limits.
-//! Stalled sessions  points where some sessions transfer nothing are measured, with the number of sessions
-//!           that transfer data; the paper has no data there.
+//! Stalled sessions  points where some sessions transfer nothing are also measured, and the result includes
+//!           the number of sessions that transfer data. The paper has no values for such points.
 
 use super::parameters::{one_of, parameter, within};
 use crate::engine::{Failure, Metric, Metrics, Parameter, Point, Question, Time, Value};

@@ -1,4 +1,4 @@
-//! All questions: those that a plan can run, and those with a command of their own
+//! All questions: those that a plan can run, and those that need a command of their own
 //! ([`Question::own_command`]).
 
 mod atm_board;
@@ -22,12 +22,12 @@ pub fn all() -> Vec<&'static dyn Question> {
     QUESTIONS.iter().map(|question| &**question as &dyn Question).collect()
 }
 
-/// Returns the question of a name.
+/// Returns the question with this name.
 pub fn find(name: &str) -> Option<&'static dyn Question> {
     all().into_iter().find(|question| question.name() == name)
 }
 
-/// Returns a hint for an unknown name of a question.
+/// Returns a hint for an unknown question name.
 pub fn suggest(name: &str) -> String {
     let questions = all();
     let names: Vec<&str> = questions.iter().map(|question| question.name()).collect();

@@ -1,7 +1,7 @@
 //! One cell of the throughput map of paper \[2\]: a stream between two workstations of 1995 on an ATM switch.
 //!
 //! Method    [`Experiment`], as in `kiban reproduce wide-area-atm`, with any MTU and duration.
-//! Limits    the seed has no effect: the set-up contains nothing random.
+//! Limits    the seed has no effect, because the set-up contains nothing random.
 
 use super::parameters::{one_of, parameter, within};
 use crate::engine::{Failure, Metric, Metrics, Parameter, Point, Question, Time, Value};

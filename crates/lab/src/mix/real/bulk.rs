@@ -1,11 +1,12 @@
-//! TCP of a mix: kernel connections, from client to server, that send as much as they can.
+//! The TCP flows of a mix: kernel connections from client to server that send as much as they can.
 //!
-//! Begin     each connection first sends the session's nonce and its circuit.
-//! Block     the interval between the arrivals of one 64 KiB block and the next: a connection that sends as
-//!           fast as it can has no due times, so this is all that can be known of its delays.
+//! Begin     each connection starts with the session's nonce and the number of its circuit.
+//! Block     the interval between the completion of one 64 KiB block and that of the next. A connection that
+//!           sends as fast as it can has no due times, so the delays of its data cannot be measured
+//!           otherwise.
 //! RTT       the kernel's smoothed RTT (TCP_INFO), sampled every [`ROUND`] at the sender.
-//! Pace      a flow with `shape_mbps` paces its writes, so that its cells on an ATM line would have that
-//!           rate.
+//! Pace      a flow with `shape_mbps` paces its writes, so that its cells would have that rate on an ATM
+//!           line.
 
 use super::super::traffic::BLOCK_OCTETS;
 use super::delays::Delays;
@@ -55,7 +56,7 @@ pub(super) struct Outgoing {
     pub(super) error: Option<String>,
 }
 
-/// Sends from one moment to another, or until it is stopped.
+/// Sends from `begin` until `end`, or until it is stopped.
 pub(super) fn send(
     mut stream: TcpStream,
     clock: Clock,
@@ -66,7 +67,7 @@ pub(super) fn send(
 ) -> Outgoing {
     let mut outgoing = Outgoing::default();
     let stopped = || stop.load(Ordering::Acquire);
-    // Segments of 9140 octets over AAL5, the same as between the boards of the virtual network.
+    // Assume segments of 9140 octets over AAL5, as between the boards of the virtual network.
     let payload = 9140.0 / (aal5::cells(9140 + 40 + 8) * CELL_BYTES) as f64;
     let octets_per_second = shape_mbps.map(|mbps| mbps * 1e6 / 8.0 * payload);
     let room = [0x5a; WRITE_OCTETS];
@@ -105,7 +106,7 @@ pub(super) fn send(
             }
         }
     }
-    // It may be closed already.
+    // The connection may be closed already.
     let _ = stream.shutdown(Shutdown::Write);
     outgoing.retransmissions = TcpInfo::of(&stream).map_or(0, |info| info.total_retrans.into());
     outgoing
@@ -122,7 +123,7 @@ pub(super) struct ReceiveStats {
 /// A receiving end's statistics, shared with the thread that reports them.
 pub(super) type Tally = Mutex<ReceiveStats>;
 
-/// Reads until the end; `budget` delays reading when the rate is too high.
+/// Reads until the connection ends; `budget` delays reading when the rate is too high.
 pub(super) fn receive(
     mut stream: TcpStream,
     clock: Clock,
@@ -145,7 +146,7 @@ pub(super) fn receive(
                 let mut tally = lock(tally);
                 tally.octets += count as u64;
                 if let Some(last) = last.filter(|_| more > 0) {
-                    // Blocks that arrive in one read share its time.
+                    // If one read completes several blocks, the interval is divided evenly among them.
                     let gap = (now.since(last).as_nanos() as u64) / more;
                     tally.gaps.extend((0..more).map(|_| gap));
                 }

@@ -1,17 +1,18 @@
-//! Delays whose origin is arbitrary, so that only their differences count, in bounded memory.
+//! Statistics of delays, in bounded memory. The origin of the delays is arbitrary, so only their differences
+//! are meaningful.
 //!
 //! Variation RFC 5481 §4.2, PDV: each delay minus the minimum. (IPDV, §4.1, is the difference from the
 //! previous delay, and the jitter of RFC 3550 §6.4.1 a mean of that: neither gives the depth that a playout
 //! buffer needs.)
-//! Bound     beyond [`KEPT_MAX`] every second value is discarded, and from then on every second new value is
-//!           skipped: an even sample. Minimum and maximum are exact.
+//! Bound     when more than [`KEPT_MAX`] values are kept, every second one is discarded, and from then on
+//!           every second new value is skipped, so that the sample stays even. Minimum and maximum are exact.
 
 use crate::stats::{quantile, sorted};
 
 /// The most values kept.
 const KEPT_MAX: usize = 1 << 16;
 
-/// Delays, nanoseconds from an origin of the caller's choice.
+/// Delays in nanoseconds, relative to an origin that the caller chooses.
 #[derive(Clone, Debug)]
 pub(super) struct Delays {
     kept: Vec<i64>,
@@ -55,7 +56,7 @@ impl Delays {
         (self.seen > 0).then(|| (self.greatest - origin) as f64 * 1e-3)
     }
 
-    /// Returns the median and the 99th percentile above an origin, in microseconds.
+    /// Returns the median and the 99th percentile of the delays minus `origin`, in microseconds.
     pub(super) fn above_us(&self, origin: i64) -> [Option<f64>; 2] {
         let above: Vec<f64> =
             self.kept.iter().map(|delay| delay.saturating_sub(origin) as f64 * 1e-3).collect();
@@ -79,7 +80,7 @@ mod tests {
         assert_eq!(delays.variation_us(), [None, None]);
         let count = 1_000_000u64;
         for number in 0..count {
-            // Each of 0 to 999 us as often, in no order.
+            // The values 0 to 999 us occur equally often, in pseudo-random order.
             let micros = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % 1000;
             delays.push(-5_000_000 + micros as i64 * 1000);
         }

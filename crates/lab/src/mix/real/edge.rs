@@ -1,11 +1,12 @@
-//! The sending edge: the plan's sources, shaped paths, and cells packed into datagrams with a due time.
+//! The sending edge: generates the cells of the plan's sources, shapes paths, and packs cells into datagrams
+//! with a due time.
 //!
-//! Sources   those of the virtual network, whose cells are generated slightly ahead of time: the same plan
-//!           and seed give the same cells.
-//! Shape     a shaped path sends its cells no earlier than its contract allows (GCRA), its circuits in turn;
-//!           at most `queue_cells` of them wait.
+//! Sources   the sources of the virtual network, whose cells are generated slightly ahead of time. The same
+//!           plan and seed therefore give the same cells.
+//! Shape     a shaped path sends its cells no earlier than its contract allows (GCRA), and takes its circuits
+//!           in turn; at most `queue_cells` cells wait.
 //! Pack      a datagram is full with [`CELLS_MAX`](super::wire::CELLS_MAX) cells or the plan's limit, and
-//!           waits no longer than [`PACK`] for more. It is due with its last cell.
+//!           waits no longer than [`PACK`] for more. It is due when its last cell is due.
 
 use super::super::plan::{Kind, Plan};
 use super::super::traffic::{self, contract, slot_us};
@@ -19,8 +20,8 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-/// The longest time that a cell waits for others of its datagram: small compared to the path's delay, and
-/// enough to fill most of a datagram at 10 Mbit/s.
+/// How long a cell waits at most for others to fill its datagram: short compared to the path's delay, and
+/// long enough to fill most of a datagram at 10 Mbit/s.
 const PACK: Duration = Duration::from_millis(1);
 
 /// A circuit's source, and the number of cells generated so far.
@@ -65,7 +66,8 @@ pub(super) struct Edge {
 }
 
 impl Edge {
-    /// Creates the edge for some of a plan's flows; their circuits are numbered in order, without TCP's.
+    /// Creates the edge for some of a plan's flows. Their circuits are numbered in order; those of TCP have
+    /// no cells here.
     pub(super) fn new(plan: &Plan, flows: &[usize], nonce: [u8; NONCE_OCTETS]) -> Edge {
         let all = traffic::circuits(plan);
         let chosen = flows.iter().enumerate().flat_map(|(local, flow)| {
@@ -142,7 +144,7 @@ impl Edge {
         }
     }
 
-    /// Returns when a cell leaves the edge; `None` if its queue is full.
+    /// Returns a cell with the time at which it leaves the edge; `None` if its path's queue is full.
     fn shape(&mut self, path: usize, mut cell: TimedCell) -> Option<TimedCell> {
         let Some(shaper) = &mut self.shapers[path] else { return Some(cell) };
         while shaper.waiting.front().is_some_and(|leaves| *leaves <= cell.at) {
@@ -189,7 +191,7 @@ impl Edge {
         self.order += 1;
     }
 
-    /// Stops generating cells: a partly filled datagram becomes due.
+    /// Ends the generation of cells: partly filled datagrams become due.
     pub(super) fn end(&mut self) {
         (0..self.circuits.len()).for_each(|place| self.send(place));
     }
@@ -211,17 +213,17 @@ impl Edge {
         std::mem::replace(&mut self.offered, none)
     }
 
-    /// Cells dropped at the full queue of a shaped path.
+    /// Returns the number of cells dropped because the queue of a shaped path was full.
     pub(super) fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// Cells that have not been sent.
+    /// Returns the number of generated cells that have not been sent.
     pub(super) fn left(&self) -> u64 {
         self.due.iter().map(|Reverse((.., octets))| wire::cells(octets)).sum()
     }
 
-    /// The number of datagrams of each of the `circuits`, TCP's included.
+    /// Returns the number of datagrams sent on each of the `circuits`; 0 for those of TCP.
     pub(super) fn datagrams(&self, circuits: usize) -> Vec<u64> {
         let mut sent = vec![0; circuits];
         for circuit in &self.circuits {

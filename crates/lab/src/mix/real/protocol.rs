@@ -7,11 +7,12 @@
 //! client: Ended (cells sent)  server: Total
 //! ```
 //!
-//! Direction data flows only from client to server; the server sends nothing but these lines, to a client
+//! Direction data flows only from client to server. The server sends only these lines, and only to a client
+//!           that knows the token.
 //! that knows the token.
-//! Aim       a client sends payload to a UDP port only after the server has returned the cookie that the
-//!           client sent to that port, so the port is the server's. Until then at most [`COOKIE_TRIES_MAX`]
-//!           short datagrams are sent to it.
+//! Target    a client sends payload to a UDP port only after the server has returned the cookie that the
+//!           client sent to that port, which proves that the port is the server's. Until then the client
+//!           sends at most [`COOKIE_TRIES_MAX`] short datagrams to it.
 //! Bounds    a request has at most [`FLOWS_MAX`] flows, [`CIRCUITS_MAX`] circuits and [`BULK_MAX`]
 //!           connections, and a line of the server at most [`SERVER_LINE_BYTES_MAX`].
 
@@ -24,13 +25,13 @@ pub(super) const FLOWS_MAX: usize = 200;
 pub(super) const CIRCUITS_MAX: usize = 512;
 /// The most TCP connections among these.
 pub(super) const BULK_MAX: usize = 16;
-/// The shortest and the longest sample interval, ms: each sample is a line, and a missing line means that the
-/// peer is gone.
+/// The shortest and the longest sample interval, ms. The server sends a line for each sample, and a missing
+/// line means that it is gone.
 pub(super) const SAMPLE_MILLIS: std::ops::RangeInclusive<u64> = 100..=5000;
 /// The longest line that a client accepts.
 pub(super) const SERVER_LINE_BYTES_MAX: u64 = 1 << 20;
 
-/// How many times a cookie is sent, because any may be lost.
+/// How often a cookie is sent at most, because any datagram may be lost.
 pub(super) const COOKIE_TRIES_MAX: usize = 25;
 
 /// A request for a mix.
@@ -51,7 +52,7 @@ pub struct MixRequest {
 pub(super) struct Incoming {
     pub(super) kind: Kind,
     pub(super) copies: u32,
-    /// Its path, if that is policed.
+    /// Its path, if the path is policed.
     pub(super) path: Option<u32>,
     pub(super) mbps: Option<f64>,
     pub(super) fec: Fec,
@@ -75,18 +76,18 @@ pub(super) struct Policed {
 pub(super) enum ClientMessage {
     /// Start.
     Go,
-    /// Everything has been sent: this many datagrams of each circuit.
+    /// The client has sent everything: this many datagrams on each circuit.
     Ended(Vec<u64>),
 }
 
 /// A message from the server.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(super) enum ServerMessage {
-    /// Send there.
+    /// The ports to send to, and the nonce to send.
     Ready { datagrams: u16, streams: u16, nonce: String },
     /// The cookie received in a datagram, hexadecimal.
     Heard(String),
-    /// The request exceeds a limit or is invalid: what to change.
+    /// The request exceeds a limit or is invalid; the text says what to change.
     Impossible(String),
     /// What arrived in the next sample, by flow.
     Sample(Vec<FlowSample>),
@@ -105,8 +106,8 @@ pub(super) struct FlowSample {
     pub(super) units_lost: u64,
     /// Octets of TCP.
     pub(super) octets: u64,
-    /// The median and the 99th percentile of the delays of datagrams, or of intervals between TCP blocks, in
-    /// excess of the shortest in the sample, us.
+    /// The median and the 99th percentile of the delay variation, us: the delay of each datagram, or each
+    /// interval between TCP blocks, minus the shortest of the sample.
     pub(super) variation_us: [Option<f64>; 2],
 }
 
@@ -121,16 +122,16 @@ pub(super) struct FlowTotal {
     pub(super) tagged: u64,
     /// Cells in duplicate datagrams.
     pub(super) strange: u64,
-    /// Datagrams received, and those of them that arrived after a later one.
+    /// Datagrams received, and the number of them that arrived after a later one.
     pub(super) datagrams: u64,
     pub(super) reordered: u64,
     /// Units that arrived completely.
     pub(super) whole: u64,
-    /// Periods of a stream with wrong octets.
+    /// Periods of a constant-rate stream that contain wrong octets.
     pub(super) damaged: u64,
     pub(super) variation_us: [Option<f64>; 2],
-    /// From when a unit was ready until its last cell arrived, minus the shortest delay of the flow's
-    /// datagrams, ms.
+    /// The median and the 99th percentile of the time from when a unit was ready until its last cell arrived,
+    /// minus the shortest delay of the flow's datagrams, ms.
     pub(super) unit_ms: [Option<f64>; 2],
     pub(super) matrices: u64,
     pub(super) matrices_corrected: u64,
@@ -151,8 +152,8 @@ pub(super) struct Total {
     pub(super) flows: Vec<FlowTotal>,
     /// Datagrams that the server's rate limit dropped.
     pub(super) refused: u64,
-    /// Datagrams dropped at the server's full socket buffer.
+    /// Datagrams dropped because the server's socket buffer was full.
     pub(super) dropped_here: Option<u64>,
-    /// By how much the fastest datagram of the last quarter was later than the fastest of the first, us.
+    /// By how much the shortest delay of the last quarter of the time exceeds that of the first quarter, us.
     pub(super) drift_us: Option<f64>,
 }

@@ -1,16 +1,17 @@
-//! The receiving end: takes the cells out of datagrams, polices them, and passes them to the sinks of the
-//! virtual network.
+//! The receiving end of a mix: takes the cells out of datagrams, polices them, and passes them to the same
+//! sinks as in the virtual network.
 //!
-//! Time      a cell's arrival time is its due time plus the transit time of its datagram. So cells of one
-//!           datagram are as far apart as they were sent, delays of the sender do not count, and the
-//!           network's effects are all included. The two clocks are not synchronised: only differences of
-//!           delays are reported.
-//! Police    GCRA over the cells of a path in the order of these times; cells wait [`HOLD`] for those of
-//!           other circuits.
-//! Order     a circuit keeps the order of its cells, as in ATM: a datagram that arrives after a later one is
-//!           counted as reordered (RFC 4737 §3.3), but its cells are useless to AAL and are dropped.
-//! Bounds    on waiting cells, and on missing datagrams that may still arrive; frames and matrices have their
-//!           own.
+//! Time      the arrival time of a cell is its due time plus the transit time of its datagram. So the cells
+//!           of a datagram keep the intervals at which they were due, lateness of the sender does not count,
+//!           and all effects of the network are included. The two clocks are not synchronised, so only
+//!           differences of delays are reported.
+//! Police    GCRA over all cells of a path in the order of these times. A cell waits for [`HOLD`], because
+//!           cells of other circuits with earlier times may still arrive.
+//! Order     a circuit keeps the order of its cells, as in ATM. A datagram that arrives after a later one is
+//!           counted as reordered (RFC 4737 §3.3), and its cells are dropped, because the AAL cannot use
+//!           them.
+//! Bounds    the number of waiting cells is limited, and the number of missing datagrams that may still
+//!           arrive. Frames and matrices have limits of their own.
 
 use super::super::traffic::{self, contract};
 use super::delays::Delays;
@@ -26,16 +27,16 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::time::Duration;
 
-/// How long cells wait for those of other circuits: longer than it takes to fill a datagram, plus scheduling
-/// delays.
+/// How long cells wait for earlier cells of other circuits: longer than it takes to fill a datagram, plus
+/// scheduling delays.
 pub(super) const HOLD: Duration = Duration::from_millis(20);
 /// The most cells that wait.
 const HELD_MAX: usize = 1 << 18;
 /// The most missing datagrams of a circuit that may still arrive.
 const MISSING_MAX: usize = 4096;
-/// Added to times, so that none becomes negative if the start message arrives late.
+/// Added to all times, so that they do not become negative if the start message arrives late.
 const BIAS: Duration = Duration::from_secs(10);
-/// The mark of a low-priority cell.
+/// The bit in a cell's header that marks low priority (CLP).
 const CLP: u32 = 1;
 
 /// The receiving state of one circuit.
@@ -43,7 +44,7 @@ struct Circuit {
     flow: usize,
     path: Option<usize>,
     sink: Box<dyn Terminal>,
-    /// The number of the next datagram, and of the next cell.
+    /// The number of the next expected datagram, and of the next expected cell.
     next: (u32, u64),
     missing: BTreeSet<u32>,
     last: Instant,
@@ -51,7 +52,7 @@ struct Circuit {
     came: u64,
 }
 
-/// A waiting cell: ordered by time, then by arrival.
+/// A waiting cell: its time, its order of arrival and circuit, and its slot in `cells`.
 type Held = Reverse<(Instant, u64, usize)>;
 
 #[derive(Default)]
@@ -70,7 +71,7 @@ pub(super) struct Receiver {
     flows: Vec<FlowState>,
     paths: Vec<(Meter, bool)>,
     held: BinaryHeap<Held>,
-    /// Waiting cells, by their number in `held`, starting with the first that has not left.
+    /// The waiting cells, in the slots that `held` names.
     cells: slab::Slab,
     order: u64,
     sample: Duration,
@@ -152,7 +153,7 @@ impl Receiver {
             let circuit = move |_| Circuit {
                 flow: number,
                 path: flow.path.map(|path| path as usize),
-                // Loss is computed from sequence numbers: the log of cells is not used at this end.
+                // Loss is computed from sequence numbers, so the log of cells is not used at this end.
                 sink: traffic::sink(&flow.flow(), length.as_secs_f64(), CellLog::shared()),
                 next: (0, 0),
                 missing: BTreeSet::new(),
@@ -184,8 +185,8 @@ impl Receiver {
         }
     }
 
-    /// Handles a datagram that arrived `at` nanoseconds after the start message, or before. Returns false if
-    /// it does not belong to this session.
+    /// Handles a datagram that arrived `at` nanoseconds after the start message; negative if it arrived
+    /// before. Returns false if it does not belong to this session.
     pub(super) fn on_datagram(&mut self, octets: &[u8], at: i64) -> bool {
         let Some((head, cells)) = wire::read(octets).filter(|(head, _)| head.nonce == self.nonce) else {
             return false;
@@ -221,7 +222,7 @@ impl Receiver {
         let bias = BIAS.as_nanos() as i64;
         for mut cell in cells {
             let nanos = (cell.at.as_nanos() as i64 + delay + bias).max(0) as u64;
-            // Cells of a circuit keep their order.
+            // Keep the cells of a circuit in order.
             cell.at = Instant::from_nanos(nanos).max(circuit.last + Duration::from_nanos(1));
             circuit.last = cell.at;
             let place = self.cells.put(cell);
@@ -259,7 +260,7 @@ impl Receiver {
         circuit.sink.arrive(&[cell]);
     }
 
-    /// Advances the time: polices and passes on the cells that need not wait any longer.
+    /// Advances the time: polices and passes on the cells that have waited long enough.
     pub(super) fn on_time(&mut self, at: Duration) {
         let horizon = Instant::ZERO + (BIAS + at).saturating_sub(HOLD);
         while self.held.peek().is_some_and(|Reverse((first, ..))| *first <= horizon) {
@@ -316,7 +317,7 @@ impl Receiver {
         std::mem::take(&mut self.samples)
     }
 
-    /// Returns whether this many datagrams of each circuit have arrived.
+    /// Returns whether the given numbers of datagrams have arrived on all circuits.
     pub(super) fn has_all(&self, sent: &[u64]) -> bool {
         self.circuits.iter().zip(sent).all(|(circuit, sent)| circuit.came >= *sent)
     }
@@ -452,8 +453,8 @@ mod tests {
             assert_eq!(total.matrices.abs_diff(flow.matrices), 0, "{}", flow.name);
             if !flow.kind.is_some_and(crate::mix::Kind::is_stream) {
                 assert_eq!(total.whole, flow.units, "{}", flow.name);
-                // Minus the propagation delay, which is unknown here: 40 km of fibre are 0.2 ms, and there
-                // are switches.
+                // The real network's delay does not include propagation, which cannot be measured here: 0.2
+                // ms for 40 km of fibre, plus the switches.
                 let (here, there) = (total.unit_ms[0].expect("units"), flow.unit_ms_p50.expect("units"));
                 assert!((0.2..0.3).contains(&(there - here)), "{}: {here} {there}", flow.name);
             }
@@ -463,18 +464,20 @@ mod tests {
 
     #[test]
     fn policing_depends_on_cell_times_and_not_on_packing() {
-        // Both networks police the same cells; in the virtual one cells first queue in a site's switch.
+        // Both networks police the same cells, but in the virtual network they pass through the queue of a
+        // site's switch first.
         let plan = plan("mbps = 6\ncdvt_us = 100", &flow("jpeg", "ranges = [[4.0, 5.0]]\nshape_mbps = 12"));
         let expected = run(&plan, &mut |_| {}).network.cells_policed as f64;
         let (_, total) = received(&plan, |_| Some(TRANSIT));
         let policed = total.flows[0].policed as f64;
         assert!(expected > 1000.0 && (policed - expected).abs() < 0.01 * expected, "{policed} {expected}");
-        // A stream below its contract conforms although its cells arrive 25 at a time; with jitter beyond the
-        // tolerance it does not.
+        // A stream below its contract conforms although its cells arrive 25 at a time. With jitter beyond the
+        // tolerance, it does not.
         let plan = self::plan("mbps = 6\ncdvt_us = 100", &flow("constant", "mbps = 5"));
         let (_, total) = received(&plan, |_| Some(TRANSIT));
         assert_eq!(total.flows[0].policed, 0);
-        // Ten cells wait for the last of them, and arrive back to back.
+        // Of every ten datagrams, each is delayed until the last one arrives, so that their cells arrive back
+        // to back.
         let jitter = |number: usize| Some(TRANSIT + Duration::from_millis(9 - number as u64 % 10));
         let (_, total) = received(&plan, jitter);
         assert!(total.flows[0].policed > 100, "{:?}", total.flows[0]);
@@ -486,7 +489,7 @@ mod tests {
         let all = datagrams(&plan);
         let cells = |number: usize| wire::read(&all[number].1).expect("a datagram").1.len() as u64;
         let sum: u64 = (0..all.len()).map(cells).sum();
-        // The tenth is lost; the twentieth is later than the one after it.
+        // Datagram 10 is lost; datagram 20 arrives after later ones.
         let transit = |number: usize| match number {
             10 => None,
             20 => Some(TRANSIT + Duration::from_millis(30)),
@@ -529,7 +532,7 @@ mod tests {
         let (_, total) = received(&clock, jitter);
         let flow = &total.flows[0];
         let ppm = flow.recovered_ppm.expect("there was time");
-        // Half a millisecond of jitter over the half second that is measured; most of it is averaged out.
+        // Jitter of half a millisecond over the measured half second; most of it is averaged out.
         assert!((ppm - 100.0).abs() < 500.0 && flow.slips == 0, "{ppm}");
         let [Some(p50), Some(p99)] = flow.variation_us else { panic!("{flow:?}") };
         assert!((200.0..312.0).contains(&p50) && (480.0..512.0).contains(&p99), "{p50} {p99}");

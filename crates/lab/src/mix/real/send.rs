@@ -1,13 +1,15 @@
 //! The client's part of a mix: sends the flows that start at one site of a plan, and combines the results of
 //! both ends into one outcome.
 //!
-//! Sites     this host is one site of the plan; the server is all the others, so all flows of this site go to
-//!           it, each policed by its path's contract. Flows of other sites are left out, and listed.
-//! Pace      one thread sends datagrams when they are due, by the monotonic clock. Its lateness is reported,
-//!           but is not part of any delay, because a datagram carries its sending time.
-//! Loss      datagrams sent that the server has not received; datagrams that this host's own queue rejected
-//!           are reported, too.
-//! End       by time, by `stop`, or because the peer is gone: the outcome covers the time until then.
+//! Sites     this host is one site of the plan, and the server stands for all other sites. All flows of this
+//!           site go to the server, each policed by its path's contract. Flows of other sites are left out,
+//!           and listed.
+//! Pace      one thread sends datagrams when they are due, by the monotonic clock. How late they are sent is
+//!           reported, but is not part of any delay, because a datagram carries its sending time.
+//! Loss      the number of datagrams sent that the server has not received. Datagrams that this host's own
+//!           queue rejected are also reported.
+//! End       at the plan's end, when `stop` returns true, or because the peer is gone; the outcome covers the
+//!           time until then.
 
 use super::super::outcome::{FlowOutcome, Medium, Network, Outcome, Real, Sample};
 use super::super::plan::{Kind, Plan, Word};
@@ -35,13 +37,13 @@ use std::time::Duration;
 
 /// How far ahead of time cells are generated.
 const AHEAD: Duration = Duration::from_millis(20);
-/// After the end, how long a unit that was begun may still take: the same as in the virtual network.
+/// How long after the end a unit that has begun may still take: as long as in the virtual network.
 const TAIL: Duration = Duration::from_secs(1);
-/// After the end, how long a shaped path may go on sending queued cells; the server waits somewhat longer.
+/// How long after the end a shaped path may go on sending queued cells; the server waits somewhat longer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The longest time for which a thread sleeps before it checks whether to stop.
 const TURN: Duration = Duration::from_millis(5);
-/// The socket's send buffer, bytes: queueing in this host is part of the network's delay.
+/// The socket's send buffer, bytes. Queueing in this buffer counts as delay of the network.
 const BUFFER_BYTES: usize = 4 << 20;
 /// How long the server may take to send its last message.
 const LAST_WORD: Duration = Duration::from_secs(30);
@@ -234,7 +236,8 @@ pub fn run(
         if sender.total.is_none() && write_message(writer, &ended).is_ok() {
             sender.await_total();
         }
-        // So that the listening thread ends, whatever happened to the peer.
+        // Without the server's last message the listening thread still waits for it: close the connection to
+        // end it.
         if sender.total.is_none() {
             let _ = writer.shutdown(std::net::Shutdown::Both);
         }
@@ -244,12 +247,13 @@ pub fn run(
     Ok(outcome(plan, &chosen, peer, near, &samples, total))
 }
 
-/// Sends a cookie to a UDP port until the server returns it: this proves that the port belongs to the server.
+/// Sends a cookie to a UDP port until the server returns it over the control connection, which proves that
+/// the port is the server's.
 fn prove(socket: &UdpSocket, nonce: &[u8; NONCE_OCTETS], reader: &mut Lines) -> Result<(), Failure> {
     let lost = |error: io::Error| Failure::Lost(format!("the server is gone: {error}"));
     let cookie = random::bytes::<COOKIE_OCTETS>().map_err(lost)?;
     for _ in 0..COOKIE_TRIES_MAX {
-        // An error from a firewall counts as a loss.
+        // An error, for example from a firewall, counts as a lost datagram.
         let _ = socket.send(&wire::write_cookie(nonce, &cookie));
         if reader.buffer().is_empty() && !readable(reader.get_ref(), COOKIE_TIME).map_err(lost)? {
             continue;
@@ -319,7 +323,7 @@ impl Sending<'_> {
                 self.edge.make(until);
                 made = until;
                 if made >= end {
-                    // The last unit may take longer than its source sends.
+                    // The cells of the last unit may be due after the source has stopped.
                     self.edge.make(end + TAIL);
                     self.edge.end();
                 }
@@ -341,7 +345,7 @@ impl Sending<'_> {
             }
             if self.near.ended_early.is_none() && stop() {
                 self.near.ended_early = Some("interrupted by the user".into());
-                // Everything generated is sent, so that what does not arrive is lost.
+                // Everything that has been generated is still sent; otherwise it would count as lost.
                 end = made;
                 self.edge.end();
             }
@@ -369,7 +373,7 @@ impl Sending<'_> {
         self.near.late.push(now.since(due).as_nanos() as i64);
         self.near.datagrams += 1;
         self.near.octets += datagram.len() as u64 + self.headers;
-        // If the peer is gone (port unreachable), the control connection reports it.
+        // If the peer is gone (port unreachable), the control connection reports the error.
         if self.socket.send(&datagram).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
             self.near.refused += 1;
         }
@@ -406,7 +410,7 @@ impl Sending<'_> {
                 self.total = Some(*total);
                 return true;
             }
-            // The reply to a retransmitted cookie.
+            // The server's reply to a retransmitted cookie.
             Ok(ServerMessage::Heard(_)) => {}
             Ok(_) => return self.gone("unexpected reply".into()),
             Err(error) => return self.gone(error.to_string()),
@@ -414,7 +418,7 @@ impl Sending<'_> {
         false
     }
 
-    /// Returns the number of samples of a plan, including the time for traffic in transit.
+    /// Returns the most samples of a plan, including the time for traffic in transit.
     fn samples_max(&self) -> usize {
         (self.plan.seconds * 1e3 / self.plan.sample_ms as f64) as usize + 100
     }
@@ -453,7 +457,7 @@ fn outcome(
     total: Option<Total>,
 ) -> Outcome {
     let is_whole = total.is_some();
-    // If the peer is gone, use its last report.
+    // If the peer is gone, use its samples so far.
     let total = total.unwrap_or_else(|| partial(chosen.flows.len(), samples));
     let error = near.outgoing.iter().find_map(|(_, outgoing)| outgoing.error.clone());
     near.ended_early = near.ended_early.or(error);

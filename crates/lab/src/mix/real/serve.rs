@@ -1,13 +1,14 @@
-//! The server's part of a mix: within a session of `kiban lab serve`, after its client has shown the token.
+//! The server's part of a mix: it runs within a session of `kiban lab serve` whose client has presented the
+//! token.
 //!
-//! Ports     one for datagrams and, if there is TCP, one for connections, chosen by the system; both accept
-//!           only packets from the session's address with its nonce, and send nothing: all messages go over
-//!           the control connection.
-//! Bounds    those of the server: seconds of a trial, octets per second (excess datagrams are dropped and
-//!           counted, connections are read more slowly), a window; those of the protocol: flows, circuits,
-//!           connections.
-//! End       when the client announces it; then traffic in transit may arrive until there has been none for
-//!           [`QUIET`]. Or when the client is gone.
+//! Ports     one port for datagrams and, if there are TCP flows, one for connections, both chosen by the
+//!           system. Both accept only packets from the session's address with its nonce. The server sends
+//!           nothing from them: all its messages go over the control connection.
+//! Bounds    the server's limits: duration of a trial, octets per second (excess datagrams are dropped and
+//!           counted, connections are read more slowly), size of a window. The protocol's limits: flows,
+//!           circuits, connections.
+//! End       when the client announces it, the server waits until nothing has arrived for [`QUIET`], because
+//!           traffic may still be in transit. It also ends when the client is gone.
 
 use super::bulk::{self, LOOK, ReceiveStats, Tally};
 use super::protocol::*;
@@ -32,9 +33,9 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How long a client may take to start, and by how much it may exceed its announced duration.
+/// How long a client may take to start, and how much longer than announced a run may take.
 const GRACE: Duration = Duration::from_secs(10);
-/// After the end, how long nothing may arrive before the session ends.
+/// How long the server waits, after the client has announced the end, for traffic in transit.
 const QUIET: Duration = Duration::from_secs(2);
 /// The socket's receive buffer, bytes: 0.1 s at 300 Mbit/s.
 const BUFFER_BYTES: u32 = 4 << 20;
@@ -50,7 +51,7 @@ pub(crate) struct Room<'a> {
     pub(crate) clock: Clock,
     pub(crate) limits: &'a Limits,
     pub(crate) ports: &'a DataPorts,
-    /// Set when the server ends.
+    /// Set when the server is ending.
     pub(crate) ends: &'a AtomicBool,
     /// The client's address.
     pub(crate) address: IpAddr,
@@ -272,12 +273,13 @@ impl Session<'_> {
             }
             let octets = &octets[..came.octets];
             if let Some(cookie) = wire::read_cookie(octets, self.nonce.first_chunk().expect("16 octets")) {
-                // Only before the start: later it would be a line for each datagram.
+                // Return cookies only before the start; later, every datagram could cause a line on the
+                // control connection.
                 cookies.extend(start.is_none().then_some(cookie));
                 continue;
             }
             let came = self.room.clock.at(came.nanos);
-            // A datagram may overtake the start message, and then counts as one.
+            // A datagram may overtake the start message. It then starts the measurement.
             if start.is_none() && octets.starts_with(&self.nonce[..NONCE_OCTETS]) {
                 *start = Some(came);
             }
@@ -304,7 +306,7 @@ impl Session<'_> {
     }
 
     fn connection(&self, stream: TcpStream, place: usize) {
-        // If the option cannot be reset, the read ends at once.
+        // If the option cannot be set, the next read only ends early.
         let _ = stream.set_nonblocking(false);
         let budget = |octets| {
             let ahead = self.spend(octets);
@@ -312,7 +314,7 @@ impl Session<'_> {
                 pace((ahead - BURST).min(LOOK));
             }
         };
-        // The client learns of errors from its own end.
+        // The client notices errors at its own end of the connection.
         let _ = bulk::receive(stream, self.room.clock, &self.tallies[place], &self.stop, &budget);
     }
 }

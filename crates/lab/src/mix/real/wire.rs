@@ -7,13 +7,13 @@
 //! ```
 //!
 //! Format    all numbers in network byte order; times are nanoseconds since the sender's start.
-//! Cells     several are packed into a packet as in RFC 4717 §5.1: header without HEC, then payload; each has
-//!           its own time, because a contract polices when a cell arrives, and cells of a datagram arrive
-//!           together.
-//! Length    25 cells are 1440 octets; with UDP and IPv6 1488, within Ethernet's 1500, so that there is no
-//!           fragmentation. 59 octets per cell on Ethernet, compared to 53 on an ATM line.
-//! Numbers   datagram numbers show what is missing, late or duplicated; cell numbers show how many cells a
-//!           missing datagram held.
+//! Cells     several cells are packed into a datagram as in RFC 4717 §5.1: header without HEC, then payload.
+//!           Each cell also carries its own time, because a contract is policed by the times of single cells,
+//!           while the cells of a datagram arrive together.
+//! Length    25 cells are 1440 octets; with UDP and IPv6 1488, within Ethernet's 1500, so that datagrams are
+//!           not fragmented. 59 octets per cell on Ethernet, compared to 53 on an ATM line.
+//! Numbers   datagram numbers show which datagrams are missing, late or duplicated; cell numbers show how
+//!           many cells a missing datagram contained.
 
 use kiban_atm::TimedCell;
 use kiban_atm::wire::atm::CELL_PAYLOAD_BYTES;
@@ -30,10 +30,10 @@ pub(super) const CELLS_MAX: usize = 25;
 pub(super) const DATAGRAM_OCTETS_MAX: usize = HEAD_OCTETS + CELLS_MAX * CELL_OCTETS;
 /// The offset of the sending time, which is written last.
 const SENT_AT: usize = 24;
-/// Octets of a session's nonce that each datagram carries.
+/// The number of octets of the session's nonce with which each datagram begins.
 pub(super) const NONCE_OCTETS: usize = 8;
 
-/// Octets of a datagram that has a cookie, and nothing else, behind the nonce.
+/// The length of a cookie. A datagram with a cookie contains only the nonce and the cookie.
 pub(super) const COOKIE_OCTETS: usize = 16;
 
 /// Writes a datagram with a cookie.
@@ -41,7 +41,8 @@ pub(super) fn write_cookie(nonce: &[u8; NONCE_OCTETS], cookie: &[u8; COOKIE_OCTE
     [&nonce[..], cookie].concat()
 }
 
-/// Reads the cookie of a datagram that has one. Such a datagram is shorter than any with cells.
+/// Reads the cookie of a datagram; returns `None` if it has none. A datagram with a cookie is shorter than
+/// any datagram with cells.
 pub(super) fn read_cookie(octets: &[u8], nonce: &[u8; NONCE_OCTETS]) -> Option<[u8; COOKIE_OCTETS]> {
     octets.strip_prefix(nonce)?.try_into().ok()
 }
@@ -59,7 +60,7 @@ pub(super) struct Head {
     pub(super) sent: u64,
 }
 
-/// Writes a datagram of cells, whose `at` are their due times; [`stamp`] sets the sending time.
+/// Writes a datagram of cells with their due times (`at`); [`stamp`] sets the sending time later.
 ///
 /// # Panics
 /// Panics if there are no cells, or more than [`CELLS_MAX`].
@@ -88,12 +89,12 @@ pub(super) fn stamp(datagram: &mut [u8], sent: u64) {
     datagram[SENT_AT..SENT_AT + 8].copy_from_slice(&sent.to_be_bytes());
 }
 
-/// Returns the number of cells in a datagram written here.
+/// Returns the number of cells in a datagram that `write` has made.
 pub(super) fn cells(octets: &[u8]) -> u64 {
     ((octets.len() - HEAD_OCTETS) / CELL_OCTETS) as u64
 }
 
-/// Reads a datagram; `None` if it is not one. The cells have their due times.
+/// Reads a datagram of cells; returns `None` if it is invalid. The times of the cells are their due times.
 pub(super) fn read(octets: &[u8]) -> Option<(Head, Vec<TimedCell>)> {
     let (nonce, rest) = octets.split_first_chunk()?;
     let (circuit, rest) = rest.split_first_chunk()?;
@@ -115,7 +116,7 @@ pub(super) fn read(octets: &[u8]) -> Option<(Head, Vec<TimedCell>)> {
         cell: u64::from_be_bytes(*cell),
         sent: u64::from_be_bytes(*sent),
     };
-    // Clamp times that are years away: arithmetic with random values must not overflow.
+    // Reject times and numbers above [`MOMENT_MAX`], because arithmetic with arbitrary values could overflow.
     if head.sent > MOMENT_MAX || first.as_nanos() > MOMENT_MAX || head.cell > MOMENT_MAX {
         return None;
     }
@@ -128,7 +129,7 @@ pub(super) fn read(octets: &[u8]) -> Option<(Head, Vec<TimedCell>)> {
     Some((head, cells.iter().map(cell).collect()))
 }
 
-/// A hundred days.
+/// A hundred days, the latest time that is accepted.
 const MOMENT_MAX: u64 = 100 * 86_400 * 1_000_000_000;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! Remedies in plain words, and the settings with which a second measurement proves them.
+//! Remedies in plain words, and the settings with which a second measurement tests them.
 //!
-//! Rule      a remedy counts only by its effect on this network: each one is tried on the worst case of its
+//! Rule      a remedy counts only if it works on this network: each one is tried on the worst case of its
 //!           cause, and is called proved only if that case is no longer slow.
 
 use super::boundary::buffer_bytes_max;
@@ -38,7 +38,7 @@ pub struct Proof {
     pub note: String,
 }
 
-/// Buffer sizes are rounded.
+/// Rounds a buffer size up to a multiple of 4096 bytes.
 fn round_up(bytes: f64) -> u32 {
     const STEP: f64 = 4096.0;
     ((bytes / STEP).ceil() * STEP).clamp(STEP, f64::from(1u32 << 30)) as u32
@@ -189,7 +189,7 @@ mod tests {
                 Setup { buffer_bytes: Some(9000), ..case.clone() },
             ]
         );
-        // 500 bytes are too few for a buffer, so a short MSS is the remedy.
+        // A buffer of 1000 bytes is below Linux's minimum, so a short MSS is the remedy.
         let small = setup(Pattern::WriteWriteRead, 540);
         let list = against(Cause::NagleDelayedAck, &small, &stalled(), 0.0, &[]);
         assert_eq!(list[2].setup, Some(Setup { mss_bytes: Some(500), ..small }));
@@ -199,7 +199,7 @@ mod tests {
     fn buffer_sizes_follow_from_bandwidth_and_delay() {
         let case = setup(Pattern::Stream, 6000);
         let list = against(Cause::ReceiveBuffer, &case, &stream(), 100.0, &[]);
-        // Twice 100 Mbit/s times 10 ms are 250,000 bytes.
+        // Twice the product of 100 Mbit/s and 10 ms is 250,000 bytes.
         assert_eq!(list[0].setup.as_ref().and_then(|setup| setup.buffer_bytes), Some(253_952));
         assert_eq!(list[1].setup.as_ref().expect("to be tried").buffer_bytes, None);
     }

@@ -1,29 +1,30 @@
 //! Predicts which cells of a map are slow, before they are measured.
 //!
 //! Exchanges  write, write, read stalls if the second write is shorter than a segment and Nagle's algorithm
-//!            is on: the header is unacknowledged, so the body is held back. The segment size is limited by
+//!            is on: the body is held back while the header is unacknowledged. The segment size is limited by
 //!            the path's MSS, by TCP_MAXSEG, and by half of the largest window that the peer advertised
 //!            (Linux), which depends on the requested buffer.
 //! Streams    at most one window is sent per round trip: below a quarter of the best rate, the buffer is the
 //!            limit.
-//! Limits     the rule is Linux's. A receiver may round its window to whole segments, so cells next to the
-//!            boundary may be predicted wrongly; of 117 cells at MTU 9180, 4 were.
+//! Limits     the rule describes Linux. A receiver may round its window to whole segments, so cells next to
+//!            the boundary may be predicted wrongly: of 117 cells at MTU 9180, 4 were.
 
 use super::cause::STREAM_SLOW_PART;
 use crate::net::trial::evidence::Pattern;
 use crate::net::trial::path::Path;
 use crate::net::trial::setup::Setup;
 
-/// The smallest receive buffer that Linux gives, as a window: half of 2304 bytes.
+/// The window of the smallest receive buffer that Linux allows: half of 2304 bytes.
 const WINDOW_BYTES_MIN: u32 = 1152;
 
-/// Returns the largest segment that a sender should use, in bytes.
+/// Returns the predicted largest segment of a sender, in bytes.
 pub fn segment_bytes(setup: &Setup, path: &Path) -> u32 {
     let window = setup.buffer_bytes.map_or(u32::MAX, |bytes| bytes.max(WINDOW_BYTES_MIN));
     path.mss_bytes.min(setup.mss_bytes.unwrap_or(u32::MAX)).min(window / 2)
 }
 
-/// Returns whether a case should be slow. `best_mbps` is the best measured stream, 0 if there is none.
+/// Returns whether a case is predicted to be slow. `best_mbps` is the rate of the best measured stream, 0 if
+/// there is none.
 pub fn should_be_slow(setup: &Setup, path: &Path, best_mbps: f64) -> bool {
     match setup.pattern {
         Pattern::WriteRead => false,
@@ -39,8 +40,8 @@ pub fn should_be_slow(setup: &Setup, path: &Path, best_mbps: f64) -> bool {
     }
 }
 
-/// Returns the largest buffer with which exchanges of this message should not stall; `None` if that is below
-/// Linux's minimum.
+/// Returns the largest buffer with which exchanges of this message are predicted not to stall; `None` if it
+/// is below Linux's minimum.
 pub fn buffer_bytes_max(setup: &Setup) -> Option<u32> {
     let last = setup.writes().last().copied().unwrap_or(0);
     Some(last.saturating_mul(2)).filter(|bytes| *bytes >= WINDOW_BYTES_MIN)
@@ -77,7 +78,8 @@ mod tests {
             (jumbo, 3500, 6000, false),
             (jumbo, 6000, 12_000, true),
             (jumbo, 6000, 18_000, true),
-            // Measured fast: the receiver offered one whole segment, half of which is 724.
+            // The prediction for this case is wrong: it was fast when measured, because the receiver
+            // advertised a window of one whole segment (half of it is 724 bytes).
             (usual, 1000, 2000, true),
             (usual, 1000, 4000, true),
             (usual, 1500, 18_000, false),
@@ -97,7 +99,7 @@ mod tests {
     fn a_stream_is_limited_to_one_window_per_round_trip() {
         let path = Path { round_trip_us: 20_000.0, mss_bytes: 1448, rate_mbps: 0.0 };
         let stream = |bytes| Setup { pattern: Pattern::Stream, ..setup(6000, bytes) };
-        // 20 kB over 20 ms are 8 Mbit/s.
+        // One window of 20 kB per round trip of 20 ms is 8 Mbit/s.
         assert!(should_be_slow(&stream(20_000), &path, 40.0));
         assert!(!should_be_slow(&stream(20_000), &path, 30.0));
         assert!(!should_be_slow(&stream(20_000), &path, 0.0));

@@ -1,9 +1,9 @@
 //! Determines why a case is slow, from the evidence alone.
 //!
-//! Order     from certain to likely; the first rule that matches decides. Each rule states its evidence in
-//!           figures.
-//! Unknown   if no rule matches, the case is not explained, and the evidence is shown: a wrong guess would
-//!           mislead.
+//! Order     the rules are sorted from certain to likely, and the first one that matches decides. Each rule
+//!           reports its evidence in figures.
+//! Unknown   if no rule matches, the case is not explained, and the evidence is shown, because a wrong guess
+//!           would mislead.
 //! Sources   Nagle (RFC 896) and delayed acknowledgements (RFC 1122 §4.2.3.2) together: a sender holds a
 //!           short segment until everything before it is acknowledged; a receiver without data to send
 //!           acknowledges after up to 40 ms (Linux) to 500 ms. The silly window syndrome: RFC 813 and RFC
@@ -23,7 +23,7 @@ pub enum Cause {
     NagleDelayedAck,
     /// Segments were lost, or considered lost.
     Loss,
-    /// The window opens by so little that sender and receiver wait for each other.
+    /// The window opens in such small steps that sender and receiver wait for each other.
     SillyWindow,
     /// The receive buffer is smaller than bandwidth times delay.
     ReceiveBuffer,
@@ -81,7 +81,7 @@ pub struct Explanation {
 /// A stream below this fraction of the best one is slow.
 pub const STREAM_SLOW_PART: f64 = 0.25;
 
-/// Returns whether a case is slow. `best_mbps` is the best stream of its map.
+/// Returns whether a case is slow. `best_mbps` is the rate of the best stream of its map.
 pub fn is_slow(evidence: &Evidence, best_mbps: f64) -> bool {
     match &evidence.exchanges {
         Some(exchanges) => exchanges.stalled_part >= SLOW_PART,
@@ -106,7 +106,7 @@ fn server_limit(evidence: &Evidence) -> Found {
     evidence.receiver.rate_limited.then_some((Cause::ServerLimit, why))
 }
 
-/// Evidence from a capture is certain.
+/// Returns the cause if a capture shows it, which is certain.
 fn captured(evidence: &Evidence) -> Found {
     let capture = evidence.capture.as_ref().filter(|capture| capture.gaps > 0)?;
     if 2 * capture.held > capture.gaps && !evidence.settings.no_delay {
@@ -133,7 +133,7 @@ fn of_exchanges(evidence: &Evidence, exchanges: &Exchanges) -> Found {
         let because = format!("{again} segments retransmitted in {} stalls", exchanges.stalls);
         return Some((Cause::Loss, because));
     }
-    // Without a capture, all other evidence has to agree.
+    // Without a capture, the cause is reported only if all other evidence agrees.
     let delayed = evidence.receiver.counters.get("DelayedACKs");
     let is_held = evidence.capture.is_none()
         && evidence.pattern == Pattern::WriteWriteRead
@@ -155,7 +155,8 @@ fn of_exchanges(evidence: &Evidence, exchanges: &Exchanges) -> Found {
     (shares.window >= 0.5).then(|| silly_or_slow(evidence, shares))
 }
 
-/// Compares the last write with the MSS: our measurements show that only a last write below the MSS stalls.
+/// Compares the last write with the MSS, because our measurements show that only a last write below the MSS
+/// stalls.
 fn short_write(evidence: &Evidence) -> String {
     let (bytes, mss) = (evidence.last_write_bytes, evidence.info.snd_mss);
     let relation = if bytes < mss { "below" } else { "not below" };
@@ -174,7 +175,7 @@ fn of_stream(evidence: &Evidence) -> Found {
         );
         return Some((Cause::Loss, because));
     }
-    // One delayed acknowledgement per write: the stalls fill the time.
+    // Estimate the time in stalls, with one delayed acknowledgement per stalled write.
     let delayed = evidence.receiver.counters.get("DelayedACKs") as f64;
     let ato = f64::from(evidence.receiver.info.ato_us.max(40_000)) * 1e-6;
     let waited = (delayed * ato / evidence.receiver.seconds.max(1e-6)).min(1.0);
@@ -321,7 +322,8 @@ pub(super) mod tests {
         Counters(list.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect())
     }
 
-    /// Returns the evidence of one second of an unlimited stream over a path of 10 ms: 100 Mbit/s.
+    /// Returns the evidence of a stream that nothing limits: one second at 100 Mbit/s over a path with an RTT
+    /// of 10 ms.
     pub(in crate::net::diagnosis) fn stream() -> Evidence {
         let zero = TcpInfo {
             data_segs_out: Some(0),

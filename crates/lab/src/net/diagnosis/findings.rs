@@ -1,10 +1,12 @@
 //! The findings of a sweep: maps, causes, remedies, and the effect of the remedies.
 //!
-//! Source    only the records in the sweep's directory, so findings can be recomputed, also while the sweep
-//!           runs.
-//! Proofs    remedies usually use settings outside the grid: each of them is a run of one point, in `proofs`
-//!           below the sweep's directory, named by the first digits of its trial's key.
-//! Path      is that of the first record; each record has its own.
+//! Source    only the records in the sweep's directory, so findings can be recomputed at any time, even
+//!           during the sweep.
+//! Proofs    remedies usually use settings outside the grid. Each remedy is therefore measured by a run of
+//!           its own with one point, in a folder below `proofs` in the sweep's directory, named by the first
+//!           digits of its trial's key.
+//! Path      the path in the findings is that of the first record; every record contains the path that was
+//!           measured for it.
 
 use super::advice::{Proof, against};
 use super::boundary::should_be_slow;
@@ -34,9 +36,9 @@ pub struct CauseCount {
     pub words: String,
     /// The number of cells.
     pub cells: usize,
-    /// The evidence from the worst of them.
+    /// The evidence from the worst of these cells.
     pub example: String,
-    /// That cell.
+    /// The worst of these cells, in words.
     pub case: String,
 }
 
@@ -59,7 +61,7 @@ pub struct Findings {
     pub advice: Vec<Proof>,
     /// The number of points that were measured under foreign load.
     pub disturbed: usize,
-    /// Remedies that have not been measured: words and point.
+    /// Remedies that have not been measured: their words and their points.
     #[serde(skip)]
     pub open: Vec<(String, Setup)>,
     /// Remarks about cells.
@@ -67,7 +69,7 @@ pub struct Findings {
     notes: Vec<(Setup, Note)>,
 }
 
-/// Returns the directory of the run of an advised point, and its plan.
+/// Returns the directory and the plan of the run that measures a point with a remedy.
 pub(in crate::net) fn proof(dir: &Folder, host: &str, setup: &Setup) -> (PathBuf, Plan) {
     let parameters = setup.point(host).0.into_iter().map(|(name, value)| (name, vec![value])).collect();
     let plan = Plan { question: QUESTION.to_owned(), repetitions: 1, seeds: vec![1], parameters };
@@ -101,7 +103,8 @@ impl Sweep {
         self.records.get(&setup.point(&self.host).to_string())
     }
 
-    /// Returns the best stream of a direction, and the best of all, Mbit/s.
+    /// Returns the rate of the best stream in the pattern's direction, and the best rate of all trials,
+    /// Mbit/s.
     fn best(&self, pattern: Pattern) -> (f64, f64) {
         let best = |of: &dyn Fn(&Evidence) -> bool| {
             let all = self.records.values().map(|measured| &measured.evidence);
@@ -340,7 +343,8 @@ impl Findings {
 /// Returns the measurements of a point with a remedy, if there are any.
 fn proved(dir: &Folder, host: &str, setup: &Setup) -> Result<Option<Measured>, StoreError> {
     let (folder, _) = proof(dir, host, setup);
-    // A run that was not started, or that ended while it started, is reported when it is opened for writing.
+    // A folder without a readable manifest means that the remedy has not been measured. A damaged one is
+    // reported when the run is opened for writing.
     let Ok(manifest) = Manifest::read(&folder) else { return Ok(None) };
     let records = Records::read(&folder, &manifest)?;
     Ok(records.in_order(&manifest).find_map(|record| Measured::of(&record)))

@@ -1,8 +1,8 @@
-//! A map: message length on the horizontal axis, socket buffers on the vertical, the predicted boundary on
-//! top.
+//! A map of a sweep: message length on the horizontal axis, socket buffer on the vertical axis, and the
+//! predicted boundary between fast and slow cells.
 //!
-//! Text      a shade, the figure, and a cause's letter where a cell is slow; `│` where the prediction
-//!           changes.
+//! Text      each cell has a shade, its value, and the letter of the cause if it is slow; `│` marks where the
+//!           prediction changes.
 //! SVG       the same cells with the boundary as a line; the same map always gives the same bytes.
 
 use super::cause::Cause;
@@ -56,7 +56,8 @@ impl Map {
         })
     }
 
-    /// Returns the number of cells measured, of slow ones, and of those that were predicted correctly.
+    /// Returns the number of measured cells, how many of them are slow, and how many were predicted
+    /// correctly.
     pub fn counts(&self) -> (usize, usize, usize) {
         let measured = self.iter().filter(|(.., cell)| cell.figure.is_some());
         measured.fold((0, 0, 0), |(all, slow, right), (.., cell)| {
@@ -65,8 +66,8 @@ impl Map {
         })
     }
 
-    /// Returns the reference value of a cell: for exchanges the best of its message length, because long
-    /// messages take longer; for streams the best of all.
+    /// Returns the value to which a cell is compared: for exchanges, the best of its message length, because
+    /// long messages take longer; for streams, the best of the whole map.
     fn best(&self, column: usize) -> f64 {
         let figures = self
             .cells
@@ -76,8 +77,8 @@ impl Map {
         figures.filter_map(|(_, cell)| cell.figure).fold(0.0, f64::max)
     }
 
-    /// Returns the fraction of that value which a cell reaches. Stalled exchanges count as zero, even if
-    /// every cell of their message length stalls.
+    /// Returns a cell's value as a fraction of the value to which it is compared. Stalled exchanges count as
+    /// zero, even if every cell of their message length stalls.
     fn part(&self, cell: &Cell, column: usize) -> f64 {
         if !self.pattern.is_stream() && cell.cause.is_some() {
             return 0.0;
@@ -127,7 +128,8 @@ impl Map {
             );
             for (column, cell) in self.cells[row].iter().enumerate() {
                 let x = LEFT + WIDE * column;
-                // Light is fast; the text is readable on both, and slow cells have a letter too.
+                // Fast cells are light. The text is readable on light and dark cells, and slow cells also
+                // have a letter.
                 let share = self.part(cell, column).sqrt();
                 let (red, green, blue) = (150.0 + 90.0 * share, 40.0 + 200.0 * share, 40.0 + 180.0 * share);
                 let ink = if share < 0.35 { "white" } else { "black" };
@@ -254,7 +256,7 @@ mod tests {
     fn a_picture_is_deterministic_and_has_every_cell_and_the_boundary() {
         let svg = map().svg();
         assert_eq!(svg.matches("<rect").count(), 1 + 4);
-        // Right of the slow cell, and above it.
+        // The boundary passes to the right of the slow cell, and above it.
         assert!(svg.contains("d=\"M76 72h60M136 72v24\""), "{svg}");
         assert!(svg.contains("a &lt; b"));
         assert_eq!(svg, map().svg());

@@ -10,8 +10,8 @@ pub enum Event {
     Began(IpAddr),
     /// A session has ended, after this many trials, for this reason.
     Ended(IpAddr, u64, String),
-    /// A connection was refused for this reason. `more`: the number of further connections of its network
-    /// refused for the same reason since the last line.
+    /// A connection was refused for the reason `why`. `more` is the number of further connections from its
+    /// network that were refused for the same reason since the last line.
     Refused {
         /// The address; the last one, if there are several.
         address: IpAddr,
@@ -33,7 +33,7 @@ pub enum Refusal {
     Silent,
     /// Displaced by later connections.
     Displaced,
-    /// Its first line is not of this protocol.
+    /// Its first line does not follow this protocol.
     Nonsense,
     /// Its token is wrong.
     Token,

@@ -27,7 +27,7 @@ pub struct Limits {
     pub message_bytes: u32,
     /// The most bytes read or written per second, in each session.
     pub bytes_per_second: u64,
-    /// The ports of data connections; 0: the system chooses.
+    /// The ports of data connections; 0 means that the system chooses.
     pub data_ports: RangeInclusive<u16>,
 }
 

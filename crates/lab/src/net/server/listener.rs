@@ -1,16 +1,16 @@
 //! The measurement server: `kiban lab serve`.
 //!
-//! Purpose   measurements only, only for clients that know the token, and within limits.
+//! Purpose   run measurements and nothing else, only for clients that know the token, and within limits.
 //! Threads   one per session, and the number of sessions is limited.
-//! Unproven  unauthenticated connections have no thread, but a slot in a table of their own (`unproven.rs`),
-//!           a short timeout and a short line. They never take the slot of a session.
-//! Trial     a port chosen by the system, or one of a range, open for one connection from the session's
-//!           address that sends the nonce; its data is read and discarded.
-//! Aim       payload is sent only on a connection from the session's address that has presented the nonce: a
-//!           client cannot name another target.
+//! Unproven  unauthenticated connections have no thread of their own. They have slots in a separate table
+//!           (`unproven.rs`), a short timeout and a short maximum line, and never take the slot of a session.
+//! Trial     the data port is chosen by the system or taken from a range. It accepts one connection, which
+//!           must come from the session's address and send the nonce; its data is read and discarded.
+//! Target    the server sends payload only on a connection from the session's address that has presented the
+//!           nonce, so a client cannot direct traffic at another host.
 //! Log       lines about refusals are rate-limited (`refusal_log.rs`).
-//! Limits    duration of a trial and of a session, size of buffers and messages, bytes per second (above
-//!           that, the server pauses reading, and reports it with the outcome).
+//! Limits    duration of a trial and of a session, size of buffers and messages, bytes per second (above that
+//!           rate, the server pauses reading or writing, and reports this with the outcome).
 //! Left out  TLS; a list of tokens.
 
 use super::data_ports::{CALLERS, DataPorts};
@@ -36,7 +36,7 @@ use std::time::Duration;
 
 /// How long the data connection may take to arrive and send its nonce.
 const DATA_TIMEOUT: Duration = Duration::from_secs(10);
-/// How much longer than announced a trial may take before it is ended.
+/// How much longer than announced a trial may take before the server ends it.
 const GRACE: Duration = Duration::from_secs(10);
 /// Bytes read from a stream at a time.
 const READ_BYTES: usize = 256 << 10;
@@ -115,7 +115,8 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// Makes [`Server::run`] and all sessions end soon; may be called from another thread.
+    /// Returns a function that makes [`Server::run`] and all sessions end soon. It may be called from another
+    /// thread.
     pub fn stopper(&self) -> impl Fn() + Send + Sync + 'static {
         let shared = Arc::clone(&self.shared);
         move || shared.ends.store(true, Ordering::Release)
@@ -138,7 +139,7 @@ impl Server {
             let mut refused = Vec::new();
             let admits = |address| {
                 let admits = may_connect(&shared.allowed, address);
-                // Do not reply: an address that is not allowed need not learn that there is a server.
+                // Send no reply: an address that is not allowed need not learn that there is a server.
                 refused.extend((!admits).then_some((address, Refusal::NotAllowed)));
                 admits
             };
@@ -191,8 +192,8 @@ impl Server {
         let Some(slot) = SessionSlot::take(shared) else {
             return refused(stream, Refusal::Full(shared.limits.sessions));
         };
-        // The thread owns the connection: if it cannot be created, the connection closes and the client
-        // reports that.
+        // If the thread cannot be created, the connection, which it owns, is closed, and the client reports
+        // that.
         let thread = std::thread::Builder::new().name("session".into());
         let begun = thread.spawn(move || slot.0.meet(stream, address));
         begun.map(drop).map_err(|_| (None, Refusal::NoThread))
@@ -201,7 +202,7 @@ impl Server {
 
 /// Sends the reason and closes, without waiting.
 fn refuse(mut stream: TcpStream, why: Refusal) {
-    // The client may be gone already.
+    // The client may have disconnected already.
     let _ = write_message(&mut stream, &Greeting::Refused(why.to_string()));
     let _ = stream.shutdown(Shutdown::Write);
     // Closing a socket with unread data resets the connection, which may overtake the reason (RFC 1122
@@ -371,8 +372,8 @@ impl Shared {
         let mut callers = Handshakes::new(CALLERS, Length::Octets(NONCE_BYTES));
         while self.clock.now() < deadline && !self.ends.load(Ordering::Acquire) {
             let now = || self.clock.now();
-            // Other connections from that address, with another nonce or none, delay the right one only
-            // within the limits.
+            // Other connections from that address, with a wrong nonce or none, delay the right one no longer
+            // than their timeout.
             for step in callers.turn(listener, now, LOOK, |from| from == address)? {
                 if let Step::Said(stream, _, said) = step
                     && is_same(&said, nonce)
@@ -388,7 +389,7 @@ impl Shared {
         ))
     }
 
-    /// Writes all of `bytes` before a deadline: a peer that reads slowly gains no time.
+    /// Writes all of `bytes` before a deadline, which a peer cannot extend by reading slowly.
     fn put(&self, stream: &mut TcpStream, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
         while !bytes.is_empty() {
             if self.ends.load(Ordering::Acquire) {
@@ -430,7 +431,7 @@ impl Shared {
         }
         let outcome = budget.outcome(&stream, now, before)?;
         stream.shutdown(Shutdown::Write)?;
-        // Data in flight arrives before the client closes.
+        // Wait until the client closes, so that data in flight arrives.
         let deadline = self.clock.now() + GRACE;
         loop {
             match stream.read(&mut [0; 1]) {
@@ -486,7 +487,7 @@ impl Shared {
             }
             if self.clock.now() >= deadline {
                 match work {
-                    // Data in flight need not be awaited: the rate is known.
+                    // Do not wait for data in flight: the rate is known.
                     Work::Read | Work::Write { .. } => break,
                     Work::Reply { .. } => return Err(late("the trial took longer than announced")),
                 }
@@ -538,7 +539,7 @@ impl Budget {
         }
     }
 }
-/// Allocates a message of the length that a client requested: if there is not enough memory, only that
+/// Allocates a message of the length that a client has requested. If there is not enough memory, only that
 /// client's trial fails.
 fn filled(bytes: u32) -> io::Result<Vec<u8>> {
     let (mut message, bytes) = (Vec::new(), bytes as usize);

@@ -1,10 +1,11 @@
-//! Rate-limited log lines of refusals, so that a client that is refused a thousand times per second cannot
-//! fill the disk.
+//! Rate-limited logging of refused connections, so that a client that is refused a thousand times per second
+//! cannot fill the disk.
 //!
-//! Window      the first refusal opens a window of [`WINDOW`]. Within it each network gets one line per
-//!             cause, and there are at most [`LINES_MAX`] lines in all. When it closes, one line for each of
-//!             these says how many more there were, and one line how many others.
-//! Limits      hence at most 2 × [`LINES_MAX`] + 1 lines per [`WINDOW`], whatever the clients do.
+//! Window      the first refusal opens a window of [`WINDOW`]. Within it, the first refusal of each network
+//!             and cause is logged, up to [`LINES_MAX`] lines. When the window closes, one more line for each
+//!             of these gives the number of further refusals, and a last line counts the refusals that had no
+//!             line.
+//! Limits      at most 2 × [`LINES_MAX`] + 1 lines per [`WINDOW`], whatever the clients do.
 
 use super::event::{Event, Refusal};
 use super::unproven::network_of;
@@ -16,14 +17,14 @@ use std::time::Duration;
 
 /// The length of a window.
 const WINDOW: Duration = Duration::from_secs(10);
-/// The most networks and causes that have their own lines in a window.
+/// The most lines in a window before the closing lines; each is for one network and one cause.
 const LINES_MAX: usize = 16;
 
 /// The lines of the open window.
 #[derive(Default)]
 pub(super) struct RefusalLog {
     until: Option<Instant>,
-    /// The last address of each, and the number of refusals without a line.
+    /// By network and cause: the address refused last, and the number of refusals after the logged one.
     lines: BTreeMap<(IpNet, Refusal), (IpAddr, u64)>,
     others: u64,
 }
@@ -82,7 +83,7 @@ mod tests {
         // The next window starts with the next refusal.
         assert!(ration.on_time(at(60_000)).is_empty());
         assert!(ration.refused(IpAddr::from([198, 51, 100, 1]), Refusal::Silent, at(70_000)).is_some());
-        // Each cause has a line.
+        // Each cause of refusal has a line of its own.
         assert!(ration.refused(IpAddr::from([198, 51, 100, 1]), Refusal::Token, at(70_000)).is_some());
         assert!(ration.refused(IpAddr::from([198, 51, 100, 1]), Refusal::Token, at(70_000)).is_none());
     }

@@ -1,15 +1,16 @@
 //! Connections that have not authenticated yet.
 //!
 //! Purpose     serve an honest client while others fill the server with silent connections.
-//! Limits      [`Bounds`]: in all, per network, and a timeout. A network is an IPv4 address, or an IPv6 /64,
-//!             which even a single host has.
-//! Displacing  a new connection always gets a slot. If its own network has used up its share, it takes the
-//!             slot of that network's oldest connection, otherwise of the oldest connection of the network
-//!             with the most. An honest client sends its line within a round trip, so it does not become the
-//!             oldest.
+//! Limits      [`Bounds`] limits the connections in all and per network, and sets a timeout. A network is an
+//!             IPv4 address or an IPv6 /64, because even a single host may have a whole /64.
+//! Displacing  a new connection always gets a slot. If its own network has used up its share, it displaces
+//!             that network's oldest connection. If the table is full, it displaces the oldest connection of
+//!             the network that has the most connections. An honest client sends its line within a round
+//!             trip, so it is not the oldest for long.
 //! Handshake   [`Handshakes`] reads a line, or a fixed number of octets, from each connection without
 //!             blocking, and not one octet more.
-//! Weakness    connections from more than `connections_max` networks at once displace each other.
+//! Weakness    hosts in more than `connections_max` networks that connect at the same time displace each
+//!             other.
 
 use ipnet::IpNet;
 use kiban_base::Instant;
@@ -33,7 +34,8 @@ pub(crate) struct Bounds {
     pub(crate) time: Duration,
 }
 
-/// Returns the network of an address: an IPv4 address, or an IPv6 /64 (RFC 6177: a site has at least one).
+/// Returns the network of an address: an IPv4 address itself, or an IPv6 /64 (RFC 6177: a site has at least a
+/// /64).
 pub(crate) fn network_of(address: IpAddr) -> IpNet {
     let address = address.to_canonical();
     let bits = if address.is_ipv4() { 32 } else { 64 };
@@ -46,7 +48,7 @@ struct Entry<T> {
     item: T,
 }
 
-/// A table of unauthenticated connections, or of any other type, the oldest first.
+/// A table of unauthenticated connections (or other items), the oldest first.
 pub(crate) struct Unproven<T> {
     bounds: Bounds,
     entries: Vec<Entry<T>>,
@@ -73,7 +75,8 @@ impl<T> Unproven<T> {
         if self.entries.len() < self.bounds.connections_max {
             return None;
         }
-        // If several networks have the most, take the one with the oldest connection.
+        // If several networks have the same, largest number of connections, take the oldest connection of
+        // these.
         let most = self.entries.iter().map(|entry| count(entry.network)).max()?;
         self.entries.iter().position(|entry| count(entry.network) == most)
     }
@@ -87,9 +90,9 @@ impl<T> Unproven<T> {
 /// The length of the first message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Length {
-    /// Everything up to the first newline, at most this many octets.
+    /// Everything up to the first newline, at most this number of octets.
     Line(usize),
-    /// This many octets.
+    /// Exactly this number of octets.
     Octets(usize),
 }
 
@@ -134,7 +137,7 @@ impl Half {
     }
 }
 
-/// Connections whose first message is being read.
+/// Connections whose first message has not been received completely.
 pub(crate) struct Handshakes {
     table: Unproven<Half>,
     length: Length,
@@ -177,8 +180,8 @@ impl Handshakes {
                         continue;
                     }
                     let mut half = Half { stream, address, said: Vec::new() };
-                    // A connection whose message is complete needs no slot, and cannot be displaced by later
-                    // ones.
+                    // If the message is complete, the connection needs no slot, and later connections cannot
+                    // displace it.
                     if hear(&mut half, self.length).is_break() {
                         steps.push(half.step(self.length));
                     } else if let Some(half) = self.table.insert(network_of(address), now, half) {
@@ -186,10 +189,10 @@ impl Handshakes {
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                // A client that closed meanwhile is not an error.
+                // It is not an error if a client closes its connection before it is accepted.
                 Err(error)
                     if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
-                // A shortage of file descriptors or memory passes.
+                // A shortage of file descriptors or memory is temporary: pause before accepting again.
                 Err(_) => {
                     pace(Duration::from_millis(10));
                     break;
@@ -200,7 +203,8 @@ impl Handshakes {
     }
 }
 
-/// Reads as much of the first message as has arrived, and no more; breaks when it is complete or has failed.
+/// Reads as much of the first message as has arrived, and no more; returns `Break` when the message is
+/// complete or has failed.
 fn hear(half: &mut Half, length: Length) -> std::ops::ControlFlow<()> {
     use std::ops::ControlFlow::{Break, Continue};
     let mut room = [0; 1024];
@@ -263,12 +267,13 @@ mod tests {
         for number in 0..3 {
             assert_eq!(table.insert(flood, at(number), number), None);
         }
-        // The network has used up its share: its own oldest connection is displaced, although there is room.
+        // The network has used up its share, so its own oldest connection is displaced, although the table
+        // has free slots.
         assert_eq!(table.insert(flood, at(3), 3), Some(0));
         assert_eq!(table.insert(other, at(3), 10), None);
         assert_eq!(table.insert(other, at(3), 11), None);
         assert_eq!(table.insert(honest, at(3), 20), None);
-        // All slots are in use: the network with the most connections loses one.
+        // All slots are in use, so the network with the most connections loses its oldest one.
         assert_eq!(table.insert(honest, at(4), 21), Some(1));
         for number in 100..1000 {
             let displaced = table.insert(flood, at(4), number).expect("all places are taken");

@@ -1,11 +1,11 @@
 //! The digest of a short capture: which segments were held back, and for how long.
 //!
-//! Held      the signature of Nagle's algorithm with a delayed acknowledgement, as seen at the sender: data
-//!           is sent; nothing moves for 20 ms or longer; a pure acknowledgement arrives; a short segment is
-//!           sent within 2 ms. The segment was ready and waited for the acknowledgement: with at most one
-//!           segment in flight, no window held it back.
-//! Resent    bytes that were sent twice were lost, or considered lost.
-//! Shut      a window of less than a segment that the peer advertises.
+//! Held      data that waited for an acknowledgement: the signature of Nagle's algorithm together with a
+//!           delayed acknowledgement, as seen at the sender. Data is sent; no packet follows for 20 ms or
+//!           longer; a pure acknowledgement arrives; a short segment is sent within 2 ms. If at most one
+//!           segment was in flight, the window did not hold the short segment back.
+//! Resent    bytes that were sent twice, because they were lost, or considered lost.
+//! Shut      the peer advertises a window of less than one segment.
 
 use kiban_measure::{Direction, Frame};
 use serde::{Deserialize, Serialize};
@@ -85,7 +85,7 @@ pub struct Digest {
     pub held_ms: f64,
     /// Gaps that ended with a retransmission.
     pub sent_again: u64,
-    /// Gaps that ended with an acknowledgement which released no short segment.
+    /// Gaps that ended with an acknowledgement that was not followed by a short segment.
     pub others: u64,
     /// The smallest window field after the handshake, not scaled.
     pub window_min: u16,
@@ -103,7 +103,8 @@ impl Digest {
             }
             let before = at.checked_sub(1).map(|before| &segments[before]);
             let gap = before.map_or(0, |before| segment.nanoseconds.saturating_sub(before.nanoseconds));
-            // A capture that starts in the middle: the data sent before is unknown, but was little.
+            // If a capture starts in the middle of a connection, the amount of unacknowledged data before it
+            // is unknown; assume little.
             let under_way = match (sent_end, acknowledged) {
                 (Some(end), Some(next)) => end.wrapping_sub(next),
                 (Some(_), None) => 1,

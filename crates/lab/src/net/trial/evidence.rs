@@ -1,7 +1,8 @@
 //! Evidence: the observations of both ends in a trial.
 //!
 //! Ends      the sender is the end that writes messages: the client, except in [`Pattern::StreamBack`].
-//! Kept      with the record, so that a cause can be found, or questioned, later and without the network.
+//! Kept      the evidence is stored in the record, so that a cause can be determined or questioned later,
+//!           without the network.
 
 use super::digest::Digest;
 use super::path::Path;
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
 pub enum Pattern {
     /// A header and a body in two writes, then wait for the reply.
     WriteWriteRead,
-    /// The same bytes in one write.
+    /// Header and body in one write, then wait for the reply.
     WriteRead,
     /// Messages without replies.
     Stream,
@@ -65,11 +66,11 @@ pub struct Exchanges {
     pub p50_us: f64,
     /// The longest duration, us.
     pub max_us: f64,
-    /// Exchanges that took 20 ms longer than necessary: they waited for a timer.
+    /// Exchanges that took 20 ms longer than necessary, because they waited for a timer.
     pub stalls: u64,
-    /// The median duration of these, ms.
+    /// The median duration of the stalled exchanges, ms.
     pub stall_ms: f64,
-    /// The fraction of the time spent in these.
+    /// The fraction of the time spent in stalled exchanges.
     pub stalled_part: f64,
 }
 
@@ -92,9 +93,9 @@ pub struct Evidence {
     pub peer: Welcome,
     /// The socket options that the sender's kernel applied.
     pub given: Given,
-    /// The state of the sender's kernel at the start of the measurement.
+    /// The state of the connection in the sender's kernel at the start of the measurement.
     pub info_before: TcpInfo,
-    /// The same at the end of the measurement.
+    /// The state of the same connection at the end of the measurement.
     pub info: TcpInfo,
     /// The counters of the sender's host.
     pub counters: Counters,

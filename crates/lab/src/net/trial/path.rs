@@ -9,6 +9,7 @@ pub struct Path {
     pub round_trip_us: f64,
     /// The largest segment with ample buffers, bytes.
     pub mss_bytes: u32,
-    /// A lower bound of its rate, Mbit/s: slow start is part of the measurement.
+    /// A lower bound of the path's rate, Mbit/s: the measurement includes slow start, so the path may be
+    /// faster.
     pub rate_mbps: f64,
 }

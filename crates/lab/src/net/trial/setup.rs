@@ -20,13 +20,13 @@ pub struct Setup {
     pub pattern: Pattern,
     /// Bytes of a message.
     pub message_bytes: u32,
-    /// Both socket buffers; `None`: the system's, which grow automatically.
+    /// The size of both socket buffers; `None` leaves the system's default, which grows automatically.
     pub buffer_bytes: Option<u32>,
     /// TCP_NODELAY.
     pub no_delay: bool,
-    /// TCP_MAXSEG; `None`: the path's.
+    /// TCP_MAXSEG; `None` leaves the MSS of the path.
     pub mss_bytes: Option<u32>,
-    /// Congestion control; `None`: the system's.
+    /// The congestion control; `None` leaves the system's default.
     pub congestion: Option<String>,
     /// The time to measure, s.
     pub seconds: f64,
@@ -76,10 +76,10 @@ impl Setup {
         .collect()
     }
 
-    /// Reads a point.
+    /// Reads the settings from a point.
     ///
     /// # Errors
-    /// [`Failure::Impossible`]: what to change.
+    /// Returns [`Failure::Impossible`], which says what to change.
     pub fn of(point: &Point) -> Result<Setup, Failure> {
         let wrong = |what: &str| Failure::Impossible(format!("{what}: the point is {point}"));
         let count = |name: &str| {

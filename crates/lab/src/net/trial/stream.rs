@@ -23,7 +23,7 @@ use std::net::Shutdown;
 /// Bytes read at a time.
 const READ_BYTES: usize = 256 << 10;
 
-/// Runs one trial. If `captured`, it is captured, and the packets are returned.
+/// Runs one trial. If `captured`, the whole trial is captured, and the packets are returned.
 ///
 /// # Errors
 /// Returns [`Failure`] with the cause.

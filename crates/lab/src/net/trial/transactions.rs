@@ -1,10 +1,10 @@
-//! Write, write, read: messages that wait for a reply.
+//! Trials of exchanges: the client sends a message, in one write or in two, and waits for the reply.
 //!
-//! Trial     first exchanges without measurement, so that the quick acknowledgements at the start of a
-//!           connection do not count; then for the requested time.
-//! Slow      a case that spent more than half of the time in exchanges that took [`STALL`] longer than a
-//!           round trip plus the transmission time at the path's rate.
-//! Capture   a slow case repeats some exchanges with a capture, if that is permitted.
+//! Trial     starts with exchanges that are not measured, because a receiver acknowledges immediately at the
+//!           start of a connection (quick ACK); then measures for the requested time.
+//! Slow      a case is slow if more than half of its time passed in exchanges that took [`STALL`] longer than
+//!           a round trip plus the transmission time at the path's rate.
+//! Capture   a slow case repeats some exchanges with a capture, if captures are permitted.
 
 use super::digest::{Digest, Segment};
 use super::evidence::{Evidence, Exchanges};
@@ -21,13 +21,13 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// The warm-up that is not measured: this long, or this many exchanges.
+/// The warm-up, which is not measured, ends after this time or this number of exchanges.
 const WARM_UP: (Duration, u64) = (Duration::from_millis(150), 40);
 /// An exchange that takes this much longer than necessary has waited for a timer.
 pub const STALL: Duration = Duration::from_millis(20);
 /// The fraction of time spent in stalls above which a case is slow.
 pub const SLOW_PART: f64 = 0.5;
-/// The number of captured exchanges, and the most time for them.
+/// The number of exchanges to capture, and the time after which the capture ends in any case.
 const CAPTURED: (u64, Duration) = (6, Duration::from_secs(2));
 /// The fewest exchanges that are measured.
 const EXCHANGES_MIN: u64 = 5;
@@ -60,7 +60,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Returns the description of why a data connection counts as lost.
+/// Returns [`Failure::Lost`] with a description of an error of the data connection.
 pub(in crate::net) fn broken(error: &io::Error) -> Failure {
     Failure::Lost(match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
@@ -76,7 +76,7 @@ pub(in crate::net) fn info(stream: &TcpStream) -> Result<TcpInfo, Failure> {
     TcpInfo::of(stream).map_err(|error| broken(&error))
 }
 
-/// Runs one trial. If `captured`, all of it is captured, and the packets are returned.
+/// Runs one trial. If `captured`, the whole trial is captured, and the packets are returned.
 ///
 /// # Errors
 /// Returns [`Failure`] with the cause.
@@ -122,7 +122,7 @@ pub fn run(
             more += 1;
         }
         let segments = Segment::read_all(capture.frames());
-        // Gaps are meaningless if the clock was set.
+        // If the wall clock was set during the capture, the gaps between timestamps are meaningless.
         digest = (!capture.clock_stepped()).then(|| Digest::of(&segments, info.snd_mss));
     }
     let frames = whole.as_mut().map(|capture| capture.frames().to_vec()).unwrap_or_default();

@@ -5,9 +5,10 @@
 pub enum Scale {
     /// Linear, from zero to a round value.
     Linear,
-    /// Linear, from this value instead of zero: for differences of a few percent. The axis label names it.
+    /// Linear, from this value instead of zero, for data that differ by only a few percent. The axis label
+    /// shows the value.
     From(f64),
-    /// Linear, over the range of the data: for time.
+    /// Linear, over the range of the data; used for time axes.
     Range,
     /// Logarithmic, marked at powers of ten. Values that are not positive are not drawn.
     Decades,

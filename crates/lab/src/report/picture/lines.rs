@@ -65,7 +65,7 @@ impl Lines {
         let points = || self.lines.iter().flat_map(|line| &line.points);
         let xs = points().map(|(x, _)| *x).chain(self.marks.iter().map(|mark| mark.x));
         let ys = points().filter_map(|(_, y)| *y).chain(self.marks.iter().map(|mark| mark.y));
-        // Keep points away from the ends of the axis.
+        // Keep the points away from the ends of the axis.
         let x = Axis::new(self.x.1, xs, (LEFT + 10.0, right - 10.0));
         let y = Axis::new(self.y.1, ys, (HEIGHT - BOTTOM, TOP));
         let mut canvas = Canvas::default();
@@ -147,7 +147,7 @@ impl Lines {
         for at in 1..rows.len() {
             rows[at] = rows[at].max(rows[at - 1] + NAME);
         }
-        // Move names that are below the lower end up again.
+        // Move names up again that are now below the lower end of the axis.
         let mut lowest = HEIGHT - BOTTOM + 4.0;
         for row in rows.iter_mut().rev() {
             *row = row.min(lowest);

@@ -136,7 +136,7 @@ mod tests {
             limit: Some((10.0, "policed at".into())),
         };
         let picture = stacked.picture();
-        // From 0 to 10 over 256 pixels: 7 is at 110.8, 8 at 85.2.
+        // Values from 0 to 10 are drawn over 256 pixels: 7 is at 110.8, 8 at 85.2.
         assert!(picture.elements.contains("points=\"56,110.8 "), "{}", picture.elements);
         assert!(picture.elements.contains("1 s\nsum: 10\naudio: 2\nvideo: 8"));
         assert_eq!(picture.data.csv(), "s,video,audio\n0,7,1\n1,8,2\n");

@@ -9,7 +9,8 @@
 //!           the line.
 //! Doubling  loopback values are twice the rate of the transfer, as in the paper, because one processor does
 //!           the work of both ends.
-//! Figures   the axes of the published figures are lost; the verdicts are on the paper's text about them.
+//! Figures   the axes of the published figures are lost, so the verdicts are on what the paper's text
+//!           says about them.
 //! Virtual time  is deterministic: each run is made once and gives the same values on every machine.
 //!           Measurements on this machine ([`measured`]) are not part of the report.
 
@@ -50,7 +51,7 @@ const LINE_BITS_PER_SECOND: u64 = 2_000_000;
 const FDATA: [usize; 7] = [500, 1000, 2000, 3000, 4000, 6000, 8000];
 const FDATA_QUICK: [usize; 4] = [1000, 2000, 4000, 8000];
 const TPDU: [usize; 5] = [128, 256, 512, 1024, 2048];
-/// Costs per host byte with which the position of the bend is computed again, nanoseconds.
+/// The costs per host byte for which the position of the bend is recomputed, nanoseconds.
 const HOST_BYTE_NS: [u64; 6] = [0, 125, 250, 375, 500, 625];
 
 /// The extent of a run.
@@ -255,7 +256,7 @@ fn is_near(here: f64, published: f64) -> bool {
     (here / published - 1.0).abs() <= published::TOLERANCE
 }
 
-/// Returns the smallest F-DATA from which the rate on the line equals that of the largest F-DATA.
+/// Returns the smallest F-DATA size from which on the line's rate equals that of the largest F-DATA.
 fn level_from(rate: impl Fn(usize) -> f64) -> usize {
     let most = rate(8000);
     let level = |bytes: &&usize| rate(**bytes) >= most * (1.0 - published::LEVEL);
@@ -275,7 +276,7 @@ fn straightness(curve: &Curve) -> f64 {
 /// Returns the model with another cost per host byte, and a coding cost that keeps the loopback rate.
 fn with_host_byte(nanos: u64) -> Costs {
     let picos = nanos * 1000;
-    // Both ends move each byte of an F-DATA of 8000, and four times one of them is coded.
+    // For an F-DATA of 8000 bytes, both ends move every byte, and there are four codings or decodings.
     let less = (OSI_BOARD_1992.host_byte_ps as i64 - picos as i64) * 2 * 8000 / 4 / 1000;
     let coding = OSI_BOARD_1992.coding.as_nanos() as i64 + less;
     Costs { host_byte_ps: picos, coding: Duration::from_nanos(coding.max(0) as u64), ..OSI_BOARD_1992 }

@@ -3,8 +3,8 @@
 //!
 //! Set-up    RDMA Writes between two of kiban's RNIC cores in the paper's segments ([`work`]). The cores log
 //!           their steps, and [`kiban_sim::rnic_clocks`] assigns clock cycles to them.
-//! Fitted    two pauses between segments, to the two maxima of figure 10. All other constants are from table
-//!           2.
+//! Fitted    two pauses between segments are fitted to the two maxima of figure 10. All other constants are
+//!           from table 2.
 //! Today     the same blocks and clocks, but pipelined: each block works on the next segment while the
 //!           payload of the current one is transferred.
 //! Units     the paper's MB are MiB; only then do its percentages of 953.6 match 881 and 795.
@@ -40,8 +40,8 @@ mod published {
     pub(super) const DIP_BYTES: usize = 2048;
     pub(super) const WRITE_NS: u64 = 352;
     pub(super) const READ_REQUEST_NS: u64 = 168;
-    /// Table 2: module, work, clocks, and the corresponding step of kiban's core. The last row is a word of
-    /// payload.
+    /// Table 2: module, work, clocks, and the corresponding step of kiban's core. The last row is the
+    /// transfer of one word of payload.
     pub(super) const TABLE_2: [(&str, &str, u64, Step); 16] = [
         ("SQ work manager", "fetch WQE", 3, Step::FetchWqe),
         ("SQ work manager", "judge fence", 1, Step::Fence),
@@ -277,7 +277,7 @@ fn figure_10(all: &[(usize, Steps)]) -> Figure {
         name: name.to_owned(),
         points: all.iter().map(|(bytes, steps)| (*bytes as f64, Some(rate(core, end, steps)))).collect(),
     };
-    // The cost of each further message in a sequence of messages.
+    // Compute the cost of each further message in a sequence of messages.
     let stream = |name: &str, end| {
         let point = |&(bytes, _): &(usize, Steps)| {
             let [fewer, more] =

@@ -9,7 +9,8 @@
 //! CPU       CPU time of the receiving thread divided by wall time. The sender's cost of wake-ups is not
 //!           included.
 //! Loss      messages that found no descriptor. With shared memory, the receiving NIC runs in the receiving
-//!           process. If that is stalled, messages wait in the ring and then at the sender, and are not lost.
+//!           process. If this process is stalled, messages wait in the ring and then at the sender, and are
+//!           not lost.
 //! Foreign load  CPU use of other processes; it increases latency and reduces the CPU use of a polling
 //!           receiver.
 //! Limits    this is a measurement, not a test: nothing is asserted, and the environment is printed with it.
@@ -161,7 +162,7 @@ fn one(wait: Wait, gap: Duration, length: Duration, cpus: &[usize]) -> Result<Me
                 let sent = sent_at.get(number).map_or(now, |sent| sent.load(Ordering::Acquire));
                 latencies.push(now.saturating_sub(sent));
                 post(done.cookie).map_err(|error| error.to_string())?;
-                // The interval begins with the first message, which excludes the set-up.
+                // The interval begins with the first message, so the connection set-up is not measured.
                 last = (now, thread_cpu_nanos());
                 first.get_or_insert(last);
                 if number as u64 + 1 == count {

@@ -42,7 +42,7 @@ mod published {
         (300, 10, 0.0, None),
         (300, 15, 0.0, None),
     ];
-    /// The factor within which a percentage counts as reproduced.
+    /// The factor within which a loss counts as reproduced.
     pub(super) const LOSS_FACTOR: f64 = 2.0;
 }
 
@@ -126,7 +126,7 @@ fn often_stalled() -> Host {
     Host { stalls: vec![Stall { when: often.when, ..seldom }], ..Host::of_2000() }
 }
 
-/// Returns the paper's host with stalls of running processes as well, as many per second as for a process
+/// Returns the paper's host with stalls of running processes as well: as many per second as a process has
 /// that sleeps for every packet of 12 KB.
 fn running_stalled() -> Host {
     let host = Host::of_2000();
@@ -134,7 +134,7 @@ fn running_stalled() -> Host {
     Host { stalls: vec![often], ..host }
 }
 
-/// Returns a host whose wait policy weighs a sleep like 300 us of polling.
+/// Returns a host whose wait policy considers a sleep as costly as 300 us of polling.
 fn dear_latency(host: &Host) -> Host {
     let mut host = host.clone();
     let both_ends = (host.costs.sleep + host.costs.ring).as_secs_f64();
@@ -156,7 +156,7 @@ pub struct ViaLibrary {
     pub running: Cell,
     /// Adaptive waiting with frequent long stalls: unreliable delivery with 7, 10 and 15 MB; reliable
     /// delivery that waits for descriptors and reliable reception with 7 MB; unreliable delivery with 7 MB
-    /// and a policy that weighs a sleep like 300 us of polling.
+    /// and a policy that considers a sleep as costly as 300 us of polling.
     pub adaptive: Vec<Cell>,
 }
 
@@ -212,9 +212,9 @@ impl fmt::Display for ViaLibrary {
     }
 }
 
-/// The packet size at which the next packet arrives as soon as the work on the last one is done, KB.
+/// The packet size at which the next packet arrives as soon as the previous one has been processed, KB.
 const CLOSE_KB: u64 = 1;
-/// The packet size at which the next packet arrives long after that, KB.
+/// The packet size at which the next packet arrives long after the previous one has been processed, KB.
 const APART_KB: u64 = 50;
 /// A packet is slow if it waits for more than this part of the interval between packets.
 const SLOW_PART: f64 = 0.1;
@@ -310,8 +310,7 @@ fn cpu_rows(figure: &Figure) -> Vec<Row> {
     published::CPU_AT_50.iter().enumerate().map(row).collect()
 }
 
-/// Returns for how long the descriptors of a buffer last at the smallest packet size at which the policy
-/// sleeps.
+/// Returns how long the descriptors of a buffer last at the smallest packet size at which the policy sleeps.
 fn lasts(host: &Host, spin_us: u64, buffer_mb: u64) -> Duration {
     (host.work + Duration::from_micros(spin_us)) * descriptors(buffer_mb * MB) as u32
 }
@@ -363,7 +362,7 @@ fn table_rows(cells: &[Cell], host: &Host) -> Vec<Row> {
     rows
 }
 
-/// Checks that the published losses decrease in the order of how long the descriptors of the cells last.
+/// Checks that, in the paper, cells whose descriptors last longer lose fewer packets.
 fn order_row(host: &Host) -> Row {
     let mut cells: Vec<(Duration, f64)> = published::TABLE_3
         .iter()
@@ -451,7 +450,7 @@ fn reason_rows(running: &Cell, host: &Host) -> Vec<Row> {
     ]
 }
 
-/// Returns the least number of descriptors without loss.
+/// Returns the least number of descriptors with which no packet is lost.
 fn needed(host: &Host, wait: Wait, packet_bytes: u64) -> usize {
     let loses = |descriptors: usize| {
         host.receive(wait, Level::Unreliable, descriptors, packet_bytes, 40_000).lost > 0
@@ -483,7 +482,7 @@ fn laws(host: &Host, effort: &Effort) -> Vec<Row> {
     let [one, two, tenth] = [100, 200, 10].map(at_rate);
     let ratio = |other: usize| other as f64 / one as f64;
     let scales = (ratio(two) - 2.0).abs() < 0.1 && (ratio(tenth) - 0.1).abs() < 0.05;
-    // An operating system that guarantees a response within one millisecond.
+    // Assume an operating system that guarantees a response within one millisecond.
     let real_time = Host { stalls: longest(Duration::from_millis(1)), ..host.clone() };
     let few = needed(&real_time, hybrid(100), 50 * KB);
     let at_7 = |wait, size: u64| {
@@ -497,7 +496,7 @@ fn laws(host: &Host, effort: &Effort) -> Vec<Row> {
     };
     let lost: u64 = effort.sizes_kb.iter().map(|&size| at_7(Wait::Interrupt, size).lost).sum();
     let cpu = at_7(Wait::Interrupt, 50).cpu_percent();
-    // A processor twice as fast.
+    // Assume a processor that is twice as fast.
     let costs = kiban_base::Costs {
         wake: host.costs.wake / 2,
         sleep: host.costs.sleep / 2,

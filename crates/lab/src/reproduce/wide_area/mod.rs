@@ -4,7 +4,8 @@
 //! Set-up    two workstations ([`hosts`]) on a switch, one netperf stream, the same buffer size at both ends.
 //! TCP       the profile `solaris23` with one set of constants for all cells; then the profile `modern`.
 //! Distance  pings over circuits that are looped back at a distant site ([`delay`]).
-//! Conflicts the paper contradicts itself in places. Each reading has a row of its own with the result here.
+//! Conflicts the paper contradicts itself in places. Each of the conflicting values has a row of its own,
+//!           with the result here.
 //! Virtual time  is deterministic: each run is made once and gives the same values on every machine.
 
 pub mod delay;
@@ -444,7 +445,7 @@ fn sequences(
 
 fn sawtooth(map: &Map) -> Row {
     let rate = |message| map.at(SAWTOOTH_BUFFER, message).unwrap_or(0.0);
-    // A multiple of the MSS, and the message some thousand bytes longer.
+    // Compare the rates at a multiple of the MSS and at the next multiple of 1000 bytes.
     let teeth =
         [(MSS, 10_000), (2 * MSS, 20_000), (3 * MSS, 29_000)].map(|(top, foot)| (rate(top), rate(foot)));
     Row {
@@ -525,7 +526,7 @@ fn constants() -> Vec<Constant> {
 }
 
 impl WideArea {
-    /// All maps for a spreadsheet; the figures have their own.
+    /// Returns all maps as CSV. The CSV of the figures is separate.
     pub fn csv(&self) -> String {
         self.maps.iter().fold(Map::CSV_HEAD.to_owned(), |text, map| text + &map.csv())
     }

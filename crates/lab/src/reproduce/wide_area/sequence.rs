@@ -7,9 +7,10 @@ use kiban_tcpip::tcp;
 use serde::Serialize;
 use std::time::Duration;
 
-/// An acknowledgement at least this long after the previous packet was sent by the delayed-ACK timer.
+/// An acknowledgement that follows the previous packet by at least this time was sent by the delayed-ACK
+/// timer.
 const STALL: Duration = Duration::from_millis(20);
-/// Lines shown of a sequence at most.
+/// The most lines of a sequence that are shown.
 const LINES: usize = 14;
 
 /// One line of a sequence.

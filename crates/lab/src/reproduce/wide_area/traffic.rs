@@ -1,4 +1,5 @@
-//! The remote lecture and the effect of policing: figures 10 and 11 of paper \[2\], and its open question.
+//! The remote lecture and the effect of policing: figures 10 and 11 of paper \[2\], and the question that the
+//! paper leaves open.
 //!
 //! Series    one lecture among four sites ([`Lecture`]); MPEG-2 stops after two thirds of the time, as in the
 //!           experiment at 15:48.
@@ -250,16 +251,16 @@ fn rates_of_kinds(series: &Outcome) -> Vec<Row> {
 }
 
 fn sums(series: &Outcome) -> Vec<Row> {
-    // Only while MPEG-2 is sent, which excludes the end of the series.
+    // Use only the samples in which MPEG-2 is sent; this excludes the end of the series.
     let to = series.sums("waseda", "musashino");
     let with_mpeg2 =
         flow(series, "mpeg2").samples.iter().zip(&to).filter(|(sample, _)| sample.offered_mbps > 6.9);
     let there = range(with_mpeg2.map(|(_, sum)| *sum));
     let back = range(series.sums("musashino", "waseda").into_iter());
-    // The range that the sum of the flows can have; a series of one minute need not reach both ends.
+    // Compute the possible range of the sum of the flows; a series of one minute need not reach its ends.
     let others = mpeg2(false, Fec::Short) * 1e-6 + AUDIO_LINE_MBPS;
     let parts = (others + published::PICTURES.0, others + published::PICTURES.1);
-    // The paper gives the upper end without decimals.
+    // The paper gives the upper end of the range without decimals.
     let (least, most) = published::TO_MUSASHINO;
     let near = parts.0 <= least && (parts.1 - most).abs() < 0.5;
     vec![
@@ -330,7 +331,8 @@ fn policing(tolerances: &[Point], loads: &[(Shaping, Vec<Point>)], rates: &[Poin
     };
     let spoilt = tolerances.iter().map(|point| percent(flow(&point.outcome, "jpeg").unit_loss()));
     let listed = TOLERANCES_US.map(|us| format!("{us}")).join(", ");
-    // If a picture of a 5.5 Mbit/s stream is sent at line rate, its last cell is early by this much.
+    // If a picture of a 5.5 Mbit/s stream is sent at the line rate, its last cell is this much earlier than
+    // the contract allows.
     let cells = (5.5e6 / 30.0 / (CELL_BYTES * 8) as f64).round();
     let early_us = (cells - 1.0) * (CELL_BYTES * 8) as f64 * (1.0 / POLICED_MBPS - 1.0 / 149.76);
     let mut rows = vec![ours(
