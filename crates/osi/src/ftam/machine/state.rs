@@ -10,8 +10,9 @@
 //! Choices   where the available texts leave it open:
 //!           - F-RECOVER leads to data transfer idle. The initiator then requests F-READ or F-WRITE again,
 //!             with the number of the lost bulk transfer, and data continues after the recovery point.
-//!           - If F-CANCEL or F-RESTART collide and use resynchronisation, the session layer decides: the loser
-//!             gets the winner's indication. If both sides send F-CANCEL by P-DATA, each answers the other's.
+//!           - If F-CANCEL or F-RESTART collide and use resynchronisation, the session layer decides: the
+//!             loser gets the winner's indication. If both sides send F-CANCEL by P-DATA, each answers the
+//!             other's.
 
 use super::super::Role;
 use crate::wire::ftam::Kind;
