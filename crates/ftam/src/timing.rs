@@ -1,6 +1,7 @@
 //! A stopwatch for the board's tasks: how much time each layer takes.
 //!
-//! Purpose    measures the time per task, as in figure 3 of paper \[5\], on any running association.
+//! Purpose    measures the time per task on any running association, as in figure 3 of paper \[5\]
+//!            (docs/reproduce-osi-board.md).
 //! Operation  the wiring reports each task that it switches to; the time until the next switch is charged to
 //!            that task.
 //! Cost       one clock reading per switch, some tens of nanoseconds; none if the stopwatch is off.

@@ -60,7 +60,7 @@ impl<T> Unauthenticated<T> {
         Some(away)
     }
 
-    /// Removes and returns the connection to be closed first, if there are any.
+    /// Removes and returns the connection to be closed first; `None` if there are no connections.
     pub(super) fn evict(&mut self) -> Option<(IpAddr, T)> {
         let &(_, origin) = self.crowds.last()?;
         let &oldest = self.by_origin.get(&origin)?.first()?;

@@ -1,5 +1,5 @@
-//! OSI: the upper layers as the standards define them, from transport class 0 to the FTAM file service (paper
-//! \[5\]), and X.25 below.
+//! OSI: the upper layers as the standards define them, from transport class 0 to the FTAM file service, and
+//! X.25 below. The design follows the OSI board of paper \[5\] (docs/reproduce-osi-board.md).
 //!
 //! ```
 //! use kiban_osi::wire::tpkt;

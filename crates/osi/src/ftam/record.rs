@@ -1,7 +1,8 @@
 //! Recovery records (dockets) as stored on disk: lines of a keyword and a value in hex digits.
 //!
 //! Purpose   initiator and responder can resume a transfer after both programs have ended.
-//! Format    one `word hexadecimal` per line; unknown words are ignored; a word may occur several times.
+//! Format    one `keyword hexadecimal` per line; unknown keywords are ignored; a keyword may occur several
+//!           times.
 //! Limits    the disk limits the number and length of records.
 
 use alloc::format;

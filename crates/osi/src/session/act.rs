@@ -79,7 +79,7 @@ impl Session {
             }
             Action::UpdateTokens => self.update_tokens(cause),
 
-            // Data is handled elsewhere, on a path of its own, since it is most frequent.
+            // Data is the most frequent case and is handled on a separate path.
             Action::Dt | Action::Td | Action::SDtInd | Action::STdInd => {}
 
             // Synchronisation.

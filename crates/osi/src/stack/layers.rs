@@ -1,4 +1,5 @@
-//! The wiring of one association's transport, session, presentation and ACSE layers (paper \[5\]).
+//! The wiring of one association's transport, session, presentation and ACSE layers (paper \[5\], see
+//! docs/reproduce-osi-board.md).
 //!
 //! Purpose    all control flow between the layers is in one file: the output of each is passed to its
 //!            neighbour.

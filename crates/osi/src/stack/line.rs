@@ -1,4 +1,5 @@
-//! The lower module of paper \[5\]: an X.25 virtual call over LAPB, on a line to one peer.
+//! The lower module of paper \[5\] (docs/reproduce-osi-board.md): an X.25 virtual call over LAPB, on a line
+//! to one peer.
 //!
 //! Purpose          the transport layer sees the network service of X.213; the driver sees frames received
 //!                  and frames to send.
@@ -53,8 +54,8 @@ pub struct LineConfig {
 }
 
 impl LineConfig {
-    /// Returns paper \[5\]'s configuration: packets of 2048 octets, windows of 7, 7 outstanding frames, and
-    /// memory for one window of packets.
+    /// Returns the configuration used in paper \[5\]: packets of 2048 octets, windows of 7, 7 outstanding
+    /// frames, and memory for one window of packets.
     pub fn new(role: Role) -> LineConfig {
         const PACKET_BYTES: u16 = 2048;
         const WINDOW: u8 = 7;

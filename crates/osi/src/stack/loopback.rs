@@ -1,4 +1,5 @@
-//! The internal loopback of paper \[5\]: two connections of one board, joined below the transport layer.
+//! The internal loopback of paper \[5\] (docs/reproduce-osi-board.md): two connections of one board, joined
+//! below the transport layer.
 //!
 //! Purpose    runs the whole stack without a network: NSDUs move between the two queues as ropes.
 //! Limits     none in the loopback; the sender must limit what waits ([`NetworkService::waiting_bytes`])

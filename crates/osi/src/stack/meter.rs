@@ -1,4 +1,5 @@
-//! Metering: the tasks of paper \[5\], and a hook that reports which task is running.
+//! Metering: the tasks of paper \[5\] (docs/reproduce-osi-board.md), and a hook that reports which task is
+//! running.
 //!
 //! Purpose    with one hook in the wiring, the time per layer is measured, or spent by a modelled processor.
 //! Operation  the wiring reports each task that it switches to. In real time, a meter reads a clock at each

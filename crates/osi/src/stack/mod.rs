@@ -1,4 +1,4 @@
-//! The OSI board: the wiring of the OSI layers (paper \[5\]).
+//! The OSI board: the wiring of the OSI layers (paper \[5\], see docs/reproduce-osi-board.md).
 //!
 //! ```text
 //!   paper [5]'s task     module

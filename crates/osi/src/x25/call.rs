@@ -231,7 +231,8 @@ pub(super) fn is_between<T: Ord + Copy>(answer: Both<T>, proposed: Both<T>, defa
     between(answer.called, proposed.called) && between(answer.calling, proposed.calling)
 }
 
-/// Returns the answer to the proposal: at most this end's maximum, but never beyond the default.
+/// Returns the answer to a proposal: values above this end's maximum are reduced to it, or to the default if
+/// that is more.
 pub(super) fn nearer<T: Ord + Copy>(proposed: Both<T>, max: T, default: T) -> Both<T> {
     proposed.map(|proposed| if proposed > max { max.max(default.min(proposed)) } else { proposed })
 }

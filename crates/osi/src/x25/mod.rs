@@ -17,7 +17,7 @@
 //!                  incoming calls that the host has not polled, [`CONTROL_PACKETS_MAX`] control packets that
 //!                  wait for the link.
 //! Not implemented  sending REJ, T24, T25 and T27, registration, charging, hunt groups and other facilities
-//!                  that only a network has; unknown facilities are handed up unchanged.
+//!                  that only a network has; unknown facilities are passed up unchanged.
 
 mod call;
 mod channel;

@@ -3,7 +3,7 @@
 //! Purpose    text that is sent and fetched back is unchanged, byte for byte.
 //! Host       a text file is bytes with LF at line ends; bytes are not interpreted otherwise, so any
 //!            character set passes.
-//! CR LF      in string classes with format effectors (IA5String, GeneralString and the like) CR LF ends a
+//! CR LF      in string classes with format effectors (such as IA5String and GeneralString) CR LF ends a
 //!            line, wherever strings are cut. Every LF of the host becomes CR LF, every CR LF becomes LF; a
 //!            single CR is kept.
 //! Strings    in string classes without format effectors (GraphicString, VisibleString), and in records of

@@ -439,7 +439,7 @@ fn accepts(v: &Variables, given: &Given, abandoned: impl FnOnce(u32) -> bool) ->
     }
 }
 
-/// Returns whether the user has been told of a connection, which can then be aborted.
+/// Returns whether the user has been notified of a connection, so that it can abort it.
 pub(super) fn in_connection(state: State) -> bool {
     matches!(state, Sta02A | Sta02B | Sta03 | Sta05A | Sta08 | Sta09 | Sta11A | Sta713)
 }
