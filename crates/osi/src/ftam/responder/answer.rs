@@ -20,7 +20,7 @@ pub(in super::super) fn kind_of_failure(disk_error: DiskError) -> (ErrorIdentifi
         DiskError::Full => (E::LOCAL_FAILURE_SPACE, T::TRANSIENT),
         DiskError::Busy => (E::FILE_BUSY, T::TRANSIENT),
         DiskError::Changed => (E::LOCAL_FAILURE_DATA, T::TRANSIENT),
-        // A peer must not learn what exists outside of the filestore, so the error is the same.
+        // Both have the same error, so that a peer does not learn what exists outside of the filestore.
         DiskError::Outside | DiskError::NotADirectory => (E::FILENAME_NOT_FOUND, T::PERMANENT),
         DiskError::NotAFile => (E::FILE_NOT_AVAILABLE, T::PERMANENT),
         DiskError::NotEmpty => (E::FILE_CANNOT_BE_DELETED, T::PERMANENT),
