@@ -1,15 +1,16 @@
-//! A custom protocol on ACSE: one end requests an association, sends values and gets them back, and
-//! releases.
+//! A custom protocol on ACSE: the initiator requests an association, sends values, gets them echoed, and
+//! releases the association.
 //!
-//! `cargo run --release -p kiban-ftam --example acse` runs both ends in one process. As two:
+//! `cargo run --release -p kiban-ftam --example acse` runs both sides in one process. To run two processes:
 //!
 //! ```text
 //! acse serve ADDRESS:PORT         answers one association; port 0: a free port is chosen and printed
 //! acse connect HOST:PORT [WORD ...]
 //! ```
 //!
-//! The example shows what a protocol has to define: an application context, the abstract syntax of its
-//! values, and which value answers which. MMS, X.400 and X.500 define the same, with more values.
+//! The example shows what an application protocol has to define: an application context, the abstract syntax
+//! of its values, and which value answers which. MMS, X.400 and X.500 define the same things, with more
+//! values.
 
 use kiban_ftam::osi::association::{Acceptance, Association, Event, Listener, Parameters};
 use kiban_osi::stack::layers::StackConfig;
@@ -19,11 +20,12 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// The application context. Numbers below 2.999 are for examples (X.660); a real protocol has its own.
+/// The application context name. OIDs below 2.999 are for examples (X.660); a real protocol registers its
+/// own.
 const APPLICATION: Oid = Oid::of("2.999.7.1");
 /// The abstract syntax of the values: octet strings, as named by ISO 8571.
 const OCTET_STRINGS: Oid = Oid::of("1.0.8571.2.4");
-/// Timeout for each answer of the other end.
+/// Time limit for each answer of the peer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
@@ -55,7 +57,7 @@ fn listen(address: SocketAddr) -> std::io::Result<Listener> {
     Listener::bind(address, StackConfig::default(), None, PATIENCE)
 }
 
-/// Answers one association.
+/// Accepts one association and echoes its values.
 async fn serve(listener: &Listener) -> Outcome {
     let request = listener.accept().await?.request().await?;
     println!("server: request for {}", request.associate().application_context);

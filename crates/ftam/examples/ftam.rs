@@ -1,12 +1,12 @@
-//! Files over OSI in a program: a filestore in a directory, and a client that puts, lists, fetches and
+//! FTAM in a program: a server with a filestore in a directory, and a client that puts, lists, fetches and
 //! removes a file in it.
 //!
-//! `cargo run --release -p kiban-ftam --example ftam` runs both ends in one process. As two, the server being
-//! any of FTAM's, `kiban ftam serve` among them:
+//! `cargo run --release -p kiban-ftam --example ftam` runs server and client in one process. They can also
+//! run as two processes; the client works with any FTAM server, such as `kiban ftam serve`:
 //!
 //! ```text
-//! ftam serve ADDRESS:PORT DIRECTORY        a filestore for the user `ann`, whose password is `secret`
-//! ftam connect HOST:PORT USER PASSWORD     what a client does, with the file `example.txt` there
+//! ftam serve ADDRESS:PORT DIRECTORY        serves a filestore to the user `ann`, whose password is `secret`
+//! ftam connect HOST:PORT USER PASSWORD     runs the client: puts and gets `example.txt` at that server
 //! ```
 //!
 //! ```text
@@ -18,7 +18,7 @@
 //!   Client::close       F-TERMINATE
 //! ```
 //!
-//! The client's local files are in a directory of its own, which no name can leave; so are the server's.
+//! The client's local files are in one directory, the server's in another; no file name can lead outside.
 
 use kiban_ftam::authentication::AuthService;
 use kiban_ftam::client::{Client, ClientConfig, FailureLine};
@@ -37,7 +37,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// Text, whose lines end there as they do on that host.
+/// The document type for text: each host stores it with its own line ends.
 const TEXT: Document = Document::UnstructuredText(TextParameters::NONE);
 /// Timeout for establishing an association.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -83,13 +83,13 @@ async fn main() -> Result<(), Failed> {
 
 /// Creates a filestore in this directory, for one user.
 fn service(directory: &Directory) -> Result<Service, Failed> {
-    // As `kiban ftam passwd` writes it; a service reads its users from a file.
+    // The format that `kiban ftam passwd` writes; a service reads its users from a file.
     let users = format!("[users.ann]\npassword = \"{}\"\nrights = \"all\"\n", hash(b"secret")?);
     let auth = AuthService::new(Users::parse(&users, "users.toml")?, Attempts::new(BackoffConfig::default()));
     Ok(Service::new(ServiceConfig::new(directory.into()), Arc::new(auth))?)
 }
 
-/// Puts a file, finds it in the list, fetches it, and removes it.
+/// Puts a file, finds it in the directory listing, fetches it, and removes it.
 async fn connect(address: SocketAddr, user: &str, password: &str) -> Result<(), Failed> {
     let here = Folder::new("local")?;
     fs::write(here.0.join("note.txt"), "one line\nand another\n")?;
@@ -119,7 +119,7 @@ async fn connect(address: SocketAddr, user: &str, password: &str) -> Result<(), 
         return Err("a list has entries".into());
     };
     println!("client: there is {}", entries.iter().map(name).collect::<Vec<_>>().join(", "));
-    // Without a document type, the file arrives as it is stored.
+    // Without a document type, the file is transferred as it is stored.
     run(&mut client, Job::Get { remote: remote(), local: local("back.txt")?, document: None }).await?;
     print!("{}", fs::read_to_string(here.0.join("back.txt"))?);
     run(&mut client, Job::Remove { remote: remote() }).await?;
@@ -128,7 +128,8 @@ async fn connect(address: SocketAddr, user: &str, password: &str) -> Result<(), 
     Ok(())
 }
 
-/// Runs a job. A job that may be resumed over another association needs an activity number; these have none.
+/// Runs a job. Only jobs that may be resumed over another association need an activity number, so these have
+/// none.
 async fn run(client: &mut Client, job: Job) -> Result<Outcome, Failed> {
     client.run(job, None).await.map_err(|failure| FailureLine(&failure).to_string().into())
 }
@@ -160,7 +161,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // A directory that cannot be removed stays.
+        // If the directory cannot be removed, it is left behind.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

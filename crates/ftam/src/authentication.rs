@@ -1,11 +1,13 @@
-//! Authentication for a filestore in real time: users, their passwords, and delays after failures.
+//! Password authentication for a filestore server, with delays after failures.
 //!
-//! Purpose    a wrong password delays only its sender; passwords are verified where that blocks no transfer.
-//! Operation  verification runs on a thread that may block, after the delay set by [`Attempts`]; when it is
-//!            done, the association's bell wakes it. Its duration does not reveal whether the user exists.
-//! Floods     sending many guesses at once gains nothing: the delay is computed again when a guess's turn
-//!            comes, and counts the failures of those before it. Addresses are grouped as in `origin_of`.
-//! Limits     [`VERIFICATIONS_MAX`]: each verification takes the memory that its hash requires.
+//! Purpose    a wrong password delays only its sender; verifying passwords does not block transfers.
+//! Operation  verification runs on a thread that may block, after the delay computed by [`Attempts`]; then
+//!            the association is notified. The time it takes does not reveal whether the user exists.
+//! Floods     many guesses sent at once are not verified faster: the delay is computed again when a guess's
+//!            turn comes, and includes the failures of earlier guesses. Addresses are grouped as in
+//!            `origin_of`.
+//! Limits     [`VERIFICATIONS_MAX`] at a time, since each verification needs the memory that its hash
+//!            requires.
 
 use super::unauthenticated::origin_of;
 use super::users::{Attempts, Memory, NAME_BYTES_MAX, Users};
@@ -19,8 +21,8 @@ use tokio::sync::{Notify, Semaphore, oneshot};
 
 /// How many passwords are verified at a time.
 pub const VERIFICATIONS_MAX: usize = 4;
-/// The longest delay before a verification. If the delay would be longer, the login is refused at once
-/// without a verification.
+/// The longest delay before a verification. If the delay would be longer, the login is refused at once,
+/// without verifying the password.
 pub const WAIT_MAX: Duration = Duration::from_secs(4);
 
 /// The authentication state that all associations of a filestore share.
@@ -29,7 +31,7 @@ pub struct AuthService {
     users: RwLock<Arc<Users>>,
     attempts: Mutex<Attempts>,
     permits: Semaphore,
-    /// Memory for verifications, one for each that runs at the same time.
+    /// Working memory for verifications, one for each that runs at the same time.
     memories: Mutex<Vec<Memory>>,
     /// Rate limit for log lines about logins refused without a verification.
     lines: Mutex<LogLimiter>,
@@ -50,13 +52,14 @@ impl AuthService {
         }
     }
 
-    /// Replaces the users; associations that are already admitted stay.
+    /// Replaces the users; users who are already logged in stay logged in.
     pub fn set_users(&self, users: Users) {
         *ignore_poison(self.users.write()) = Arc::new(users);
     }
 
     async fn verify(&self, credentials: Credentials) -> AuthResult {
-        // A name too long for any user counts as the empty name, so that long names do not fill the memory.
+        // A name that is too long for any user is counted as the empty name, so that long names do not fill
+        // the memory.
         let user = credentials.user.clone().filter(|name| name.len() <= NAME_BYTES_MAX).unwrap_or_default();
         let address =
             credentials.address.parse().map_or(credentials.address.clone(), |ip| origin_of(ip).to_string());
@@ -76,17 +79,17 @@ impl AuthService {
                 continue;
             }
             let permit = self.permits.acquire().await.expect("it is never closed");
-            // Verifications that ended meanwhile may have failed.
+            // Verifications that ended while this one waited may have failed, so compute the delay again.
             let now = self.clock.now();
             if attempts().not_before(&user, &address, now) <= now {
                 break permit;
             }
         };
         let users = ignore_poison(self.users.read()).clone();
-        // A permit holder takes a free memory or makes one: there are never more memories than permits.
+        // A permit holder takes free working memory or creates some, so there are at most as many as permits.
         let memories = || lock(&self.memories);
         let mut memory = memories().pop().unwrap_or_default();
-        // Not tokio's `spawn_blocking`, which panics if the system gives no thread.
+        // tokio's `spawn_blocking` would panic if the system cannot create a thread.
         let verified = kiban_tokio::runtime::blocking(c"kiban-auth", move || {
             let verified = users.verify_in(&credentials, &mut memory);
             (verified, memory)

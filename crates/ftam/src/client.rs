@@ -2,7 +2,8 @@
 //!
 //! Purpose    one call transfers or manages a file of the responder; a job that was cut short by a lost
 //!            association can be resumed over the next one.
-//! Operation  a task of its own drives the association; jobs are sent to it, and their outcomes come back.
+//! Operation  a separate task drives the association; it receives jobs and returns their outcomes over
+//!            channels.
 //! Limits     one job at a time; the timeouts are in [`ClientConfig`].
 
 use super::disk::{DirectoryDisk, Settings};
@@ -36,9 +37,9 @@ pub struct ClientConfig {
     pub host: String,
     /// TCP port of the responder.
     pub port: u16,
-    /// The directory of local files; dockets of interrupted transfers are kept below it.
+    /// The directory of local files; recovery dockets of interrupted transfers are kept below it.
     pub local: PathBuf,
-    /// Settings of that directory as a disk.
+    /// Settings of the disk that is opened on that directory.
     pub disk: Settings,
     /// The proposed FTAM parameters and the initiator's identity.
     pub initiator: initiator::Config,
@@ -54,7 +55,8 @@ pub struct ClientConfig {
     pub timing: bool,
 }
 
-/// Opens a stream on a running board, to the first of the host's addresses that the board has a route to.
+/// Opens a stream through a running board, to the first of the host's addresses that the board has a route
+/// to.
 async fn on_board(board: &str, config: &ClientConfig) -> io::Result<Stream> {
     let board = Attachment::attach(Some(board)).await?;
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
@@ -78,7 +80,7 @@ pub enum ConnectError {
     Local(PathBuf, io::Error),
     /// TCP or TLS failed.
     Socket(io::Error),
-    /// The host name cannot appear in a certificate.
+    /// The host name is not valid in a certificate.
     Tls(TlsError),
     /// The responder refused the association.
     Refused(Failure),
@@ -126,7 +128,7 @@ impl fmt::Display for FailureLine<'_> {
 }
 
 enum Command {
-    /// Starts a job; the number is its activity identifier, if the transfer may be resumed later.
+    /// Starts a job. The number is the transfer's activity identifier, if the transfer may be resumed later.
     Start(Box<Job>, Option<i64>),
     Recover(String),
     Cancel,
@@ -202,7 +204,7 @@ impl Client {
         });
         let mut initiator = Initiator::new(config.initiator.clone());
         if initiator.connect(&mut machine).is_err() {
-            // The job holds a value that the protocol cannot encode, such as a file name of 1000 octets.
+            // The job contains a value that the protocol cannot encode, such as a file name of 1000 octets.
             let _ = tell.send(Event::Lost);
         }
         let disconnected = Arc::default();
@@ -228,8 +230,8 @@ impl Client {
         Client { commands, events, progress, disconnected, bell, task }
     }
 
-    /// Runs a job. `activity` identifies a transfer at both ends; [`docket_of`](initiator::docket_of) gives
-    /// the docket with which to resume it.
+    /// Runs a job. `activity` identifies a transfer to initiator and responder;
+    /// [`docket_of`](initiator::docket_of) gives the docket with which it can be resumed.
     ///
     /// # Errors
     /// The failure, and the docket with which the job can be resumed, if it can.
@@ -245,12 +247,13 @@ impl Client {
         self.command(Command::Recover(docket)).await
     }
 
-    /// Watches the job's progress: bytes of contents moved, and the total if known.
+    /// Returns a channel that reports the job's progress: bytes of contents transferred, and the total if
+    /// known.
     pub fn progress(&self) -> watch::Receiver<(u64, Option<u64>)> {
         self.progress.clone()
     }
 
-    /// Returns a closure that cancels the job in progress; it may be called from anywhere.
+    /// Returns a closure that cancels the job in progress; any thread may call it.
     pub fn canceller(&self) -> impl Fn() + Send + Sync + 'static {
         let (commands, bell) = (self.commands.clone(), self.bell.clone());
         move || {
@@ -259,7 +262,7 @@ impl Client {
         }
     }
 
-    /// Releases the association in order. Returns the time spent in each layer, if that was measured.
+    /// Releases the association in an orderly way. Returns the time spent in each layer, if it was measured.
     pub async fn close(mut self) -> Stopwatch {
         let _ = self.commands.send(Command::Terminate);
         self.bell.notify_one();
@@ -279,7 +282,7 @@ impl Client {
     }
 }
 
-/// The initiator as the user of its association.
+/// The initiator, as the user of the association's file service.
 struct InitiatorUser {
     initiator: Initiator,
     disk: DirectoryDisk,

@@ -1,5 +1,5 @@
-//! One end of an association as the pump drives it: the board's [`End`](board::End), its user, and a
-//! stopwatch.
+//! One endpoint of an association as the pump drives it: the protocol stack's [`End`](board::End), its user,
+//! and a stopwatch.
 
 use super::timing::Stopwatch;
 use crate::osi::pump;
@@ -13,37 +13,37 @@ use kiban_osi::transport::Disconnected;
 use std::io;
 use std::time::Duration;
 
-/// The time a peer has to fetch the last data of an association.
+/// Time limit for the peer to take the last data of an association.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A user of the file service at this end.
+/// The user of the file service at this endpoint: an initiator or a responder.
 pub(super) trait User {
-    /// Does pending work; hands down at most about `room_bytes` of contents.
+    /// Does pending work; passes down at most about `room_bytes` of contents.
     fn work(&mut self, machine: &mut Machine, room_bytes: usize);
-    /// Reports that transport refused or ended its connection; [`User::ended`] follows.
+    /// Reports that the transport connection was refused or ended; [`User::ended`] follows.
     fn disconnected(&mut self, _why: &Disconnected) {}
     /// Reports that the association has ended.
     fn ended(&mut self);
-    /// Returns the new maximum TSDU length in bytes, if it is to change.
+    /// Returns the new maximum TSDU length in bytes, if it changes.
     fn tsdu_bytes_max(&self) -> Option<usize> {
         None
     }
-    /// Reports that nothing has moved for too long, and that the association is being aborted.
+    /// Reports that no data has moved for too long; the association is then aborted.
     fn on_idle_timeout(&mut self) {}
 }
 
-/// An end, its user, and the stopwatch.
+/// An endpoint, its user, and the stopwatch.
 pub(super) struct FileEnd<U: User> {
     pub(super) end: board::End,
     pub(super) user: U,
     pub(super) stopwatch: Stopwatch,
     end_reported: bool,
-    /// How long nothing may move while a file is selected.
+    /// How long an association may be without progress while a file is selected.
     idle_timeout: Option<Duration>,
     moved: Instant,
     /// Bytes that were waiting to be sent at the last check.
     waited_bytes: usize,
-    /// When the association must be over: bytes still waiting then are not sent.
+    /// When the connection is closed even if bytes are still waiting; these are dropped.
     close_deadline: Instant,
     over: Option<Instant>,
 }
@@ -63,7 +63,7 @@ impl<U: User> FileEnd<U> {
         }
     }
 
-    /// Sets the inactivity limit: the association is aborted if nothing moves for this long while a file is
+    /// Sets the inactivity limit: the association is aborted after this time without progress while a file is
     /// selected.
     pub(super) fn with_idle_timeout(mut self, silence: Duration) -> FileEnd<U> {
         self.idle_timeout = Some(silence);
@@ -106,7 +106,7 @@ impl<U: User> FileEnd<U> {
     }
 }
 
-/// Notifies the user however an association ends, even if its task is cancelled.
+/// Notifies the user when an association ends for any reason, even if its task is cancelled.
 impl<U: User> Drop for FileEnd<U> {
     fn drop(&mut self) {
         self.tell_end();
@@ -162,7 +162,7 @@ impl<U: User> pump::End for FileEnd<U> {
     }
 
     fn wants_bytes(&self) -> bool {
-        // Requests are not read from a peer that does not read the answers.
+        // Stops reading from a peer that does not read the responses.
         self.end.room() > 0
     }
 

@@ -1,11 +1,11 @@
-//! FTAM on a host: a directory as filestore, its users, and associations over TCP with and without TLS.
+//! FTAM on a host: a directory as a filestore, its users, and associations over TCP with and without TLS.
 //!
 //! ```text
-//! disk             a directory, which no name and no link can escape
+//! disk             a directory as a disk; no name and no symbolic link leads out of it
 //! users            users, their rights and hashed passwords
 //! authentication   verifies passwords without blocking transfers
 //! serve            the responder's side: thousands of associations
-//! client           the initiator's side: one association, and jobs on it
+//! client           the initiator's side: one association, and jobs that run on it
 //! unauthenticated  connections that have not authenticated yet
 //! osi              sockets, TLS and the pump below the layers; associations for other users of ACSE; X.25 relay
 //! timing           the time spent in each layer

@@ -1,20 +1,20 @@
-//! A filestore served over TCP: thousands of associations on a few threads.
+//! An FTAM server over TCP: serves a filestore to thousands of associations on a few threads.
 //!
-//! Purpose    every association sees the same files under the same locks; neither an association nor an
-//!            unauthenticated connection keeps others out.
-//! Threads    each association is driven in one of the [`RuntimePool`], chosen by its number.
-//! Files      are read and written where the association is driven; operations that may block are listed in
+//! Purpose    all associations see the same files under the same locks; neither an association nor an
+//!            unauthenticated connection can keep others out.
+//! Threads    each association is driven on one runtime of the [`RuntimePool`], chosen by its number.
+//! Files      are read and written on the association's thread; the operations that may block are listed in
 //!            [`super::disk`].
-//! Admission  unauthenticated connections are limited in number; the oldest one of the origin that has most
-//!            of them makes room for the next. They also have the deadlines of their layers, and little
-//!            memory ([`UNAUTHENTICATED_BYTES_MAX`]).
+//! Admission  the number of unauthenticated connections is limited; at the limit, the oldest connection of
+//!            the origin that has most of them is closed. Unauthenticated connections also have the deadlines
+//!            of their layers, and little memory ([`UNAUTHENTICATED_BYTES_MAX`]).
 //! Idle       an association that has a file selected and transfers nothing for too long is disconnected, so
 //!            that others can use the file. This counts as a lost connection, so that the transfer can be
 //!            resumed.
-//! Log        each refusal and each failure has a line, unless there are too many (`Lines`).
-//! End        an association that ends in the middle leaves what can be recovered, and undoes the rest,
-//!            however it ends.
-//! Limits     [`ServiceConfig`] names them.
+//! Log        one line for each refusal and each failure, within a rate limit ([`LogLimiter`]).
+//! End        however an association ends, transfers that can be recovered are kept, and other unfinished
+//!            work is undone.
+//! Limits     see [`ServiceConfig`].
 
 use super::authentication::{AuthService, PasswordAuthenticator};
 use super::disk::{DirectoryDisk, Protected, Settings};
@@ -45,8 +45,8 @@ use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
-/// Maximum TSDU length before authentication: a CONNECT with all parameters, and one segment of data that did
-/// not fit into it.
+/// Maximum TSDU length before authentication. It is enough for a CONNECT with all parameters, and for one
+/// segment of data that did not fit into it.
 pub const UNAUTHENTICATED_BYTES_MAX: usize = 128 << 10;
 
 /// Settings of a served filestore.
@@ -54,21 +54,21 @@ pub const UNAUTHENTICATED_BYTES_MAX: usize = 128 << 10;
 pub struct ServiceConfig {
     /// The directory to serve.
     pub root: PathBuf,
-    /// Settings of its disk.
+    /// Settings of the disk on that directory.
     pub disk: Settings,
     /// Files that no peer can access.
     pub protected: Protected,
-    /// The services to offer.
+    /// The responder's settings: the services to offer.
     pub responder: responder::Config,
-    /// Settings of the layers below.
+    /// Settings of the layers below FTAM.
     pub stack: StackConfig,
-    /// The TLS acceptor; `None` for no TLS.
+    /// The TLS acceptor; `None` accepts connections without TLS.
     pub tls: Option<TlsAcceptor>,
     /// Maximum number of connections.
     pub associations_max: usize,
-    /// Maximum number of connections that have not initialized.
+    /// Maximum number of connections that have not yet authenticated.
     pub unauthenticated_max: usize,
-    /// How long nothing may move while a file is selected.
+    /// How long an association may be without progress while a file is selected.
     pub idle_timeout: Duration,
     /// The time limit for the TLS handshake.
     pub tls_timeout: Duration,
@@ -80,7 +80,7 @@ impl ServiceConfig {
     /// Returns the default settings for this directory.
     pub fn new(root: PathBuf) -> ServiceConfig {
         let mut stack = StackConfig::default();
-        // No FTAM PDU except data is longer, and a peer can send it before it is authenticated.
+        // No FTAM PDU is longer, except data; a peer can send it before it is authenticated.
         stack.session.user_data_bytes_max = UNAUTHENTICATED_BYTES_MAX;
         ServiceConfig {
             root,
@@ -114,7 +114,7 @@ impl Service {
     /// Creates a service that authenticates users with `auth`.
     ///
     /// # Errors
-    /// The directory cannot be opened, or the system gives no threads.
+    /// The directory cannot be opened, or the system cannot create threads.
     pub fn new(config: ServiceConfig, auth: Arc<AuthService>) -> io::Result<Service> {
         DirectoryDisk::open(&config.root, config.disk)?;
         let locks = Arc::new(Mutex::new(Locks::new(config.associations_max)));
@@ -123,7 +123,7 @@ impl Service {
         Ok(Service { config, auth, locks, unauthenticated: Arc::default(), lines, runtimes, clock })
     }
 
-    /// Serves connections until `stop` is ready; then lets associations end.
+    /// Serves connections until `stop` is ready; then waits for the associations to end.
     pub async fn serve(&self, listener: TcpListener, stop: impl Future<Output = ()>) {
         let mut tasks = JoinSet::new();
         let mut next = 0;
@@ -136,8 +136,7 @@ impl Service {
                         self.admit(next, socket, peer, &mut tasks);
                     }
                     Err(error) => {
-                        // Usually no descriptors are left: the oldest unauthenticated connection has
-                        // held one for the longest time.
+                        // Usually no descriptors are left, so close the oldest unauthenticated connection.
                         if let Some(untold) = lock(&self.lines).try_take(self.clock.now()) {
                             tracing::warn!(%error, untold, "cannot accept a connection");
                         }
@@ -159,7 +158,7 @@ impl Service {
 
     fn admit(&self, number: u64, socket: TcpStream, peer: SocketAddr, tasks: &mut JoinSet<()>) {
         let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-        // Authenticated associations stay; an unauthenticated one makes room.
+        // Authenticated associations stay; an unauthenticated connection is closed to make room.
         if tasks.len() >= self.config.associations_max && !self.evict() {
             if let Some(untold) = lock(&self.lines).try_take(self.clock.now()) {
                 tracing::warn!(%peer, untold, "too many associations: refused");
@@ -196,7 +195,8 @@ impl Service {
                 },
             }
         };
-        // Held until it is inserted: a connection that ends before that removes itself afterwards.
+        // The lock is held until the connection is inserted, so that a connection that ends at once is
+        // removed after its insertion.
         let mut unauthenticated = lock(&self.unauthenticated);
         let task = tasks.spawn_on(driven, runtime);
         unauthenticated.add(number, peer.ip(), task);
@@ -207,7 +207,8 @@ impl Service {
         }
     }
 
-    /// Evicts the unauthenticated connection that must go first, if there is one.
+    /// Closes the unauthenticated connection that is first in line, if there is one; returns whether there
+    /// was.
     fn evict(&self) -> bool {
         let evicted = lock(&self.unauthenticated).evict();
         let Some((origin, oldest)) = evicted else { return false };
@@ -261,7 +262,7 @@ async fn drive(
     let outcome = pump(&mut end, &mut socket, &bell, &clock).await;
     let counters = *end.user.responder.counters();
     let broken = end.end.broken();
-    // No line for the end of an unauthenticated connection: there may be thousands.
+    // The end of an unauthenticated connection is not logged, because there may be thousands.
     let untold = match end.user.is_authenticated {
         true => Some(0),
         false => lock(&end.user.unauthenticated_lines).try_take(clock.now()),
@@ -281,7 +282,7 @@ async fn drive(
     );
 }
 
-/// Describes the first counted protocol error above TPKT, from transport up, if there is one.
+/// Returns the first protocol error that the layers above TPKT have counted, if there is one.
 fn broken_above(end: &End) -> Option<&'static str> {
     let (transport, session, presentation, acse) = end.files().stack().layers();
     let (transport, session) = (transport.counters(), session.counters());
@@ -305,13 +306,13 @@ fn broken_above(end: &End) -> Option<&'static str> {
     rows.into_iter().find(|(count, _)| *count > 0).map(|(_, words)| words)
 }
 
-/// The user of the file service at one association.
+/// The user of the file service on one association.
 struct Served {
     responder: Responder,
     disk: DirectoryDisk,
     locks: SharedLocks,
     authenticator: PasswordAuthenticator,
-    /// Settings of the layers before authentication.
+    /// Settings of the layers, as they are before authentication.
     stack: StackConfig,
     /// Maximum TSDU length once authenticated.
     tsdu_bytes_max: usize,
@@ -384,7 +385,7 @@ impl Served {
     }
 }
 
-/// However it ends, it is removed from the unauthenticated connections.
+/// Removes the connection from the unauthenticated connections, however it ends.
 impl Drop for Served {
     fn drop(&mut self) {
         lock(&self.unauthenticated).remove(self.number);

@@ -1,8 +1,10 @@
-//! A stopwatch for the tasks of the board: how long each layer works.
+//! A stopwatch for the board's tasks: how much time each layer takes.
 //!
-//! Purpose    the time per task, as in figure 3 of paper \[5\], measured on any running association.
-//! Operation  the wiring names the task that it turns to; the time since then is charged to that task.
-//! Cost       one reading of the clock per turn, some tens of nanoseconds; none if the stopwatch is off.
+//! Purpose    measures the time per task on any running association, as in figure 3 of paper \[5\]
+//!            (docs/reproduce-osi-board.md).
+//! Operation  the wiring reports each task that it switches to; the time until the next switch is charged to
+//!            that task.
+//! Cost       one clock reading per switch, some tens of nanoseconds; none if the stopwatch is off.
 
 use kiban_base::Instant;
 use kiban_os::Clock;
@@ -36,7 +38,7 @@ impl Stopwatch {
         }
     }
 
-    /// Starts a period of work of the host.
+    /// Starts a period of work, which begins with the host task.
     pub fn begin(&mut self) {
         if let Some(clock) = &self.clock {
             self.since = clock.now();
@@ -44,7 +46,7 @@ impl Stopwatch {
         }
     }
 
-    /// Returns for each task the time it has taken, and how often it was turned to.
+    /// Returns for each task the time that it has taken, and how many times the wiring switched to it.
     pub fn spent(&self) -> impl Iterator<Item = (Task, Duration, u64)> + '_ {
         Task::ALL.iter().zip(self.spent).zip(self.turns).map(|((&task, spent), turns)| (task, spent, turns))
     }

@@ -1,14 +1,15 @@
-//! Connections that have not authenticated yet.
+//! Limits the connections that have not authenticated yet.
 //!
-//! Purpose    a host that opens thousands of silent connections displaces only its own.
-//! Operation  when there are too many, the origin that has most of them loses its oldest. An origin is an
-//!            IPv4 address, or the first 64 bits of an IPv6 address, which is what one subscriber has.
-//! Cost       each step is logarithmic in the number of connections.
+//! Purpose    a host that opens thousands of silent connections displaces only its own connections.
+//! Operation  when there are too many, the oldest connection of the origin that has most is closed. An origin
+//!            is an IPv4 address, or the first 64 bits of an IPv6 address, the prefix that one subscriber
+//!            has.
+//! Cost       each step takes logarithmic time in the number of connections.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Returns the origin of an address: the part that is costly to change.
+/// Returns the origin of an address: the part of it that a subscriber cannot easily change.
 pub(super) fn origin_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -22,10 +23,10 @@ pub(super) fn origin_of(address: IpAddr) -> IpAddr {
 /// The unauthenticated connections, each with the means to close it.
 #[derive(Debug)]
 pub(super) struct Unauthenticated<T> {
-    /// By connection number: the oldest has the lowest.
+    /// All unauthenticated connections by number; the oldest has the lowest.
     all: BTreeMap<u64, (IpAddr, T)>,
     by_origin: BTreeMap<IpAddr, BTreeSet<u64>>,
-    /// Each origin with its number of connections, in order of number.
+    /// The number of connections of each origin, sorted by that number.
     crowds: BTreeSet<(usize, IpAddr)>,
 }
 
@@ -46,7 +47,7 @@ impl<T> Unauthenticated<T> {
         self.crowds.insert((numbers.len(), origin));
     }
 
-    /// Removes a connection that has authenticated, or is gone.
+    /// Removes a connection that has authenticated or ended.
     pub(super) fn remove(&mut self, number: u64) -> Option<T> {
         let (origin, away) = self.all.remove(&number)?;
         let numbers = self.by_origin.get_mut(&origin)?;
@@ -59,7 +60,7 @@ impl<T> Unauthenticated<T> {
         Some(away)
     }
 
-    /// Removes and returns the connection that must go first.
+    /// Removes and returns the connection to be closed first; `None` if there are no connections.
     pub(super) fn evict(&mut self) -> Option<(IpAddr, T)> {
         let &(_, origin) = self.crowds.last()?;
         let &oldest = self.by_origin.get(&origin)?.first()?;

@@ -1,5 +1,5 @@
-//! A served filestore and hostile peers: incomplete connections, dockets of other users, symbolic links that
-//! are exchanged.
+//! Tests of a served filestore with hostile peers: incomplete connections, another user's dockets, and
+//! symbolic links that are exchanged while paths are resolved.
 
 use kiban_ftam::authentication::AuthService;
 use kiban_ftam::client::{Client, ClientConfig};
@@ -24,7 +24,7 @@ use tokio::runtime::Runtime;
 const PATIENCE: Duration = Duration::from_secs(60);
 const BINARY: Document = Document::UnstructuredBinary(BinaryParameters::NONE);
 
-/// A directory with a filestore in `root`, and users `ann` and `eve` who have all rights.
+/// A directory with a filestore in `root`, and users `ann` and `eve`, who have all rights.
 struct Place(PathBuf);
 
 impl Place {
@@ -46,7 +46,7 @@ impl Place {
         place
     }
 
-    /// Serves as long as the runtime runs; returns the port.
+    /// Serves the filestore while the runtime runs; returns the port.
     fn serve(&self, runtime: &Runtime, change: impl Fn(&mut ServiceConfig)) -> u16 {
         let mut config = ServiceConfig::new(self.0.join("root"));
         config.disk.durability = Durability::Never;
@@ -117,11 +117,11 @@ fn half_open_connections_end_at_their_deadline_even_if_bytes_trickle() {
         .collect();
     for (mut socket, says) in sockets.into_iter().zip(says) {
         let mut answer = Vec::new();
-        // The connection may be reset if the service has not read everything.
+        // The connection may be reset if the service has not read all data.
         let _ = socket.read_to_end(&mut answer);
         assert_eq!(answer.is_empty(), says.len() < request.len(), "{says:?}: {answer:?}");
     }
-    // One byte at a time: each arrives in time, but the whole message does not.
+    // Bytes arrive one at a time, each within the time limit, but the whole message takes too long.
     let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
     socket.write_all(&request).unwrap();
     let mut answer = [0; 11];
@@ -136,7 +136,7 @@ fn half_open_connections_end_at_their_deadline_even_if_bytes_trickle() {
     assert!(bytes.count() < 2999, "the connection was never closed");
 }
 
-/// Relays a connection to `port`, and cuts it after this many bytes towards the service.
+/// Relays a connection to `port`, and closes it after this many bytes towards the service.
 async fn cutter(port: u16, bytes_max: usize) -> u16 {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap().port();
@@ -175,7 +175,7 @@ fn a_stolen_docket_does_not_work_for_another_user() {
         let failure = ann.run(put("there"), Some(7)).await.unwrap_err();
         assert_eq!(failure.docket, Some(docket_of(7)));
         ann.close().await;
-        // User eve holds all of ann's dockets.
+        // User eve gets copies of all of ann's dockets.
         let notes = "eve/.kiban-ftam/dockets";
         fs::create_dir_all(place.0.join(notes)).unwrap();
         fs::copy(place.0.join("ann/here"), place.0.join("eve/here")).unwrap();
@@ -256,7 +256,7 @@ fn a_directory_swapped_with_a_link_leads_no_put_out() {
                     Err(failure) => {
                         let said: Vec<i64> =
                             failure.diagnostics.iter().map(|item| item.error_identifier).collect();
-                        // File or directory not found, and errors that follow from that.
+                        // The file or directory was not found, or errors that follow from that.
                         assert!(
                             said.iter().all(|said| [8, 1016, 3000, 3004, 3006].contains(said)),
                             "{said:?}"

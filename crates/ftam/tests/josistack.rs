@@ -1,10 +1,11 @@
-//! Associations with josistack, an independent OSI stack in Java: it connects to us, we connect to it, and
-//! values are echoed.
+//! Interoperability with josistack, an independent OSI stack in Java: it connects to kiban, kiban connects to
+//! it, and values are echoed.
 //!
-//! Peer      `scripts/josistack/run`: fetches josistack once, and runs a program on it that echoes values or
-//!           sends values to be echoed.
-//! Limits    of josistack 1.3.3: it knows only the contexts of ACSE and MMS, requires a CONNECT that proposes
-//!           only version 2, and has no orderly release: it ends with a DR, and answers FINISH with one.
+//! Peer      `scripts/josistack/run`: fetches josistack once, and runs a program on it that echoes values, or
+//!           sends values for kiban to echo.
+//! Limits    those of josistack 1.3.3: it knows only the contexts of ACSE and MMS, requires a CONNECT that
+//!           proposes only version 2, and has no orderly release: it closes with a DR, and answers FINISH
+//!           with a DR.
 
 use kiban_ftam::osi::association::{Acceptance, Association, Event, Failure, Listener, Parameters};
 use kiban_osi::presentation::PAbort;
@@ -20,7 +21,7 @@ use std::time::Duration;
 
 const MMS: Oid = Oid::of("1.0.9506.2.3");
 const MMS_SYNTAX: Oid = Oid::of("1.0.9506.2.1");
-/// Timeout for the other end.
+/// Time limit for each step of the peer.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Lengths of the values in octets.
 const SIZES: [usize; 7] = [0, 1, 100, 127, 128, 3_000, 65_000];
@@ -42,7 +43,7 @@ impl Peer {
         peer
     }
 
-    /// Returns its next line; empty when it has ended.
+    /// Returns the peer's next output line; empty if the peer has exited.
     fn says(&mut self) -> String {
         let mut line = String::new();
         self.1.read_line(&mut line).expect("a line");
@@ -57,8 +58,8 @@ impl Drop for Peer {
     }
 }
 
-/// Encodes a value of this many octets as the peer does: an OCTET STRING, whose length is encoded in three
-/// octets if it is 128 or more.
+/// Encodes a value of this many octets as the peer does: an OCTET STRING with a length field of three octets
+/// if the value is 128 octets or longer.
 fn value(count: usize) -> Vec<u8> {
     let octets = (0..count).map(|at| (at * 7) as u8);
     let header = match count {
@@ -82,7 +83,7 @@ async fn josistack_associates_and_receives_its_values_back() {
     let address = (Ipv4Addr::LOCALHOST, 0).into();
     let listener = Listener::bind(address, StackConfig::default(), None, PATIENCE).expect("a free port");
     let port = listener.address().expect("it is bound").port().to_string();
-    // TPDUs of 65531, 128 and 2048 octets; selectors of two octets, of none and four, of one and five.
+    // Columns: the TPDU size (65531, 128, 2048 octets), the calling selector and the called selector in hex.
     let associations = [["16", "0000", "0001"], ["7", "", "00000001"], ["11", "6b", "6b6962616e"]];
     let mut peer = Peer::start(&[&["client", &port], associations.as_flattened()].concat());
     for _ in associations {
@@ -150,7 +151,8 @@ async fn our_association_with_josistack_returns_our_values() {
             association.abort(Vec::new());
             association.closed().await;
         }
-        // The peer has read FINISH and reports it as unknown, or has seen the end of the connection.
+        // Either the peer has read FINISH and reports an unknown SPDU, or it has seen the end of the
+        // connection.
         assert_eq!(peer.says().starts_with("failed: "), releases);
     }
 }

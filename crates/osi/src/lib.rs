@@ -1,5 +1,5 @@
-//! OSI: the seven layers as the standards have them, from transport class 0 up to the file service (paper
-//! \[5\]).
+//! OSI: the upper layers as the standards define them, from transport class 0 to the FTAM file service, and
+//! X.25 below. The design follows the OSI board of paper \[5\] (docs/reproduce-osi-board.md).
 //!
 //! ```
 //! use kiban_osi::wire::tpkt;
@@ -10,14 +10,14 @@
 //! # Ok::<(), kiban_base::Malformed>(())
 //! ```
 //!
-//! Purpose   associations that other implementations interoperate with: files over FTAM, and any other
-//!           application of ACSE, over RFC 1006 (TCP) or over X.25.
-//! Shape     one sans-I/O machine for each layer of one connection (docs/machines.md). A layer never calls
-//!           its neighbour; the owner of the stack moves the output of one layer into the next.
+//! Purpose   interoperability with other implementations: file transfer over FTAM, and any other application
+//!           that uses ACSE, over RFC 1006 (TCP) or X.25.
+//! Design    one sans-I/O machine for each layer of one connection (docs/machines.md). A layer never calls
+//!           the next one; the owner of the stack moves the output of one layer into the next.
 //!
 //! ```text
 //!   request    from above: the standard's request and response primitives.
-//!              An Err is the caller's fault, and nothing has changed
+//!              An Err is the caller's error, and changes nothing
 //!   arrive     from below: validates whatever the peer sent; never an Err, never a panic
 //!   poll_up    indications and confirmations, in order
 //!   poll_down  requests to the layer below, in order
@@ -25,7 +25,7 @@
 //! ```
 //!
 //! ```text
-//!   paper [5]'s tasks      the standard             here
+//!   paper [5]'s tasks      the standard             module
 //!   HIF   host interface   X.200's application      the program that owns the stack
 //!   FTAM                   ISO 8571                 osi::ftam
 //!   ACSE + PL              X.227, X.226             osi::acse, osi::presentation
@@ -36,12 +36,11 @@
 //! ```
 //!
 //! Payload   is a [`Rope`](kiban_base::Rope) from the user to the line: headers are prepended, pieces are
-//!           shared. This corresponds to the paper's buffer control; primitives are enums with typed fields,
-//!           its second point.
+//!           shared. This corresponds to the paper's buffer control. Primitives are enums with typed fields.
 //! Tables    each protocol's state table is a function of (state, event) that returns the contents of the
 //!           standard's cell, with the standard's names; a test checks every cell.
-//! Limits    each machine names its own. Poll the output after each input, so that queues hold no more than
-//!           the output of one input.
+//! Limits    are documented in each machine. Poll all output after each input, so that queues hold no more
+//!           than the output of one input.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -64,7 +63,7 @@ pub mod transport;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// A selector: the suffix of an address that identifies a user of a service, of any bytes. Empty if absent.
+/// A selector: the octets of an address that identify a service user. Empty if absent.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Selector(Vec<u8>);
 
@@ -112,8 +111,8 @@ impl fmt::Debug for Selector {
     }
 }
 
-/// The presentation, session and transport selectors of an address. The network address in front of them is
-/// known only to the part that makes network connections.
+/// The presentation, session and transport selectors of an address. The network address that precedes them is
+/// known only to the code that opens network connections.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Selectors {
     /// PSEL.
@@ -127,10 +126,10 @@ pub struct Selectors {
 /// The called selectors that a machine accepts.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub enum AcceptedSelectors {
-    /// All: the user above decides.
+    /// All selectors: the user above decides.
     #[default]
     Any,
-    /// These; any other is refused as unknown.
+    /// Only these; a call to any other is refused as unknown.
     Only(Vec<Selector>),
 }
 
@@ -144,8 +143,8 @@ impl AcceptedSelectors {
     }
 }
 
-/// A request that the state table does not allow now, or whose parameters the protocol cannot carry: the
-/// caller's fault. Nothing has changed.
+/// Why a request was rejected: the state table does not allow it now, or the protocol cannot carry its
+/// parameters. It is the caller's error, and changes nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum RequestError {
@@ -153,7 +152,7 @@ pub enum RequestError {
     State,
     /// A parameter is longer than the protocol can carry.
     Length,
-    /// A functional unit was not negotiated, or is not offered here.
+    /// A functional unit was not negotiated, or is not supported.
     Unit,
     /// The caller does not hold a required token.
     Token,

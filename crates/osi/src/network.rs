@@ -1,4 +1,4 @@
-//! The network service below transport: the part of X.213 that class 0 uses.
+//! The network service that the transport layer uses: the part of X.213 that class 0 needs.
 //!
 //! Purpose          one set of primitives for two networks: a TCP connection with TPKTs (RFC 1006) and an
 //!                  X.25 virtual call.
@@ -9,10 +9,10 @@
 
 use kiban_base::Rope;
 
-/// Requests of transport to the network.
+/// Requests of the transport layer to the network.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request {
-    /// N-CONNECT request; the wiring supplies the address.
+    /// N-CONNECT request; the network service already has the address.
     Connect,
     /// N-CONNECT response: accepts the incoming call.
     Accept,
@@ -25,7 +25,7 @@ pub enum Request {
     },
 }
 
-/// Indications and confirmations of the network.
+/// Indications and confirmations of the network service.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Indication {
     /// N-CONNECT confirm at the calling end, N-CONNECT indication at the called end.
@@ -34,7 +34,7 @@ pub enum Indication {
     Data(Rope),
     /// N-DISCONNECT indication, or an N-RESET indication, which ends a class 0 connection.
     Disconnected {
-        /// The end that disconnected.
+        /// Who disconnected.
         origin: Origin,
         /// The reason.
         reason: Reason,

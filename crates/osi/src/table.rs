@@ -1,9 +1,9 @@
-//! State tables as the standards print them, for the tests that walk them.
+//! State tables in the form that the standards print, for the tests that check every cell.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-/// The contents of a cell for given predicates: outgoing events and actions in order, then the next state.
+/// What a cell specifies for given predicates: outgoing events and actions in order, then the next state.
 pub(super) type Outcome = Option<(Vec<String>, String)>;
 
 /// Evaluates a cell. Branches are separated by `;`, each is `predicates : actions state`; predicates are

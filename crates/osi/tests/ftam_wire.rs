@@ -1,4 +1,4 @@
-//! FPDUs of real peers, and FPDUs of every kind.
+//! Tests of FPDUs captured from real peers, and of FPDUs of every kind.
 
 #[path = "common/ftam.rs"]
 mod samples;
@@ -137,7 +137,7 @@ mod data {
     use kiban_osi::wire::ftam::{DataElement, Structuring};
     use proptest::prelude::*;
 
-    /// Returns one string in all encodings that BER allows.
+    /// Returns one string in every encoding that BER allows.
     fn forms(contents: &[u8]) -> Vec<Vec<u8>> {
         let primitive = |bytes: &[u8]| DataElement::octets(Rope::copied(bytes)).into_rope().to_vec();
         let (front, back) = contents.split_at(contents.len() / 2);
@@ -240,7 +240,7 @@ mod data {
     }
 }
 
-/// Runs the independent codec on these lines and returns its output.
+/// Runs an independent codec on these lines and returns its output.
 #[expect(clippy::disallowed_types, reason = "the other codec is a program")]
 fn other_codec(lines: &[String]) -> Vec<String> {
     use std::io::Write;

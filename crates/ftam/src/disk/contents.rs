@@ -1,9 +1,9 @@
-//! Contents that are being written: a locked file, and the bytes to be appended to it.
+//! File contents being written: a locked file, and a buffer of bytes to be appended to it.
 //!
-//! Purpose    data elements arrive in pieces of a TPDU's size; they are written in large gathering writes.
+//! Purpose    data elements arrive in TPDU-sized pieces; they are written in large gathering writes.
 //! Operation  the code that pumps an association writes buffered data ([`Contents::write_out`]) before it
-//!            waits for more. So the buffer never holds more than one read of a socket, whose memory is then
-//!            free again.
+//!            waits for more. So the buffer never holds more than one read of the socket; after the write,
+//!            its memory is free again.
 //! Errors     a deferred write error is returned by the next call, and by [`Contents::whole`] at the latest.
 
 use super::paths::disk_error;
@@ -72,7 +72,7 @@ impl Contents {
         }
     }
 
-    /// Writes the buffered bytes out and returns the complete file.
+    /// Writes the buffered bytes out and returns the file, which is then complete.
     pub(super) fn whole(&mut self) -> Result<&OwnedFd, DiskError> {
         self.write_out();
         self.check_deferred()?;
@@ -103,7 +103,7 @@ impl Contents {
     }
 }
 
-/// Contents that are abandoned keep what was written, and are unlocked so that they can be resumed.
+/// Keeps what was written to abandoned contents, and unlocks them so that they can be resumed.
 impl Drop for Contents {
     fn drop(&mut self) {
         self.write_out();

@@ -17,11 +17,11 @@ fn cannot(errno: Errno) -> bool {
     matches!(errno, Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS)
 }
 
-/// Reads the marks of a file, as far as it could be opened.
+/// Reads a file's marks: its extended attributes, if `file` could be opened, and the side file of `entry`.
 pub(super) fn read(file: Option<&OwnedFd>, entry: Option<&DirectoryEntry>) -> Result<Marks, DiskError> {
     let mut marks = beside(entry);
     let Some(file) = file else { return Ok(marks) };
-    // For most files this one call shows that there is nothing to read.
+    // For most files, this one call shows that there are no marks.
     match rustix::fs::flistxattr_query(file) {
         Ok(0) => return Ok(marks),
         Err(errno) if cannot(errno) => return Ok(marks),
@@ -31,7 +31,7 @@ pub(super) fn read(file: Option<&OwnedFd>, entry: Option<&DirectoryEntry>) -> Re
         let mut value = [0; MARK_BYTES_MAX];
         match rustix::fs::fgetxattr(file, attribute(mark), &mut value) {
             Ok(bytes) => drop(marks.set(mark, &value[..bytes])),
-            // RANGE: longer than any mark that is set here.
+            // RANGE: the value is longer than any mark that this server sets.
             Err(Errno::NODATA | Errno::RANGE) => {}
             Err(errno) => return Err(disk_error(errno)),
         }
@@ -62,7 +62,7 @@ pub(super) fn change(
     Ok(())
 }
 
-/// Copies the marks of a file to the one that replaces it.
+/// Copies a file's marks to the file that replaces it.
 pub(super) fn carry(old: &OwnedFd, new: &OwnedFd) -> Result<(), DiskError> {
     for (mark, value) in read(Some(old), None)?.each() {
         real(rustix::fs::fsetxattr(new, attribute(mark), value, XattrFlags::empty()))?;
@@ -70,7 +70,7 @@ pub(super) fn carry(old: &OwnedFd, new: &OwnedFd) -> Result<(), DiskError> {
     Ok(())
 }
 
-/// Moves the side file of a file that has moved.
+/// Renames a file's side file after the file was renamed.
 pub(super) fn follow(from: &DirectoryEntry, to: &DirectoryEntry) {
     forget(to);
     if let Some(old) = paths::state_if_there(from.directory.as_fd(), "attributes")

@@ -1,31 +1,34 @@
 //! A directory of this host as a filestore's disk.
 //!
-//! Purpose          an initiator reaches what is below the directory and nothing else, whatever path it gives
-//!                  and however links are moved meanwhile.
-//! Path resolution  the system resolves every path from the descriptor of the root, in one call (openat2:
-//!                  beneath it, no links of either kind). Calls that need a name get the descriptor of its
-//!                  directory and the last component.
+//! Purpose          a peer reaches only what is below the directory, whatever path it gives and however
+//!                  symbolic links are moved meanwhile.
+//! Path resolution  the kernel resolves every path from the root's descriptor in one call (openat2 with
+//!                  RESOLVE_BENEATH and without symbolic or magic links). Calls that need a name get the
+//!                  descriptor of its directory and the last component.
 //! Writing          new contents are a separate file in `.kiban-ftam/new` of the same directory, so that a
 //!                  rename puts them in place. A finished file has the mode of the one it replaces, without
 //!                  set-user-ID, set-group-ID and the sticky bit.
-//! Interruption     contents of an interrupted transfer stay there under their token. Their writer locks them
-//!                  (flock), so that only one can resume them. Those that are not resumed within
-//!                  [`Settings::left_seconds_max`] are removed when the next file is begun beside them.
+//! Interruption     contents of an interrupted transfer stay there, with their token as the name. The writer
+//!                  locks them (flock), so that only one association can resume them. Contents that are not
+//!                  resumed within [`Settings::left_seconds_max`] are removed when the next file is begun
+//!                  there.
 //! Side data        marks are extended attributes (`user.ftam.*`) or, if the file system has none, files in
 //!                  `.kiban-ftam/attributes`; records are files in `.kiban-ftam/dockets` of the root. Peers
 //!                  cannot name this directory.
 //! Durability       [`Durability`] says when data must have reached the disk. Contents that are synced at
 //!                  every checkpoint have names that begin with `settled-`. Only these can be resumed after a
 //!                  reboot of the host: for others, the noted checkpoint may be beyond the data on the disk.
-//! Protection       files of the server are refused by device and inode ([`Protected`]), whatever their name.
+//! Protection       the server's own files are refused by device and inode ([`Protected`]), whatever their
+//!                  name.
 //! Blocking         operations that may wait for the device (a sync, a rename, a long directory, the copy of
 //!                  an append) are announced to the runtime (`aside`), so that they block no other
 //!                  association. Reads and writes of contents are not: they are frequent, and mostly served
 //!                  from the page cache.
-//! Limits           [`OPEN_MAX`], [`Settings::left_max`] a directory, [`RECORDS_MAX`]. The system must have
+//! Limits           [`OPEN_MAX`], [`Settings::left_max`] per directory, [`RECORDS_MAX`]. The system must have
 //!                  openat2 (Linux 5.6).
-//! Not implemented  owner and access lists of a replaced file are not copied. A change of a file that keeps
-//!                  its length and time of change is not detected. Special files and links are invisible.
+//! Not implemented  owner and access lists of a replaced file are not copied. A change that leaves a file's
+//!                  length and modification time as they were is not detected. Peers do not see special files
+//!                  and symbolic links.
 
 mod contents;
 mod marks;
@@ -62,7 +65,7 @@ const SETTLED: &str = "settled-";
 pub enum Durability {
     /// No sync. Fastest, but a crash of the host may lose files that were acknowledged.
     Never,
-    /// Sync before a transfer is confirmed.
+    /// Sync before the end of a transfer is confirmed.
     #[default]
     AtEnd,
     /// Sync before a checkpoint is confirmed, too: a transfer can be resumed after a crash of the host.
@@ -86,7 +89,7 @@ impl Default for Settings {
     }
 }
 
-/// A directory and everything below it, as a disk.
+/// A directory and everything below it, as a filestore's disk.
 #[derive(Debug)]
 pub struct DirectoryDisk {
     root: OwnedFd,
@@ -106,7 +109,7 @@ struct Reader {
 #[derive(Debug)]
 struct Writer {
     contents: Contents,
-    /// Where the finished file will appear, and where it is until then.
+    /// The directory and name under which the finished file will appear.
     entry: DirectoryEntry,
     new: OwnedFd,
     token: String,
@@ -143,15 +146,15 @@ impl DirectoryDisk {
         DirectoryDisk { root, protected, settings, readers, writers, next: 0 }
     }
 
-    /// Returns the kind of a file that peers may access.
+    /// Returns the kind of a file, or an error if peers must not access it.
     fn kind(&self, stat: &Stat) -> Result<Kind, DiskError> {
         if self.protected.has(stat) { Err(DiskError::Denied) } else { kind(stat) }
     }
 
-    /// Opens a subdirectory as a disk of its own: a user's home.
+    /// Opens a subdirectory as a separate disk, for a user's home directory.
     ///
     /// # Errors
-    /// There is no such directory, or its path leads through a link.
+    /// There is no such directory, or its path contains a symbolic link.
     pub fn below(&self, home: &Path) -> Result<DirectoryDisk, DiskError> {
         let root = directory(self.root.as_fd(), home)?;
         Ok(DirectoryDisk::new(root, self.settings, self.protected.clone()))
@@ -171,8 +174,8 @@ impl DirectoryDisk {
         self.readers.len() + self.writers.len() >= OPEN_MAX
     }
 
-    /// Opens a file or directory and returns its status. Nothing else is opened: opening a device may have
-    /// effects, and opening a pipe may block.
+    /// Opens a file or directory and returns its status. Other kinds are not opened, because opening a device
+    /// may have effects and opening a pipe may block.
     fn reach(&self, path: &Path, flags: OFlags) -> Result<(OwnedFd, Stat), DiskError> {
         let relative = if path.is_root() { "." } else { path.as_str() };
         let seen = real(enter(self.root.as_fd(), relative, OFlags::PATH | OFlags::NOFOLLOW))?;
@@ -251,11 +254,11 @@ impl DirectoryDisk {
             let extended = append(contents, &file, bytes, old_bytes)
                 .and_then(|()| if last { real(rustix::fs::fsync(&file)) } else { Ok(()) });
             if let Err(error) = extended {
-                // If even truncating fails, the disk has already reported its error.
+                // If truncating fails as well, the caller still gets the disk's first error.
                 let _ = rustix::fs::ftruncate(&file, old_bytes);
                 return Err(error);
             }
-            // The contents are complete, which is what matters.
+            // The contents are complete; attributes that cannot be stored are no reason to fail.
             let _ = marks::change(&file, &writer.entry, marks);
             return real(rustix::fs::unlinkat(&writer.new, writer.token.as_str(), AtFlags::empty()));
         }
@@ -272,7 +275,7 @@ impl DirectoryDisk {
                 marks::carry(old, contents)?;
             }
             Err(Errno::NOENT) => marks::forget(&writer.entry),
-            // A file that may be replaced, but not read, loses its marks.
+            // The old file may be replaced but not read, so its marks are lost.
             Err(Errno::ACCESS) => {}
             Err(errno) => return Err(disk_error(*errno)),
         }
@@ -301,7 +304,7 @@ impl Disk for DirectoryDisk {
     fn stat(&mut self, path: &Path) -> Result<Entry, DiskError> {
         match self.reach(path, OFlags::RDONLY) {
             Ok((file, stat)) => self.entry(path, Some(&file), &file, &stat),
-            // The file exists but cannot be read; nor can its marks.
+            // The file exists but cannot be read, and neither can its marks.
             Err(DiskError::Denied) => {
                 let (seen, stat) = self.reach(path, OFlags::PATH)?;
                 self.entry(path, None, &seen, &stat)
@@ -348,7 +351,8 @@ impl Disk for DirectoryDisk {
                 Err(errno) => return Err(disk_error(errno)),
             }
         }
-        // Checked after reading, so that the data returned is known to be of the version that was opened.
+        // Checked after reading, so that the data returned is certain to come from the version that was
+        // opened.
         if stamp(&real(rustix::fs::fstat(&reader.file))?) != reader.stamp {
             return Err(DiskError::Changed);
         }
@@ -376,7 +380,7 @@ impl Disk for DirectoryDisk {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
         let contents = real(paths::create(new.as_fd(), &token, flags))?;
         if let Err(error) = lock(&contents) {
-            // Its token has not been returned yet.
+            // Nobody can resume these contents, because their token was not returned.
             let _ = rustix::fs::unlinkat(&new, token.as_str(), AtFlags::empty());
             return Err(error);
         }
@@ -519,7 +523,7 @@ impl Disk for DirectoryDisk {
         if is_new && self.kept().len() >= RECORDS_MAX {
             return Err(DiskError::TooMany);
         }
-        // The record may describe only what has reached the disk.
+        // The record is synced if the data that it describes is synced at checkpoints.
         let last = self.settings.durability == Durability::AtCheckpoints;
         aside(|| paths::replace(dockets.as_fd(), key, record, last))
     }
@@ -550,21 +554,21 @@ impl Disk for DirectoryDisk {
     }
 }
 
-/// Runs work that may wait for a device where it blocks no other association.
+/// Runs work that may wait for a device, without blocking other associations.
 fn aside<T>(work: impl FnOnce() -> T) -> T {
     use tokio::runtime::{Handle, RuntimeFlavor};
     match Handle::try_current() {
         Ok(runtime) if runtime.runtime_flavor() == RuntimeFlavor::MultiThread => {
             tokio::task::block_in_place(work)
         }
-        // The runtime has one thread, or there is none: run it here.
+        // A runtime with one thread, or none: run the work on this thread.
         _ => work(),
     }
 }
 
 /// Closes a replaced file on another thread: freeing the blocks of a large file takes long.
 fn let_go(old: OwnedFd) {
-    // If the system gives no thread, it is closed here.
+    // If no thread can be created, the file is closed on this one.
     let _ = kiban_tokio::runtime::blocking(c"kiban-close", move || drop(old));
 }
 
@@ -597,7 +601,8 @@ fn stamp(stat: &Stat) -> Stamp {
 /// Renames a file without replacing an existing one.
 fn rename_new(from: &OwnedFd, old: &str, to: &OwnedFd, new: &str) -> Result<(), DiskError> {
     match rustix::fs::renameat_with(from, old, to, new, RenameFlags::NOREPLACE) {
-        // A file system without this (NFS) can link, which never replaces either, but not for directories.
+        // A file system without RENAME_NOREPLACE (NFS) can link instead, which never replaces a file either;
+        // but directories cannot be linked.
         Err(Errno::INVAL | Errno::NOSYS) => {
             match rustix::fs::linkat(from, old, to, new, AtFlags::empty()) {
                 Err(Errno::PERM) => return Err(DiskError::Unable),

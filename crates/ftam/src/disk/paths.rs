@@ -1,4 +1,4 @@
-//! Path resolution that cannot be diverted by links, and the mapping of system errors.
+//! Path resolution that symbolic links cannot divert, and the mapping of system errors.
 
 use kiban_os::random;
 use kiban_osi::ftam::filestore::{DiskError, Path, RESERVED};
@@ -6,7 +6,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// How often a path is resolved again if directories are moved meanwhile (openat2(2), EAGAIN).
+/// How many times a path is resolved again if directories are moved meanwhile (openat2(2), EAGAIN).
 const WALKS_MAX: usize = 32;
 
 /// A directory and a name in it.
@@ -16,7 +16,7 @@ pub(super) struct DirectoryEntry {
     pub(super) name: String,
 }
 
-/// Opens what a path leads to, if it stays below `root` and passes no link.
+/// Opens the file or directory at a path, if the path stays below `root` and contains no symbolic link.
 pub(super) fn enter(root: BorrowedFd<'_>, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
     walk(root, path, flags, Mode::empty())
 }
@@ -81,12 +81,12 @@ pub(super) fn state(directory: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Di
     directory_at(directory, &path)
 }
 
-/// As [`state`], but creates nothing.
+/// As [`state`], but returns `None` if the directory does not exist.
 pub(super) fn state_if_there(directory: BorrowedFd<'_>, name: &str) -> Option<OwnedFd> {
     enter(directory, &format!("{RESERVED}/{name}"), OFlags::RDONLY | OFlags::DIRECTORY).ok()
 }
 
-/// Lists the files and directories in a directory, unsorted; links and special files are left out.
+/// Lists the files and directories in a directory, unsorted; symbolic links and special files are left out.
 pub(super) fn names(directory: BorrowedFd<'_>, names_max: usize) -> Result<Vec<String>, DiskError> {
     let mut names = Vec::new();
     for entry in real(Dir::read_from(directory))? {
@@ -111,7 +111,7 @@ pub(super) fn names(directory: BorrowedFd<'_>, names_max: usize) -> Result<Vec<S
     Ok(names)
 }
 
-/// Removes a directory that holds nothing but what the disk itself left there.
+/// Removes a directory that contains no files except those of the disk itself.
 pub(super) fn remove_directory(entry: &DirectoryEntry) -> Result<(), DiskError> {
     let remove = || rustix::fs::unlinkat(&entry.directory, entry.name.as_str(), AtFlags::REMOVEDIR);
     match remove() {
@@ -127,7 +127,7 @@ pub(super) fn remove_directory(entry: &DirectoryEntry) -> Result<(), DiskError> 
         return Err(DiskError::NotEmpty);
     }
     let own = directory_at(inner.as_fd(), RESERVED)?;
-    // Unfinished contents and records count as contents of the directory.
+    // Unfinished contents and records keep a directory from being removed.
     for name in ["new", "dockets"] {
         match rustix::fs::unlinkat(&own, name, AtFlags::REMOVEDIR) {
             Ok(()) | Err(Errno::NOENT) => {}
@@ -188,7 +188,7 @@ pub(super) fn whole(directory: BorrowedFd<'_>, name: &str, bytes_max: usize) -> 
 /// Syncs a directory, so that changes of its names are durable.
 pub(super) fn settle_names(directory: BorrowedFd<'_>) -> Result<(), DiskError> {
     match rustix::fs::fsync(directory) {
-        // Some file systems have nothing to sync here, and say so.
+        // Some file systems do not support syncing a directory, and return these errors.
         Err(Errno::INVAL | Errno::ROFS) => Ok(()),
         result => real(result),
     }
@@ -201,12 +201,12 @@ pub(super) fn token() -> Result<String, DiskError> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Maps a system result to the filestore's.
+/// Maps a system call's result to the filestore's result.
 pub(super) fn real<T>(result: Result<T, Errno>) -> Result<T, DiskError> {
     result.map_err(disk_error)
 }
 
-/// Maps a system error to the filestore's.
+/// Maps a system error to the filestore's error.
 pub(super) fn disk_error(errno: Errno) -> DiskError {
     match errno {
         Errno::NOENT => DiskError::NotThere,

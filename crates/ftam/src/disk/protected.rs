@@ -1,14 +1,15 @@
 //! The server's own files, which no peer may access.
 //!
-//! Purpose     password hashes and keys stay secret even if their files are moved, linked or replaced within
-//!             reach of peers.
+//! Purpose     password hashes and keys stay secret even if their files are moved to, linked from or replaced
+//!             in a directory that peers can reach.
 //! Operation   files are recognised by device and inode. Each is held open, so that its inode is not reused.
-//! Renewal     the configured paths are checked whenever the filestore opens a file: a file that was put at
+//! Renewal     the configured paths are checked whenever the filestore opens a file, so that a new file at
 //!             one of them is protected before any peer can read it.
 //! Old files   a file that was replaced stays protected as long as it has a name.
 //! Limits      [`EARLIER_MAX`] replaced files; the oldest is dropped first, with a line in the log. A file
-//!             that was put at a path and moved away again before anything was opened is not protected, nor
-//!             is a copy. A path that this process may no longer inspect counts as its last known file.
+//!             that was put at a path and moved away again before any file was opened is not protected; nor
+//!             is a copy. If this process may no longer inspect a path, the last known file of that path is
+//!             protected.
 
 use kiban_os::ignore_poison;
 use rustix::fs::{CWD, Mode, OFlags, Stat};
@@ -22,29 +23,29 @@ use std::sync::{Arc, RwLock};
 /// Maximum number of replaced files that stay protected.
 pub(super) const EARLIER_MAX: usize = 64;
 
-/// Device and inode numbers.
+/// Device number and inode number.
 type Inode = (u64, u64);
 
-/// Files that the server reads for itself. No peer can access one, by whatever name or link it appears in
-/// the directory.
+/// Files that the server reads for its own use. No peer can access them, under whatever name or link they
+/// appear in the directory.
 #[derive(Clone, Debug, Default)]
 pub struct Protected(Arc<RwLock<Files>>);
 
 #[derive(Debug, Default)]
 struct Files {
     current: Vec<Current>,
-    /// Replaced files, oldest first.
+    /// Files that were replaced, oldest first.
     earlier: VecDeque<Pinned>,
 }
 
-/// A path, and the file that it led to last.
+/// A configured path, and the file that was found there last.
 #[derive(Debug)]
 struct Current {
     path: PathBuf,
     pinned: Option<Pinned>,
 }
 
-/// An open file: while it is open, its inode is not reused.
+/// An open file. While it is open, its inode number is not reused.
 #[derive(Debug)]
 struct Pinned {
     file: OwnedFd,
@@ -52,7 +53,7 @@ struct Pinned {
 }
 
 impl Protected {
-    /// Protects the file at a path, now and whenever another one replaces it. It need not exist yet.
+    /// Protects the file at a path, now and whenever it is replaced. The file need not exist yet.
     pub fn add(&self, path: &Path) {
         let mut files = ignore_poison(self.0.write());
         files.index(path);
@@ -87,7 +88,8 @@ impl Protected {
         drop(files);
         let mut files = ignore_poison(self.0.write());
         files.look_again();
-        // If the system has no descriptor left, the current file is not pinned, but refused all the same.
+        // If the system has no descriptor left, the current file is not pinned, but access is refused all the
+        // same.
         is_current || files.has(wanted)
     }
 }
@@ -98,7 +100,7 @@ impl Files {
         current.chain(&self.earlier).any(|pinned| pinned.inode == wanted)
     }
 
-    /// Returns the index of a path, adding it if it is new.
+    /// Returns a path's index, adding the path if it is new.
     fn index(&mut self, path: &Path) -> usize {
         self.current.iter().position(|current| current.path == path).unwrap_or_else(|| {
             self.current.push(Current { path: path.to_owned(), pinned: None });
@@ -106,7 +108,7 @@ impl Files {
         })
     }
 
-    /// Pins the files that the paths lead to now. What cannot be opened is retried later.
+    /// Pins the files at the configured paths. Files that cannot be opened are retried later.
     fn look_again(&mut self) {
         for index in 0..self.current.len() {
             let path = &self.current[index].path;

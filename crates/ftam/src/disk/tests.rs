@@ -1,4 +1,4 @@
-//! Tests of the directory's disk; those of behaviour that memory shares run on both ([`each`]).
+//! Tests of the directory disk; tests of behaviour that the memory disk shares run on both ([`each`]).
 
 use super::*;
 use kiban_osi::ftam::filestore::memory::MemoryDisk;
@@ -7,7 +7,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// A directory of this host: `root` is the filestore, `secret` is beside it.
+/// A directory of this host: `root` is the filestore, `secret` is a file outside of it.
 struct Fixture(PathBuf);
 
 impl Fixture {
@@ -44,7 +44,7 @@ fn path(text: &str) -> Path {
     Path::read(text).unwrap()
 }
 
-/// Runs a test on every kind of disk: a directory, and memory, where nothing may be left open.
+/// Runs a test on both kinds of disk, and checks that nothing is left open on the memory disk.
 fn each(case: impl Fn(&mut dyn Disk)) {
     case(&mut Fixture::new().disk());
     let mut memory = MemoryDisk::new();
@@ -92,7 +92,7 @@ fn a_protected_file_is_refused_under_any_name() {
     }
     let resumed = disk.resume(&path("new"), WriteMode::New, "token", 0).map(|begun| begun.token);
     assert_eq!(resumed, Err(DiskError::Denied));
-    // A file put in place between the beginning and the end of a put.
+    // A protected file is put in place while a put is in progress.
     for write_mode in [WriteMode::Replace, WriteMode::Extend] {
         let begun = disk.begin(&path("mine"), write_mode).unwrap();
         disk.write(begun.handle, 0, Rope::copied(b"x")).unwrap();
@@ -102,8 +102,8 @@ fn a_protected_file_is_refused_under_any_name() {
         fs::rename(root.join("aside"), root.join("mine")).unwrap();
     }
     assert_eq!(fs::read(root.join("moved")).unwrap(), b"hashes");
-    // Replacements are protected as well, and the old file stays protected until it has no name; then its
-    // inode may be reused.
+    // Replacements are protected as well. The old file stays protected until it has no name left; then its
+    // inode number may be reused.
     fs::write(&users, "new").unwrap();
     protected.add(&users);
     fs::hard_link(&users, root.join("new")).unwrap();
@@ -134,8 +134,8 @@ fn a_replacement_of_a_protected_file_is_protected() {
         fs::hard_link(fixture.0.join("new"), root.join(name)).unwrap();
         fs::rename(fixture.0.join("new"), path).unwrap();
     };
-    // Many more replacements than are remembered, each seen at the path; and a file at a path that did not
-    // exist before.
+    // Many more replacements than are remembered, each while its file is in place; then a file at a path
+    // where none existed before.
     for number in 0..3 * protected::EARLIER_MAX {
         let name = format!("users-{number}");
         replace(&users, &name);
@@ -148,13 +148,13 @@ fn a_replacement_of_a_protected_file_is_protected() {
             assert_eq!(get(&mut disk, name), Err(DiskError::Denied), "{name} after {number}");
         }
     }
-    // A path that leads nowhere, or through a link.
+    // The path leads to no file, or through a symbolic link.
     fs::remove_file(&key).unwrap();
     assert_eq!(get(&mut disk, "key"), Err(DiskError::Denied));
     fs::write(root.join("linked"), "key").unwrap();
     symlink(root.join("linked"), &key).unwrap();
     assert_eq!(get(&mut disk, "linked"), Err(DiskError::Denied));
-    // The file that is being read is pinned, although its path leads to another one by now.
+    // The file that the server is reading is pinned, although its path leads to another file by now.
     fs::write(&users, "read").unwrap();
     let read = fs::File::open(&users).unwrap();
     fs::hard_link(&users, root.join("read")).unwrap();
@@ -167,7 +167,7 @@ fn a_replacement_of_a_protected_file_is_protected() {
     assert_eq!(get(&mut disk, "free").unwrap(), b"free");
 }
 
-/// On a disk without files.
+/// Requires an empty disk.
 fn a_put_is_seen_when_it_is_whole(disk: &mut dyn Disk) {
     put(disk, "a", WriteMode::New, b"old").unwrap();
     let begun = disk.begin(&path("a"), WriteMode::Replace).unwrap();
@@ -181,7 +181,7 @@ fn a_put_is_seen_when_it_is_whole(disk: &mut dyn Disk) {
     disk.finish(begun.handle, &[]).unwrap();
     assert_eq!(get(disk, "a").unwrap(), pieces.to_vec());
     assert_ne!(disk.stat(&path("a")).unwrap().stamp, entry.stamp);
-    // A reader continues with the version that it opened.
+    // A reader continues to read the version that it opened.
     assert_eq!(disk.read(reader, 0, 100).unwrap(), "old");
     disk.leave(reader);
     put(disk, "a", WriteMode::Extend, b"!").unwrap();
@@ -273,7 +273,7 @@ fn links_swapped_in_a_race_lead_nowhere_else() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !stop.load(Relaxed) {
-                // A directory and a link to another one change names, in one step.
+                // A directory and a symbolic link to another directory are exchanged atomically.
                 let (d, link) = (root.join("d"), root.join("link"));
                 let _ = rustix::fs::renameat_with(
                     rustix::fs::CWD,
@@ -360,7 +360,7 @@ fn an_interrupted_transfer_is_resumed_by_only_one_writer() {
         disk.discard(&path("b"), &begun.token);
         assert_eq!(disk.resume(&path("b"), WriteMode::New, &begun.token, 0).err(), Some(DiskError::NotThere));
     });
-    // As another process would do.
+    // Two disks on one directory, as two processes would have them.
     let fixture = Fixture::new();
     let (mut disk, mut other) = (fixture.disk(), fixture.disk());
     let begun = disk.begin(&path("a"), WriteMode::New).unwrap();
@@ -442,7 +442,7 @@ fn a_failed_put_leaves_the_old_file() {
             assert_eq!(get(disk, "a").unwrap(), b"old");
         }
     });
-    // Another writer was faster.
+    // Another writer has created the file first.
     let fixture = Fixture::new();
     let mut disk = fixture.disk();
     let begun = disk.begin(&path("b"), WriteMode::New).unwrap();
@@ -467,7 +467,7 @@ fn a_full_disk_is_reported_and_changes_nothing() {
     let small = fixture.root().join("small");
     fs::create_dir(&small).unwrap();
     let flags = rustix::mount::MountFlags::empty();
-    // Without real root privileges, nothing can be mounted.
+    // Without root privileges nothing can be mounted, so the test ends.
     let Ok(()) = rustix::mount::mount("tmpfs", &small, "tmpfs", flags, Some(c"size=256k")) else { return };
     let tried = std::panic::catch_unwind(|| {
         let mut disk = DirectoryDisk::open(&small, Settings::default()).unwrap();
@@ -478,7 +478,7 @@ fn a_full_disk_is_reported_and_changes_nothing() {
             disk.abandon(begun.handle);
             assert_eq!(get(&mut disk, "a").unwrap(), b"old");
         }
-        // The data fits once, but not a second time after the existing contents.
+        // The data fits on the disk once, but not a second time behind the existing contents.
         let begun = disk.begin(&path("a"), WriteMode::Extend).unwrap();
         disk.write(begun.handle, 0, vec![7; 150 * 1024].into()).unwrap();
         assert_eq!(disk.finish(begun.handle, &[]), Err(DiskError::Full));
@@ -491,7 +491,7 @@ fn a_full_disk_is_reported_and_changes_nothing() {
 
 #[test]
 fn marks_stay_with_a_file_with_and_without_extended_attributes() {
-    // A disk of its own kind for each: memory file systems of older systems have no attributes of users.
+    // Each file system may behave differently: older kernels have no user attributes on memory file systems.
     for root in ["/dev/shm", "/var/tmp"] {
         let root = PathBuf::from(root).join(format!("kiban-marks-{}", std::process::id()));
         if fs::create_dir(&root).is_err() {
@@ -513,7 +513,7 @@ fn marks_stay_with_a_file_with_and_without_extended_attributes() {
         disk.mark(&path("g"), &[(Mark::Account, vec![])]).unwrap();
         assert_eq!(disk.stat(&path("g")).unwrap().marks.text(Mark::Account), None);
         assert_eq!(disk.mark(&path("g"), &[(Mark::Legal, vec![0; 600])]), Err(DiskError::Long));
-        // A file of the same name later is another file.
+        // A file that gets the same name later does not get the marks.
         disk.remove(&path("g")).unwrap();
         put(&mut disk, "g", WriteMode::New, b"x").unwrap();
         assert!(disk.stat(&path("g")).unwrap().marks.is_empty());
@@ -609,7 +609,7 @@ fn directory_operations_and_their_errors() {
     assert_eq!(below.list(&Path::root(), 9).unwrap(), ["f"]);
     assert_eq!(below.stat(&path("f")).unwrap().bytes, 1);
     disk.remove(&path("d/f")).unwrap();
-    // Unfinished contents that wait to be resumed count as contents.
+    // A directory with unfinished contents, which may be resumed, is not empty.
     let begun = disk.begin(&path("d/g"), WriteMode::New).unwrap();
     assert_eq!(disk.remove(&path("d")).err(), Some(DiskError::NotEmpty));
     disk.abandon(begun.handle);

@@ -1,13 +1,14 @@
 //! Reusable buffers for data from sockets and files.
 //!
-//! Purpose    a transfer uses the same few buffers for all that it moves. An allocator often returns blocks
-//!            of this length to the system, which then clears and maps every page of them again next time.
-//! Alignment  data begins at a page boundary. The allocator's large blocks begin 16 bytes beyond one, which
+//! Purpose    a transfer reuses a few buffers for all of its data. An allocator often returns blocks of this
+//!            length to the system, which then has to clear and map every page of the next one.
+//! Alignment  data begins at a page boundary. The allocator's large blocks begin 16 bytes after one, which
 //!            makes the kernel's copy of a page four times slower on processors whose `rep movsb` is slow if
-//!            the target is so little ahead of its source (AMD, Zen 3 and 4).
-//! Life       a buffer is filled, then handed up or down in pieces ([`Bytes`]). When the last piece is
-//!            dropped, it returns to the free list of the thread that dropped it.
-//! Limits     a thread keeps [`KEPT_MAX`] free buffers; those in use are bounded by their users.
+//!            the target is slightly ahead of its source (AMD Zen 3 and 4).
+//! Lifetime   a buffer is filled, then passed on in pieces ([`Bytes`]). When the last piece is dropped, the
+//!            buffer returns to the free list of the thread that dropped it.
+//! Limits     a thread keeps [`KEPT_MAX`] free buffers; the number of buffers in use is limited by their
+//!            users.
 
 use bytes::Bytes;
 use std::cell::RefCell;
@@ -16,14 +17,14 @@ use std::cell::RefCell;
 pub(crate) const BUFFER_BYTES: usize = 128 << 10;
 const PAGE_BYTES: usize = 4096;
 const KEPT_MAX: usize = 16;
-/// Data that fills less than one part in this many of its memory is copied.
+/// Data is copied if it fills less than 1/`FEW` of its buffer.
 const FEW: usize = 4;
 
 thread_local! {
     static KEPT: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Memory that is being filled.
+/// A buffer that is being filled.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
     /// The memory; the first `skip` bytes are alignment padding.
@@ -32,7 +33,8 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// Takes memory for this many bytes: a buffer if they fill most of one, otherwise from the allocator.
+    /// Takes memory for this many bytes: a buffer if they fill most of one, otherwise memory from the
+    /// allocator.
     pub(crate) fn take(bytes: usize) -> Buffer {
         if !(BUFFER_BYTES / 2..=BUFFER_BYTES).contains(&bytes) {
             return Buffer { memory: Vec::with_capacity(bytes), skip: 0 };
@@ -49,7 +51,7 @@ impl Buffer {
         self.memory.capacity() == 0
     }
 
-    /// Returns the number of bytes it holds.
+    /// Returns the number of bytes in the buffer.
     pub(crate) fn len(&self) -> usize {
         self.memory.len() - self.skip
     }
@@ -59,8 +61,8 @@ impl Buffer {
         &mut self.memory
     }
 
-    /// Converts to [`Bytes`]. Short data is copied: it may be kept for long, and would keep the whole buffer
-    /// in use.
+    /// Converts the buffer to [`Bytes`]. Short data is copied, because it may be kept for a long time and
+    /// would keep the whole buffer in use.
     pub(crate) fn hand_on(self) -> Bytes {
         let Buffer { memory, skip } = self;
         let is_few = memory.len() - skip < memory.capacity() / FEW;

@@ -1,11 +1,11 @@
 //! Echoes: a responder that returns every value, and a client that measures the round-trip time.
 //!
-//! Responder        accepts any association with any contexts in BER, returns the values of each P-DATA, and
-//!                  accepts releases. It reports each association once, when it has ended.
+//! Responder        accepts any association and any contexts in BER, returns the values of each P-DATA, and
+//!                  accepts releases. It reports each association once, after its end.
 //! Client           sends octet strings, one after the other, and compares the echoes with them.
-//! Limits           a maximum number of associations; further connections are closed at once. A peer that
-//!                  does not receive its echoes is not read from.
-//! Not implemented  synchronisation points, tokens and typed data are ignored.
+//! Limits           a maximum number of associations; further connections are closed at once. While a peer
+//!                  does not receive its echoes, the responder does not read from it.
+//! Not implemented  synchronisation points, tokens and typed data, which are ignored.
 
 use super::association::{Acceptance, Association, Event, Failure, IncomingConnection, Listener};
 use kiban_os::Clock;
@@ -16,10 +16,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
-/// The application context. Numbers below 2.999 are reserved for examples (X.660), so it conflicts with no
+/// The application context name. OIDs below 2.999 are reserved for examples (X.660), so it conflicts with no
 /// real protocol.
 pub const APPLICATION: Oid = Oid::of("2.999.7.1");
-/// Abstract syntax of the client's values: octet strings (ISO 8571's unstructured binary).
+/// Abstract syntax of the client's values: octet strings (unstructured binary of ISO 8571).
 pub const OCTET_STRINGS: Oid = Oid::of("1.0.8571.2.4");
 
 /// The report on an association that has ended.
@@ -27,17 +27,17 @@ pub const OCTET_STRINGS: Oid = Oid::of("1.0.8571.2.4");
 pub struct EchoReport {
     /// The peer's address.
     pub peer: SocketAddr,
-    /// The application context, if the peer requested an association.
+    /// The application context name, if the peer requested an association.
     pub application: Option<Oid>,
     /// The number of P-DATA echoed.
     pub values: u64,
-    /// The number of bytes in their values.
+    /// The number of bytes in the echoed values.
     pub bytes: u64,
-    /// The failure that ended it; `None` after an orderly release.
+    /// The failure that ended the association; `None` after an orderly release.
     pub failure: Option<Failure>,
 }
 
-/// Serves associations for ever.
+/// Serves associations forever.
 pub async fn serve(
     listener: Listener,
     associations_max: usize,
@@ -88,7 +88,8 @@ async fn echo(arrival: IncomingConnection, report: &mut EchoReport) -> Result<()
 /// Sends a number of values of a given length, one after the other; returns each round-trip time in ns.
 ///
 /// # Errors
-/// How the association ended; [`io::ErrorKind::InvalidData`] if an echo differs from its value.
+/// The failure by which the association ended; [`io::ErrorKind::InvalidData`] if an echo differs from its
+/// value.
 pub async fn round_trips(
     association: &Association,
     context: i64,

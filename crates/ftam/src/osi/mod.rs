@@ -1,4 +1,4 @@
-//! OSI on the operating system's TCP.
+//! The OSI stack on the operating system's TCP.
 pub mod association;
 pub(crate) mod buffers;
 pub mod echo;

@@ -1,11 +1,11 @@
-//! A pool of runtimes: threads that drive associations, each with a tokio runtime of its own.
+//! A pool of runtimes: threads that drive associations, each with a separate tokio runtime.
 //!
-//! Purpose    an association stays on one processor, and no thread is woken without work. In one runtime of
-//!            several threads, an idle thread waits for events while another works; it wakes for each segment
-//!            that arrives, only to find that its association is already being driven.
-//! Blocking   work that waits for a disk is announced (`tokio::task::block_in_place`): the runtime's other
-//!            associations move to a fresh thread meanwhile. This needs a multi-threaded runtime, so each has
-//!            a single worker thread.
+//! Purpose    an association stays on one processor, and no thread is woken without work. In one runtime with
+//!            several threads, an idle thread waits for events while another works; each arriving segment
+//!            wakes it, although its association is already being driven.
+//! Blocking   work that waits for a disk is announced (`tokio::task::block_in_place`), so that the runtime's
+//!            other associations move to a new thread in the meantime. This needs a multi-threaded runtime,
+//!            so each has a single worker thread.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 #[derive(Debug)]
 pub struct RuntimePool {
     runtimes: Vec<Runtime>,
-    /// Dropping these ends the anchor threads.
+    /// The anchor threads end when these are dropped.
     anchors: Vec<oneshot::Sender<()>>,
 }
 
@@ -26,18 +26,19 @@ impl RuntimePool {
     /// Creates one runtime for each processor.
     ///
     /// # Errors
-    /// The system gives no threads or event descriptors.
+    /// The system cannot create threads or event descriptors.
     pub fn new() -> io::Result<RuntimePool> {
         let count = available_parallelism().map_or(1, NonZeroUsize::get);
-        // If one fails, the others are dropped in the background: a task must not drop a runtime.
+        // If one cannot be created, the others are dropped in the background, since a task must not drop a
+        // runtime.
         let mut pool = RuntimePool { runtimes: Vec::new(), anchors: Vec::new() };
         (0..count).try_for_each(|_| pool.add())?;
         Ok(pool)
     }
 
-    /// Adds a runtime and its anchor, an idle blocking thread. While a runtime has one blocking thread,
-    /// `block_in_place` does without a fresh one if the system refuses to create it, and the other
-    /// associations wait; without an anchor tokio panics.
+    /// Adds a runtime and its anchor, an idle blocking thread. If the system refuses to create another
+    /// thread, `block_in_place` makes the other associations wait, as long as the runtime has a blocking
+    /// thread; without the anchor, tokio would panic.
     fn add(&mut self) -> io::Result<()> {
         let mut builder = Builder::new_multi_thread();
         let runtime =
@@ -70,7 +71,8 @@ pub fn into_runtime(socket: TcpStream, runtime: &Handle) -> io::Result<TcpStream
     TcpStream::from_std(socket)
 }
 
-/// A task may drop the pool, and must not block; tasks that are left are dropped.
+/// Drops the runtimes in the background, because the task that drops the pool must not block. Tasks that are
+/// left are dropped.
 impl Drop for RuntimePool {
     fn drop(&mut self) {
         self.anchors.clear();

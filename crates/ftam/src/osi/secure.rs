@@ -1,8 +1,7 @@
-//! TLS below TPKT (IEC 62351-3 and -4): the same bytes as without, inside a TLS session from the
-//! beginning.
+//! TLS below TPKT (IEC 62351-3 and -4): the whole TCP connection carries TLS, and TPKTs are sent inside it.
 //!
 //! Server           has a certificate and key; if authorities are configured, it admits only peers with a
-//!                  certificate of theirs.
+//!                  certificate from one of them.
 //! Client           trusts the system's authorities or the configured ones; may have a certificate of its
 //!                  own.
 //! Versions         TLS 1.2 and 1.3, with the suites that rustls accepts: all have forward secrecy.
@@ -24,7 +23,7 @@ pub use tokio_rustls::{TlsAcceptor, TlsConnector};
 /// A certificate and its private key: names of PEM files.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Identity {
-    /// The certificate, and the intermediate certificates up to an authority.
+    /// The certificate, followed by the intermediate certificates up to an authority.
     pub certificate: PathBuf,
     /// The private key of the certificate.
     pub key: PathBuf,
@@ -36,15 +35,15 @@ pub struct Identity {
 pub enum TlsError {
     /// A file cannot be read as PEM.
     File(PathBuf, pem::Error),
-    /// A file that should hold certificates holds none.
+    /// A file that should contain certificates contains none.
     Empty(PathBuf),
     /// Certificate and key do not match, or are of an unsupported kind.
     Identity(PathBuf, rustls::Error),
     /// The authorities for peers' certificates are unusable.
     Authorities(PathBuf, VerifierBuilderError),
-    /// The system has no authorities.
+    /// The system has no trusted authorities.
     NoAuthorities,
-    /// The host name cannot appear in a certificate.
+    /// The host name is not valid in a certificate.
     Name(String, InvalidDnsNameError),
 }
 
@@ -79,7 +78,7 @@ pub fn acceptor(identity: &Identity, peers: Option<&Path>) -> Result<TlsAcceptor
     acceptor_with(identity, peers, |path| File::open(path))
 }
 
-/// As [`acceptor`]; `open` opens the files.
+/// As [`acceptor`], with `open` to open the files.
 ///
 /// # Errors
 /// See [`TlsError`].
@@ -106,7 +105,8 @@ pub fn acceptor_with(
     Ok(Arc::new(config).into())
 }
 
-/// Builds the TLS settings of a client; it trusts the authorities in `peers`, or else those of the system.
+/// Builds the TLS settings of a client. It trusts the authorities in `peers`, or the system's if there is no
+/// file.
 ///
 /// # Errors
 /// See [`TlsError`].

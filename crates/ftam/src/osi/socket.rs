@@ -1,10 +1,10 @@
-//! TCP sockets below OSI: connecting, listening and accepting.
+//! TCP sockets below the OSI stack: connecting, listening and accepting.
 //!
-//! Options    request-response protocols: Nagle's algorithm is off. An association may be silent for long:
-//!            keepalive detects a host that is gone.
+//! Options    Nagle's algorithm is off, because the protocols send requests and wait for responses. Keepalive
+//!            detects a host that has gone, because an association may be silent for a long time.
 //! Names      all addresses of a host are tried, in the order in which the system returns them.
-//! Errors     errors of one connection do not affect its listener. After an error of the system (no
-//!            descriptors left), accepting pauses for a moment.
+//! Errors     errors of one connection do not affect its listener. After an error that concerns the system
+//!            (such as no descriptors left), accepting pauses for a moment.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,13 +15,13 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 const BACKLOG: u32 = 1024;
 /// Idle time after which keepalive probes are sent.
 const KEEPALIVE: Duration = Duration::from_secs(60);
-/// How long accepting pauses after an error of the system.
+/// How long accepting pauses after an error that concerns the system.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
 /// Connects to a peer.
 ///
 /// # Errors
-/// The system's; if the host has several addresses, the error of the last one.
+/// The system's error; if the host has several addresses, the error at the last one.
 pub(crate) async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
     let socket = TcpStream::connect((host, port)).await?;
     prepare(&socket)?;
@@ -31,7 +31,7 @@ pub(crate) async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
 /// Listens at an address.
 ///
 /// # Errors
-/// The system's: the address is in use, or not this host's, or the port needs a privilege.
+/// The system's error, for example if the address is in use or not local, or the port needs a privilege.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.set_reuseaddr(true)?;
@@ -42,12 +42,12 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 /// Accepts a listener's next connection. Cancel-safe: nothing is lost when the future is dropped.
 ///
 /// # Errors
-/// The system's; errors of a single connection are skipped.
+/// The system's error; errors that concern a single connection are skipped.
 pub(crate) async fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     loop {
         match listener.accept().await {
             Ok((socket, peer)) => {
-                // If the connection is already gone, that shows when it is used.
+                // If the connection is already closed, its first use returns the error.
                 let _ = prepare(&socket);
                 return Ok((socket, peer));
             }

@@ -1,13 +1,15 @@
-//! Delays after failed passwords: a pure value; the caller supplies the time.
+//! Delays after failed passwords. [`Attempts`] does no I/O; the caller supplies the time.
 //!
 //! Purpose    guessing a password takes years; one mistyped password causes no delay; a user whose password
 //!            is being guessed can still get in.
-//! Rule       failures are counted by user and by address. After the first few, every attempt with that name,
-//!            or from that address, is delayed; each failure doubles the delay up to a bound. A success
-//!            clears the failures of the user's name, but not those of the address.
-//! Bounds     the delay for a name is short, since anyone can cause it; that for an address is long.
-//! Limits     at most [`Patience::names_max`] names and as many addresses are remembered; the one whose delay
-//!            ends first is forgotten first. A name or address that is forgotten counts as without failures.
+//! Rule       failures are counted per user name and per address. After the first few, every attempt with
+//!            that name, or from that address, is delayed; each failure doubles the delay up to a bound. A
+//!            success clears the failures of the user's name, but not those of the address.
+//! Bounds     the delay for a name has a small maximum, since anyone can cause it; for an address it is
+//!            large.
+//! Limits     at most [`BackoffConfig::names_max`] names and as many addresses are remembered; when full, the
+//!            entry whose delay ends first is forgotten. A forgotten name or address counts as one without
+//!            failures.
 
 use kiban_base::Instant;
 use std::collections::BTreeMap;
@@ -43,7 +45,7 @@ impl Default for BackoffConfig {
     }
 }
 
-/// The failures of names and addresses.
+/// The recent failures of user names and addresses.
 #[derive(Clone, Debug, Default)]
 pub struct Attempts {
     backoff: BackoffConfig,
@@ -59,7 +61,7 @@ struct Failures {
 }
 
 impl Attempts {
-    /// Creates a value without failures.
+    /// Creates an empty record of failures.
     pub fn new(backoff: BackoffConfig) -> Attempts {
         Attempts { backoff, ..Attempts::default() }
     }
@@ -79,8 +81,8 @@ impl Attempts {
         fail(&mut self.addresses, address, patience.address_wait_max, &patience, now);
     }
 
-    /// Records a correct password. The address keeps its failures: knowing one password is no licence to
-    /// guess others.
+    /// Records a correct password. The address keeps its failures, so that a client that knows one password
+    /// cannot guess others without delay.
     pub fn succeeded(&mut self, user: &str) {
         self.users.remove(user);
     }

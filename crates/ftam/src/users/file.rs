@@ -1,4 +1,4 @@
-//! The users file: read with helpful errors, replaced atomically.
+//! The users file: reading, with errors that say how to correct them, and atomic replacement.
 
 use super::{FILE_BYTES_MAX, MEMORY_KIB_MAX, NAME_BYTES_MAX, PASSES_MAX, USERS_MAX, User, Users, hash};
 use argon2::Params;
@@ -67,16 +67,16 @@ enum Rights {
 }
 
 impl Users {
-    /// Reads a users file. Rejects a file to which users other than its owner can write: they could add
+    /// Reads a users file. Rejects a file that users other than its owner can write, because they could add
     /// themselves.
     ///
     /// # Errors
-    /// The file cannot be read, or something in it is wrong.
+    /// The file cannot be read, or its contents are invalid.
     pub fn read(path: &std::path::Path) -> Result<Users, UsersError> {
         Users::read_with(path, kiban_os::regular::open)
     }
 
-    /// As [`Users::read`]; `open` opens the file.
+    /// As [`Users::read`], with `open` to open the file.
     ///
     /// # Errors
     /// As [`Users::read`].
@@ -119,7 +119,7 @@ impl Users {
     /// Parses the text of a users file; `file` is its name in messages.
     ///
     /// # Errors
-    /// Something in the text is wrong.
+    /// The text is invalid.
     pub fn parse(text: &str, file: &str) -> Result<Users, UsersError> {
         let line = |at: usize| {
             text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
@@ -196,11 +196,11 @@ fn rights(rights: &Rights) -> Result<Actions, String> {
     }
 }
 
-/// Returns the text of a users file with another hash for this user; everything else stays, comments
-/// included. A user who is not in the file is added, with the right to read.
+/// Returns the text of a users file with another hash for this user; everything else is unchanged, including
+/// comments. A user who is not in the file is added, with the right to read.
 ///
 /// # Errors
-/// The text is wrong, or the user's entry is written in a form that cannot be edited safely.
+/// The text is invalid, or the user's entry has a form that cannot be edited safely.
 pub fn set_password(text: &str, file: &str, user: &str, hash: &str) -> Result<String, UsersError> {
     let there = if text.trim().is_empty() { None } else { Some(Users::parse(text, file)?) };
     let key = quoted(user);
@@ -232,7 +232,7 @@ pub fn set_password(text: &str, file: &str, user: &str, hash: &str) -> Result<St
         lines.extend([format!("[users.{key}]"), password, "rights = [\"read\", \"read-attribute\"]".into()]);
     }
     let new = lines.join("\n") + "\n";
-    // The new text must parse, and must differ only as intended, before it is written.
+    // Before it is written, the new text must parse, and must differ from the old one only as intended.
     let users = Users::parse(&new, file)?;
     match users.users.get(user) {
         Some(written) if written.password.to_string() == hash => Ok(new),
@@ -262,7 +262,7 @@ fn quoted(name: &str) -> String {
 /// file is accessible to its owner only.
 ///
 /// # Errors
-/// The file is wrong, or the system reports an error.
+/// The file is invalid, or the system reports an error.
 pub fn write_password(path: &std::path::Path, user: &str, password: &[u8]) -> io::Result<()> {
     let old = match std::fs::read_to_string(path) {
         Ok(text) => Some((text, std::fs::metadata(path)?)),

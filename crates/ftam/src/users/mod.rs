@@ -1,20 +1,20 @@
-//! Users of a filestore: a file of names, hashed passwords, rights and homes.
+//! Users of a filestore: a TOML file with names, hashed passwords, rights and home directories.
 //!
 //! ```toml
 //! [users.collector]
 //! password = "$argon2id$v=19$m=19456,t=2,p=1$…"     # written by `kiban ftam passwd`
 //! rights = ["read", "read-attribute", "delete"]     # or "all"
-//! home = "calls/today"                              # below the filestore's root; missing: the root
-//! accounts = ["billing"]                            # missing: any, and none
+//! home = "calls/today"                              # below the filestore's root; the root if missing
+//! accounts = ["billing"]                            # if missing, any account or none is accepted
 //! ```
 //!
-//! Purpose          stealing the file does not reveal the passwords; an attacker from outside learns neither
-//!                  which users exist nor, in reasonable time, their passwords.
-//! Hashes           Argon2id (RFC 9106), compared in constant time. An unknown name costs as much as a known
-//!                  one: a hash that no password fits is verified instead.
-//! Delays           after failures, by user and by address: [`Attempts`];
+//! Purpose          stealing the file does not reveal the passwords; a remote attacker learns neither which
+//!                  users exist nor, in reasonable time, their passwords.
+//! Hashes           Argon2id (RFC 9106), compared in constant time. An unknown name takes as long as a known
+//!                  one, because a hash that no password fits is verified instead.
+//! Delays           after failures, per user and per address: [`Attempts`];
 //!                  [`AuthService`](super::authentication::AuthService) combines all of this for a responder.
-//! Errors           name the file, the line, the key, and what to write there.
+//! Errors           state the file, the line, the key, and what to write there.
 //! Limits           [`USERS_MAX`], [`FILE_BYTES_MAX`], [`PASSWORD_BYTES_MAX`], [`MEMORY_KIB_MAX`],
 //!                  [`PASSES_MAX`].
 //! Not implemented  groups of users; passwords of single files.
@@ -38,7 +38,8 @@ use std::io;
 pub const USERS_MAX: usize = 10_000;
 /// Maximum length of a users file in bytes.
 pub const FILE_BYTES_MAX: u64 = 8 * 1024 * 1024;
-/// Maximum length of a password in bytes: a long one takes no more work to verify, but must be stored.
+/// Maximum length of a password in bytes. A longer one would not slow the verification, but needs more
+/// memory.
 pub const PASSWORD_BYTES_MAX: usize = 256;
 /// Maximum length of a user name in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
@@ -63,7 +64,7 @@ struct User {
     accounts: Option<Vec<String>>,
 }
 
-/// A hash that no known password has: salt and output are zeros.
+/// A hash that no known password has, because salt and output are zeros.
 const NOBODY: &str =
     "$argon2id$v=19$m=8,t=1,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
@@ -73,11 +74,11 @@ impl Users {
         self.users.len()
     }
 
-    /// Verifies a user's password and account. Takes the time of a password verification even if the user
-    /// is unknown; call it where that blocks nothing.
+    /// Verifies a user's password and account. Takes the time of a password verification even if the user is
+    /// unknown, so call it on a thread that may block.
     ///
     /// # Errors
-    /// Why the user is not admitted.
+    /// Why the user is refused.
     pub fn verify(&self, credentials: &Credentials) -> Result<Admission, AuthRefusal> {
         self.verify_in(credentials, &mut Memory::default())
     }
@@ -85,7 +86,7 @@ impl Users {
     /// As [`Users::verify`], using the caller's memory.
     ///
     /// # Errors
-    /// Why the user is not admitted.
+    /// Why the user is refused.
     pub fn verify_in(
         &self,
         credentials: &Credentials,
@@ -112,7 +113,8 @@ impl Users {
     }
 
     fn new(users: BTreeMap<String, User>) -> Users {
-        // As costly as the costliest user, so that unknown names do not fail faster.
+        // The dummy hash costs as much as the most expensive user's hash, so that unknown names do not fail
+        // faster.
         let cost = |hash: &PasswordHash| Params::try_from(hash).ok();
         let dearest = users.values().filter_map(|user| cost(&user.password));
         let dearest = dearest.max_by_key(|params| u64::from(params.m_cost()) * u64::from(params.t_cost()));
@@ -123,21 +125,21 @@ impl Users {
     }
 }
 
-/// Working memory for password verification: many MiB, which are kept rather than freed each time, since each
-/// of an allocator's threads caches its own.
+/// Working memory for password verification, many MiB. It is kept instead of freed each time, because an
+/// allocator would cache such a block per thread.
 #[derive(Debug, Default)]
 pub struct Memory(Vec<Block>);
 
 impl Memory {
-    /// Reserves memory for verifying this hash; returns false if there is none. An unauthenticated attempt
-    /// must not end the process for lack of memory.
+    /// Reserves the memory for verifying this hash; returns false if it is not available, so that an
+    /// unauthenticated login cannot end the process.
     fn is_enough(&mut self, hash: &PasswordHash) -> bool {
         let blocks = Params::try_from(hash).map_or(0, |params| params.block_count());
         let more = blocks.saturating_sub(self.0.len());
         self.0.try_reserve_exact(more).is_ok()
     }
 
-    /// Returns whether a password fits a hash, comparing in constant time.
+    /// Returns whether a password matches a hash, comparing in constant time.
     fn fits(&mut self, password: &[u8], hash: &PasswordHash) -> bool {
         let (Some(salt), Some(expected)) = (&hash.salt, &hash.hash) else { return false };
         let (Ok(algorithm), Ok(params)) =
@@ -158,7 +160,7 @@ impl Memory {
     }
 }
 
-/// Hashes a password in the form that is written to the file.
+/// Hashes a password and returns the form that is written to the file.
 ///
 /// # Errors
 /// The password is too long, or the system provides no random numbers.

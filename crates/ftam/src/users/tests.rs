@@ -1,6 +1,6 @@
 use super::*;
 
-/// Returns a cheap hash, so that tests are fast.
+/// Returns a hash with low cost parameters, so that tests are fast.
 fn quick(password: &str) -> String {
     hash_with(password.as_bytes(), Params::new(64, 1, 1, None).unwrap()).unwrap()
 }
@@ -37,7 +37,7 @@ fn users_are_admitted_with_their_rights_and_homes() {
     let rows = [
         (credentials("collector", "secret", None), AuthRefusal::Account),
         (credentials("collector", "secret", Some("sales")), AuthRefusal::Account),
-        // The refusal names the account only if the password is correct.
+        // The refusal mentions the account only if the password is correct.
         (credentials("collector", "guess", Some("sales")), AuthRefusal::Password),
         (credentials("collector", "", Some("billing")), AuthRefusal::Password),
         (credentials("collector", "secre", Some("billing")), AuthRefusal::Password),
@@ -118,7 +118,7 @@ fn a_new_password_changes_one_line() {
         assert!(Users::parse(&added, "users.toml").unwrap().verify(&credentials(user, "new", None)).is_ok());
     }
     assert_eq!(Users::parse(&set_password("", "x", "ann", &new).unwrap(), "x").unwrap().count(), 1);
-    // Valid, but not editable by a program.
+    // Valid TOML, but in a form that the program cannot edit.
     let odd = format!("users.ann = {{ password = \"{new}\", rights = \"all\" }}\n");
     let error = set_password(&odd, "users.toml", "ann", &quick("y")).unwrap_err();
     assert!(error.remedy.contains("by hand"), "{error}");
@@ -145,7 +145,7 @@ fn the_file_is_written_atomically_and_is_private() {
     assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1, "nothing is left beside it");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
     assert!(Users::read(&path).unwrap_err().remedy.contains("chmod"));
-    // Opening a pipe does not block.
+    // A pipe in place of the users file is rejected; opening it does not block.
     std::fs::remove_file(&path).unwrap();
     let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600));
     rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).unwrap();

@@ -1,18 +1,18 @@
 //! Association control (X.227): kernel and authentication functional units.
 //!
 //! Purpose          two application entities identify each other, agree on an application context, and
-//!                  release the association in order.
-//! Encoding         each data unit is user data of the presentation primitive of the same name, in ACSE's own
-//!                  context.
-//! Beside ACSE      P-DATA, P-SYNC-MINOR and the like pass directly between presentation and the user. The
-//!                  owner of the stack reports a P-RESYNCHRONIZE with [`Acse::on_resynchronise`], since it
-//!                  cancels a release in progress (§7.2.3.6).
-//! Errors           an unexpected or malformed data unit is answered with ABRT (source: provider) and
-//!                  indicated as A-ABORT (§7.3.3.4); a malformed AARQ is not indicated.
-//! Authentication   mechanism and value are carried for the user, who verifies them; without the functional
-//!                  unit they are dropped.
-//! Table            `state.rs` is Annex A.
-//! Limits           presentation's.
+//!                  release the association in an orderly way.
+//! Encoding         each APDU is user data of the presentation primitive that it maps to, in ACSE's own
+//!                  presentation context.
+//! Beside ACSE      P-DATA, P-SYNC-MINOR and others pass directly between the presentation layer and the
+//!                  user. The owner of the stack reports a P-RESYNCHRONIZE with [`Acse::on_resynchronise`],
+//!                  since it cancels a release in progress (§7.2.3.6).
+//! Errors           an unexpected or malformed APDU is answered by ABRT (source: provider) and indicated as
+//!                  A-ABORT (§7.3.3.4); a malformed AARQ is not indicated.
+//! Authentication   the user provides and verifies mechanism and value; without the functional unit, received
+//!                  ones are dropped.
+//! State            `state.rs` is the table of Annex A.
+//! Limits           those of the presentation layer.
 //! Not implemented  negotiation of application contexts; passive release of the layers above.
 
 mod primitives;
@@ -40,9 +40,9 @@ use state::{Cell, Event, State, cell};
 kiban_base::counters! {
     /// Counters of an association machine.
     pub struct Counters {
-        /// Malformed or missing data units.
+        /// Malformed or missing APDUs.
         malformed_in,
-        /// Data units received that the state table does not allow.
+        /// APDUs received that the state table does not allow.
         unexpected_in,
         /// Aborts by this machine.
         aborts_out,
@@ -57,7 +57,7 @@ pub struct Acse {
     state: State,
     /// The identifier of ACSE's own context, while there is an association.
     context: i64,
-    /// p2: this end initiated the association.
+    /// p2: whether this end initiated the association.
     is_initiator: bool,
     /// Whether the authentication functional unit is proposed or selected.
     authenticates: bool,
@@ -73,7 +73,7 @@ impl Acse {
         Acse::default()
     }
 
-    /// Returns its state.
+    /// Returns the machine's state.
     pub fn state(&self) -> State {
         self.state
     }
@@ -83,7 +83,7 @@ impl Acse {
         self.up.pop_front()
     }
 
-    /// Returns the next request to presentation.
+    /// Returns the next request to the presentation service.
     pub fn poll_down(&mut self) -> Option<presentation::Request> {
         self.down.pop_front()
     }
@@ -113,7 +113,8 @@ impl Acse {
         Ok(())
     }
 
-    /// Handles an indication or confirmation of presentation. Those that do not concern ACSE have no effect.
+    /// Handles an indication or confirmation of the presentation service. Those that do not concern ACSE have
+    /// no effect.
     pub fn arrive(&mut self, below: presentation::Indication) {
         use presentation::Indication as Below;
         let decoded = match below {
@@ -154,9 +155,9 @@ impl Acse {
         }
     }
 
-    /// Reports a P-RESYNCHRONIZE, requested (`is_own`) or indicated.
+    /// Reports a P-RESYNCHRONIZE that was requested (`is_own`) or indicated.
     pub fn on_resynchronise(&mut self, is_own: bool) {
-        // EXTRN-1 and EXTRN-2. In other states presentation has no such primitive.
+        // EXTRN-1 and EXTRN-2. In other states, the presentation service does not have this primitive.
         let event = if is_own { Event::Extern2 } else { Event::Extern1 };
         if let Cell::Go(next) = cell(self.state, event) {
             self.state = next;
@@ -171,7 +172,7 @@ impl Acse {
             Cell::Collision => State::Sta7,
             Cell::Invalid => {
                 self.counters.unexpected_in += 1;
-                // An abort in the idle state has nothing left to end.
+                // An abort in the idle state has no association to end.
                 if event != Event::Abrt && event != Event::PPabInd {
                     self.fail();
                 }
@@ -188,7 +189,7 @@ impl Acse {
         let diagnostic = self.authenticates.then_some(AbortDiagnostic::PROTOCOL_ERROR);
         let source = AbortSource::SERVICE_PROVIDER;
         let apdu = Apdu::Abrt(wire::Abrt { source, diagnostic, user_information: None });
-        // Without ACSE's own context no APDU can be sent.
+        // Without ACSE's own context, the abort is sent without an APDU.
         let user_data = if self.context == Pdv::NO_CONTEXT { Vec::new() } else { self.carry(&apdu) };
         self.down.push_back(presentation::Request::Abort { user_data });
         if self.state != State::Sta0 {
@@ -197,12 +198,12 @@ impl Acse {
         self.state = State::Sta0;
     }
 
-    /// Encodes a data unit as user data.
+    /// Encodes an APDU as user data.
     fn carry(&self, apdu: &Apdu) -> Vec<Pdv> {
         [Pdv::single(self.context, apdu.to_rope())].into()
     }
 
-    /// Decodes the data unit in user data: exactly one, in ACSE's context, and nothing else.
+    /// Decodes the APDU in user data, which must be the only value and in ACSE's context.
     fn read(&self, user_data: &[Pdv]) -> Option<Apdu> {
         let [pdv] = user_data else { return None };
         if pdv.context != self.context {
@@ -214,11 +215,11 @@ impl Acse {
     }
 }
 
-/// The meaning of an indication of presentation for ACSE.
+/// The result of decoding an indication of the presentation service.
 enum Decoded {
     Event(Event, Box<Indication>),
     Malformed,
-    /// It has been answered, and nothing is indicated.
+    /// The request has been refused, and nothing is indicated.
     Refused,
 }
 
@@ -314,7 +315,7 @@ impl Acse {
 
 // Receive path.
 impl Acse {
-    /// Handles a P-CONNECT indication: AARQ.
+    /// Handles a P-CONNECT indication, which carries AARQ.
     fn on_connect(&mut self, mut connect: presentation::Connect) -> Decoded {
         let user_data = core::mem::take(&mut connect.user_data);
         self.is_initiator = false;
@@ -349,7 +350,8 @@ impl Acse {
         Decoded::event(Event::Aarq, indication)
     }
 
-    /// Refuses for lack of a common version: sends AARE- by the provider (§7.1.3.2), and indicates nothing.
+    /// Refuses a request without a common version: sends AARE- by the provider (§7.1.3.2), and indicates
+    /// nothing.
     fn refuse(&mut self, connect: presentation::Connect, aarq: wire::Aarq) -> Decoded {
         self.counters.refusals_out += 1;
         let apdu = Apdu::Aare(wire::Aare {
@@ -380,7 +382,7 @@ impl Acse {
         Decoded::Refused
     }
 
-    /// Handles a P-CONNECT confirm: AARE, or a refusal of presentation or session.
+    /// Handles a P-CONNECT confirm, which carries AARE, or a refusal by the presentation or session layer.
     fn on_answer(&mut self, mut answer: presentation::Answer) -> Decoded {
         let (user_data, is_accepted) = match &mut answer {
             presentation::Answer::Accepted(accept) => (core::mem::take(&mut accept.user_data), true),
@@ -418,8 +420,7 @@ impl Acse {
         Decoded::event(event, Indication::AssociateConfirm(confirm))
     }
 
-    /// Handles a P-U-ABORT indication: ABRT or, without one, what version 1 of session leaves of it
-    /// (§7.3.3.2).
+    /// Handles a P-U-ABORT indication, which carries ABRT or, over version 1 of session, no APDU (§7.3.3.2).
     fn on_abort(&self, user_data: Vec<Pdv>) -> Abort {
         match self.read(&user_data) {
             Some(Apdu::Abrt(abrt)) => Abort {
@@ -432,11 +433,11 @@ impl Acse {
     }
 }
 
-/// Handles a refusal by presentation or session, without an answer of the peer's ACSE (§7.1.3.4).
+/// Handles a refusal by the presentation or session layer, without an APDU from the peer's ACSE (§7.1.3.4).
 fn refused_below(answer: presentation::Answer) -> Indication {
     let presentation::Answer::Refused(refuse) = &answer else { unreachable!("it is a refusal") };
     use crate::wire::presentation::ProviderReason;
-    // §7.1.3.4: "rejected (permanent)", unless presentation's reason is transient (X.226 §6.2.4.9).
+    // §7.1.3.4: "rejected (permanent)", unless the presentation layer's reason is transient (X.226 §6.2.4.9).
     let is_transient = matches!(
         refuse.by,
         presentation::Refuser::Provider(

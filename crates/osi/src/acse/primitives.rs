@@ -1,4 +1,4 @@
-//! The association service (X.217).
+//! Primitives of the association service (X.217).
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -20,9 +20,9 @@ pub struct EntityName {
     pub ap_title: Option<ApTitle>,
     /// AE qualifier: the entity within the process.
     pub ae_qualifier: Option<AeQualifier>,
-    /// AP invocation identifier: the run of the process.
+    /// AP invocation identifier: distinguishes runs of the process.
     pub ap_invocation: Option<i64>,
-    /// AE invocation identifier: the run of the entity.
+    /// AE invocation identifier: distinguishes runs of the entity.
     pub ae_invocation: Option<i64>,
 }
 
@@ -87,8 +87,8 @@ impl Associate {
         }
     }
 
-    /// Builds an accepting answer with these session functional units and those of the acceptable contexts
-    /// that are wanted; its other parameters are absent.
+    /// Builds an accepting answer with these session functional units. It accepts the acceptable contexts for
+    /// which `is_wanted` returns true; its other parameters are absent.
     pub fn accept(&self, units: Units, is_wanted: impl Fn(&ContextDefinition) -> bool) -> AssociateAnswer {
         let proposal = &self.presentation;
         let accept = presentation::Accept {

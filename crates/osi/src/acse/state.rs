@@ -50,22 +50,22 @@ events! {
     AAbrReq, "A-ABRreq"; Abrt, "ABRT"; PPabInd, "P-PABind"; Extern1, "EXTRN-1"; Extern2, "EXTRN-2";
 }
 
-/// The contents of a cell.
+/// The contents of one cell in the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cell {
-    /// Blank.
+    /// A blank cell.
     Invalid,
-    /// Carries the event out towards the other side, and enters this state.
+    /// Passes the event on to the other side (user or presentation service), and enters this state.
     Go(State),
-    /// AARQ: if p1 (the association can be supported), indicates it and enters STA2; otherwise answers AARE-
-    /// and stays in STA0.
+    /// For an AARQ: if p1 (the association can be supported), indicates it and enters STA2; otherwise answers
+    /// AARE- and stays in STA0.
     Validate,
-    /// RLRQ that collides with an RLRQ of this end: indicates it; p2 (this end initiated the association)
-    /// enters STA6, otherwise STA7.
+    /// For an RLRQ that collides with an RLRQ of this end: indicates it and enters STA6 if p2 (this end
+    /// initiated the association), otherwise STA7.
     Collision,
 }
 
-/// Looks up a cell.
+/// Looks up one cell.
 pub const fn cell(state: State, event: Event) -> Cell {
     use Event::*;
     use State::*;

@@ -1,4 +1,4 @@
-//! Tests of every cell of Annex A, and of two machines over an ideal presentation service.
+//! Tests of every cell of X.227 Annex A, and of two machines over an ideal presentation service.
 
 use alloc::string::{String, ToString};
 use alloc::{format, vec, vec::Vec};
@@ -14,7 +14,7 @@ use super::*;
 use crate::presentation::{Accept, Answer, Connect, PAbort, Refuse, Refuser};
 use crate::session;
 
-/// Table A.5: columns STA0 to STA7. `-` is a blank cell, `p1` the pair of AARQ, `p2` that of a collision.
+/// Table A.5, columns STA0 to STA7. `-` is a blank cell; `p1` and `p2` are cells that depend on a predicate.
 const TABLE: &[(&str, [&str; 8])] = &[
     ("A-ASCreq", ["STA1", "-", "-", "-", "-", "-", "-", "-"]),
     ("A-ASCrsp+", ["-", "-", "STA5", "-", "-", "-", "-", "-"]),
@@ -129,7 +129,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Makes one request at this end, carries it, and returns its indication at the other end.
+    /// Makes one request at this end, carries it to the other end, and returns the indication there.
     fn here(&mut self, request: Request) -> Indication {
         self.here.request(request).unwrap();
         self.there.arrive(carried(self.here.poll_down().unwrap()));

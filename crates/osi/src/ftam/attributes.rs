@@ -1,4 +1,4 @@
-//! Conversion between a filestore's knowledge of a file and FTAM attributes.
+//! Conversion between what a filestore knows about a file and FTAM attributes.
 
 use super::filestore::{Actions, Date, Entry, Kind, Mark};
 use crate::wire::ber::{Asn1, Null, SetOf};
@@ -27,7 +27,7 @@ pub(super) fn names_of(groups: AttributeGroups) -> AttributeNames {
     names
 }
 
-/// Returns the document type of an entry: its mark, or directory; `None` if unknown.
+/// Returns the document type of an entry, from its mark or because it is a directory; `None` if unknown.
 pub(super) fn document_of(entry: &Entry) -> Option<Document> {
     match entry.kind {
         Kind::Directory => Some(Document::Directory(DirectoryParameters(AttributeNames::KERNEL))),
@@ -60,7 +60,7 @@ pub(super) fn read(
     let document = document_of(entry).unwrap_or_else(|| usual.clone());
     ReadAttributes {
         pathname: has(N::PATHNAME).then(|| name.into()),
-        // The first edition has no such attribute: it is returned only if requested by name.
+        // The first edition does not have this attribute, so it is returned only if requested by name.
         object_type: has(N::OBJECT_TYPE).then_some(match entry.kind {
             Kind::File => ObjectType::FILE,
             Kind::Directory => ObjectType::FILE_DIRECTORY,
@@ -138,7 +138,7 @@ pub(super) fn marks_of_create(attributes: &CreateAttributes) -> Vec<(Mark, Vec<u
     marks
 }
 
-/// Returns the marks that an attribute change sets; an empty value removes one.
+/// Returns the marks that an attribute change sets; an empty value removes a mark.
 pub(super) fn marks_of_change(changes: &ChangeAttributes, entry: Option<&Entry>) -> Vec<(Mark, Vec<u8>)> {
     let mut marks = Vec::new();
     common(

@@ -1,14 +1,15 @@
-//! The services below, as far as the file protocol uses them (ISO 8571-4: services assumed).
+//! The services below, as far as the file protocol uses them (ISO 8571-4 lists them as assumed services).
 //!
-//! Mapping   the wiring converts each of these to the primitive of that name of ACSE or presentation, and
-//!           adds what the file protocol leaves open: ACSE's own presentation context, connection references,
-//!           transfer syntaxes (BER).
+//! Mapping   the wiring converts each of these to the primitive of that name in ACSE or the presentation
+//!           layer, and adds what the file protocol leaves open: ACSE's own presentation context, connection
+//!           references, transfer syntaxes (BER).
 //! Values    an FPDU is sent as one single-ASN.1-type value in the context of "FTAM PCI"; received values may
 //!           have any form.
-//! Contexts  have odd identifiers from 1, the first is "FTAM PCI"; ACSE's must be another.
-//! Tokens    with synchronisation, the initiator has the synchronise-minor token at first, and the sender of
-//!           data has it during a transfer: it is given when a read begins and given back when it ends.
-//!           Resynchronisation places it: with the initiator after a cancel, with the sender after a restart.
+//! Contexts  have odd identifiers from 1; the first is "FTAM PCI". ACSE's own context must have another
+//!           identifier.
+//! Tokens    with synchronisation, the initiator has the synchronise-minor token at first. During a transfer
+//!           the sender of data has it: it is given when a read begins and given back when the read ends. A
+//!           resynchronisation assigns it to the initiator after a cancel, and to the sender after a restart.
 
 use super::Role;
 use crate::Selectors;
@@ -19,7 +20,7 @@ use kiban_base::Rope;
 /// A proposed presentation context.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Context {
-    /// Its identifier.
+    /// The context identifier.
     pub id: i64,
     /// The abstract syntax; the transfer syntax is BER.
     pub abstract_syntax: Oid,
@@ -34,25 +35,26 @@ pub struct Value {
     pub form: Form,
 }
 
-/// A value's form.
+/// The encoding form of a value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Form {
-    /// One element of BER, header included.
+    /// One BER element, including its header.
     Single(Rope),
-    /// Consecutive elements of BER.
+    /// Consecutive BER elements.
     OctetAligned(Rope),
 }
 
 /// The kind of a resynchronisation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Resynchronise {
-    /// Abandon: everything in progress is void; the initiator gets the token; session chooses the number.
+    /// Abandon: everything in progress is void; the initiator gets the token; the session layer chooses the
+    /// number.
     Abandon,
-    /// Restart at this point.
+    /// Restart from this point.
     Restart {
-        /// The serial number that the next point will have.
+        /// The serial number that the next synchronisation point will have.
         serial: u32,
-        /// The end that gets the token: the sender of data.
+        /// The side that gets the token: the sender of data.
         token: Role,
     },
 }
@@ -66,7 +68,7 @@ pub enum Request {
     AssociateResponse(AssociateResponse),
     /// A-RELEASE request.
     Release(Value),
-    /// A-RELEASE response: affirmative.
+    /// A-RELEASE response, always affirmative.
     ReleaseResponse(Value),
     /// A-ABORT request.
     Abort(Value),
@@ -96,7 +98,7 @@ pub struct Associate {
     pub called: Selectors,
     /// The proposed contexts. An indication may list all that were proposed, in their order.
     pub contexts: Vec<Context>,
-    /// Whether session's minor synchronise and resynchronise units are proposed beside kernel and duplex.
+    /// Whether minor synchronise and resynchronise are proposed in addition to kernel and duplex.
     pub synchronise: bool,
     /// The serial number of the first synchronisation point.
     pub initial_serial: u32,
@@ -111,7 +113,7 @@ pub struct AssociateResponse {
     pub accepted: bool,
     /// The identifiers of the accepted contexts.
     pub contexts: Vec<i64>,
-    /// Whether both session units are selected.
+    /// Whether minor synchronise and resynchronise are selected.
     pub synchronise: bool,
     /// User information.
     pub user_information: Vec<Value>,
@@ -144,7 +146,7 @@ pub enum Indication {
         /// The serial number of the point.
         serial: u32,
     },
-    /// P-RESYNCHRONIZE indication: a request of this end that was in progress is void.
+    /// P-RESYNCHRONIZE indication. If this end had requested a resynchronisation, its request is void.
     Resynchronise {
         /// The serial number that the next point will have.
         serial: u32,

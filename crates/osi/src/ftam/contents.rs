@@ -1,10 +1,10 @@
-//! Conversion between the bytes of a host's file and the data elements of a document. Both ends use it.
+//! Conversion between a host file's bytes and a document's data elements, for initiator and responder.
 //!
-//! Sending    the file is read when its elements are needed, [`AHEAD_BYTES`] at once, since a system call for
-//!            each short element costs more than the element. Text elements are strings (see
+//! Sending    the file is read when its elements are needed, [`AHEAD_BYTES`] at a time, since one system call
+//!            per short element would cost more than the element itself. Text elements are strings (see
 //!            [`text`](super::filestore::text)); other elements are runs of octets that share the memory of
 //!            the read.
-//! Receiving  structure is ignored: FTAM-2's records are its strings.
+//! Receiving  structure elements are ignored, since each string of FTAM-2 is one record.
 
 use super::filestore::DiskError;
 use super::filestore::text::{Lines, StringsToText, TextToStrings};
@@ -13,16 +13,17 @@ use crate::wire::ftam::{DataElement, Document, ErrorIdentifier, Structuring, Tex
 use alloc::collections::VecDeque;
 use kiban_base::{Bytes, Rope};
 
-/// How many bytes of a file are read at once; one element, if that is more.
+/// How many bytes of a file are read at a time; more if an element is longer.
 const AHEAD_BYTES: usize = 128 * 1024;
 
-/// Maximum length in octets of a line that is a string of its own, if no maximum string length is given.
+/// Maximum length in octets of a line that is sent as one string, if the document has no maximum string
+/// length.
 const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// Returns where the lines of a text document end; other documents have none.
+/// Returns how lines end in a text document; `None` for other documents.
 fn lines_of(document: &Document) -> Option<(Lines, &TextParameters)> {
     match document {
-        // ISO 8571-2, FTAM-1: strings of these classes have no format effectors.
+        // ISO 8571-2, FTAM-1: strings of classes 25 and 26 have no format effectors.
         Document::UnstructuredText(parameters) => match parameters.universal_class_number {
             Some(25 | 26) => Some((Lines::Strings, parameters)),
             _ => Some((Lines::Within, parameters)),
@@ -51,14 +52,14 @@ pub(super) struct Outflow {
     bytes: u64,
     /// How many bytes of the file have been consumed.
     taken: u64,
-    /// The bytes read after those.
+    /// The bytes of the file that have been read but not consumed.
     ahead: Bytes,
     ended: bool,
     ready: VecDeque<DataElement>,
 }
 
 impl Outflow {
-    /// Converts a file of `bytes`, from offset `at`, to elements of about `fdata_bytes`.
+    /// Creates a converter for a file of `bytes`, from offset `at`, to elements of about `fdata_bytes`.
     pub(super) fn new(
         document: &Document,
         fdata_bytes: usize,
@@ -93,7 +94,8 @@ impl Outflow {
         }
     }
 
-    /// Returns the next element, or `None` at the end; `read` reads the file (offset, length).
+    /// Returns the next element, or `None` at the end of the file; `read` reads from the file (offset,
+    /// length).
     pub(super) fn next(
         &mut self,
         read: &mut dyn FnMut(u64, usize) -> Result<Bytes, DiskError>,
@@ -142,7 +144,8 @@ impl Outflow {
         }
     }
 
-    /// Returns whether all complete elements have been returned: a checkpoint is possible at [`Outflow::at`].
+    /// Returns whether all complete elements have been returned, so that a checkpoint can be set at
+    /// [`Outflow::at`].
     pub(super) fn is_at_border(&self) -> bool {
         self.ready.is_empty()
     }
@@ -173,13 +176,14 @@ pub(super) struct Inflow {
 }
 
 impl Inflow {
-    /// Begins a document; `held` is the value of [`Inflow::is_holding`] at the point where it continues.
+    /// Creates a converter; `held` is the value of [`Inflow::is_holding`] at the point where the transfer
+    /// continues.
     pub(super) fn new(document: &Document, held: bool) -> Inflow {
         let lines = lines_of(document).map(|(lines, _)| lines);
         Inflow { inward: lines.map(|lines| StringsToText::new(lines, held)), lines }
     }
 
-    /// Returns the bytes to store for an element.
+    /// Returns the bytes to store for a data element.
     pub(super) fn take(&mut self, element: DataElement) -> Result<Rope, ErrorIdentifier> {
         let (tag, contents) = match element {
             DataElement::Value { tag, contents } => (tag, contents),
@@ -195,17 +199,17 @@ impl Inflow {
         }
     }
 
-    /// Returns the bytes to store at the end.
+    /// Returns the bytes to store after the last element.
     pub(super) fn end(&mut self) -> Rope {
         self.inward.as_mut().map_or_else(Rope::new, StringsToText::end)
     }
 
-    /// Returns whether a CR is held back.
+    /// Returns whether a CR is held back because the next byte may be LF.
     pub(super) fn is_holding(&self) -> bool {
         self.inward.as_ref().is_some_and(StringsToText::is_holding)
     }
 
-    /// Continues at an earlier point, at which a CR was held back or not.
+    /// Continues at an earlier point; `held` says whether a CR was held back there.
     pub(super) fn go_back(&mut self, held: bool) {
         self.inward = self.lines.map(|lines| StringsToText::new(lines, held));
     }

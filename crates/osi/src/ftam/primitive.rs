@@ -1,7 +1,7 @@
 //! The file service's primitives (ISO 8571-3).
 //!
-//! Mapping   a primitive with an FPDU is that FPDU: a request or response on its way down, an indication or
-//!           confirm on its way up, by [`Pdu`]'s variants. Data and checkpoints have none.
+//! Mapping   a primitive with an FPDU is represented by that FPDU, a variant of [`Pdu`]: requests and
+//!           responses go down, indications and confirms come up. F-DATA and F-CHECK have no FPDU.
 //! Groups    F-BEGIN-GROUP, the group's primitives and F-END-GROUP are requested one by one, and indicated
 //!           one by one.
 
@@ -14,7 +14,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// The role of an end of the association.
+/// The role of one side of the association.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
     /// Requests files.
@@ -30,8 +30,8 @@ pub struct Initialize {
     pub calling: Selectors,
     /// The called selectors.
     pub called: Selectors,
-    /// In a request: abstract syntaxes of contents to propose in addition to those of the contents type list.
-    /// In an indication: those that the association has.
+    /// In a request: abstract syntaxes of contents to propose, in addition to those of the contents type
+    /// list. In an indication: the abstract syntaxes that have a presentation context.
     pub abstract_syntaxes: Vec<Oid>,
     /// The FPDU.
     pub request: InitializeRequest,
@@ -46,9 +46,10 @@ pub enum Request {
     Pdu(Pdu),
     /// F-DATA request: one data element.
     Data(DataElement),
-    /// F-CHECK request: sets a checkpoint after the data sent so far. Its number is one above the last.
+    /// F-CHECK request: sets a checkpoint after the data sent so far. Its number is the last checkpoint's
+    /// plus one.
     Check,
-    /// F-CHECK response: this checkpoint and all before it are secured.
+    /// F-CHECK response: this checkpoint and all earlier ones are secured.
     CheckResponse {
         /// The checkpoint number.
         checkpoint: i64,
@@ -60,8 +61,8 @@ pub enum Request {
 pub enum Indication {
     /// F-INITIALIZE indication.
     Initialize(Box<Initialize>),
-    /// Any other indication or confirm with an FPDU, and the F-P-ABORT indication: the peer's machine, this
-    /// one or the services below ended the association.
+    /// Any other indication or confirm with an FPDU. Also the F-P-ABORT indication: the peer's machine, this
+    /// machine or the services below have ended the association.
     Pdu(Pdu),
     /// F-DATA indication: one data element, with its contents as received.
     Data(DataElement),
@@ -70,7 +71,7 @@ pub enum Indication {
         /// The checkpoint number.
         checkpoint: i64,
     },
-    /// F-CHECK confirm: the peer has secured this checkpoint and all before it.
+    /// F-CHECK confirm: the peer has secured this checkpoint and all earlier ones.
     CheckConfirm {
         /// The checkpoint number.
         checkpoint: i64,
@@ -80,7 +81,7 @@ pub enum Indication {
 /// What is needed to resume a lost open regime (ISO 8571-4, error recovery protocol).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Docket {
-    /// The activity identifier in F-OPEN; without one there is no recovery.
+    /// The activity identifier in F-OPEN; without it there is no recovery.
     pub activity: Option<i64>,
     /// The file, as named in the answer to F-SELECT or F-CREATE.
     pub file: Option<SelectAttributes>,
@@ -90,7 +91,8 @@ pub struct Docket {
     pub contents_type: ContentsType,
     /// The points from which a transfer can be recovered.
     pub recovery_mode: RecoveryMode,
-    /// The number of the current or last bulk transfer, counted from 1 in an open regime; 0: none yet.
+    /// The number of the current or last bulk transfer, counted from 1 in each open regime; 0 if there was
+    /// none.
     pub bulk_transfer_number: i64,
     /// The transfer, unless it has ended.
     pub transfer: Option<Transfer>,
@@ -107,11 +109,11 @@ pub struct Transfer {
     pub checkpoint_answered: i64,
 }
 
-/// A request that is not allowed: the caller's fault; nothing has changed.
+/// Why a request is not allowed. It is the caller's error, and changes nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum RequestError {
-    /// Not allowed in this state, or for this end.
+    /// Not allowed in this state, or in this role.
     State,
     /// A functional unit or service class that was not negotiated.
     Unit,
@@ -121,7 +123,7 @@ pub enum RequestError {
     Value,
     /// The contents' abstract syntax has no presentation context.
     Context,
-    /// A checkpoint that does not exist or was already answered, or one beyond the window.
+    /// A checkpoint that does not exist, was already answered, or is beyond the window.
     Checkpoint,
 }
 

@@ -1,14 +1,15 @@
-//! Records that outlive the process: the data that recovery needs, as lines of words and hex digits.
+//! Recovery records (dockets) as stored on disk: lines of a keyword and a value in hex digits.
 //!
-//! Purpose   either end finds its part of a transfer again after both programs have ended.
-//! Format    one `word hexadecimal` per line; unknown words are ignored; a word may occur several times.
-//! Limits    those of a disk's records.
+//! Purpose   initiator and responder can resume a transfer after both programs have ended.
+//! Format    one `keyword hexadecimal` per line; unknown keywords are ignored; a keyword may occur several
+//!           times.
+//! Limits    the disk limits the number and length of records.
 
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// A record.
+/// A record: keywords with their values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Record(Vec<(String, Vec<u8>)>);
 
@@ -23,22 +24,22 @@ impl Record {
         self.put(word, format!("{number}").as_bytes());
     }
 
-    /// Returns the first value of a word.
+    /// Returns the first value stored under a keyword.
     pub(super) fn get(&self, word: &str) -> Option<&[u8]> {
         self.0.iter().find(|(other, _)| other == word).map(|(_, value)| value.as_slice())
     }
 
-    /// Returns the first value of a word, as text.
+    /// Returns the first value stored under a keyword, as text.
     pub(super) fn text(&self, word: &str) -> Option<&str> {
         core::str::from_utf8(self.get(word)?).ok()
     }
 
-    /// Returns the first value of a word, as a number.
+    /// Returns the first value stored under a keyword, as a number.
     pub(super) fn number(&self, word: &str) -> Option<i64> {
         self.text(word)?.parse().ok()
     }
 
-    /// Returns all values of a word.
+    /// Returns all values stored under a keyword.
     pub(super) fn all<'a>(&'a self, word: &'a str) -> impl Iterator<Item = &'a [u8]> {
         self.0.iter().filter(move |(other, _)| other == word).map(|(_, value)| value.as_slice())
     }

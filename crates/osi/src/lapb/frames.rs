@@ -1,4 +1,4 @@
-//! Frames: classification of a received one, and choice of the next to send.
+//! Frames: classification of a received frame, and choice of the next frame to send.
 
 use crate::wire::lapb::{self, Control, HEADER_BYTES_MAX, Header, Modulo, Reasons, Supervisory, Unnumbered};
 use kiban_base::{Instant, Rope};
@@ -59,9 +59,10 @@ impl Link {
                     Event::Dm
                 }
             }
-            // Its information is not used: the only reaction is a new set-up.
+            // The FRMR's information field is not used, because every FRMR leads to a new link set-up.
             Control::Unnumbered(Unnumbered::Frmr) if !is_command => return (Event::Frmr, Reasons::default()),
-            // §2.4.6.3: undefined, a command sent as a response, or a response sent as a command.
+            // §2.4.6.3: an undefined control field, a command sent as a response, or a response sent as a
+            // command.
             Control::Information { .. } | Control::Unnumbered(_) | Control::Undefined(_) => {
                 return (Event::Invalid, Reasons::W);
             }
@@ -147,7 +148,7 @@ impl Link {
         frame
     }
 
-    /// Notes that the frame being sent carries V(R), and so acknowledges everything received.
+    /// Notes that the frame to be sent carries the current V(R) and so acknowledges all frames received.
     pub(super) fn acknowledged(&mut self) {
         self.unacknowledged = 0;
         self.acknowledge_now = false;

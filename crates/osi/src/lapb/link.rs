@@ -1,4 +1,4 @@
-//! One end of a link: its state, and its interfaces to the layer above and the line.
+//! One end of a link: its state, and its interfaces to the layer above and to the line.
 
 use alloc::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use super::{Act, Config, Counters, Event, Indication, Misuse, Reason, Request, S
 pub(super) struct PendingFrame {
     pub(super) kind: Unnumbered,
     pub(super) poll_final: bool,
-    /// Whether it expects an answer: T1 starts when it is fetched.
+    /// Whether the frame expects an answer, so that T1 starts when it is sent.
     pub(super) is_timed: bool,
 }
 
@@ -22,7 +22,7 @@ pub struct Link {
     pub(super) config: Config,
     pub(super) state: State,
     pub(super) is_wanted: bool,
-    /// The set-up in progress resets an existing link.
+    /// The link set-up in progress is a reset of an existing link.
     pub(super) is_resetting: bool,
     /// Unacknowledged frames, followed by unsent ones.
     pub(super) frames: VecDeque<Rope>,
@@ -36,9 +36,9 @@ pub struct Link {
     pub(super) peer_is_busy: bool,
     pub(super) busy_asked: bool,
     pub(super) up_is_full: bool,
-    /// A frame was dropped while this end was busy.
+    /// A received frame was dropped while this end was busy.
     pub(super) dropped_while_busy: bool,
-    /// REJ was sent, and the rejected frame has not arrived yet.
+    /// REJ was sent, and the requested frame has not arrived yet.
     pub(super) reject_sent: bool,
     /// A command with P = 1 awaits its response (timer recovery).
     pub(super) is_polling: bool,
@@ -100,7 +100,7 @@ impl Link {
         }
     }
 
-    /// Returns its state.
+    /// Returns the link's state.
     pub fn state(&self) -> State {
         self.state
     }
@@ -120,13 +120,13 @@ impl Link {
         }
     }
 
-    /// Returns the number of packets that have not been sent even once. A layer above that hands over the
-    /// next one only when this is 0 keeps the acknowledgements in its packets current.
+    /// Returns the number of packets that have never been sent. A layer above that passes down a packet only
+    /// when this is 0 keeps the P(R) in its packets current.
     pub fn unsent(&self) -> usize {
         self.frames.len() - self.sent
     }
 
-    /// Accepts a request of the layer above.
+    /// Accepts a request from the layer above.
     pub fn request(&mut self, request: Request) -> Result<(), Misuse> {
         match request {
             Request::Connect => match self.state {
@@ -177,7 +177,7 @@ impl Link {
         let mut front = [0; HEADER_BYTES_MAX];
         let count = frame.copy_to(0, &mut front);
         let Ok((header, used)) = Header::read(&front[..count], self.config.modulo) else {
-            // §2.3.5.3: an invalid frame is discarded without any action.
+            // §2.3.5.3: an invalid frame is discarded without any other action.
             self.counters.invalid += 1;
             return;
         };
@@ -223,7 +223,7 @@ impl Link {
         }
     }
 
-    /// Returns the next indication for the host.
+    /// Returns the next indication for the layer above.
     pub fn poll_up(&mut self) -> Option<Indication> {
         let indication = self.up.pop_front()?;
         if let Indication::Data(_) = indication {
@@ -243,13 +243,13 @@ impl Link {
         Some(frame)
     }
 
-    /// Returns when [`Link::settle`] is due.
+    /// Returns when [`Link::settle`] must be called.
     pub fn deadline(&self) -> Instant {
         let acknowledge = if self.acknowledge_now { Instant::NEVER } else { self.acknowledge_due };
         self.reply_due.min(acknowledge).min(self.idle_due)
     }
 
-    /// Handles timers that are due.
+    /// Handles timers that have expired.
     pub fn settle(&mut self, now: Instant) {
         if self.acknowledge_due <= now {
             self.acknowledge_now = true;
@@ -280,7 +280,7 @@ impl Link {
                     is_timed: true,
                 });
             }
-            // §2.4.5.9 and §2.4.7.3: after N2 attempts the link is reset.
+            // §2.4.5.9 and §2.4.7.3: after N2 attempts, reset the link.
             State::Connected | State::Rejecting if is_last => self.set_up(),
             State::Connected => self.poll_peer(),
             State::Rejecting => self.queue_frmr(false),

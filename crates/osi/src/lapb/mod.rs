@@ -1,23 +1,24 @@
 //! LAPB: one data link between a DTE and a DCE (X.25 §2, ISO 7776).
 //!
-//! Purpose          frames arrive once and in order, at line rate while nothing is lost.
+//! Purpose          delivers frames once and in order, at line rate while no frame is lost.
 //! Transmit path    [`Request::Data`] enters a queue; frames at its front are sent and kept until they are
 //!                  acknowledged. Payload is shared, so that a retransmission costs only a header. The driver
 //!                  fetches a frame ([`Link::poll_down`]) whenever the line has room; only then does T1
 //!                  start.
 //! Receive path     in-sequence frames, when the host takes them; while it does not, the link is busy (RNR).
-//! Numbers          `v_a` is the oldest unacknowledged number; the others are distances from it.
-//! Recovery         REJ (§2.4.5.6). After T1 the peer's state is requested by a command with P = 1, and
-//!                  unreceived frames are retransmitted when it answers (§2.4.5.9). After N2 attempts the
-//!                  link is reset, which loses data in transit: [`Indication::Reset`] reports that.
-//! T2               maximum delay of an acknowledgement that waits for an I frame; half a window is
-//!                  acknowledged at once.
-//! T3               a virtual line has no idle state; T3 is the time without frames after which the peer's
-//!                  state is requested.
+//! Numbers          `v_a` is the oldest unacknowledged number; the other variables are distances from it.
+//! Recovery         by REJ (§2.4.5.6). When T1 expires, a command with P = 1 asks for the peer's state; after
+//!                  its answer, frames that it has not received are retransmitted (§2.4.5.9). After N2
+//!                  attempts the link is reset, which loses data in transit and is reported by
+//!                  [`Indication::Reset`].
+//! T2               how long an acknowledgement may wait for an I frame that carries it. When half a window
+//!                  is unacknowledged, an acknowledgement is sent at once.
+//! T3               a virtual line has no idle state, so T3 is the time without frames after which a command
+//!                  with P = 1 asks for the peer's state.
 //! Limits           `queue_frames_max` frames queued or unacknowledged, `up_frames_max` waiting for the host,
 //!                  [`PENDING_FRAMES_MAX`] pending unnumbered responses.
-//! Not implemented  X.32 identification (XID), multilink procedures, selective reject; the FCS, which belongs
-//!                  to the line (`wire::lapb`).
+//! Not implemented  X.32 identification (XID), multilink procedures, selective reject. The FCS is computed
+//!                  with the line (`wire::lapb`).
 
 mod frames;
 mod link;
@@ -35,15 +36,15 @@ use core::time::Duration;
 
 use kiban_base::{Rope, counters};
 
-/// Maximum number of unnumbered responses that wait for the line; beyond it, the oldest is dropped.
+/// Maximum number of unnumbered responses that wait for the line; if there are more, the oldest is dropped.
 pub const PENDING_FRAMES_MAX: usize = 8;
 
-/// The role of an end of the line.
+/// The role of one end of the line.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
-    /// Terminal: address A.
+    /// DTE, the terminal: address A.
     Dte,
-    /// Network, or the other end of a back-to-back line: address B.
+    /// DCE, the network or the other end of a back-to-back line: address B.
     Dce,
 }
 
@@ -64,7 +65,7 @@ pub struct Config {
     pub acknowledge_delay: Duration,
     /// T3: maximum time without frames.
     pub idle_timeout: Duration,
-    /// N2: how often a frame is sent.
+    /// N2: how many times a frame is sent.
     pub attempts_max: u32,
     /// Maximum number of frames queued or unacknowledged.
     pub queue_frames_max: usize,
@@ -98,11 +99,11 @@ impl Config {
 pub enum Request {
     /// Sets the link up.
     Connect,
-    /// Takes it down.
+    /// Takes the link down.
     Disconnect,
     /// Sends a packet.
     Data(Rope),
-    /// Stops the peer's frames (RNR), or resumes them.
+    /// Stops the peer's frames (RNR), or lets them continue.
     Busy(bool),
 }
 
@@ -115,14 +116,14 @@ pub enum Indication {
     Data(Rope),
     /// The link was reset: packets may have been lost in both directions.
     Reset,
-    /// The link is down.
+    /// The link is down, for this reason.
     Disconnected(Reason),
 }
 
 /// Why a link is down.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Reason {
-    /// The host has requested it.
+    /// This end's host has requested it.
     Requested,
     /// The peer has disconnected it.
     ByPeer,
@@ -132,10 +133,10 @@ pub enum Reason {
     NoAnswer,
 }
 
-/// Why a request was rejected; nothing has changed.
+/// Why a request was rejected; a rejected request changes nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Misuse {
-    /// The link is not in a state that allows it.
+    /// The state of the link does not allow the request.
     State,
     /// The queue is full: wait until [`Link::room`] is not 0.
     Full,

@@ -31,8 +31,8 @@ impl Link {
     pub(super) fn on_set_or_disc(&mut self, next: State, poll_final: bool, now: Instant) {
         match next {
             State::Connected => {
-                // Nothing was transferred since the last set-up, so there is nothing to reset: a repeated
-                // SABM.
+                // If nothing was transferred since the last set-up, this is a retransmitted SABM and there is
+                // nothing to reset.
                 let is_repeated =
                     self.state == State::Connected && self.v_r == 0 && self.sent == 0 && self.v_a == 0;
                 if !is_repeated {

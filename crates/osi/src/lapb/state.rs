@@ -1,7 +1,7 @@
 //! The state table of LAPB (X.25 §2.4.4 to §2.4.7, ISO 7776).
 //!
-//! Rows are events, columns states; a cell is an action and the next state. Sequence numbers are not checked
-//! here: [`Act::Transfer`] continues with the rules of information transfer (§2.4.5).
+//! Rows are events, columns are states; a cell is an action and the next state. The table does not check
+//! sequence numbers: [`Act::Transfer`] continues with the rules of information transfer (§2.4.5).
 
 /// The state of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -29,13 +29,13 @@ impl State {
 pub enum Event {
     /// SABM or SABME, whichever this link is configured for.
     Set,
-    /// The one that it is not configured for.
+    /// SABM or SABME, whichever this link is not configured for.
     OtherSet,
     /// DISC.
     Disc,
     /// I, RR, RNR or REJ as a command with P = 1.
     PollCommand,
-    /// The same with P = 0.
+    /// I, RR, RNR or REJ as a command with P = 0.
     Command,
     /// RR, RNR or REJ as a response.
     Response,
@@ -49,7 +49,7 @@ pub enum Event {
     Dm,
     /// FRMR.
     Frmr,
-    /// A frame to be rejected: undefined, or with a field that it must not have (§2.4.6.3).
+    /// A frame that must be rejected: undefined, or with a field that it must not have (§2.4.6.3).
     Invalid,
 }
 
@@ -76,21 +76,21 @@ impl Event {
 pub enum Act {
     /// Does nothing.
     Ignore,
-    /// Sends UA; sequence numbers restart.
+    /// Sends UA and resets sequence numbers.
     Ua,
     /// Sends DM.
     Dm,
-    /// Sends UA if the link may come up, otherwise DM and keeps the state.
+    /// Sends UA if the link may be set up; otherwise sends DM and keeps the state.
     UaOrDm,
     /// Sends SABM or SABME.
     Set,
-    /// Sends SABM or SABME if the link is wanted, otherwise keeps the state.
+    /// Sends SABM or SABME if the host wants the link; otherwise keeps the state.
     SetIfWanted,
-    /// The peer has accepted; sequence numbers restart.
+    /// The peer has accepted the set-up; resets sequence numbers.
     Agreed,
-    /// The peer has refused, or disconnected.
+    /// The peer has refused the link, or disconnected it.
     Gone,
-    /// Applies the rules of information transfer.
+    /// Continues with the rules of information transfer.
     Transfer,
     /// Sends FRMR.
     Reject,
@@ -103,8 +103,8 @@ pub fn cell(state: State, event: Event) -> (Act, State) {
     use Act::*;
     use State::*;
     let row = match event {
-        // §2.4.4.5: if the same commands collide, each end answers; if different ones do, both are
-        // disconnected.
+        // §2.4.4.5: if both ends have sent the same command, each answers with UA; if the commands differ,
+        // both ends answer with DM and are disconnected.
         Event::Set => {
             [(UaOrDm, Connected), (Ua, Connected), (Ua, Connected), (Ua, Connected), (Dm, Disconnected)]
         }
@@ -122,7 +122,7 @@ pub fn cell(state: State, event: Event) -> (Act, State) {
             (Ua, Disconnected),
             (Ua, Disconnected),
         ],
-        // §2.4.4.4.2: a command with P = 1 is answered by DM, any other is ignored.
+        // §2.4.4.4.2: a command with P = 1 is answered by DM; other commands are ignored.
         Event::PollCommand => [
             (Dm, Disconnected),
             (Ignore, SettingUp),
@@ -144,7 +144,7 @@ pub fn cell(state: State, event: Event) -> (Act, State) {
             (Ignore, Rejecting),
             (Ignore, Disconnecting),
         ],
-        // A second UA in information transfer answers a repeated SABM.
+        // A second UA in information transfer answers a retransmitted SABM.
         Event::UaFinal => [
             (Ignore, Disconnected),
             (Agreed, Connected),
@@ -166,8 +166,8 @@ pub fn cell(state: State, event: Event) -> (Act, State) {
             (Set, SettingUp),
             (Gone, Disconnected),
         ],
-        // §2.4.4.4.1: DM with F = 0 requests a set-up; §2.4.4.6: if it collides with a command of this end,
-        // it has no meaning.
+        // §2.4.4.4.1: DM with F = 0 asks for a link set-up; §2.4.4.6: if it collides with a command of this
+        // end, it is ignored.
         Event::Dm => [
             (SetIfWanted, SettingUp),
             (Ignore, SettingUp),

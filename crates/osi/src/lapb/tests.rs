@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// The table of the standard, written independently: rows are events, columns states.
+/// Compares the state table with the standard's, typed in separately: rows are events, columns are states.
 #[test]
 fn every_cell_matches_the_standard() {
     let table = "
@@ -84,7 +84,7 @@ fn connected(change: impl FnOnce(&mut Config)) -> Link {
     link
 }
 
-/// The machine follows its table: for every state and frame, the frames sent and the next state.
+/// Compares the machine with its table: for every state and frame, the frames sent and the next state.
 #[test]
 fn the_machine_follows_its_table() {
     let events: [(Event, &[u8]); 12] = [
@@ -148,7 +148,7 @@ fn the_window_limits_frames_and_data_carries_acknowledgements() {
     }
     assert_eq!(frames(&mut link, Instant::ZERO), [vec![1, 0, 0], vec![1, 2, 1], vec![1, 4, 2]]);
     link.arrive(Rope::copied(&[3, 0x40, 9]), Instant::ZERO);
-    // The peer's frame acknowledges two, and is acknowledged by the next of ours.
+    // The received frame acknowledges two frames, and is acknowledged by the next frame that this end sends.
     assert_eq!(frames(&mut link, Instant::ZERO), [vec![1, 0x26, 3], vec![1, 0x28, 4]]);
     assert_eq!(indications(&mut link), [Indication::Data(vec![9].into())]);
 }
@@ -174,7 +174,7 @@ fn a_gap_causes_one_reject_and_is_filled() {
     assert_eq!(frames(&mut link, Instant::ZERO), [[3, 0x09]]);
     link.arrive(Rope::copied(&[3, 0, 9]), Instant::ZERO);
     assert_eq!(indications(&mut link).len(), 1);
-    // The next gap is rejected, too.
+    // A new gap causes a new REJ.
     link.arrive(Rope::copied(&[3, 0x06, 9]), Instant::ZERO);
     assert_eq!(frames(&mut link, Instant::ZERO), [[3, 0x29]]);
 }
@@ -239,7 +239,7 @@ fn a_busy_host_stops_the_peer_and_rejects_what_it_dropped() {
     assert_eq!(link.counters().dropped_while_busy, 1);
     assert_eq!(indications(&mut link).len(), 2);
     assert_eq!(frames(&mut link, Instant::ZERO), [[3, 0x49]]);
-    // The host may request it as well.
+    // The host can request the busy condition as well.
     link.request(Request::Busy(true)).expect("always");
     assert_eq!(frames(&mut link, Instant::ZERO), [[3, 0x45]]);
     link.request(Request::Busy(false)).expect("always");
@@ -272,7 +272,7 @@ fn a_frame_reject_states_the_error() {
         (&[3, 0x01, 5], &[3, 0x87, 0x01, 0x00, 3]),
         (&long, &[3, 0x87, 0x00, 0x00, 4]),
         (&[3, 0x61], &[3, 0x87, 0x61, 0x00, 8]),
-        // A command sent as a response, reported with the C/R bit.
+        // A command sent as a response: the FRMR has the C/R bit set.
         (&[1, 0x00, 1], &[3, 0x87, 0x00, 0x10, 1]),
         (&[3, 0x71], &[3, 0x97, 0x71, 0x00, 8]),
     ];
@@ -280,7 +280,7 @@ fn a_frame_reject_states_the_error() {
         let mut link = connected(|config| config.information_bytes_max = 10);
         link.arrive(Rope::copied(frame), Instant::ZERO);
         assert_eq!(frames(&mut link, Instant::ZERO), [answer]);
-        // The peer sets the link up again.
+        // The peer sets the link up again with a SABM.
         link.arrive(Rope::copied(&[3, 0x3f]), Instant::ZERO);
         assert_eq!(indications(&mut link), [Indication::Reset]);
         assert_eq!((link.state(), frames(&mut link, Instant::ZERO)), (State::Connected, vec![vec![3, 0x73]]));
@@ -322,7 +322,7 @@ fn an_invalid_request_changes_nothing() {
     assert_eq!(down.request(Request::Disconnect), Err(Misuse::State));
 }
 
-/// One direction of a line: frames with their arrival times; some are lost, some duplicated.
+/// One direction of a line: frames with their arrival times; some frames are lost, some duplicated.
 struct Line {
     flying: VecDeque<(Instant, Rope)>,
     free_at: Instant,
@@ -335,7 +335,7 @@ impl Line {
         while self.free_at <= now
             && let Some(frame) = link.poll_down(now)
         {
-            // 2 Mbit/s.
+            // The line has 2 Mbit/s.
             let time = Duration::from_nanos(500 * lapb::line_bits(frame.len()) as u64);
             self.free_at = now.max(self.free_at) + time;
             let there = self.free_at + 5 * MS;
@@ -362,7 +362,7 @@ impl Line {
     }
 }
 
-/// Runs two links on a lossy line and checks that packets arrive once and in order.
+/// Runs two links over a lossy line and checks that packets arrive once and in order.
 fn run_lossy(seed: u64, modulo: Modulo, window: u8, impairment: u32, count: usize) {
     let config = |role| Config {
         modulo,
@@ -393,7 +393,7 @@ fn run_lossy(seed: u64, modulo: Modulo, window: u8, impairment: u32, count: usiz
                 links[side].request(Request::Data(message(side, sent[side]).into())).expect("room");
                 sent[side] += 1;
             }
-            // The host sometimes takes nothing.
+            // The host stops taking indications from time to time.
             while hosts.below(4) > 0
                 && let Some(indication) = links[side].poll_up()
             {
@@ -415,8 +415,8 @@ fn run_lossy(seed: u64, modulo: Modulo, window: u8, impairment: u32, count: usiz
         if got == [count; 2] {
             return;
         }
-        // If a UA is lost after its sender has begun to send, the link is reset, as it must be: frames are
-        // lost only once both ends are up.
+        // If a UA were lost after its sender has begun to send data, the link would be reset, as the standard
+        // requires. So frames are lost only once both links are up.
         let is_up = links.iter().all(|link| link.state() == State::Connected);
         for side in 0..2 {
             lines[side].impairment = if is_up { impairment } else { 0 };
@@ -448,8 +448,8 @@ fn a_lossy_line_carries_every_packet_once_and_in_order() {
     }
 }
 
-/// A minimal DCE, written independently: one outstanding frame, retransmitted every 200 ms, and an RR for
-/// every I frame.
+/// A minimal DCE, written without this crate's code: one outstanding frame, retransmitted every 200 ms, and
+/// an RR for every I frame.
 #[derive(Default)]
 struct Plain {
     v_s: u8,
@@ -543,7 +543,7 @@ proptest! {
         run_lossy(u64::from(seed), modulo, window, impairment, 100);
     }
 
-    /// No sequence of frames causes a panic, and few responses are pending.
+    /// No sequence of frames causes a panic, and the number of pending responses is limited.
     #[test]
     fn any_frame_is_accepted_or_rejected(
         inputs in proptest::collection::vec((proptest::collection::vec(any::<u8>(), 0..6), 0..3u8), 0..200),

@@ -48,7 +48,7 @@ impl Link {
             }
         }
         if self.peer_is_busy && self.reply_due == Instant::NEVER && !self.is_polling {
-            // §2.4.5.7: a busy peer is polled again after T1.
+            // §2.4.5.7: a busy peer is polled again after timer T1.
             self.reply_due = now + self.config.reply_timeout;
         }
     }
@@ -100,8 +100,8 @@ impl Link {
             if !core::mem::replace(&mut self.reject_sent, true) {
                 self.owed_reject = true;
             } else if self.acknowledge_due == Instant::NEVER {
-                // REJ is sent only once. If it was lost, a peer that repeats a frame without P = 1 would
-                // never learn V(R).
+                // REJ is sent only once. If it was lost, and the peer retransmits a frame without P = 1, an
+                // acknowledgement tells it V(R).
                 self.acknowledge_due = now + self.config.acknowledge_delay;
             }
         }
@@ -111,8 +111,8 @@ impl Link {
         self.busy_asked || self.up_is_full
     }
 
-    /// Reports begin and end of the busy condition to the peer (§2.4.5.8); dropped frames are requested
-    /// again.
+    /// Reports the beginning or the end of the busy condition to the peer (§2.4.5.8). At its end, dropped
+    /// frames are requested again by REJ.
     pub(super) fn tell_busy(&mut self, before: bool) {
         if self.is_busy() == before || self.state != State::Connected {
             return;

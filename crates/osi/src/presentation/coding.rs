@@ -1,4 +1,4 @@
-//! A set of contexts, and the encoding of user data in it (§8.4).
+//! The context set, and the encoding of user data in its contexts (§8.4).
 
 use alloc::vec::Vec;
 
@@ -12,7 +12,7 @@ use crate::{RequestError, Selector};
 
 /// Why received data cannot be processed.
 pub(super) enum Fault {
-    /// Not a valid data unit.
+    /// Not a valid PPDU.
     Malformed,
     /// A value in a context that does not exist, or results that do not match the proposal.
     Context,
@@ -40,15 +40,15 @@ impl ContextSet {
         ContextSet { contexts: contexts.iter().map(of).collect() }
     }
 
-    /// Returns the accepted contexts. `None` if the results do not match the proposal: not one for each
-    /// context, or a transfer syntax that was not proposed.
+    /// Returns the accepted contexts. `None` if the results do not match the proposal: their number differs,
+    /// or a transfer syntax was not proposed.
     pub(super) fn agreed(proposed: &[ContextDefinition], results: &[ContextResult]) -> Option<ContextSet> {
         if proposed.len() != results.len() {
             return None;
         }
         let mut contexts = Vec::new();
         for (context, result) in proposed.iter().zip(results).filter(|(_, result)| result.is_acceptance()) {
-            // If omitted, it can only be the one that was proposed.
+            // A result without a transfer syntax is valid only if one syntax was proposed.
             let transfer_syntax = match (result.transfer_syntax, &context.transfer_syntaxes[..]) {
                 (Some(syntax), known) if known.contains(&syntax) => syntax,
                 (None, &[only]) => only,
@@ -63,13 +63,14 @@ impl ContextSet {
         &self.contexts
     }
 
-    /// Returns ARU's list: the transfer syntax of each context that the values use.
+    /// Returns the list for an ARU: the transfer syntax of each context that the values use.
     pub(super) fn identifiers(&self, values: &[Pdv]) -> Vec<ContextIdentifier> {
         let used = self.contexts.iter().filter(|(id, ..)| values.iter().any(|pdv| pdv.context == *id));
         used.map(|&(id, _, transfer_syntax)| ContextIdentifier { id, transfer_syntax }).collect()
     }
 
-    /// Returns the context that values need not name: the only one, or none at all.
+    /// Returns the context that values need not name: the only one in the set, or no context if the set is
+    /// empty.
     fn sole(&self) -> Option<i64> {
         match self.contexts[..] {
             [] => Some(Pdv::NO_CONTEXT),
@@ -82,18 +83,18 @@ impl ContextSet {
         self.contexts.iter().any(|(id, ..)| *id == pdv.context)
     }
 
-    /// Encodes user data that fills session's user data.
+    /// Encodes user data that is the whole user data of a session primitive.
     pub(super) fn encode(&self, values: Vec<Pdv>) -> Result<Rope, RequestError> {
         Ok(match self.embed(values, false)? {
             None => Rope::new(),
-            // §8.4.1.4 c: only the contents octets.
+            // §8.4.1.4 c: only the contents octets are sent.
             Some(UserData::Simple(rope)) => rope,
             Some(full) => full.into_rope(),
         })
     }
 
-    /// Encodes user data that is an element of a PPDU. In CP it is simply encoded only without any context
-    /// (§8.4.2.3).
+    /// Encodes user data that is an element of a PPDU. In a CP, it is simply encoded only if no context is
+    /// proposed (§8.4.2.3).
     pub(super) fn embed(
         &self,
         values: Vec<Pdv>,
@@ -119,7 +120,7 @@ impl ContextSet {
         }
     }
 
-    /// Decodes the values that fill session's user data.
+    /// Decodes values that are the whole user data of a session primitive.
     pub(super) fn decode(&self, rope: Rope) -> Result<Vec<Pdv>, Fault> {
         if rope.is_empty() {
             return Ok(Vec::new());
@@ -127,7 +128,8 @@ impl ContextSet {
         let Some(sole) = self.sole() else {
             return self.extract(Some(UserData::from_rope(rope)?)).ok_or(Fault::Context);
         };
-        // Some peers encode fully where they should encode simply: accepted if they name the only context.
+        // Some peers encode fully where they should encode simply; accepted if the values name the only
+        // context.
         match UserData::from_rope(rope.clone()) {
             Ok(UserData::Full(values)) if values.iter().all(|pdv| pdv.context == sole) => Ok(values),
             _ => Ok([Pdv::octet_aligned(sole, rope)].into()),

@@ -1,4 +1,4 @@
-//! Transmit path: requests and responses are encoded as data units.
+//! Transmit path: encodes requests and responses as PPDUs.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -23,7 +23,7 @@ impl Presentation {
         let is_new = |(place, context): (usize, &ContextDefinition)| {
             contexts[..place].iter().all(|other| other.id != context.id)
         };
-        // §6.2.2.7: an initiator's identifiers are odd, and each identifies one context.
+        // §6.2.2.7: an initiator's context identifiers are odd and distinct.
         if !contexts.iter().all(|context| is_odd(context) && !context.transfer_syntaxes.is_empty())
             || !contexts.iter().enumerate().all(is_new)
         {
@@ -92,8 +92,8 @@ impl Presentation {
             return Err(RequestError::Value);
         }
         for (result, mark) in results.iter_mut().zip(&self.marks) {
-            // A user may reject an acceptable context, and change nothing else: the machine selects transfer
-            // syntaxes (§6.2.6.1).
+            // A user may reject an acceptable context, but not change anything else, because the machine
+            // selects transfer syntaxes (§6.2.6.1).
             if result.result == ResultCode::USER_REJECTION && mark.is_acceptance() {
                 *result = ContextResult::USER_REJECTION;
             } else if result.result == mark.result {
@@ -119,7 +119,7 @@ impl Presentation {
         if aru.len() <= self.abort_bytes_max {
             return Ok(aru);
         }
-        // §6.4.2.2, note: user data that session cannot carry is not included.
+        // §6.4.2.2, note: user data that the session service cannot carry is not included.
         self.counters.abort_data_dropped += 1;
         Ok(wire::Abort::User(Aru { contexts: None, user_data: None }).to_rope())
     }

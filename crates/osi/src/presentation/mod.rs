@@ -1,18 +1,18 @@
 //! The presentation protocol (X.226): kernel, normal mode.
 //!
-//! Purpose          users agree on contexts (an abstract syntax and how it is encoded), and each value
-//!                  arrives in its own.
-//! Transmit path    context identifiers are prepended to the values' ropes; with a single context, or none,
-//!                  user data is simply encoded (§8.4.1.3).
+//! Purpose          users agree on contexts (an abstract syntax and its encoding), and each value is sent in
+//!                  one of them.
+//! Transmit path    context identifiers are prepended to the values' ropes; with one context or none, user
+//!                  data is simply encoded (§8.4.1.3).
 //! Receive path     values are extracted without copying, and checked against the agreed contexts.
 //! Errors           a protocol error is answered with ARP and indicated as P-P-ABORT (§6.4.4); a CP that
 //!                  cannot be accepted is answered with CPR.
-//! Table            `state.rs` is Annex A; this file executes it.
+//! State            `state.rs` is the table of Annex A; this file executes it.
 //! Tolerance        a peer may fully encode where it should encode simply, omit ARU's context list, and abort
-//!                  without any presentation data unit, which may be necessary over version 1 of session.
+//!                  without a PPDU, which may be necessary over version 1 of session.
 //! Limits           [`Config::contexts_max`] contexts;
-//!                  [`PDVS_MAX`](crate::wire::presentation::PDVS_MAX) values at once; session's limits
-//!                  otherwise.
+//!                  [`PDVS_MAX`](crate::wire::presentation::PDVS_MAX) values in one primitive; otherwise the
+//!                  session layer's limits.
 //! Not implemented  context management and restoration (not selected if a peer proposes them), a named
 //!                  default context, X.410-1984 mode.
 
@@ -46,7 +46,7 @@ const ABORT_BYTES_MAX_VERSION_1: usize = 9;
 /// Configuration of a presentation machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// The called selectors that it accepts.
+    /// The called presentation selectors that are accepted.
     pub attached: AcceptedSelectors,
     /// The supported transfer syntaxes, in order of preference.
     pub transfer_syntaxes: Vec<Oid>,
@@ -73,7 +73,7 @@ kiban_base::counters! {
         refusals_out,
         /// Aborts by this machine.
         aborts_out,
-        /// Aborts whose user data session could not carry.
+        /// Aborts whose user data the session service could not carry.
         abort_data_dropped,
     }
 }
@@ -117,7 +117,7 @@ impl Presentation {
         }
     }
 
-    /// Returns its state.
+    /// Returns the machine's state.
     pub fn state(&self) -> State {
         self.state
     }
@@ -127,7 +127,7 @@ impl Presentation {
         self.set.contexts()
     }
 
-    /// Reports the selected version of session: version 1 carries little user data with an abort.
+    /// Reports the selected session version; version 1 carries little user data with an abort.
     pub fn on_session_version(&mut self, version: u8) {
         self.abort_bytes_max = if version == 1 { ABORT_BYTES_MAX_VERSION_1 } else { usize::MAX };
     }
@@ -137,7 +137,7 @@ impl Presentation {
         self.up.pop_front()
     }
 
-    /// Returns the next request to session.
+    /// Returns the next request to the session service.
     pub fn poll_down(&mut self) -> Option<session::Request> {
         self.down.pop_front()
     }
@@ -196,7 +196,7 @@ impl Presentation {
         Ok(())
     }
 
-    /// Handles an indication or confirmation of session.
+    /// Handles an indication or confirmation of the session service.
     pub fn arrive(&mut self, below: session::Indication) {
         let (event, blame) = match event_below(&below) {
             Ok(known) => known,
@@ -242,16 +242,16 @@ impl Presentation {
         }
     }
 
-    /// Updates rl and cr (§A.5.3) after an event that was carried out.
+    /// Updates the variables rl and cr (§A.5.3) after an event.
     fn note(&mut self, event: Event) {
         match event {
-            // [08], then [07].
+            // Specific actions [08] and [07].
             Event::PRelReq | Event::SRelInd => {
                 self.collided |= self.releasing;
                 self.releasing = true;
             }
-            // [02], which the standard applies after a release that collided or was rejected, and at the
-            // start of a connection.
+            // Specific action [02], which the standard applies after a release that collided or was rejected,
+            // and at the start of a connection.
             Event::PRelRspAccept | Event::SRelCnfAccept | Event::PRelRspReject | Event::SRelCnfReject => {
                 self.releasing = false;
                 self.collided = false;
@@ -276,8 +276,8 @@ impl Presentation {
         }
     }
 
-    /// Handles an error of the peer or of session: ARP and P-P-ABORT (§A.4.1.2). Without a connection it does
-    /// neither.
+    /// Handles an error of the peer or of session: sends ARP and indicates P-P-ABORT (§A.4.1.2). Without a
+    /// connection it does nothing.
     fn fail(&mut self, reason: AbortReason, event: Option<wire::Event>) {
         let was_idle = self.state == State::I0;
         self.counters.aborts_out += 1;
@@ -325,7 +325,7 @@ fn event_of(request: &Request) -> Event {
     }
 }
 
-/// The table's event and its name in an ARP; for an invalid data unit, what an ARP says of it.
+/// The table's event and its name in an ARP; for an invalid PPDU, the reason and the event that an ARP gives.
 type EventResult = Result<(Event, Option<wire::Event>), (AbortReason, Option<wire::Event>)>;
 
 /// Returns the table's event for an indication.
@@ -340,7 +340,7 @@ fn event_below(below: &session::Indication) -> EventResult {
         }
         Below::ConnectConfirm(session::Answer::Refused(_)) => (Event::Cpr, Blame::CPR),
         Below::Data(_) => (Event::Td, Blame::TD),
-        // §8.2: AC and ACA are sent as typed data and have tags of their own.
+        // §8.2: AC and ACA are sent as typed data and have their own tags.
         Below::TypedData(rope) => match rope.first_run().first() {
             Some(0xa0) => (Event::Ac, Blame::AC),
             Some(0xa1) => (Event::Aca, Blame::ACA),

@@ -1,4 +1,4 @@
-//! The presentation service (X.216), as far as session supports it.
+//! Primitives of the presentation service (X.216), as far as the session layer supports them.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -10,7 +10,8 @@ use crate::{Selector, session};
 /// P-CONNECT request and indication.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Connect {
-    /// The S-CONNECT parameters; their user data carries presentation's and is empty here.
+    /// The S-CONNECT parameters. Their user data is empty here, because the machine fills it with the CP
+    /// PPDU.
     pub session: session::Connect,
     /// Calling PSEL.
     pub calling: Selector,
@@ -32,8 +33,8 @@ pub struct Accept {
     pub session: session::Accept,
     /// Responding PSEL.
     pub responding: Selector,
-    /// The result for each context, in order: those of the indication, some of them possibly changed to
-    /// user-rejection.
+    /// The result for each context, in order: the results of the indication, some of which the user may
+    /// change to user-rejection.
     pub results: Vec<ContextResult>,
     /// User data.
     pub user_data: Vec<Pdv>,
@@ -61,7 +62,7 @@ pub enum Refuser {
     User,
     /// The peer's presentation machine: "provider-rejection".
     Provider(ProviderReason),
-    /// Session, or a layer above it other than a presentation machine: "provider-rejection".
+    /// The session layer, or an entity above it that is no presentation machine: "provider-rejection".
     Session(session::RefuseReason),
 }
 
@@ -145,7 +146,7 @@ pub enum Request {
         /// User data.
         user_data: Vec<Pdv>,
     },
-    /// P-U-ABORT request. User data that session's version cannot carry is omitted (X.226 §6.4.2.2).
+    /// P-U-ABORT request. User data that the session version cannot carry is omitted (X.226 §6.4.2.2).
     Abort {
         /// User data.
         user_data: Vec<Pdv>,
@@ -251,6 +252,6 @@ pub enum PAbort {
         /// The event that caused it, as the peer states it.
         event: Option<Event>,
     },
-    /// Session, or a layer below it.
+    /// The session layer, or a layer below it.
     Session(session::AbortReason),
 }

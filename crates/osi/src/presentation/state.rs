@@ -2,7 +2,7 @@
 //! and predicates p11 and p17 are false.
 //!
 //! Blank cells of the standard are [`Cell::Invalid`]. A cell with a predicate about presentation data values
-//! names the contexts that these must be in; otherwise the cell counts as blank (§A.4.2.2).
+//! names the contexts that the values must be in; otherwise the cell counts as blank (§A.4.2.2).
 
 /// States (Table A.17).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -19,8 +19,8 @@ pub enum State {
 
 macro_rules! events {
     ($($event:ident, $name:literal;)*) => {
-        /// Incoming events (Table A.16), with their names there: `req` and `rsp` from above, `ind` and `cnf`
-        /// from session; the others are data units.
+        /// Incoming events (Table A.16), with the standard's names: `req` and `rsp` come from the user above,
+        /// `ind` and `cnf` from the session service; the others are PPDUs.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum Event { $(#[doc = $name] $event,)* }
 
@@ -54,28 +54,28 @@ events! {
 pub enum Contexts {
     /// No predicate about contexts.
     Unasked,
-    /// p03: those proposed in CP.
+    /// p03: the contexts proposed in CP.
     Proposed,
-    /// p04: those being accepted.
+    /// p04: the contexts being accepted.
     Accepted,
     /// p05 (and p06, p07, which are the same without context management): the defined context set.
     Defined,
 }
 
-/// The contents of a cell.
+/// The contents of one cell in the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cell {
-    /// Blank.
+    /// A blank cell.
     Invalid,
-    /// Carries the event out towards the other side, and enters this state.
+    /// Passes the event on to the other side (user or session service), and enters this state.
     Go(Contexts, State),
-    /// CP: if p01 & p02 & p22, indicates it and enters STAI2; otherwise answers CPR and stays in STAI0.
+    /// For a CP: if p01 & p02 & p22, indicates it and enters STAI2; otherwise answers CPR and stays in STAI0.
     Validate,
-    /// An accepted release: ^p08 (no collision) enters STAI0; p08 clears the collision and enters STAt0.
+    /// For an accepted release: ^p08 (no collision) enters STAI0; p08 clears the collision and enters STAt0.
     Released,
 }
 
-/// Looks up a cell (Tables A.21 to A.29).
+/// Looks up one cell (Tables A.21 to A.29).
 pub const fn cell(state: State, event: Event) -> Cell {
     use Contexts::{Accepted, Defined, Proposed, Unasked};
     use Event::*;
@@ -97,7 +97,7 @@ pub const fn cell(state: State, event: Event) -> Cell {
         (I1 | I2, PUabReq | Aru) => Cell::Go(Proposed, I0),
         (T0, PUabReq | Aru) => Cell::Go(Defined, I0),
         (I1 | I2 | T0, Arp | SPabInd) => Cell::Go(Unasked, I0),
-        // Table A.24: p11 is false.
+        // Table A.24: context management, blank because p11 is false.
         (_, Ac | Aca) => Cell::Invalid,
         // Tables A.25 to A.27 and A.29.
         (T0, PDtReq | Td | PTdReq | Ttd | PGtReq | SGtInd | PPtReq | SPtInd) => Cell::Go(Defined, T0),

@@ -1,4 +1,4 @@
-//! Tests of every cell of Annex A, and of two machines over an ideal session service.
+//! Tests of every cell of X.226 Annex A, and of two machines over an ideal session service.
 
 use alloc::string::{String, ToString};
 use alloc::{format, vec, vec::Vec};
@@ -14,7 +14,7 @@ use super::*;
 use crate::session::{self, ConnectionId, Resynchronisation, TokenSettings, Tokens};
 
 /// Tables A.21 to A.29 without context management: columns STAI0, STAI1, STAI2, STAt0. `-` is a blank cell;
-/// `p08` in the last column stands for the pair of lists with ^p08 and p08.
+/// `p08` in the last column means that the cell has two lists of actions, one for ^p08 and one for p08.
 const TABLE: &[(&str, [&str; 4])] = &[
     ("P-CONreq", ["p03 STAI1", "-", "-", "-"]),
     ("CP", ["p01 STAI2", "-", "-", "-"]),
@@ -145,7 +145,7 @@ impl Pair {
         pair
     }
 
-    /// Carries both ways until nothing is in transit.
+    /// Carries primitives both ways until none is left.
     fn carry(&mut self) {
         loop {
             if let Some(down) = self.here.poll_down() {
@@ -182,14 +182,14 @@ enum Given {
     Below(session::Indication),
 }
 
-/// The same events as things that happen.
+/// Returns a request or an indication that causes this event of the table.
 fn given(event: Event) -> Given {
     use Given::{Above, Below};
     let id = ConnectionId::default();
     let (tokens, settings) = (Tokens::default(), TokenSettings::default());
     let kind = Resynchronisation::Abandon;
     let user_data = Vec::new();
-    // What the other end would have sent.
+    // Returns the indication that the other end's request would cause.
     let from = |machine: State, request: Request| {
         let mut machine = machine_in(machine);
         machine.request(request).unwrap();
@@ -329,7 +329,7 @@ fn data_is_carried_only_in_accepted_contexts() {
     assert_eq!(pair.there.poll_up(), Some(Indication::Data(values)));
     assert_eq!(pair.here.request(Request::Data(value(5))), Err(RequestError::Value));
     assert_eq!(pair.here.request(Request::Data(vec![])), Err(RequestError::Value));
-    // A peer that does it all the same gets the abort's reason.
+    // A peer that sends such a value all the same is answered by an abort with this reason.
     let stray = wire::UserData::Full(value(5)).into_rope();
     pair.there.arrive(session::Indication::Data(stray));
     let (reason, event) = (AbortReason::INVALID_PARAMETER, Some(wire::Event::TD));
@@ -358,7 +358,7 @@ fn with_one_context_data_is_simply_encoded() {
     pair.there.arrive(session::Indication::Data(rope));
     let Some(Indication::Data(values)) = pair.there.poll_up() else { panic!("no data") };
     assert_eq!((values[0].context, values[0].octets().to_vec()), (A, 7i64.to_vec()));
-    // Fully encoded, it is the same.
+    // The same value, fully encoded, is accepted as well.
     pair.there.arrive(session::Indication::Data(wire::UserData::Full(value(A)).into_rope()));
     assert_eq!(pair.there.poll_up(), Some(Indication::Data(value(A))));
 }
@@ -394,7 +394,7 @@ fn answers_must_match_the_request() {
     assert_eq!(machine.request(answer(vec![ContextResult::accepted(BER), odd])), Err(RequestError::Value));
     assert_eq!(machine.request(answer(vec![ContextResult::USER_REJECTION; 2])), Err(RequestError::Value));
     assert_eq!(machine.state(), State::I2);
-    // And the peer's: CPA with one answer to two contexts.
+    // The peer's answer is checked in the same way: this CPA has one result for two contexts.
     let mut machine = machine_in(State::I1);
     let parameters = wire::CpaParameters {
         version: wire::Version::VERSION_1,

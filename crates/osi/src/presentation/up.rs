@@ -1,4 +1,4 @@
-//! Receive path: data units become indications and confirmations.
+//! Receive path: PPDUs become indications and confirmations.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -17,7 +17,7 @@ use super::{Accept, Answer, Connect, Indication, PAbort, Presentation, Refuse, R
 use crate::session;
 
 impl Presentation {
-    /// Handles a CP.
+    /// Handles a CP PPDU.
     pub(super) fn on_connect(&mut self, connect: session::Connect) {
         let session::Connect { id, .. } = &connect;
         let id = id.clone();
@@ -41,7 +41,7 @@ impl Presentation {
         }
         let called = coding::to_selector(parameters.called_selector);
         let set = ContextSet::proposed(&contexts[..contexts.len().min(self.config.contexts_max)]);
-        // p01, p02, p22: the reason in the peer's confirm.
+        // p01, p02, p22: if one is false, the peer's confirm carries this reason.
         let reason = if !parameters.version.contains(wire::Version::VERSION_1) {
             Some(ProviderReason::VERSION_NOT_SUPPORTED)
         } else if !self.config.attached.has(&called) {
@@ -105,7 +105,7 @@ impl Presentation {
         }
     }
 
-    /// Converts an indication of session to one of presentation.
+    /// Converts an indication of the session service to one of the presentation service.
     pub(super) fn decode_indication(&mut self, below: session::Indication) -> Result<Indication, Fault> {
         use session::Indication as Below;
         Ok(match below {
@@ -149,7 +149,7 @@ impl Presentation {
         })
     }
 
-    /// Handles a CPA.
+    /// Handles a CPA PPDU.
     fn on_accept(&mut self, accept: session::Accept) -> Result<Indication, Fault> {
         let (cpa, _) = wire::Cpa::read(&accept.user_data.clone().into_bytes())?;
         let parameters = cpa.parameters.ok_or(Malformed::ElementMissing)?;
@@ -165,7 +165,7 @@ impl Presentation {
         }))))
     }
 
-    /// Handles a CPR, or session's refusal.
+    /// Handles a CPR PPDU, or a refusal by the session service.
     fn on_refuse(&mut self, refuse: session::Refuse) -> Result<Indication, Fault> {
         let session::Refuse { id, reason, user_data } = refuse;
         if user_data.is_empty() {
@@ -181,7 +181,7 @@ impl Presentation {
         }
         let (cpr, _) = wire::Cpr::read(&user_data.into_bytes())?;
         let results = cpr.results.unwrap_or_default();
-        // §6.2.4: a CPR may omit the results. Then its values are in the proposed contexts.
+        // §6.2.4: a CPR may omit the results; its values are then in the proposed contexts.
         let set = ContextSet::agreed(&self.proposed, &results)
             .unwrap_or_else(|| ContextSet::proposed(&self.proposed));
         Ok(Indication::ConnectConfirm(Answer::Refused(Box::new(Refuse {
@@ -193,7 +193,7 @@ impl Presentation {
         }))))
     }
 
-    /// Handles RS and RSA.
+    /// Handles RS and RSA PPDUs.
     fn on_resynchronise(&self, user_data: Rope) -> Result<Vec<Pdv>, Fault> {
         if user_data.is_empty() {
             return Ok(Vec::new());
@@ -202,7 +202,7 @@ impl Presentation {
         self.set.extract(rs.user_data).ok_or(Fault::Context)
     }
 
-    /// Handles ARU and ARP.
+    /// Handles ARU and ARP PPDUs.
     fn on_abort(&self, user_data: Rope) -> Result<Indication, Fault> {
         if user_data.is_empty() {
             return Ok(Indication::UAbort { user_data: Vec::new() });

@@ -40,7 +40,7 @@ impl Session {
             Action::TDisReq => self.disconnect(),
             Action::Acceptor => *v = Variables { initiator: false, ..Variables::default() },
             Action::Initiator => *v = Variables { initiator: true, ..Variables::default() },
-            // TIM starts and stops with its state: see `become_state`.
+            // TIM is started and stopped when the state changes: see `become_state`.
             Action::StartTim | Action::StopTim => {}
 
             // Connection.
@@ -79,7 +79,7 @@ impl Session {
             }
             Action::UpdateTokens => self.update_tokens(cause),
 
-            // Data is handled by its own path, since it is the most frequent.
+            // Data is the most frequent case and is handled on a separate path.
             Action::Dt | Action::Td | Action::SDtInd | Action::STdInd => {}
 
             // Synchronisation.
@@ -297,18 +297,19 @@ impl Session {
             id: id(&connect.identifier),
             calling: connect.calling[..].into(),
             called: connect.called[..].into(),
-            // Units that cannot be selected are not offered to the user.
+            // Functional units that are not supported are not indicated to the user.
             units: connect.units.and(OFFERED),
             initial_serial: connect.initial_serial,
             tokens: connect.tokens,
             user_data,
         })));
-        // After OVERFLOW ACCEPT it is version 2 (§8.3.4.9), otherwise the highest that both have.
+        // After an OVERFLOW ACCEPT it is version 2 (§8.3.4.9), otherwise the highest version that both ends
+        // have.
         self.version_2 = overflowed || connect.versions.and(self.config.versions).has(Versions::V2);
         self.tsdu_bytes_max = self.tsdu_sizes.responder_bytes_max.into();
     }
 
-    /// Returns the responder's TSDU sizes: in each direction the smaller of both ends'.
+    /// Returns the responder's TSDU sizes: in each direction the smaller size of the two ends.
     fn answered_sizes(&self, proposal: wire::TsduSizes) -> wire::TsduSizes {
         wire::TsduSizes {
             initiator_bytes_max: smaller(proposal.initiator_bytes_max, wanted(self.config.tsdu_in_bytes_max)),
@@ -368,7 +369,7 @@ impl Session {
             tokens,
             user_data: accept.data.data,
         }))));
-        // X.225 Table A.1, note 1: handled as if a PLEASE TOKENS followed it.
+        // X.225 Table A.1, note 1: a token request in an ACCEPT is handled like a PLEASE TOKENS after it.
         let please = accept.please.and(Tokens::MINOR);
         if units.has(Units::MINOR_SYNCHRONISE) && !please.is_empty() {
             self.up.push_back(Indication::PleaseTokens { tokens: please, user_data: Rope::new() });
@@ -412,7 +413,8 @@ impl Session {
         }))));
     }
 
-    /// Updates the tokens after an ACCEPT, a RESYNCHRONIZE ACK or a GIVE TOKENS, sent or received (\[11\]).
+    /// Updates the tokens after an ACCEPT, a RESYNCHRONIZE ACK or a GIVE TOKENS was sent or received
+    /// (\[11\]).
     fn update_tokens(&mut self, cause: &mut Cause) {
         let v = &mut self.variables;
         if let Some(accepted) = cause.accepted.take() {

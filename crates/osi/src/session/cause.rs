@@ -12,7 +12,7 @@ pub(super) struct Cause {
     pub(super) tokens: Tokens,
     /// The values agreed on by an ACCEPT, sent or received.
     pub(super) accepted: Option<Accepted>,
-    /// The token positions after a resynchronisation.
+    /// The sides that have the tokens after a resynchronisation.
     pub(super) settled: Option<TokenSettings>,
 }
 

@@ -1,20 +1,21 @@
 //! The session protocol (X.225): kernel, duplex, minor synchronise, resynchronise, typed data; versions 1 and
 //! 2.
 //!
-//! Purpose          a dialogue with synchronisation points to which both ends can return, and a release that
-//!                  both agree on.
-//! Transmit path    one SPDU per TSDU; those of category 2 follow a GIVE TOKENS without tokens. A data SSDU
-//!                  gets a header of four bytes.
+//! Purpose          a dialogue with synchronisation points to which both users can return, and an orderly
+//!                  release.
+//! Transmit path    each TSDU has one SPDU; an SPDU of category 2 follows a GIVE TOKENS without tokens. A
+//!                  data SSDU gets a header of four bytes.
 //! Receive path     indications and confirmations; their user data shares the memory of the received TSDUs.
-//! Versions         1 and 2 are proposed, or 2 alone if there is more user data than 1 carries; 2 is
-//!                  preferred. Version 1 limits user data to 512 octets, in an ABORT to 9, and does not
-//!                  segment.
-//! Segmenting       data, if a maximum TSDU size was negotiated; in version 2 also other user data, including
-//!                  what an SPDU cannot hold. More than 10240 octets with CONNECT overflow into CONNECT DATA
-//!                  OVERFLOW.
-//! Options chosen   the transport connection is used once and ended. Half-duplex is never offered or
-//!                  accepted. A protocol error is answered with ABORT (§A.4.1.2 a); after it, and after
-//!                  DISCONNECT or REFUSE, the peer has `abort_timeout` (TIM) to end the transport connection.
+//! Versions         1 and 2 are proposed, or only 2 if there is more user data than version 1 can carry; 2 is
+//!                  preferred. Version 1 limits user data to 512 octets, or 9 in an ABORT, and does not
+//!                  segment it.
+//! Segmenting       data, if a maximum TSDU size was negotiated; in version 2 also other user data, for
+//!                  example if it exceeds what one SPDU can hold. More than 10240 octets in a CONNECT
+//!                  continue in CONNECT DATA OVERFLOW SPDUs.
+//! Options chosen   a transport connection carries one session connection and is then closed. Half-duplex is
+//!                  never proposed or accepted. A protocol error is answered by ABORT (§A.4.1.2 a); after
+//!                  ABORT, DISCONNECT or REFUSE, the peer has `abort_timeout` (TIM) to close the transport
+//!                  connection.
 //! Limits           `ssdu_bytes_max` for data, `user_data_bytes_max` for the user data of other SPDUs,
 //!                  `connect_timeout` for a connection being established.
 //! Not implemented  half-duplex, major synchronisation, activities, expedited data, exceptions, negotiated
@@ -46,9 +47,9 @@ use core::time::Duration;
 use kiban_base::{Instant, Rope};
 use state::{Event, Given, State, Variables, Verdict};
 
-/// The functional units that this implementation offers.
+/// The functional units that this implementation supports.
 pub const OFFERED: Units = Units::DUPLEX.or(Units::SYNCHRONISE).or(Units::TYPED_DATA);
-/// The smallest TSDU size accepted, in bytes: SPDUs that cannot be segmented have to fit.
+/// The smallest TSDU size that is accepted, in bytes, since SPDUs that cannot be segmented have to fit.
 pub const TSDU_BYTES_MIN: u16 = 1024;
 
 /// Configuration of a session machine.
@@ -58,21 +59,23 @@ pub struct Config {
     pub transport_calling: Selector,
     /// The called transport selector, for connections made by this end.
     pub transport_called: Selector,
-    /// The called session selectors that this end accepts.
+    /// The called session selectors that are accepted.
     pub attached: AcceptedSelectors,
     /// The protocol versions to propose and accept.
     pub versions: Versions,
-    /// Maximum size of a sent TSDU in bytes; 0: unlimited. Smaller values count as [`TSDU_BYTES_MIN`].
+    /// Maximum size of a sent TSDU in bytes; 0 means unlimited. Values below [`TSDU_BYTES_MIN`] are raised to
+    /// it.
     pub tsdu_out_bytes_max: u16,
-    /// Maximum size of a received TSDU in bytes, as proposed to the peer; values as in `tsdu_out_bytes_max`.
+    /// Maximum size of a received TSDU in bytes, to be proposed to the peer; values as in
+    /// `tsdu_out_bytes_max`.
     pub tsdu_in_bytes_max: u16,
     /// Maximum length of a received data or typed data SSDU in bytes.
     pub ssdu_bytes_max: usize,
     /// Maximum length of the user data of any other SPDU in bytes.
     pub user_data_bytes_max: usize,
-    /// TIM: the time that the peer has to end the transport connection.
+    /// TIM: the time that the peer has to close the transport connection.
     pub abort_timeout: Duration,
-    /// Time limit for a connection being established: from the transport connection to CONNECT, and from
+    /// Time limit for establishing a connection: from the transport connection to the CONNECT, and from the
     /// CONNECT to its answer.
     pub connect_timeout: Option<Duration>,
 }
@@ -124,11 +127,11 @@ pub struct Session {
     config: Config,
     state: State,
     variables: Variables,
-    /// Whether version 2 is selected; before the selection, whether it was proposed.
+    /// Whether version 2 is selected; before the selection, whether version 2 was proposed.
     version_2: bool,
-    /// Maximum size of a sent TSDU in bytes; 0: unlimited.
+    /// Maximum size of a sent TSDU in bytes; 0 means unlimited.
     tsdu_bytes_max: usize,
-    /// The CONNECT of either end while it is being answered, with the part of its user data not yet sent.
+    /// The CONNECT sent or received, while it awaits its answer, with the part of its user data not yet sent.
     connect: Option<Box<wire::Connect>>,
     overflow: Rope,
     /// The answer to the CONNECT's proposal of TSDU sizes.
@@ -136,11 +139,11 @@ pub struct Session {
     /// Serial number of the resynchronisation in progress.
     resync_serial: u32,
     resync_tokens: TokenSettings,
-    /// Whether this end requested that resynchronisation.
+    /// Whether this end requested the resynchronisation in progress.
     resync_own: bool,
-    /// A data or typed data SSDU of which a part has been received; the flag means typed data.
+    /// A partly received SSDU of data or typed data; the flag means typed data.
     ssdu: Option<(bool, Rope)>,
-    /// Any other SPDU of whose user data a part has been received.
+    /// Another SPDU whose user data is partly received.
     partial: Option<(Spdu, Rope)>,
     deadline: Instant,
     up: VecDeque<Indication>,
@@ -149,7 +152,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Creates a machine without a connection, for either the calling or the called end.
+    /// Creates a machine without a connection, for either the calling or the called side.
     pub fn new(config: Config) -> Session {
         Session {
             version_2: config.versions.has(Versions::V2),
@@ -175,7 +178,8 @@ impl Session {
     /// Accepts a request or a response.
     ///
     /// # Errors
-    /// [`RequestError`]: it is not allowed in this state, or a parameter is invalid; nothing has changed.
+    /// [`RequestError`]: the request is not allowed in this state, or a parameter is invalid. It then changes
+    /// nothing.
     #[inline]
     pub fn request(&mut self, request: Request, now: Instant) -> Result<(), RequestError> {
         if let Request::Data(ssdu) = request {
@@ -184,7 +188,7 @@ impl Session {
         self.request_any(request, now)
     }
 
-    /// Handles an indication of transport.
+    /// Handles an indication of the transport service.
     #[inline]
     pub fn arrive(&mut self, below: transport::Indication, now: Instant) {
         match below {
@@ -200,12 +204,12 @@ impl Session {
         self.up.pop_front()
     }
 
-    /// Returns the next request to transport.
+    /// Returns the next request to the transport service.
     pub fn poll_down(&mut self) -> Option<transport::Request> {
         self.down.pop_front()
     }
 
-    /// Returns when [`Session::settle`] is due.
+    /// Returns when [`Session::settle`] must be called.
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
@@ -219,7 +223,7 @@ impl Session {
         self.counters.timeouts += 1;
         match self.state {
             State::Sta16 => self.on_transport(Event::Tim, now),
-            // The user does not know of this connection yet.
+            // The user has not been notified of this connection yet.
             State::Sta01C | State::Sta01D => {
                 self.disconnect();
                 self.become_state(State::Sta01, now);
@@ -243,7 +247,7 @@ impl Session {
         self.variables.units
     }
 
-    /// Returns the selected version; before the selection, the highest proposed.
+    /// Returns the selected version; before the selection, the highest one proposed.
     pub fn version_selected(&self) -> u8 {
         if self.version_2 { 2 } else { 1 }
     }
@@ -253,7 +257,7 @@ impl Session {
         self.state == State::Sta713
     }
 
-    /// Returns whether there is no connection, established or pending, above or below.
+    /// Returns whether there is no session or transport connection, established or pending.
     pub fn is_idle(&self) -> bool {
         self.state == State::Sta01
     }
@@ -271,7 +275,7 @@ impl Session {
         }
     }
 
-    /// Aborts (§A.4.1.2 a): indicates it to the user, sends ABORT to the peer, and starts TIM.
+    /// Aborts the connection (§A.4.1.2 a): indicates it to the user, sends ABORT to the peer, and starts TIM.
     fn abort(&mut self, reason: AbortReason, now: Instant) {
         self.up.push_back(Indication::PAbort { reason });
         self.counters.aborts_out += 1;
@@ -291,7 +295,7 @@ impl Session {
         });
     }
 
-    /// Enters a state: discards what belongs to the former one, and starts the new one's timers.
+    /// Enters a state: discards what belongs to the old state, and starts the new state's timers.
     fn become_state(&mut self, next: State, now: Instant) {
         let changed = self.state != next;
         self.state = next;

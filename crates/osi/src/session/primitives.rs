@@ -1,4 +1,4 @@
-//! The session service (X.215), for the functional units that are offered.
+//! Primitives of the session service (X.215), for the supported functional units.
 //!
 //! Units     kernel, duplex, minor synchronise, resynchronise, typed data ([`super::OFFERED`]).
 //! Serials   synchronisation points have serial numbers from 0 to [`SERIAL_MAX`]. The session machine numbers
@@ -109,14 +109,14 @@ pub enum Request {
         /// User data.
         user_data: Rope,
     },
-    /// S-SYNC-MINOR request: the point gets the number that `serial_next` returns before.
+    /// S-SYNC-MINOR request; the point gets the serial number that `serial_next` returned before the call.
     SyncMinor {
         /// Whether a confirmation is requested.
         explicit: bool,
         /// User data.
         user_data: Rope,
     },
-    /// S-SYNC-MINOR response: confirms this point and all before it.
+    /// S-SYNC-MINOR response: confirms this point and all earlier ones.
     SyncMinorResponse {
         /// Serial number of the point.
         serial: u32,
@@ -137,7 +137,7 @@ pub enum Request {
     /// S-RESYNCHRONIZE response.
     ResynchroniseResponse {
         /// Serial number to resynchronise to: the peer's proposal or, with [`Resynchronisation::Set`], one
-        /// that the caller prefers. `None`: the proposal.
+        /// that the caller prefers. `None` means the proposal.
         serial: Option<u32>,
         /// Sides of the tokens for which the choice was left to the acceptor.
         tokens: TokenSettings,
@@ -151,7 +151,7 @@ pub enum Request {
     },
     /// S-RELEASE response.
     ReleaseResponse {
-        /// Must be true: negotiated release is not offered.
+        /// Must be true, because the negotiated release functional unit is not supported.
         accepted: bool,
         /// User data.
         user_data: Rope,
@@ -190,7 +190,7 @@ pub enum Indication {
     },
     /// S-SYNC-MINOR indication.
     SyncMinor {
-        /// Whether the peer requests a confirmation; one may be given in any case.
+        /// Whether the peer requests a confirmation; the user may confirm in any case.
         explicit: bool,
         /// Serial number of the point.
         serial: u32,
@@ -199,12 +199,12 @@ pub enum Indication {
     },
     /// S-SYNC-MINOR confirm.
     SyncMinorConfirm {
-        /// Serial number of the point; it and all before it are confirmed.
+        /// Serial number of the point; this point and all earlier ones are confirmed.
         serial: u32,
         /// User data.
         user_data: Rope,
     },
-    /// S-RESYNCHRONIZE indication. It overrides a request of this end that was in progress, which is void.
+    /// S-RESYNCHRONIZE indication. It cancels a resynchronisation that this end had requested.
     Resynchronise {
         /// Abandon, restart or set.
         kind: Resynchronisation,
@@ -241,7 +241,7 @@ pub enum Indication {
         /// User data.
         user_data: Rope,
     },
-    /// S-P-ABORT indication: a session machine or the transport ended it.
+    /// S-P-ABORT indication: a session machine or the transport service ended the connection.
     PAbort {
         /// The reason.
         reason: AbortReason,
@@ -253,9 +253,9 @@ pub enum Indication {
 pub enum AbortReason {
     /// The transport connection ended.
     TransportDisconnect,
-    /// One end saw the other violate the protocol.
+    /// One session machine received data that violates the protocol.
     ProtocolError,
-    /// A restriction of one end's implementation.
+    /// A restriction of a session machine's implementation.
     Restriction,
     /// No reason is given.
     Undefined,

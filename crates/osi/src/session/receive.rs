@@ -1,4 +1,4 @@
-//! Receive path: SPDUs are decoded, reassembled from segments, and validated.
+//! Receive path: decodes SPDUs, reassembles them from segments, and validates them.
 
 use super::cause::Cause;
 use super::state::{self, Action, Event, Given, State, Verdict};
@@ -32,7 +32,7 @@ impl Session {
     #[inline]
     fn on_data(&mut self, data: Enclosed, typed: bool, now: Instant) {
         let event = if typed { Event::Td } else { Event::Dt };
-        // Segments of another service data unit must follow each other directly (§7.37).
+        // Segments of one service data unit must follow each other directly (§7.37).
         if self.partial.is_some() {
             return self.protocol_error(now);
         }
@@ -93,7 +93,7 @@ impl Session {
         self.on_event(event, cause, given, now);
     }
 
-    /// Reassembles an SPDU from segments (§7.37); returns it when it is complete.
+    /// Reassembles an SPDU from its segments (§7.37); returns it when it is complete.
     fn join(&mut self, mut spdu: Spdu, part: Enclosed, now: Instant) -> Option<Spdu> {
         let (begins, ends) = (part.begins(), part.ends());
         let abort = matches!(spdu, Spdu::Abort(_));
@@ -128,7 +128,7 @@ impl Session {
         Some(spdu)
     }
 
-    /// Returns the event of an SPDU, and the inputs of its predicates.
+    /// Returns the table's event for an SPDU, and the values on which its predicates depend.
     fn event(&mut self, spdu: &mut Spdu) -> (Event, Given) {
         let mut given = Given::default();
         let event = match spdu {
@@ -210,7 +210,7 @@ impl Session {
 
     /// Handles a protocol error (§A.4.1.2) if there is a connection that has not already been aborted.
     fn protocol_error(&mut self, now: Instant) {
-        // After an abort everything else is discarded, including further segments (§7.9.2, §7.37.3 c).
+        // After an abort, everything else is discarded, including further segments (§7.9.2, §7.37.3 c).
         if self.state == State::Sta16 {
             return;
         }
@@ -254,8 +254,8 @@ impl Session {
             && self.tsdu_out(accept.tsdu_sizes).is_some()
     }
 
-    /// Returns the maximum size of a TSDU from this end, the initiator, given the responder's sizes; `None`
-    /// if that is too small.
+    /// Returns the maximum size of a TSDU that this end, the initiator, may send, given the responder's
+    /// sizes; `None` if it is too small.
     pub(super) fn tsdu_out(&self, sizes: wire::TsduSizes) -> Option<usize> {
         let own = super::send::wanted(self.config.tsdu_out_bytes_max);
         let bytes = smaller(own, sizes.initiator_bytes_max);
@@ -271,7 +271,7 @@ pub(super) fn smaller(one: u16, other: u16) -> u16 {
     }
 }
 
-/// Returns the user data that may come in segments; CONNECT DATA OVERFLOW is joined elsewhere.
+/// Returns the SPDU's user data, if it may be segmented; CONNECT DATA OVERFLOW is joined elsewhere.
 fn enclosed(spdu: &mut Spdu) -> Option<&mut Enclosed> {
     match spdu {
         Spdu::Accept(accept) => Some(&mut accept.data),
@@ -294,7 +294,7 @@ fn same_kind(one: &Spdu, other: &Spdu) -> bool {
     core::mem::discriminant(one) == core::mem::discriminant(other)
 }
 
-/// Returns the serial number of a resynchronisation if the user does not choose one.
+/// Returns the serial number of a resynchronisation for which the user has not chosen one.
 pub(super) fn proposal(kind: Resynchronisation, serial: u32, next: u32) -> u32 {
     match kind {
         Resynchronisation::Abandon => next,

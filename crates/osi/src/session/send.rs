@@ -1,4 +1,4 @@
-//! Transmit path: requests are validated and executed, and SPDUs are sent, in segments if necessary.
+//! Transmit path: validates and executes requests, and sends SPDUs, in segments if necessary.
 
 use super::cause::Cause;
 use super::state::{self, Event, Given, State, Verdict};
@@ -11,10 +11,10 @@ use crate::{Selector, transport};
 use alloc::boxed::Box;
 use kiban_base::{Instant, Rope};
 
-/// SI, LI and the enclosure item of a data SPDU, including the GIVE TOKENS in front of it.
+/// Overhead of a data segment in bytes: GIVE TOKENS, then SI, LI and the Enclosure Item of the data SPDU.
 const DATA_SEGMENT_BYTES: usize = 7;
-/// Overhead of a segment of other user data, apart from its parameters: GIVE TOKENS, SI and LI, enclosure
-/// item, and code and LI of the user data.
+/// Overhead in bytes of a segment of other user data, apart from its parameters: GIVE TOKENS, SI and LI,
+/// Enclosure Item, and the code and LI of the user data.
 const SEGMENT_BYTES: usize = 2 + 4 + 3 + 4;
 /// Maximum length of user data in version 1 in bytes.
 const VERSION_1_BYTES_MAX: usize = 512;
@@ -124,7 +124,7 @@ impl Session {
             }
             Request::Release { user_data } => {
                 refuse_with = self.check_length(user_data);
-                // Table A.15 relies on the service (X.215) to exclude a second request after a
+                // Table A.15 relies on the service definition (X.215) to exclude a second request after a
                 // collision.
                 if self.variables.vcoll {
                     refuse_with = Err(RequestError::State);
@@ -156,7 +156,7 @@ impl Session {
         Ok(())
     }
 
-    /// Returns why the table does not allow an event.
+    /// Returns the error for an event that the table does not allow.
     fn misuse(&self, event: Event) -> RequestError {
         let v = &self.variables;
         if self.state != State::Sta713 {
@@ -179,7 +179,7 @@ impl Session {
         if fits { Ok(()) } else { Err(RequestError::Length) }
     }
 
-    /// Builds the CONNECT to send; user data that does not fit is kept.
+    /// Builds the CONNECT to send; user data that does not fit into it is kept.
     pub(super) fn prepare_connect(&mut self, connect: super::Connect) {
         let mut user_data = connect.user_data;
         let overflow = user_data.len() > wire::EXTENDED_BYTES_MAX;
@@ -199,7 +199,7 @@ impl Session {
                 responder_bytes_max: wanted(self.config.tsdu_in_bytes_max),
             },
             versions,
-            // X.225 §7.1.1 b 4.
+            // X.225 §7.1.1 b 4: present if synchronisation is proposed.
             initial_serial: connect
                 .units
                 .has_any(Units::SYNCHRONISE)
@@ -243,15 +243,15 @@ impl Session {
         self.down.push_back(transport::Request::Data(tsdu));
     }
 
-    /// Sends an SPDU unsegmented.
+    /// Sends an SPDU without segmenting it.
     pub(super) fn send(&mut self, spdu: Spdu) {
         let joined = spdu.needs_give_tokens();
         let rope = spdu.into_rope();
         self.send_tsdu(if joined { wire::with_give_tokens(rope) } else { rope });
     }
 
-    /// Sends an SPDU with user data, in as many segments as needed (§7.37). `make` builds one from a part of
-    /// the data; the first has the parameters.
+    /// Sends an SPDU with user data in as many segments as needed (§7.37). `make` builds each segment from a
+    /// part of the data; only the first segment has the parameters.
     pub(super) fn send_enclosed(
         &mut self,
         mut user_data: Rope,
@@ -280,7 +280,7 @@ impl Session {
         }
     }
 
-    /// Sends the part of a CONNECT's user data that overflowed.
+    /// Sends the rest of a CONNECT's user data in CONNECT DATA OVERFLOW SPDUs.
     pub(super) fn send_overflow(&mut self) {
         let bytes_max = match self.tsdu_bytes_max {
             0 => wire::PARAMETERS_BYTES_MAX,
@@ -299,7 +299,7 @@ impl Session {
     }
 }
 
-/// Returns a configured size as it is proposed.
+/// Returns the TSDU size to propose for a configured size.
 pub(super) fn wanted(bytes_max: u16) -> u16 {
     if bytes_max == 0 { 0 } else { bytes_max.max(TSDU_BYTES_MIN) }
 }
@@ -332,7 +332,8 @@ fn check_serial(serial: Option<u32>) -> Result<(), RequestError> {
     if serial.is_some_and(|serial| serial > SERIAL_MAX) { Err(RequestError::Serial) } else { Ok(()) }
 }
 
-/// Checks that this end chooses where the choice was left to it. Only the minor token is ever available.
+/// Checks that this end chooses a side for each token that was left to it. Only the minor token can be
+/// available.
 fn check_chosen(proposal: TokenSettings, answer: TokenSettings) -> Result<(), RequestError> {
     if proposal.minor == TokenSetting::AcceptorChooses && answer.minor == TokenSetting::AcceptorChooses {
         Err(RequestError::Value)
@@ -341,7 +342,7 @@ fn check_chosen(proposal: TokenSettings, answer: TokenSettings) -> Result<(), Re
     }
 }
 
-/// Returns a proposal, completed by the answer where the choice was left to the acceptor.
+/// Returns the proposal, with the answer's sides where the choice was left to the acceptor.
 pub(super) fn settled(proposal: TokenSettings, answer: TokenSettings) -> TokenSettings {
     let settle = |proposal, answer| match proposal {
         TokenSetting::AcceptorChooses => answer,
@@ -355,7 +356,7 @@ pub(super) fn settled(proposal: TokenSettings, answer: TokenSettings) -> TokenSe
     }
 }
 
-/// Returns whether a set of tokens contains one that is ever available: the minor token.
+/// Returns whether the set contains the minor token, the only one that can be available.
 pub(super) fn owned_tokens(tokens: Tokens) -> bool {
     tokens.has(Tokens::MINOR)
 }

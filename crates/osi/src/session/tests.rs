@@ -54,7 +54,7 @@ fn carry(request: transport::Request, target: &mut Session) {
     );
 }
 
-/// Carries everything until there are no more requests; returns the number of TSDUs each way.
+/// Exchanges TSDUs until neither side has requests; returns the number of TSDUs sent by each.
 fn settle(one: &mut Session, other: &mut Session) -> [usize; 2] {
     let mut counts = [0; 2];
     loop {
@@ -82,7 +82,7 @@ fn connect(units: Units) -> Connect {
     Connect { units, initial_serial: Some(10), ..Connect::default() }
 }
 
-/// Two machines with a connection; the first one initiated it, and holds the token.
+/// Returns two machines with a connection; the first one initiated it and holds the token.
 fn pair_of(configs: [Config; 2], units: Units) -> [Session; 2] {
     let mut ends = configs.map(Session::new);
     let [one, other] = &mut ends;
@@ -134,7 +134,7 @@ fn isode_connects_and_releases() {
         .request(Request::ReleaseResponse { accepted: true, user_data: Rope::new() }, NOW)
         .expect("released");
     assert_eq!(sent(&mut machine), [tsdu("0a 00")]);
-    // It has TIM to end the transport connection.
+    // The peer has TIM to end the transport connection.
     let deadline = machine.deadline();
     assert_ne!(deadline, Instant::NEVER, "TIM runs");
     assert_eq!(deadline, NOW + Config::default().abort_timeout);
@@ -295,7 +295,7 @@ fn the_token_holder_sets_points_and_the_peer_confirms_them() {
     assert_eq!(other.request(confirm(11), NOW), Err(RequestError::Serial), "it has been");
     settle(&mut one, &mut other);
     assert_eq!(indications(&mut one), [Indication::SyncMinorConfirm { serial: 12, user_data: Rope::new() }]);
-    // The token is requested and given.
+    // The second side asks for the token, and the first gives it.
     let tokens = Tokens::MINOR;
     other.request(Request::PleaseTokens { tokens, user_data: bytes(3) }, NOW).expect("please");
     settle(&mut one, &mut other);
@@ -344,7 +344,8 @@ fn a_resynchronisation_discards_data_in_flight() {
 #[test]
 fn collisions_are_resolved_alike_at_both_ends() {
     use Resynchronisation::{Abandon, Restart, Set};
-    // The simultaneous requests of both ends, and whether the initiator prevails (X.225 §A.5.4.6.1).
+    // Each row: the simultaneous requests of both ends, and whether the initiator prevails (X.225
+    // §A.5.4.6.1).
     for (own, others, initiator_wins) in [
         ((Abandon, 0), (Restart, 10), true),
         ((Restart, 10), (Abandon, 0), false),
@@ -428,7 +429,7 @@ fn protocol_errors_are_answered_with_an_abort() {
         one.arrive(data(bytes), NOW);
         one.arrive(data("0100 0100 aa"), NOW);
         let over = (indications(&mut one), sent(&mut one));
-        // A second CONNECT ends it at once (Table A.8); the rest is not looked at.
+        // A second CONNECT ends the transport connection at once (Table A.8); other SPDUs are ignored.
         assert_eq!(over, (vec![], if bytes == "0d 00" { vec![ended()] } else { vec![] }), "{who}");
     }
 }
@@ -523,7 +524,7 @@ proptest! {
         let units = [Units::DUPLEX, ALL, ALL, Units::DUPLEX | Units::MINOR_SYNCHRONISE][usize::from(units)];
         let mut ends = pair_of(configs, units);
         let mut queues: [VecDeque<transport::Request>; 2] = Default::default();
-        // Data sent and received, until an end resynchronises, which loses some.
+        // The data that each side has sent and received, until one resynchronises, which may lose data.
         let (mut requested, mut received) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
         let (mut is_impaired, mut whole) = (false, true);
         let told_of = |ends: &mut [Session; 2], received: &mut [Vec<Vec<u8>>; 2]| {
@@ -571,7 +572,7 @@ proptest! {
             }
             told_of(&mut ends, &mut received);
         }
-        // Everything in transit arrives.
+        // Deliver everything that is in transit.
         while queues.iter().any(|queue| !queue.is_empty()) {
             for side in 0..2 {
                 if let Some(request) = queues[side].pop_front() {
@@ -606,7 +607,8 @@ proptest! {
                 }
             }
         }
-        // Never stuck: any connection that is left can be aborted, and then both ends are idle.
+        // The machines never get stuck: a connection that is left can be aborted, and then both sides are
+        // idle.
         let [one, other] = &mut ends;
         let _ = one.request(Request::Abort { user_data: Rope::new() }, NOW);
         settle(one, other);

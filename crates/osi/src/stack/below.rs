@@ -1,4 +1,4 @@
-//! The network service that an end uses, however it is implemented.
+//! The interface of the network services below the transport layer.
 //!
 //! ```text
 //!   Stream    TPKTs in a byte stream       (RFC 1006)
@@ -10,20 +10,20 @@ use super::stream::Stream;
 use crate::network::{Indication, Request};
 use kiban_base::Instant;
 
-/// A network connection, as transport uses it.
+/// A network connection, as the transport layer uses it.
 pub trait NetworkService {
-    /// Accepts a request from transport. Requests on a connection that has ended are ignored.
+    /// Accepts a request from the transport layer. Requests on a connection that has ended are ignored.
     fn request(&mut self, request: Request, now: Instant);
-    /// Returns the network's next indication. An NSDU that is not taken stays in the network, and flow
+    /// Returns the network's next indication. An NSDU that is not polled stays in the network, where flow
     /// control stops its sender.
     fn poll(&mut self, now: Instant) -> Option<Indication>;
-    /// Passes waiting data on, as far as there is room. Returns true if anything has moved.
+    /// Passes waiting data on, as far as the network has room. Returns true if any was passed on.
     fn push(&mut self, now: Instant) -> bool;
-    /// Returns the number of bytes that wait.
+    /// Returns the number of bytes that wait for room.
     fn waiting_bytes(&self) -> usize;
     /// Returns when [`NetworkService::settle`] must be called even if nothing arrives.
     fn deadline(&self) -> Instant;
-    /// Does what is due at `now`.
+    /// Handles timers that have expired at `now`.
     fn settle(&mut self, now: Instant);
 }
 

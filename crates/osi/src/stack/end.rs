@@ -1,14 +1,15 @@
-//! One end of an association for files, as a driver holds it: the stack, the file protocol and the network
-//! service.
+//! One endpoint of an FTAM association, as a driver sees it: the OSI stack, the file protocol machine and the
+//! network service.
 //!
 //! Purpose    the driver deals with bytes or frames, time, and closing; the user of the file service deals
 //!            with the machine. This type connects them, whatever the network is ([`NetworkService`]).
 //! Operation  input arrives ([`End::arrive`]); the user works with [`End::machine`], within [`End::room`];
 //!            then [`End::settle`] carries the user's requests down, where the driver fetches them. It
-//!            contains the one loop that runs until nothing moves; the layers below it have steps.
+//!            contains the only loop that runs until no layer has output; the layers below are called in
+//!            steps.
 //! Steps      [`End::step_up`] takes one unit only, for a driver whose processor is shared or modelled.
-//! Limits     the user is given room for [`OUTGOING_BYTES_MAX`]; a data element may exceed it by its own
-//!            length.
+//! Limits     [`End::room`] lets the user queue up to [`OUTGOING_BYTES_MAX`]; the last data element may
+//!            exceed the limit.
 
 use super::below::NetworkService;
 use super::files::Files;
@@ -23,10 +24,10 @@ use crate::wire::tpkt;
 use kiban_base::Malformed;
 use kiban_base::{Bytes, Instant, Rope, RopeQueue};
 
-/// How many bytes may wait to be sent before the user gets no more room.
+/// Maximum number of bytes waiting to be sent; above it, [`End::room`] returns 0.
 pub const OUTGOING_BYTES_MAX: usize = 256 << 10;
 
-/// One end of an association.
+/// One endpoint of an association.
 #[derive(Debug)]
 pub struct End<B = Stream> {
     files: Files,
@@ -34,7 +35,7 @@ pub struct End<B = Stream> {
 }
 
 impl<B: NetworkService> End<B> {
-    /// Creates an end without an association; to make one, use the machine.
+    /// Creates an endpoint without an association; establish one through [`End::machine`].
     pub fn over(below: B, machine: Machine, stack: &StackConfig) -> End<B> {
         End { files: Files::new(machine, stack), below }
     }
@@ -58,8 +59,8 @@ impl<B: NetworkService> End<B> {
         true
     }
 
-    /// Does what is due, and carries the machine's requests down. Returns true if anything has reached the
-    /// network.
+    /// Handles timers that have expired, and carries the machine's requests down. Returns true if any output
+    /// has reached the network service.
     pub fn settle(&mut self, now: Instant, meter: &mut impl Meter) -> bool {
         if self.deadline() <= now {
             self.below.settle(now);
@@ -121,9 +122,10 @@ impl<B: NetworkService> End<B> {
 }
 
 impl End<Stream> {
-    /// Creates an end over a byte stream, without an association; to make one, use the machine.
+    /// Creates an endpoint over a byte stream, without an association; establish one through
+    /// [`End::machine`].
     pub fn new(machine: Machine, stack: &StackConfig) -> End {
-        // Transport checks whether a TPDU exceeds the negotiated size.
+        // TPKT accepts TPDUs of any length; the transport layer checks them against the negotiated size.
         End::over(Stream::new(tpkt::TPDU_BYTES_MAX), machine, stack)
     }
 

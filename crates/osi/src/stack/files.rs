@@ -1,9 +1,9 @@
-//! The wiring of the file protocol: FTAM's machine on the other layers.
+//! The wiring of the FTAM machine to the layers below it.
 //!
-//! Purpose    the mapping between the machine's requests and the primitives of ACSE and presentation, both
-//!            ways, in one file.
-//! Additions  what the file protocol leaves open: ACSE's context beside FTAM's, BER as every transfer syntax,
-//!            session's functional units, and the initial side of the synchronise-minor token.
+//! Purpose    all conversions between the machine's requests and indications and the primitives of ACSE and
+//!            presentation, in one file.
+//! Additions  what the file protocol leaves open: ACSE's context next to FTAM's, BER as the only transfer
+//!            syntax, the session functional units, and the initial side of the synchronise-minor token.
 //! Steps      `Files::step` moves one item. Between steps, the owner calls the user of the file service,
 //!            which reads and writes files.
 
@@ -47,7 +47,7 @@ impl Files {
         }
     }
 
-    /// Returns the file protocol's machine; after using it, call [`settle`](Files::settle).
+    /// Returns the file protocol's machine. Call [`settle`](Files::settle) after using it.
     pub fn machine(&mut self) -> &mut Machine {
         &mut self.machine
     }
@@ -57,7 +57,7 @@ impl Files {
         &self.stack
     }
 
-    /// Accepts an indication of the network; [`Files::settle`] carries it up.
+    /// Accepts an indication from the network; [`Files::settle`] carries it up.
     pub fn arrive(&mut self, indication: network::Indication, now: Instant, meter: &mut impl Meter) {
         self.stack.arrive(indication, now, meter);
     }
@@ -67,7 +67,7 @@ impl Files {
         self.stack.set_tsdu_bytes_max(bytes);
     }
 
-    /// Handles what is due, and moves data between machine and layers until nothing moves.
+    /// Handles expired timers, and moves data between the machine and the layers until no layer has output.
     pub fn settle(&mut self, now: Instant, meter: &mut impl Meter) {
         self.expire(now);
         while self.step(now, meter) {}
@@ -83,18 +83,18 @@ impl Files {
         self.stack.poll_network()
     }
 
-    /// Returns the number of requests that crossed with the end of the association.
+    /// Returns the number of requests that were dropped because they crossed with the end of the association.
     pub fn crossed(&self) -> u64 {
         self.crossed + self.stack.crossed()
     }
 
-    /// Handles timers that are due.
+    /// Handles timers that have expired.
     pub(super) fn expire(&mut self, now: Instant) {
         self.stack.expire(now);
     }
 
-    /// Moves one item: in the lower layers while anything moves there, then one request down, then one of
-    /// their indications up. Returns true if anything has moved.
+    /// Moves one item: in the lower layers while they have output; then one request down; then one of their
+    /// indications up. Returns true if anything was moved.
     pub(super) fn step(&mut self, now: Instant, meter: &mut impl Meter) -> bool {
         if self.stack.step(now, meter) {
             return true;
@@ -119,7 +119,7 @@ impl Files {
         moved
     }
 
-    /// Converts a request of the machine to one of the lower layers.
+    /// Converts a request of the machine to a request to the lower layers.
     fn lower(&mut self, request: below::Request) -> Request {
         use presentation::Request as P;
         match request {
@@ -209,8 +209,8 @@ impl Files {
         } else {
             associate.refuse(AssociateResult::REJECTED_PERMANENT, is_wanted)
         };
-        // Another application context is accepted or refused like FTAM's. If the association is refused, the
-        // answer says whether the context may be the reason.
+        // A peer that proposes another application context is accepted or refused like any other. If the
+        // association is refused, the diagnostic says that the context may be the reason.
         if !accepted && associate.application_context != APPLICATION_CONTEXT {
             let not_supported = UserDiagnostic::APPLICATION_CONTEXT_NAME_NOT_SUPPORTED;
             answer.application_context = Some(APPLICATION_CONTEXT);
@@ -235,7 +235,8 @@ impl Files {
         }
     }
 
-    /// Converts an indication of the stack to one for the machine; `None` if files have no use for it.
+    /// Converts an indication of the stack to one for the machine; `None` if the file protocol does not need
+    /// it.
     fn raise(&mut self, indication: Indication) -> Option<below::Indication> {
         use presentation::Indication as P;
         Some(match indication {
@@ -251,7 +252,8 @@ impl Files {
             Indication::Presentation(P::ResynchroniseConfirm { serial, user_data, .. }) => {
                 below::Indication::ResynchroniseConfirm { serial, values: values(user_data) }
             }
-            // Tokens are where the file protocol expects them; ACSE handles the rest.
+            // Token indications need no action, because the protocol fixes where the token is; ACSE handles
+            // the others.
             Indication::Presentation(_) => return None,
         })
     }
@@ -333,7 +335,7 @@ fn values(pdvs: Vec<Pdv>) -> Vec<Value> {
         context: pdv.context,
         form: match pdv.value {
             PdvValue::Single(rope) => Form::Single(rope),
-            // BER values consist of whole octets; anything else fails to decode later.
+            // BER values consist of whole octets; a value with other bits fails to decode later.
             PdvValue::OctetAligned(octets) | PdvValue::Arbitrary { octets, .. } => Form::OctetAligned(octets),
         },
     };

@@ -1,16 +1,17 @@
-//! The wiring of four layers of one association: transport, session, presentation and association control
-//! (paper \[5\]).
+//! The wiring of one association's transport, session, presentation and ACSE layers (paper \[5\], see
+//! docs/reproduce-osi-board.md).
 //!
-//! Purpose    all control flow between the layers in one file: the output of one is carried into its
+//! Purpose    all control flow between the layers is in one file: the output of each is passed to its
 //!            neighbour.
-//! Above      [`Request`] and [`Indication`]: ACSE's primitives, and those of presentation that bypass ACSE.
-//! Below      [`network`]'s primitives: a [`Stream`](super::stream::Stream) of TPKTs, a channel of X.25, or
-//!            another stack.
-//! Crossing   a request that crosses with the end of its connection is counted and dropped: the indication of
-//!            the end is on its way up.
-//! Tasks      the paper's board had a task for each layer and an operating system that passed buffers between
-//!            them. Here a task is a value, and passing moves some words. One step fixes the order: down
-//!            first, so that requests leave before more input comes up.
+//! Above      [`Request`] and [`Indication`]: ACSE's primitives, and the presentation primitives that bypass
+//!            ACSE.
+//! Below      the primitives of [`network`]: a [`Stream`](super::stream::Stream) of TPKTs, an X.25 channel,
+//!            or another stack.
+//! Crossing   a request that crosses with the end of its connection is counted and dropped, because the user
+//!            is about to get the indication of the end.
+//! Tasks      the paper's board had a task for each layer, and an operating system that passed buffers
+//!            between them. Here a task is a value, and passing data moves a few words. The order within one
+//!            step is fixed: down first, so that requests leave before more input comes up.
 
 use super::meter::{Meter, Task};
 use crate::RequestError;
@@ -39,12 +40,13 @@ pub struct StackConfig {
     pub presentation: presentation::Config,
 }
 
-/// Requests of an association's user. Those without data are boxed, so that data moves fast.
+/// Requests of an association's user. Those without data are boxed, so that requests with data are small to
+/// move.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request {
-    /// To establish or end the association.
+    /// A request to establish or end the association.
     Acse(Box<acse::Request>),
-    /// To use it: data, synchronisation, tokens.
+    /// A request on the association: data, synchronisation, tokens.
     Presentation(presentation::Request),
 }
 
@@ -57,14 +59,14 @@ impl From<acse::Request> for Request {
 /// Indications to an association's user.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Indication {
-    /// About the association's beginning and end.
+    /// An indication of the association's beginning or end.
     Acse(Box<acse::Indication>),
-    /// About its use: data, synchronisation, tokens.
+    /// An indication on the association: data, synchronisation, tokens.
     Presentation(presentation::Indication),
 }
 
 impl Indication {
-    /// Returns the ACSE indication, if it is one.
+    /// Returns the ACSE indication, if this is one.
     ///
     /// # Errors
     /// Returns the presentation indication otherwise.
@@ -107,7 +109,7 @@ impl Stack {
     /// Accepts a request of the user; [`Stack::settle`] carries it down.
     ///
     /// # Errors
-    /// [`RequestError`]: nothing has changed.
+    /// [`RequestError`]; a rejected request changes nothing.
     pub fn request(&mut self, request: Request, meter: &mut impl Meter) -> Result<(), RequestError> {
         meter.turn_to(Task::Presentation, bytes_of(&request));
         match request {
@@ -123,19 +125,20 @@ impl Stack {
         Ok(())
     }
 
-    /// Accepts an indication of the network; [`Stack::settle`] carries it up.
+    /// Accepts an indication from the network; [`Stack::settle`] carries it up.
     pub fn arrive(&mut self, indication: network::Indication, now: Instant, meter: &mut impl Meter) {
         let bytes = if let network::Indication::Data(unit) = &indication { unit.len() } else { 0 };
         meter.turn_to(Task::Transport, bytes);
         self.transport.arrive(indication, now);
     }
 
-    /// Sets the maximum length of a received TSDU in bytes, such as a larger one for an authenticated peer.
+    /// Sets the maximum length of a received TSDU in bytes, for example to a larger one for an authenticated
+    /// peer.
     pub fn set_tsdu_bytes_max(&mut self, bytes: usize) {
         self.transport.set_tsdu_bytes_max(bytes);
     }
 
-    /// Does what is due, and moves data between the layers until nothing moves.
+    /// Handles expired timers, and moves data between the layers until no layer has output.
     pub fn settle(&mut self, now: Instant, meter: &mut impl Meter) {
         self.expire(now);
         while self.step(now, meter) {}
@@ -161,23 +164,25 @@ impl Stack {
         (&self.transport, &self.session, &self.presentation, &self.acse)
     }
 
-    /// Returns why transport refused or ended its connection, if a TPDU said so or was the reason.
+    /// Returns why the transport layer refused or ended its connection, if a TPDU gave the reason or caused
+    /// it.
     pub fn disconnected(&self) -> Option<&Disconnected> {
         self.disconnected.as_ref()
     }
 
-    /// Returns the number of layer requests that crossed with the end of the connection.
+    /// Returns the number of requests between layers that were dropped because they crossed with the
+    /// connection's end.
     pub fn crossed(&self) -> u64 {
         self.crossed
     }
 
-    /// Handles timers that are due.
+    /// Handles timers that have expired.
     pub(super) fn expire(&mut self, now: Instant) {
         self.transport.settle(now);
         self.session.settle(now);
     }
 
-    /// Moves data between the layers, once down and once up. Returns true if anything has moved.
+    /// Moves data between the layers, once down and once up. Returns true if any was moved.
     pub(super) fn step(&mut self, now: Instant, meter: &mut impl Meter) -> bool {
         let mut moved = false;
         while let Some(request) = self.acse.poll_down() {
@@ -196,7 +201,7 @@ impl Stack {
             moved = true;
         }
         while let Some(request) = self.transport.poll_down() {
-            // The meter is called for each TPDU: segmenting is transport's work.
+            // The meter is called for each TPDU, because segmenting is the transport layer's work.
             let bytes = if let network::Request::Data(unit) = &request { unit.len() } else { 0 };
             meter.turn_to(Task::Transport, bytes);
             self.down.push_back(request);
@@ -258,7 +263,7 @@ fn bytes_of(request: &Request) -> usize {
     }
 }
 
-/// Returns the bytes of user data in presentation's request to session.
+/// Returns the bytes of user data in a request from presentation to session.
 fn data_bytes(request: &session::Request) -> usize {
     if let session::Request::Data(unit) = request { unit.len() } else { 0 }
 }

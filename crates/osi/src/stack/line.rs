@@ -1,21 +1,22 @@
-//! The lower module of paper \[5\]: an X.25 switched virtual call over LAPB, on a line to one peer.
+//! The lower module of paper \[5\] (docs/reproduce-osi-board.md): an X.25 virtual call over LAPB, on a line
+//! to one peer.
 //!
-//! Purpose          transport sees the network service of X.213; the driver sees frames received and frames
-//!                  to send.
-//! Transmit path    a unit waits until the module has room ([`NetworkService::push`]); then it is cut into
+//! Purpose          the transport layer sees the network service of X.213; the driver sees frames received
+//!                  and frames to send.
+//! Transmit path    an NSDU waits until the module has room ([`NetworkService::push`]); then it is cut into
 //!                  packets, one per frame. Payload is shared, never copied.
-//! Receive path     a unit stays in the packet layer until the board takes it ([`NetworkService::poll`]), and
-//!                  only then is its last packet acknowledged: a slow board stops its peer through the
-//!                  window.
+//! Receive path     an NSDU stays in the packet layer until the board takes it ([`NetworkService::poll`]).
+//!                  Its last packet is acknowledged only then, so that the window slows the peer of a slow
+//!                  board.
 //! Connecting       a connect request sets the link up, waits for the restart and then calls. An incoming
-//!                  call for transport is indicated; one that comes during a connection is refused.
-//! Disconnecting    a disconnect waits until all pending data is sent, then clears. The link stays up for the
-//!                  next call.
-//! Two processors   [`Line::arrive`] and [`Line::poll_frame`] are the module's work, the rest is its host's:
-//!                  a driver may run them on two processors.
-//! Limits           the packet layer's `outgoing_bytes_max` is the module's memory; the caller bounds what
-//!                  waits in front of it ([`NetworkService::waiting_bytes`]).
-//! Not implemented  a second circuit at a time, permanent circuits; addresses other than those of the
+//!                  call for the transport layer is indicated; a second call is refused.
+//! Disconnecting    a disconnect waits until all pending data is sent, then clears the call. The link stays
+//!                  up for the next call.
+//! Two processors   [`Line::arrive`] and [`Line::poll_frame`] are the lower module's work, the other methods
+//!                  its host's; a driver may run them on two processors.
+//! Limits           the packet layer's `outgoing_bytes_max` models the module's memory; the caller limits
+//!                  what waits in front of it ([`NetworkService::waiting_bytes`]).
+//! Not implemented  a second circuit at the same time; permanent circuits; addresses other than those of the
 //!                  configured call.
 
 use super::below::NetworkService;
@@ -32,11 +33,11 @@ use alloc::vec::Vec;
 use kiban_base::{Instant, Rope, counters};
 
 counters! {
-    /// Counters of a line's host.
+    /// Counters of a line.
     pub struct LineCounters {
-        /// Calls refused: not for transport, or a second one.
+        /// Calls refused because they are not for the transport layer, or because there is a call already.
         calls_refused,
-        /// Requests that the packet layer no longer accepted.
+        /// Requests that came too late for the packet layer to accept.
         requests_lost,
     }
 }
@@ -53,8 +54,8 @@ pub struct LineConfig {
 }
 
 impl LineConfig {
-    /// Returns paper \[5\]'s configuration: packets of 2048 octets, windows of 7, 7 outstanding frames;
-    /// memory for a window of packets.
+    /// Returns the configuration used in paper \[5\]: packets of 2048 octets, windows of 7, 7 outstanding
+    /// frames, and memory for one window of packets.
     pub fn new(role: Role) -> LineConfig {
         const PACKET_BYTES: u16 = 2048;
         const WINDOW: u8 = 7;
@@ -67,18 +68,18 @@ impl LineConfig {
     }
 }
 
-/// One end of a line, with its single connection.
+/// One end of a line, with at most one connection.
 #[derive(Debug)]
 pub struct Line {
     link: Link,
     layer: Layer,
     call: Call,
-    /// A connection is requested, but the packet layer cannot call yet.
+    /// A connection is requested, but the packet layer is not ready for a call.
     wants_call: bool,
     circuit: Option<(u16, Network)>,
     waiting: VecDeque<Request>,
     waiting_bytes: usize,
-    /// Indications that this end generates itself.
+    /// Indications that do not come from the packet layer.
     up: VecDeque<Indication>,
     counters: LineCounters,
 }
@@ -87,7 +88,7 @@ impl Line {
     /// Creates a line whose link is down.
     ///
     /// # Panics
-    /// If the module has no room for a single unit.
+    /// If the module has no room for even one unit.
     pub fn new(config: LineConfig) -> Line {
         assert!(config.layer.outgoing_bytes_max >= TPDU_BYTES_MAX_X25, "no room for a unit");
         Line {
@@ -192,7 +193,7 @@ impl Line {
         taken
     }
 
-    /// Drops a connection that has ended, and everything that waits for it.
+    /// Drops a connection that has ended, with all requests that wait for it.
     fn forget(&mut self) {
         self.waiting.clear();
         self.waiting_bytes = 0;
@@ -224,8 +225,8 @@ impl Line {
             && !self.ask(request, now)
             && is_answer
         {
-            // The caller has cleared, or requests an unsupported facility: a clear is in transit, or the call
-            // will time out.
+            // The caller has cleared the call in the meantime, or requests an unsupported facility; the call
+            // will end by its clear or by a timeout.
             let (origin, reason) = (Origin::Provider, Reason::Abnormal);
             self.up.push_back(Indication::Disconnected { origin, reason });
         }
@@ -241,7 +242,7 @@ impl NetworkService for Line {
             return self.try_call(now);
         }
         if self.wants_call {
-            // A call that has not been made yet accepts only a disconnect.
+            // Before the call is made, only a disconnect is possible.
             self.wants_call = false;
             return;
         }

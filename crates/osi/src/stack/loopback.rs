@@ -1,8 +1,9 @@
-//! The internal loopback of paper \[5\]: two ends of one board, joined below transport.
+//! The internal loopback of paper \[5\] (docs/reproduce-osi-board.md): two connections of one board, joined
+//! below the transport layer.
 //!
-//! Purpose    runs the whole stack with nothing below it: units move between the two ends' queues as ropes.
-//! Limits     the sender bounds what waits ([`NetworkService::waiting_bytes`]); it waits until the other end
-//!            takes it.
+//! Purpose    runs the whole stack without a network: NSDUs move between the two queues as ropes.
+//! Limits     none in the loopback; the sender must limit what waits ([`NetworkService::waiting_bytes`])
+//!            until the other end takes it.
 
 use super::below::NetworkService;
 use crate::network::{Indication, Origin, Request};
@@ -14,9 +15,9 @@ use kiban_base::Instant;
 pub struct Loop {
     out: VecDeque<Request>,
     up: VecDeque<Indication>,
-    /// Bytes that this end has sent and the other has not taken.
+    /// Bytes that this end has sent and the other end has not yet taken.
     out_bytes: usize,
-    /// Bytes that this end has taken, until they are subtracted from the other's `out_bytes`.
+    /// Bytes that this end has taken and that are not yet subtracted from the other end's `out_bytes`.
     taken_bytes: usize,
     is_open: bool,
 }
@@ -27,7 +28,7 @@ impl Loop {
         Loop::default()
     }
 
-    /// Exchanges what the two have for each other. Returns true if anything has moved.
+    /// Exchanges pending units between the two ends. Returns true if any unit was moved.
     pub fn join(one: &mut Loop, other: &mut Loop) -> bool {
         Loop::pass(one, other) | Loop::pass(other, one)
     }

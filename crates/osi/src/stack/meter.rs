@@ -1,11 +1,12 @@
-//! Metering: the tasks of paper \[5\], and the hook that learns which of them works.
+//! Metering: the tasks of paper \[5\] (docs/reproduce-osi-board.md), and a hook that reports which task is
+//! running.
 //!
-//! Purpose    time per layer is measured, or spent by a modelled processor, with one hook in the wiring.
-//! Operation  the wiring names the task that it turns to. In real time, a meter reads a clock at each turn;
-//!            in the simulator, it charges what that task costs on another machine; `()` does nothing, and
-//!            costs nothing.
+//! Purpose    with one hook in the wiring, the time per layer is measured, or spent by a modelled processor.
+//! Operation  the wiring reports each task that it switches to. In real time, a meter reads a clock at each
+//!            switch; in the simulator, it charges what that task costs on the modelled machine; `()` does
+//!            nothing, at no cost.
 
-/// A task of the board: what the paper's operating system scheduled, and our wiring calls.
+/// A task of the board: in the paper, a task of the operating system; here, a layer that the wiring calls.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Task {
     /// HIF: the host interface, where files are read and written.
@@ -40,11 +41,11 @@ impl Task {
     }
 }
 
-/// Receives which task works.
+/// A hook that the wiring calls when it switches between tasks.
 pub trait Meter {
-    /// Reports that the wiring turns to `task`, which is given one unit of this many bytes.
+    /// Reports that the wiring switches to `task`, and passes it one unit of this many bytes.
     fn turn_to(&mut self, task: Task, bytes: usize);
-    /// Reports that the wiring has nothing to do.
+    /// Reports that the wiring is idle.
     fn rest(&mut self);
 }
 

@@ -1,16 +1,16 @@
-//! The OSI board: the wiring of the seven layers (paper \[5\]).
+//! The OSI board: the wiring of the OSI layers (paper \[5\], see docs/reproduce-osi-board.md).
 //!
 //! ```text
-//!   paper [5]'s task     here
-//!   HIF                  the owner: reads and writes files, and uses the file service
+//!   paper [5]'s task     module
+//!   HIF                  the owner of the stack: reads and writes files, and uses the file service
 //!   FTAM                 files::Files, around ftam::Machine
 //!   ACSE + PL, SL, TL    layers::Stack
 //!   LIF                  stream::Stream over TCP; line::Line, X.25; loopback::Loop: the internal loopback
 //! ```
 //!
-//! The paper's operating system passed buffers between tasks and scheduled them. Here tasks are values, data
-//! is moved, and the order is that of two steps: [`layers`]'s and [`files`]'; [`end`] repeats them until
-//! nothing moves. [`meter`] tells how long each of them works.
+//! In the paper, an operating system passed buffers between tasks and scheduled them. Here a task is a value,
+//! and data is moved between them. The order is fixed by two step functions, in [`layers`] and [`files`];
+//! [`end`] repeats them until no layer has output. [`meter`] measures how long each task works.
 
 pub mod below;
 pub mod end;

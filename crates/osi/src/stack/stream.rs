@@ -1,34 +1,33 @@
-//! The lower module of an association over TCP: network service data units as TPKTs in a byte stream (RFC
-//! 1006).
+//! The lower module of an association over TCP: NSDUs as TPKTs in a byte stream (RFC 1006).
 //!
-//! Purpose          transport sees the network service of X.213; the driver sees bytes received and ropes to
-//!                  send.
-//! Transmit path    a header is put in front of a unit's rope; nothing is copied. [`Stream::outgoing`] holds
-//!                  what waits to be sent.
-//! Receive path     received data is cut at the headers; a unit is a rope of the pieces that it arrived in.
-//! Small pieces     short pieces inside a unit are joined, so that a unit received byte by byte takes little
+//! Purpose          the transport layer sees the network service of X.213; the driver sees bytes received and
+//!                  ropes to send.
+//! Transmit path    a header is prepended to an NSDU's rope without copying. [`Stream::outgoing`] holds all
+//!                  data that waits to be sent.
+//! Receive path     received data is cut at the headers; an NSDU is a rope of the pieces in which it arrived.
+//! Small pieces     short pieces of an NSDU are joined, so that an NSDU received byte by byte takes little
 //!                  more memory than its length.
-//! Limits           one incomplete unit, at most `nsdu_bytes_max`; a header that announces a longer one ends
-//!                  the connection.
-//! Not implemented  making and closing connections: the driver does that, as [`Stream::connection_action`]
-//!                  says.
+//! Limits           one incomplete NSDU, of at most `nsdu_bytes_max`; a header with a greater length ends the
+//!                  connection.
+//! Not implemented  opening and closing connections, which the driver does as [`Stream::connection_action`]
+//!                  tells it.
 
 use crate::network::{Indication, Origin, Reason, Request};
 use crate::wire::tpkt;
 use kiban_base::Malformed;
 use kiban_base::{Bytes, Rope, RopeQueue};
 
-/// Pieces of a unit shorter than this are joined with those before them.
+/// Pieces of an NSDU that are shorter than this are joined with the piece before them.
 const GATHER_BYTES: usize = 512;
 
 /// What the driver must do with the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConnectionAction {
-    /// Nothing: keep it, and transfer bytes.
+    /// Nothing: keep the connection, and transfer bytes.
     Keep,
     /// Connect, then call [`Stream::connected`].
     Connect,
-    /// Close it when all that waits has been sent.
+    /// Close the connection when all pending data has been sent.
     Close,
 }
 
@@ -44,7 +43,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Creates a stream that accepts units of at most `nsdu_bytes_max`.
+    /// Creates a stream that accepts NSDUs of at most `nsdu_bytes_max`.
     pub fn new(nsdu_bytes_max: usize) -> Stream {
         Stream {
             received: Rope::new(),
@@ -56,7 +55,7 @@ impl Stream {
         }
     }
 
-    /// Accepts a request from transport. Requests on a connection that has ended are ignored.
+    /// Accepts a request from the transport layer. Requests on a connection that has ended are ignored.
     pub fn request(&mut self, request: Request) {
         match request {
             _ if self.ended => {}
@@ -117,7 +116,7 @@ impl Stream {
         if core::mem::replace(&mut self.ended, true) {
             return None;
         }
-        // Inside a unit, or broken: an abnormal end.
+        // The end is abnormal if it comes inside an NSDU or because the connection broke.
         let whole = self.received.is_empty() && origin == Origin::User;
         let reason = if whole { Reason::Normal } else { Reason::Abnormal };
         self.wish = ConnectionAction::Close;

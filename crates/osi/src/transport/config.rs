@@ -6,10 +6,10 @@ use core::time::Duration;
 
 /// The smallest TPDU size in bytes.
 pub const TPDU_BYTES_MIN: usize = 128;
-/// The largest TPDU size of class 0 in X.224 in bytes, which applies over X.25.
+/// The largest TPDU size in bytes that X.224 allows in class 0; it applies over X.25.
 pub const TPDU_BYTES_MAX_X25: usize = 2048;
 
-/// The network below transport.
+/// The network below the transport layer.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum Network {
     /// TPKTs over TCP (RFC 1006).
@@ -31,9 +31,10 @@ pub struct Config {
     pub tsdu_bytes_max: usize,
     /// The reference that identifies this connection to peers; not 0.
     pub reference: u16,
-    /// The called selectors that this end accepts.
+    /// The called transport selectors that are accepted.
     pub accepted_selectors: AcceptedSelectors,
-    /// Time limit for a connection being established: a call without a CC, a network connection without a CR.
+    /// Time limit for establishing a connection: for the CC after a CR, or the CR on a new network
+    /// connection.
     pub connect_timeout: Option<Duration>,
 }
 

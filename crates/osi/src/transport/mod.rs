@@ -1,19 +1,20 @@
 //! Transport class 0 (X.224) over RFC 1006 or X.25.
 //!
-//! Purpose          service data units of any length over a reliable network service with bounded units.
+//! Purpose          TSDUs of any length over a reliable network service with NSDUs of limited length.
 //! Transmit path    CR, CC. A TSDU is cut into DT TPDUs that share its memory, with a header of three bytes
-//!                  each; the last one carries the end mark (EOT).
-//! Receive path     DT TPDUs are joined up to the mark and handed up as one rope of the pieces that arrived.
-//! Disconnecting    class 0 has no disconnection of its own: the network connection is ended. A DR is only
-//!                  used to refuse; one received later, as many peers send it, is treated in the same way.
-//! Protocol errors  an invalid TPDU, or one not allowed in the state, is answered with an ER TPDU and ends
-//!                  the network connection (X.224 §6.22.1.3 a, b). A CR whose class cannot be 0 is refused
-//!                  with a DR, "negotiation failed".
-//! Sizes            the TPDU size is negotiated (`size.rs`). Received TPDUs may be larger than that: the
-//!                  network bounds them.
-//! Limits           `tsdu_bytes_max` for a TSDU in assembly. Pieces shorter than [`GATHER_BYTES`] are copied
-//!                  together, so that single bytes from a peer take no more memory than their length.
-//!                  `connect_timeout` for a connection being established, in either direction.
+//!                  each; the last one has the EOT mark.
+//! Receive path     DT TPDUs are joined up to EOT and passed up as one rope of the pieces that arrived.
+//! Disconnecting    class 0 cannot end a transport connection by itself, so the network connection is closed.
+//!                  A DR only refuses a connection. If a peer sends one later, as many do, it ends the
+//!                  connection.
+//! Protocol errors  an invalid TPDU, or one that the state does not allow, is answered by an ER TPDU, and the
+//!                  network connection is closed (X.224 §6.22.1.3 a, b). A CR that does not permit class 0 is
+//!                  refused by a DR, "negotiation failed".
+//! Sizes            the TPDU size is negotiated (`size.rs`). Received TPDUs may be larger, since the network
+//!                  limits their length.
+//! Limits           `tsdu_bytes_max` for a TSDU in reassembly. Pieces shorter than [`GATHER_BYTES`] are
+//!                  copied together, so that single bytes from a peer need no more memory than their length.
+//!                  `connect_timeout` for establishing a connection, in either role.
 //! Not implemented  classes 1 to 4; expedited data, which RFC 1006 would allow; user data in CR, CC and DR,
 //!                  which class 0 lacks.
 
@@ -39,12 +40,12 @@ use state::{Action, Event, Predicates, State, Verdict};
 
 /// Maximum length of a transport selector in bytes.
 pub const SELECTOR_BYTES_MAX: usize = 32;
-/// Maximum number of bytes of additional information in a refusal, so that its TPDU has no more than 128
+/// Maximum length in bytes of the additional information in a refusal, so that its TPDU has at most 128 bytes
 /// (X.224 §13.5.4).
 pub const ADDITIONAL_BYTES_MAX: usize = 119;
 /// Received pieces shorter than this are copied together.
 pub const GATHER_BYTES: usize = 128;
-/// Maximum number of bytes of an invalid TPDU that an ER TPDU returns.
+/// Maximum number of bytes that an ER TPDU returns of an invalid TPDU.
 const INVALID_BYTES_MAX: usize = 64;
 
 kiban_base::counters! {
@@ -67,7 +68,7 @@ kiban_base::counters! {
     }
 }
 
-/// A transport connection of class 0, and the one network connection that it has.
+/// A transport connection of class 0, with its network connection.
 #[derive(Debug)]
 pub struct Transport {
     config: Config,
@@ -75,9 +76,9 @@ pub struct Transport {
     network: NetworkState,
     /// Selectors of the user's connect request, until the network connection is open.
     wanted: Option<(Selector, Selector)>,
-    /// The CR that the user has to answer.
+    /// The received CR, until the user answers it.
     called: Option<Connect>,
-    /// The peer's reference.
+    /// The reference that the peer assigned.
     remote: u16,
     payload_bytes_max: usize,
     assembly: Assembly,
@@ -92,7 +93,7 @@ enum NetworkState {
     None,
     Opening,
     Open,
-    /// Ended by this end: anything still received is ignored.
+    /// This end has closed the connection; anything still received is ignored.
     Ended,
 }
 
@@ -100,11 +101,11 @@ enum NetworkState {
 #[derive(Debug, Default)]
 struct Assembly {
     pieces: Rope,
-    /// Short pieces that follow `pieces`.
+    /// Short pieces that follow those in `pieces`.
     short: Vec<u8>,
 }
 
-/// Why a TPDU is rejected, and how that is answered.
+/// Why a TPDU is rejected, and the answer to it.
 enum Refusal {
     Disconnect(DisconnectReason, Vec<u8>),
     Error(RejectCause),
@@ -122,7 +123,7 @@ struct Cause {
 }
 
 impl Transport {
-    /// Creates a machine without a connection, for either the calling or the called end.
+    /// Creates a machine without a connection, for either the calling or the called side.
     pub fn new(config: Config) -> Transport {
         Transport {
             payload_bytes_max: config.bytes_max() - DATA_HEADER_BYTES,
@@ -143,7 +144,8 @@ impl Transport {
     /// Accepts a request or a response.
     ///
     /// # Errors
-    /// [`RequestError`]: it is not allowed in this state, or a parameter is too long; nothing has changed.
+    /// [`RequestError`]: the request is not allowed in this state, or a parameter is too long. It then
+    /// changes nothing.
     pub fn request(&mut self, request: Request, now: Instant) -> Result<(), RequestError> {
         let mut cause = Cause::default();
         let event = match request {
@@ -190,7 +192,7 @@ impl Transport {
                 }
                 self.act(actions, next, cause);
                 if event == Event::TDisReq && self.network == NetworkState::Open {
-                    // Refused: the peer must end the network connection in time.
+                    // The connection was refused, so the peer must close the network connection in time.
                     self.wait(now);
                 }
                 Ok(())
@@ -198,7 +200,7 @@ impl Transport {
         }
     }
 
-    /// Handles an indication of the network.
+    /// Handles an indication of the network service.
     pub fn arrive(&mut self, below: network::Indication, now: Instant) {
         match below {
             network::Indication::Connected => self.on_connected(now),
@@ -225,17 +227,17 @@ impl Transport {
         self.up.pop_front()
     }
 
-    /// Returns the next request to the network.
+    /// Returns the next request to the network service.
     pub fn poll_down(&mut self) -> Option<network::Request> {
         self.down.pop_front()
     }
 
-    /// Returns when [`Transport::settle`] is due.
+    /// Returns when [`Transport::settle`] must be called.
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// Ends a connection that was not established in time.
+    /// Closes a connection that was not established in time.
     pub fn settle(&mut self, now: Instant) {
         if now < self.deadline {
             return;
@@ -259,7 +261,7 @@ impl Transport {
         self.state == State::Open
     }
 
-    /// Returns whether there is no connection, established or pending, above or below.
+    /// Returns whether there is no transport or network connection, established or pending.
     pub fn is_idle(&self) -> bool {
         self.state == State::Closed && matches!(self.network, NetworkState::None | NetworkState::Ended)
     }
@@ -358,7 +360,8 @@ impl Transport {
                 Event::Dt
             }
             Tpdu::Error { .. } => {
-                // In answer to a CR it refuses (X.224 §6.6); later it means that this end broke the protocol.
+                // As the answer to a CR, an ER is a refusal (X.224 §6.6); later it means that this end
+                // violated the protocol.
                 let reason = match self.state {
                     State::Wfcc => DisconnectReason::NegotiationFailed,
                     _ => DisconnectReason::ProtocolError,
@@ -378,7 +381,7 @@ impl Transport {
             Verdict::Invalid => {
                 self.counters.tpdus_unexpected += 1;
                 match event {
-                    // Neither an error nor a refusal is answered with an error.
+                    // An ER or a DR is not answered with an ER.
                     Event::Er | Event::Dr => {
                         self.fail(
                             Origin::Provider,
@@ -392,7 +395,7 @@ impl Transport {
         }
     }
 
-    /// Validates a CR: returns the TPDU size in bytes, or how to refuse.
+    /// Validates a CR: returns the TPDU size in bytes, or how to refuse the CR.
     fn validate_request(&self, connect: &Connect) -> Result<usize, Refusal> {
         if !connect.offers_class_0() {
             return Err(Refusal::Disconnect(DisconnectReason::NegotiationFailed, Vec::new()));
@@ -421,7 +424,7 @@ impl Transport {
             return self.assembly.add(data);
         }
         let tsdu = if self.assembly.is_empty() { data } else { self.assembly.finish(data) };
-        // X.214: a TSDU has at least one octet; an empty one is dropped.
+        // X.214: a TSDU has at least one octet, so an empty one is dropped.
         if !tsdu.is_empty() {
             self.up.push_back(Indication::Data(tsdu));
         }
@@ -549,7 +552,7 @@ impl Transport {
         self.fail(Origin::Provider, DisconnectReason::ProtocolError, network::Reason::Protocol);
     }
 
-    /// Ends any connection, above and below.
+    /// Ends the transport connection and the network connection, if there are any.
     fn fail(&mut self, origin: Origin, reason: DisconnectReason, below: network::Reason) {
         if self.state != State::Closed {
             self.up.push_back(Indication::Disconnect { origin, reason, additional: Vec::new() });

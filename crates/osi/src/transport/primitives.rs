@@ -1,4 +1,4 @@
-//! The transport service (X.214), as far as class 0 provides it.
+//! Primitives of the transport service (X.214), as far as class 0 provides it.
 
 use crate::Selector;
 use alloc::vec::Vec;
@@ -15,19 +15,20 @@ pub enum Request {
         /// Called TSEL, at most 32 octets.
         called: Selector,
     },
-    /// T-CONNECT response: accepts. To refuse, use [`Request::Disconnect`].
+    /// T-CONNECT response: accepts the connection. To refuse it, use [`Request::Disconnect`].
     Respond {
-        /// Responding TSEL; [`Selector::NONE`] means the called one.
+        /// Responding TSEL; [`Selector::NONE`] stands for the called TSEL.
         responding: Selector,
     },
-    /// T-DATA request: one TSDU. An empty one cannot be carried (X.214 §13.1.2).
+    /// T-DATA request: one TSDU, which must not be empty (X.214 §13.1.2).
     Data(Rope),
-    /// T-DISCONNECT request. As the answer to a T-CONNECT indication it refuses with a DR TPDU. Later it ends
-    /// the network connection, since class 0 has nothing else, and neither reason nor text reach the peer.
+    /// T-DISCONNECT request. As the answer to a T-CONNECT indication it refuses the connection with a DR
+    /// TPDU. Later it closes the network connection, the only release that class 0 has; the peer gets neither
+    /// reason nor text.
     Disconnect {
         /// The reason.
         reason: DisconnectReason,
-        /// Additional information, text or other octets; only a refusal carries it.
+        /// Additional information, text or other octets; sent only with a refusal.
         additional: Vec<u8>,
     },
 }
@@ -63,13 +64,13 @@ pub enum Indication {
 /// Originator of a transport disconnect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
-    /// The remote user: the reason says so, or its end of the network connection was closed normally.
+    /// The remote user: the DR's reason says so, or the remote end closed the network connection normally.
     User,
     /// A transport machine, or the network.
     Provider,
 }
 
-/// Why a transport connection ended: the reasons of X.224 §13.5.3, and those that no TPDU carries.
+/// Why a transport connection ended: the reasons of X.224 §13.5.3, and local reasons that no TPDU carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DisconnectReason {
     /// Not specified (0).
@@ -180,7 +181,7 @@ impl DisconnectReason {
     }
 }
 
-/// Formats the reason in words, with the number in the TPDU.
+/// Formats the reason in words, with its code in the TPDU.
 impl fmt::Display for DisconnectReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.words())?;

@@ -1,14 +1,13 @@
-//! TPDU sizes: the two parameters that negotiate them, and the resulting values (X.224 §6.5.4 j, k; RFC 1006
-//! §6).
+//! Negotiation of the TPDU size: its two parameters, and the resulting size (X.224 §6.5.4 j, k; RFC 1006 §6).
 
 use super::config::{Config, Network, TPDU_BYTES_MIN};
 use crate::wire::cotp::{self, PREFERRED_UNIT_BYTES};
 use crate::wire::tpkt;
 
-/// The code of 8192 octets, the largest that X.224 has.
+/// The code for 8192 octets, the largest size that X.224 has.
 const CODE_STANDARD_MAX: u8 = 13;
 
-/// The two size parameters.
+/// The two TPDU size parameters of a CR or CC.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Sizes {
     pub(super) code: Option<u8>,
@@ -23,13 +22,13 @@ const fn default_bytes(network: Network) -> usize {
     }
 }
 
-/// Returns the code of the largest size not above this.
+/// Returns the code for the largest size that does not exceed `bytes`.
 fn code_below(bytes: usize) -> u8 {
     (bytes.ilog2() as u8).clamp(cotp::SIZE_CODE_MIN, CODE_STANDARD_MAX)
 }
 
 impl Sizes {
-    /// Returns a CR's proposal for the configured size.
+    /// Returns the parameters that a CR proposes for the configured size.
     pub(super) fn proposal(config: &Config) -> Sizes {
         let bytes = config.bytes_max();
         if config.network == Network::Tpkt && bytes == tpkt::TPDU_BYTES_MAX {
@@ -68,11 +67,12 @@ impl Sizes {
         Some((answer, answer.bytes(config.network)?.min(own)))
     }
 
-    /// Returns the size in bytes that a CC's parameters select; a CC that selects more than the proposal is
-    /// treated as selecting the proposal.
+    /// Returns the size in bytes that a CC selects. If it selects more than was proposed, the proposal
+    /// applies.
     pub(super) fn selected(self, config: &Config) -> Option<usize> {
         let bytes = match self {
-            // Both are absent: the network's default, which over RFC 1006 covers any proposal.
+            // Both parameters are absent, so the network's default applies; over RFC 1006 it is at least the
+            // proposal.
             Sizes { code: None, preferred: None } => default_bytes(config.network),
             sizes => sizes.bytes(config.network)?,
         };

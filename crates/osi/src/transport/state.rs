@@ -1,8 +1,9 @@
 //! Class 0's state table (X.224 Annex A, Table A.6): a pure function of state and event.
 //!
-//! Cells     class 2's columns (WBCL, CLOSING) and rows (EA, ED with credit) are left out. In class 0,
-//!           N-RESET ends the network connection (action \[5\]) and is reported as its end. Action \[1\],
-//!           which may end a network connection that has no other user, always does: class 0 shares none.
+//! Cells     class 2's columns (WBCL, CLOSING) and rows (EA, ED with credit) are left out. In class 0, an
+//!           N-RESET ends the network connection (action \[5\]) and is reported as its end. Action \[1\], by
+//!           which the machine may end a network connection without other users, always ends it, because
+//!           class 0 shares none.
 
 use State::{Closed, Open, Wfcc, Wfnc, Wftresp};
 
@@ -35,7 +36,7 @@ pub(super) enum Event {
     Cc,
     Dt,
     Er,
-    /// DC, AK, EA, ED, RJ: they do not exist in class 0.
+    /// DC, AK, EA, ED, RJ: TPDUs that class 0 does not have.
     Other,
 }
 
@@ -44,12 +45,12 @@ pub(super) enum Event {
 pub(super) struct Predicates {
     /// P1: unacceptable CR TPDU.
     pub(super) cr_unacceptable: bool,
-    /// P3: the network connection is available and open. P4 (next field): it is opening. P2: neither.
+    /// P3: the network connection is available and open. P4 is the next field; P2 means that both are false.
     pub(super) network_open: bool,
     pub(super) network_opening: bool,
     /// P8: acceptable CC.
     pub(super) cc_acceptable: bool,
-    /// P9: a CR of class 4.
+    /// P9: the CR proposes class 4.
     pub(super) cr_class_4: bool,
 }
 
@@ -63,22 +64,22 @@ pub(super) enum Action {
     NDisReq,
     Cr,
     Cc,
-    /// Refuses: a DR TPDU, or an ER TPDU if the CR is malformed.
+    /// Refuses the connection with a DR TPDU, or with an ER TPDU if the CR is malformed.
     Dr,
-    /// \[3\]: data is transferred.
+    /// \[3\]: transfers the data.
     Data,
 }
 
-/// The contents of a cell.
+/// The contents of one cell in the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
     /// The actions to take, and the next state.
     Go(&'static [Action], State),
-    /// An empty cell: misuse by the user, or a protocol error of the peer (X.224 §6.22).
+    /// An empty cell: wrong use by the local user, or a protocol error of the peer (X.224 §6.22).
     Invalid,
 }
 
-/// Looks up a cell.
+/// Looks up one cell.
 pub(super) fn verdict(state: State, event: Event, p: Predicates) -> Verdict {
     use Action::{Cc, Cr, Data, Dr, NConReq, NDisReq, TConConf, TConInd, TDisInd};
     use Verdict::{Go, Invalid};
@@ -101,8 +102,8 @@ pub(super) fn verdict(state: State, event: Event, p: Predicates) -> Verdict {
         (Event::Cc, Wfcc) => Go(&[TDisInd, NDisReq], Closed),
         (Event::Cc, Closed) => Go(&[Dr], Closed),
         (Event::Dr, Wfcc) => Go(&[TDisInd, NDisReq], Closed),
-        // Note (2): a protocol error, answered by closing the network connection. Many peers end a connection
-        // this way, and the user receives their reason.
+        // Note (2): a DR in this state is a protocol error, and closes the network connection. Many peers end
+        // a connection this way, so the user is given the peer's reason.
         (Event::Dr, Open) => Go(&[TDisInd, NDisReq], Closed),
         (Event::Dt, Open) => Go(&[Data], Open),
         (Event::Er, Wfcc | Open) => Go(&[TDisInd, NDisReq], Closed),
@@ -119,9 +120,9 @@ mod tests {
     use alloc::string::{String, ToString};
     use alloc::vec::Vec;
 
-    /// Table A.6 for class 0 (P5 true, P7 and P10 false), with action \[1\] as NDISreq: for each event its
-    /// cells under WFNC, WFCC, OPEN, WFTRESP, CLOSED. Of note (2), the
-    /// table has the reaction of §6.22.1.3 b).
+    /// Table A.6 for class 0 (P5 true, P7 and P10 false), with action \[1\] as NDISreq. For each event: its
+    /// cells for WFNC, WFCC, OPEN, WFTRESP and CLOSED. Where the standard refers to note (2), these are the
+    /// actions of §6.22.1.3 b).
     const TABLE: &[(Event, [&str; 5])] = &[
         (Event::TConReq, ["", "", "", "", "P2: NCONreq WFNC; P3: CR WFCC; P4: WFNC"]),
         (Event::TConResp, ["", "", "", "CC OPEN", ""]),

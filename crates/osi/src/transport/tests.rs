@@ -61,7 +61,7 @@ fn open(config: Config) -> Transport {
     machine
 }
 
-/// Carries everything both ways until there are no more requests.
+/// Exchanges TPDUs until neither side has requests.
 fn settle(one: &mut Transport, other: &mut Transport) {
     loop {
         let (from_one, from_other) = (sent(one), sent(other));
@@ -101,7 +101,7 @@ fn isode_connects_and_receives_the_answer_that_it_would_send() {
         (machine.is_open(), machine.tpdu_bytes_max(), machine.deadline()),
         (true, 2048, Instant::NEVER)
     );
-    // It ends as ISODE does, with a DR that class 0 does not have.
+    // Like ISODE, the peer ends the connection by a DR, which class 0 does not allow.
     machine.arrive(data("06 80 7a22 7a21 80"), NOW);
     let (origin, reason) = (Origin::User, DisconnectReason::Normal);
     assert_eq!(indications(&mut machine), [Indication::Disconnect { origin, reason, additional: vec![] }]);
@@ -133,7 +133,7 @@ fn connects_are_refused_as_the_standard_says() {
         assert_eq!(indications(&mut machine), [], "{who}");
         assert_eq!(sent(&mut machine), [tpdu(answer)], "{who}");
         assert_eq!(machine.counters().connects_refused, 1);
-        // The peer may retry, or never return.
+        // The peer may retry on the same network connection.
         machine.arrive(data("0f e0 0000 0007 40 c7 01 00 c2 04 6674616d"), NOW);
         assert_eq!(indications(&mut machine).len(), 1, "class 0 is an alternative");
     }
@@ -289,7 +289,8 @@ proptest! {
                     let side = usize::from(side);
                     let selector = Selector::from("t");
                     let request = match kind {
-                        // Only one calls: two network connections would be two machines.
+                        // Only side 0 calls, because calls from both sides would need two network
+                        // connections.
                         0 if side == 0 => Request::Connect { calling: selector.clone(), called: selector },
                         0 | 1 => Request::Respond { responding: Selector::NONE },
                         2 if length > 1900 => Request::Disconnect { reason: DisconnectReason::Normal, additional: vec![] },
@@ -324,7 +325,7 @@ proptest! {
                 }
             }
         }
-        // Everything in transit arrives; then both ends are open or neither is.
+        // Deliver everything that is in transit; then either both sides are open or neither is.
         for _ in 0..2000 {
             for side in 0..2 {
                 if let Some(request) = queues[side].pop_front() {
@@ -344,7 +345,7 @@ proptest! {
         if !is_impaired {
             prop_assert_eq!(ends[0].is_open(), ends[1].is_open());
             for side in 0..2 {
-                // In order and without duplicates; data in transit at the end may be lost.
+                // Data arrives in order and without duplicates; data in transit at the end may be lost.
                 prop_assert!(requested[1 - side].starts_with(&received[side]));
                 prop_assert!(!ends[side].is_open() || requested[1 - side] == received[side]);
             }

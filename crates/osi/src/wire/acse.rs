@@ -1,22 +1,22 @@
-//! ACSE's data units (X.227 §9): associations of application entities.
+//! ACSE's APDUs (X.227 §9), which manage associations between application entities.
 //!
-//! Purpose          an association is established, released or aborted; the two ends name themselves, agree
+//! Purpose          establish, release and abort an association. The two entities exchange their names, agree
 //!                  on an application context, and authenticate (the authentication functional unit).
-//! Transport        as user data of the presentation primitives, in the context of [`ABSTRACT_SYNTAX`].
-//! Names            AP-titles and AE-qualifiers are numbers or directory names; the latter stay encoded.
+//! Transport        as user data of presentation primitives, in the context of [`ABSTRACT_SYNTAX`].
+//! Names            AP titles and AE qualifiers are numbers or directory names; directory names stay encoded.
 //! Not implemented  negotiation of application contexts, higher-level and nested associations: the fields are
 //!                  ignored.
 
 use crate::asn1;
 use crate::wire::ber::{Any, BitString, External, GraphicString, Integer, Oid, SequenceOf};
 
-/// The abstract syntax of these data units.
+/// The abstract syntax of the APDUs.
 pub const ABSTRACT_SYNTAX: Oid = Oid::of("2.2.1.0.1");
 /// Authentication by a password (X.227 Annex B): the value is a GraphicString.
 pub const PASSWORD_MECHANISM: Oid = Oid::of("2.2.3.1");
 
 asn1! {
-    /// Any ACSE data unit.
+    /// Any APDU.
     Apdu ::= CHOICE {
         /// A-ASSOCIATE-REQUEST.
         Aarq  Aarq,
@@ -52,7 +52,7 @@ asn1! {
         calling_ap_invocation     [8] EXPLICIT Integer OPTIONAL,
         /// The calling AE invocation identifier.
         calling_ae_invocation     [9] EXPLICIT Integer OPTIONAL,
-        /// Functional units beyond the kernel.
+        /// Functional units in addition to the kernel.
         requirements              [10] IMPLICIT Requirements OPTIONAL,
         /// The authentication mechanism.
         mechanism                 [11] IMPLICIT Oid OPTIONAL,
@@ -82,7 +82,7 @@ asn1! {
         responding_ap_invocation  [6] EXPLICIT Integer OPTIONAL,
         /// The responding AE invocation identifier.
         responding_ae_invocation  [7] EXPLICIT Integer OPTIONAL,
-        /// Functional units beyond the kernel.
+        /// Functional units in addition to the kernel.
         requirements              [8] IMPLICIT Requirements OPTIONAL,
         /// The authentication mechanism.
         mechanism                 [9] IMPLICIT Oid OPTIONAL,
@@ -127,7 +127,7 @@ asn1! {
     ApTitle ::= CHOICE {
         /// Form 2: an object identifier.
         Form2  Oid,
-        /// Form 1 (a directory name) or any other, encoded.
+        /// Form 1 (a directory name) or any other form, encoded.
         Other  Any,
     }
 
@@ -135,7 +135,7 @@ asn1! {
     AeQualifier ::= CHOICE {
         /// Form 2: a number.
         Form2  Integer,
-        /// Form 1 (a relative name) or any other, encoded.
+        /// Form 1 (a relative distinguished name) or any other form, encoded.
         Other  Any,
     }
 
@@ -163,9 +163,9 @@ asn1! {
 
     /// The source and reason of a result.
     AssociateDiagnostic ::= CHOICE {
-        /// ACSE's user.
+        /// The source is the user of ACSE.
         ServiceUser      [1] EXPLICIT UserDiagnostic,
-        /// ACSE itself.
+        /// The source is ACSE itself.
         ServiceProvider  [2] EXPLICIT ProviderDiagnostic,
     }
 

@@ -1,6 +1,6 @@
 //! LAPB: frames of the data link below X.25 (X.25 §2.2 and §2.3, ISO 7776).
 //!
-//! Purpose          one decoder and one encoder for both lengths of control field.
+//! Purpose          one decoder and one encoder for control fields of both lengths.
 //!
 //! ```text
 //! | address 8 | control 8, or 16 in modulo 128 | information | FCS 16 |
@@ -9,16 +9,15 @@
 //! modulo 128    I  N(S) 7, 0 | N(R) 7, P     S  0000, kind 2, 0 1 | N(R) 7, P/F     U  one octet, as in modulo 8
 //! ```
 //!
-//! Address          A = 3 is the DTE and B = 1 the DCE: a command carries its receiver's address, a response
-//!                  its sender's.
-//! Line             a virtual line carries the frames between two flags, without flags, zero insertion and
+//! Address          A = 3 is the DTE and B = 1 the DCE. A command carries the address of its receiver, a
+//!                  response that of its sender.
+//! Line             a virtual line carries the bytes between two flags, without flags, zero insertion and
 //!                  FCS, as captures and LAPB over Ethernet do; [`seal`] and [`open`] add and remove the FCS
 //!                  for a raw serial line.
-//! Decoding         an undefined control field is read as [`Control::Undefined`], because the answer quotes
-//!                  it (§2.3.4.9).
-//! Not implemented  the addresses C and D of multilink procedures. The rules on who may send what, and when,
-//!                  are in
-//!                  [`crate::lapb`].
+//! Decoding         an undefined control field is decoded as [`Control::Undefined`], because the FRMR that
+//!                  answers it quotes it (§2.3.4.9).
+//! Not implemented  the addresses C and D of multilink procedures. [`crate::lapb`] has the rules for who may
+//!                  send what, and when.
 
 use kiban_base::Malformed;
 
@@ -55,9 +54,9 @@ impl Modulo {
 pub enum Supervisory {
     /// RR: ready to receive.
     ReceiveReady,
-    /// RNR: busy.
+    /// RNR: busy, not ready to receive.
     ReceiveNotReady,
-    /// REJ: requests retransmission from N(R) on.
+    /// REJ: requests retransmission from N(R).
     Reject,
 }
 
@@ -101,7 +100,7 @@ pub enum Control {
     Supervisory(Supervisory, u8),
     /// U: an unnumbered frame.
     Unnumbered(Unnumbered),
-    /// An undefined control field: its first octet.
+    /// An undefined control field, by its first octet.
     Undefined(u8),
 }
 
@@ -145,7 +144,7 @@ impl Header {
                 let n_s = if second.is_some() { first >> 1 } else { first >> 1 & 7 };
                 Control::Information { n_s, n_r }
             } else {
-                // In modulo 128 the high four bits are reserved and set to zero.
+                // With modulo 128 the high four bits are reserved, and are zero.
                 match first & if second.is_some() { 0xff } else { 0x0f } {
                     0x01 => Control::Supervisory(Supervisory::ReceiveReady, n_r),
                     0x05 => Control::Supervisory(Supervisory::ReceiveNotReady, n_r),
@@ -213,7 +212,7 @@ pub struct Reasons(pub u8);
 impl Reasons {
     /// W: the control field is undefined or not implemented.
     pub const W: Reasons = Reasons(1);
-    /// X: an information field that is not permitted, or a wrong length; W is set as well.
+    /// X: an information field is not permitted, or has the wrong length; W is set as well.
     pub const X: Reasons = Reasons(3);
     /// Y: the information field is too long.
     pub const Y: Reasons = Reasons(4);
@@ -226,7 +225,7 @@ impl Reasons {
 pub struct FrameReject {
     /// The control field of the rejected frame; the second octet is zero if it has only one.
     pub rejected: [u8; 2],
-    /// Whether that frame was a response.
+    /// Whether the rejected frame was a response.
     pub response: bool,
     /// V(S) of the rejecting end.
     pub v_s: u8,
@@ -237,8 +236,8 @@ pub struct FrameReject {
 }
 
 impl FrameReject {
-    /// Reads an information field; some implementations send it shorter or longer, which the caller should
-    /// ignore.
+    /// Reads an information field. Some implementations send a shorter or longer one; the caller should
+    /// tolerate that.
     pub fn read(bytes: &[u8], modulo: Modulo) -> Result<(FrameReject, usize), Malformed> {
         match (modulo, bytes) {
             (Modulo::Eight, [rejected, numbers, reasons, ..]) => Ok((
@@ -311,7 +310,7 @@ impl Fcs16 {
         }
     }
 
-    /// Returns the FCS; it is sent lowest byte first: `to_le_bytes`.
+    /// Returns the FCS, which is sent lowest byte first (`to_le_bytes`).
     pub const fn value(self) -> u16 {
         !self.0
     }
@@ -466,7 +465,7 @@ mod tests {
         fcs.update(b"12345");
         fcs.update(b"6789");
         assert_eq!(fcs.value(), 0x906e);
-        // X.25 Appendix I: the FCS in line order.
+        // X.25 Appendix I: the FCS in the order in which its bits are sent.
         let rows = [
             ([A, 0x3f], 0b1101_1010_0011_0111),
             ([B, 0x73], 0b1100_0001_1110_1010),

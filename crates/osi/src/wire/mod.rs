@@ -1,4 +1,4 @@
-//! Wire formats: a decoder and an encoder for every header of this protocol family.
+//! Wire formats: a decoder and an encoder for every header of the OSI and X.25 protocols.
 //!
 //! One file per header, all with the same interface:
 //!
@@ -8,8 +8,8 @@
 //! x.write(&mut [u8]) -> usize                               writes to the front of the slice
 //! ```
 //!
-//! A rule that a peer's bytes break is a [`Malformed`](kiban_base::Malformed). A slice too short to write
-//! into is the caller's fault and panics.
+//! If received bytes break a rule, the error is a [`Malformed`](kiban_base::Malformed) that names it. A slice
+//! that is too short for `write` is the caller's error and causes a panic.
 
 pub mod acse;
 pub mod ber;

@@ -1,14 +1,14 @@
-//! TPKTs: network service data units in a TCP stream (RFC 1006 §6; RFC 2126 §4.3 keeps the format).
+//! TPKTs: NSDUs in a TCP stream (RFC 1006 §6; RFC 2126 §4.3 keeps the format).
 //!
 //! Purpose   gives TCP, a byte stream, the record boundaries that transport class 0 needs.
 //!
 //! ```text
 //!   0  version 8     3
 //!   1  reserved 8    sent as 0, ignored on receipt
-//!   2  length 16     of the whole packet, this header included: 7 to 65535
+//!   2  length 16     of the whole packet, including this header: 7 to 65535
 //! ```
 //!
-//! Limits    the smallest TPDU has three octets, so a length below seven is invalid.
+//! Limits    a length below seven is invalid, because the smallest TPDU has three octets.
 
 use kiban_base::Malformed;
 
@@ -36,7 +36,7 @@ impl Header {
     ///
     /// # Errors
     /// `Version` as soon as the first byte is present and wrong; `Truncated` for less than a header;
-    /// `TotalLength`.
+    /// `TotalLength` for an invalid length.
     #[inline]
     pub fn read(bytes: &[u8]) -> Result<(Header, usize), Malformed> {
         let &[version, ref rest @ ..] = bytes else { return Err(Malformed::Truncated) };

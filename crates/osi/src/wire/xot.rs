@@ -1,6 +1,6 @@
 //! XOT: X.25 packets over TCP (RFC 1613).
 //!
-//! Purpose   the four-byte header of a packet, and the packet that sets up a permanent circuit.
+//! Purpose   the four-byte header of each packet, and the packet that sets up a permanent virtual circuit.
 //!
 //! ```text
 //! | version 16 = 0 | length 16 | packet |
@@ -9,7 +9,7 @@
 //!             | windows 8 8: in, out | packet sizes 8 8: in, out | initiator's name | responder's name |
 //! ```
 //!
-//! Limits    [`PACKET_BYTES_MAX`] for a packet: an impossible length ends the connection (RFC 1613 §4.1).
+//! Limits    [`PACKET_BYTES_MAX`] for a packet; an impossible length ends the connection (RFC 1613 §4.1).
 
 use crate::wire::x25::Front;
 use kiban_base::Malformed;
@@ -20,7 +20,7 @@ pub const PORT: u16 = 1998;
 pub const HEADER_BYTES: usize = 4;
 /// Minimum length of a packet in bytes.
 pub const PACKET_BYTES_MIN: usize = 3;
-/// Maximum length of a packet in bytes: 4096 of user data, with a header in modulo 128.
+/// Maximum length of a packet in bytes: 4096 bytes of user data behind a header with modulo 128.
 pub const PACKET_BYTES_MAX: usize = 4096 + 4;
 /// The packet type of PVC set-up.
 pub const PVC_SET_UP: u8 = 0xf5;
@@ -28,7 +28,7 @@ pub const PVC_SET_UP: u8 = 0xf5;
 const PVC_VERSION: u8 = 0x81;
 const PVC_FIXED_BYTES: usize = 15;
 
-/// The header in front of a packet.
+/// The XOT header in front of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Header {
     /// Length of the packet in bytes.
@@ -65,7 +65,7 @@ impl Header {
     }
 }
 
-/// The status of a permanent circuit's set-up (§6.5).
+/// The status in a permanent virtual circuit's set-up (§6.5).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PvcStatus(pub u8);
 
@@ -114,7 +114,7 @@ impl PvcStatus {
 pub struct PvcSetUp<'a> {
     /// The first two octets, as in any packet.
     pub front: Front,
-    /// Zero requests and accepts; other values refuse.
+    /// Zero requests a circuit or accepts it; other values refuse it.
     pub status: PvcStatus,
     /// The initiator's interface and the channel there.
     pub initiator: (&'a [u8], u16),
@@ -141,7 +141,7 @@ impl<'a> PvcSetUp<'a> {
             return Err(Malformed::Version);
         }
         let both = usize::from(n) + usize::from(m);
-        // §6.5: the names are not padded, and nothing follows them.
+        // §6.5: the names are not padded, and no bytes follow them.
         if names.len() != both {
             return Err(Malformed::TotalLength);
         }

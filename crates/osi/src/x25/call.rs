@@ -1,8 +1,8 @@
-//! The contents of a call (addresses, facilities, user data), and the negotiation of sizes (X.25 §6.12, ISO
-//! 8208 §15).
+//! The contents of call packets (addresses, facilities, user data), and the negotiation of sizes (X.25 §6.12,
+//! ISO 8208 §15).
 //!
-//! Negotiation  the answer to a proposal is the same value or one nearer to the default: packets of 128
-//!              octets, windows of 2. An answer without a value accepts the proposal; a call without a value
+//! Negotiation  the answer to a proposal is the same value or one nearer to the default (packets of 128
+//!              octets, windows of 2). An answer without a value accepts the proposal; a call without a value
 //!              proposes the default.
 
 use crate::wire::x25::{self, AddressBlock, Extension, Facility, FastSelect, facilities};
@@ -39,7 +39,7 @@ impl<T: Copy> Both<T> {
 pub struct Facilities {
     /// Packet size in octets: 16 to 4096, a power of two.
     pub packet_bytes: Option<Both<u16>>,
-    /// Window in packets: 1 to 7, or to 127.
+    /// Window in packets: 1 to 7, or 1 to 127 with modulo 128.
     pub window: Option<Both<u8>>,
     /// Throughput class, as the standard codes it.
     pub throughput: Option<Both<u8>>,
@@ -55,7 +55,8 @@ pub struct Facilities {
     pub called_extension: Option<Vec<u8>>,
     /// The calling address extension: an NSAP address.
     pub calling_extension: Option<Vec<u8>>,
-    /// All other facilities before the first marker (closed user groups and so on), encoded.
+    /// All other facilities of the network (closed user groups and so on), encoded: those before the first
+    /// marker.
     pub others: Vec<u8>,
     /// All other facilities after the marker `00 0F` for DTE facilities, encoded.
     pub dte_others: Vec<u8>,
@@ -70,7 +71,7 @@ impl Facilities {
             let facility = facility?;
             match facility {
                 Facility::PacketSize { called, calling } => {
-                    // An invalid code becomes 0, which the size check refuses.
+                    // An invalid code becomes 0, which the check of the sizes rejects.
                     let bytes = |code| if (4..=12).contains(&code) { 1u16 << code } else { 0 };
                     read.packet_bytes = Some(Both { called, calling }.map(bytes));
                 }
@@ -91,7 +92,7 @@ impl Facilities {
                 Facility::Other(..) => match marker {
                     None => put(&mut read.others, facility),
                     Some(0x0f) => put(&mut read.dte_others, facility),
-                    // Other markers: facilities between networks.
+                    // After any other marker, facilities are for use between networks, and are not kept.
                     Some(_) => {}
                 },
             }
@@ -152,7 +153,7 @@ pub struct Call {
     pub addresses: AddressBlock,
     /// The facilities.
     pub facilities: Facilities,
-    /// User data: up to 16 octets, or 128 with fast select; in an acceptance, only with fast select.
+    /// User data: up to 16 octets, or 128 with fast select; in an answer only with fast select.
     pub user_data: Vec<u8>,
 }
 
@@ -216,7 +217,7 @@ impl Sizes {
     }
 }
 
-/// Returns whether a call may propose these sizes.
+/// Returns whether a call may propose the sizes in these facilities.
 pub(super) fn is_allowed(facilities: &Facilities, window_max: u8) -> bool {
     let packet = |bytes: u16| bytes.is_power_of_two() && (16..=4096).contains(&bytes);
     let window = |packets: u8| (1..=window_max).contains(&packets);
@@ -224,13 +225,14 @@ pub(super) fn is_allowed(facilities: &Facilities, window_max: u8) -> bool {
         && facilities.window.is_none_or(|both| window(both.called) && window(both.calling))
 }
 
-/// Returns whether `answer` lies between `asked` and the default, inclusive.
+/// Returns whether `answer` lies between `proposed` and the default, inclusive.
 pub(super) fn is_between<T: Ord + Copy>(answer: Both<T>, proposed: Both<T>, default: T) -> bool {
     let between = |answer: T, proposed: T| proposed.min(default) <= answer && answer <= proposed.max(default);
     between(answer.called, proposed.called) && between(answer.calling, proposed.calling)
 }
 
-/// Answers the proposal `asked`, given this end's maximum.
+/// Returns the answer to a proposal: values above this end's maximum are reduced to it, or to the default if
+/// that is more.
 pub(super) fn nearer<T: Ord + Copy>(proposed: Both<T>, max: T, default: T) -> Both<T> {
     proposed.map(|proposed| if proposed > max { max.max(default.min(proposed)) } else { proposed })
 }

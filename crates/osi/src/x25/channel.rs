@@ -1,8 +1,8 @@
 //! One logical channel: its states, its two flows of data, and what it may send next.
 //!
-//! Flow      packets are counted from the last reset; P(S) and P(R) are the low bits of the counts. P(R)
-//!           advances for a packet of an incomplete unit when it is received, and for a unit's last packet
-//!           when the host has taken the unit.
+//! Flow      packets are counted since the last reset; P(S) and P(R) are the low bits of the counts. A packet
+//!           of an incomplete unit is acknowledged when it is received, a unit's last packet when the host
+//!           has taken the unit.
 
 use alloc::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use kiban_base::{Instant, Rope};
 use super::call::{Facilities, Sizes};
 use super::state::{Call, Reset};
 
-/// A unit being sent: the part that is left.
+/// A unit being sent, without the part already sent.
 #[derive(Debug)]
 struct Unit {
     rest: Rope,
@@ -20,7 +20,7 @@ struct Unit {
     delivery: bool,
 }
 
-/// A unit being received.
+/// A unit that has been received.
 #[derive(Debug)]
 pub(super) struct Arrived {
     pub(super) data: Rope,
@@ -38,14 +38,14 @@ pub(super) struct Channel {
     pub(super) call: Call,
     pub(super) reset: Reset,
     pub(super) sizes: Sizes,
-    /// The facilities in the call.
+    /// The facilities that the call proposed.
     pub(super) asked: Facilities,
     pub(super) fast_select: FastSelect,
-    /// When T21, T22 or T23 expires, depending on the state; for interrupts T26.
+    /// When T21, T22 or T23 expires, depending on the state; the next field is the same for T26.
     pub(super) due: Instant,
     pub(super) interrupt_due: Instant,
     pub(super) tries: u32,
-    /// Counts calls and resets, to recognise indications of an earlier one.
+    /// Counts calls and resets, so that indications of an earlier call or reset can be recognised.
     pub(super) generation: u32,
     pub(super) is_listed: bool,
     /// A reset indication is queued for the host.
@@ -56,13 +56,13 @@ pub(super) struct Channel {
     sent: u64,
     acknowledged: u64,
     peer_is_ready: bool,
-    /// Packets with D whose acknowledgement confirms delivery.
+    /// The numbers of packets sent with the D bit, whose acknowledgement confirms delivery.
     marks: VecDeque<u64>,
     pub(super) interrupt_out: bool,
 
     received: u64,
     acknowledged_in: u64,
-    /// The last packets of units that the host has not taken yet.
+    /// The numbers of the last packets of units that the host has not taken yet.
     held: VecDeque<u64>,
     assembly: Rope,
     assembly_qualifier: Option<bool>,
@@ -108,12 +108,12 @@ impl Channel {
         }
     }
 
-    /// Returns whether data may be transferred: p4 and d1.
+    /// Returns whether data may be transferred, in states p4 and d1.
     pub(super) fn is_open(&self) -> bool {
         self.call == Call::Transfer && self.reset == Reset::Ready
     }
 
-    /// Resets both flows (§4.4.3): nothing is in transit, and counts are zero.
+    /// Resets both flows (§4.4.3): no packet is in transit, and all counts are zero.
     pub(super) fn flush(&mut self) {
         self.generation = self.generation.wrapping_add(1);
         self.outgoing.clear();
@@ -134,7 +134,7 @@ impl Channel {
         self.outgoing_bytes
     }
 
-    /// Returns whether all packets are acknowledged and no unit is being sent or waits.
+    /// Returns whether all packets are acknowledged and no unit is queued or being sent.
     pub(super) fn is_quiet(&self) -> bool {
         self.outgoing.is_empty() && self.sent == self.acknowledged
     }
@@ -148,7 +148,7 @@ impl Channel {
         self.is_ready = ready;
     }
 
-    /// Reports that the host has taken a unit: its last packet may be acknowledged.
+    /// Reports that the host has taken a unit, whose last packet may then be acknowledged.
     pub(super) fn taken(&mut self) {
         self.held.pop_front();
     }
@@ -208,7 +208,7 @@ impl Channel {
         Some(packet)
     }
 
-    /// Handles the peer's P(R); returns how many units with requested confirmation were delivered.
+    /// Handles the peer's P(R); returns how many units with a delivery request were delivered.
     pub(super) fn on_acknowledged(&mut self, p_r: u8, modulo: Modulo) -> Result<usize, u8> {
         let count = u64::from(p_r.wrapping_sub(self.acknowledged as u8) & modulo.mask());
         if count > self.sent - self.acknowledged {
@@ -222,12 +222,12 @@ impl Channel {
         Ok(before - self.marks.len())
     }
 
-    /// Handles RR or RNR.
+    /// Handles an RR or RNR packet.
     pub(super) fn on_peer_ready(&mut self, ready: bool) {
         self.peer_is_ready = ready;
     }
 
-    /// Handles a data packet: returns the unit if it is complete, or the diagnostic of a protocol error.
+    /// Handles a data packet: returns the unit if it is complete, or a diagnostic for a protocol error.
     pub(super) fn on_data(
         &mut self,
         p_s: u8,

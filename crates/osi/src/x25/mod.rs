@@ -1,22 +1,23 @@
 //! The packet layer of X.25: many logical channels over one link (X.25 §3 to §7 and Annexes B to E, ISO
 //! 8208).
 //!
-//! Purpose          a unit of any length is sent in packets and received complete; payload is cut and joined,
-//!                  never copied.
-//! Roles            a DTE; and as much of a DCE as the other end of a back-to-back line, and XOT, need.
-//! Transmit path    units are cut into packets of the negotiated size, with the M bit between them. A channel
-//!                  sends while its window is open; channels take turns, control packets go first.
+//! Purpose          a unit of any length is sent in packets and delivered complete; payload is cut and joined
+//!                  without copying.
+//! Roles            a DTE; of a DCE, what XOT and the other end of a back-to-back line need.
+//! Transmit path    units are cut into packets of the negotiated size, with the M bit set in all but the
+//!                  last. A channel sends while its window is open; channels take turns, control packets go
+//!                  first.
 //! Receive path     units are delivered when complete. Their last packet is acknowledged when the host has
-//!                  taken them, so that P(R) with D = 1 means delivery.
-//! Tables           [`state`] has Annex C as data; a protocol error is answered by the restart, clear, reset
-//!                  or diagnostic of its cell.
-//! Timers           T20 to T23 (T10 to T13 at a DCE) and T26. An unconfirmed restart is repeated for ever, a
-//!                  clear or a reset `tries_max` times.
+//!                  taken the unit, so that P(R) with D = 1 confirms delivery.
+//! State            [`state`] has the tables of Annex C as data; the answer to a protocol error is the
+//!                  restart, clear, reset or diagnostic that the table's cell specifies.
+//! Timers           T20 to T23 (T10 to T13 at a DCE) and T26. An unconfirmed restart is repeated without
+//!                  limit, a clear or a reset `tries_max` times.
 //! Limits           `unit_bytes_max` for a unit, `outgoing_bytes_max` waiting on each channel, `calls_max`
 //!                  incoming calls that the host has not polled, [`CONTROL_PACKETS_MAX`] control packets that
 //!                  wait for the link.
 //! Not implemented  sending REJ, T24, T25 and T27, registration, charging, hunt groups and other facilities
-//!                  that only a network has; unknown facilities are handed up unchanged.
+//!                  that only a network has; unknown facilities are passed up unchanged.
 
 mod call;
 mod channel;
@@ -38,7 +39,7 @@ use core::time::Duration;
 
 use kiban_base::{Rope, counters};
 
-/// Maximum number of control packets that wait for the link; beyond it, the peer's packets are not answered.
+/// Maximum number of control packets waiting for the link; above it, the peer's packets are not answered.
 pub const CONTROL_PACKETS_MAX: usize = 4096;
 
 /// Logical channel ranges (X.25 Annex A), as the DTE sees them.
@@ -46,11 +47,11 @@ pub const CONTROL_PACKETS_MAX: usize = 4096;
 pub struct Channels {
     /// Permanent virtual circuits.
     pub permanent: Option<RangeInclusive<u16>>,
-    /// One-way incoming: calls by the DCE only.
+    /// One-way incoming: only the DCE calls.
     pub incoming: Option<RangeInclusive<u16>>,
-    /// Two-way: calls by either.
+    /// Two-way: DTE and DCE call.
     pub two_way: Option<RangeInclusive<u16>>,
-    /// One-way outgoing: calls by the DTE only.
+    /// One-way outgoing: only the DTE calls.
     pub outgoing: Option<RangeInclusive<u16>>,
 }
 
@@ -90,19 +91,19 @@ pub struct Config {
     pub modulo: Modulo,
     /// The logical channel ranges.
     pub channels: Channels,
-    /// Default sizes: of calls without size facilities, and of permanent circuits.
+    /// Default sizes, for calls without size facilities and for permanent circuits.
     pub default: Sizes,
     /// Maximum packet size in octets that a call may negotiate.
     pub packet_bytes_max: u16,
     /// Maximum window in packets that a call may negotiate.
     pub window_max: u8,
-    /// Whether every call states its sizes (XOT has no default).
+    /// Whether every call must state its sizes, as in XOT, which has no default.
     pub states_sizes: bool,
-    /// Whether a restart follows when the link comes up (not in XOT).
+    /// Whether this end sends a restart when the link comes up; XOT does not.
     pub restarts: bool,
     /// The timers.
     pub timers: Timers,
-    /// R22, R23: how often a reset or a clear is sent.
+    /// R22, R23: how many times a reset or a clear is sent.
     pub tries_max: u32,
     /// Maximum length of a received unit in bytes.
     pub unit_bytes_max: usize,
@@ -136,9 +137,9 @@ impl Config {
 /// Requests of the host.
 #[derive(Clone, Debug)]
 pub enum Request {
-    /// Restarts: ends all circuits.
+    /// Restarts the packet layer, which ends all circuits.
     Restart(Cause),
-    /// Calls on a free channel ([`Layer::free_channel`]).
+    /// Makes a call on a free channel ([`Layer::free_channel`]).
     Call {
         /// The channel.
         channel: u16,
@@ -158,7 +159,7 @@ pub enum Request {
         channel: u16,
         /// The cause and diagnostic.
         cause: Cause,
-        /// With fast select, up to 128 octets.
+        /// User data; up to 128 octets with fast select, otherwise none.
         user_data: Vec<u8>,
     },
     /// Sends a unit.
@@ -186,7 +187,7 @@ pub enum Request {
         /// The cause and diagnostic.
         cause: Cause,
     },
-    /// Stops the peer's data on a channel (RNR), or resumes it.
+    /// Stops the peer's data on a channel (RNR), or lets it continue (RR).
     Receive {
         /// The channel.
         channel: u16,
@@ -198,7 +199,7 @@ pub enum Request {
 /// Indications of the link below.
 #[derive(Clone, Debug)]
 pub enum Below {
-    /// The link is up; also after it was reset, since packets may have been lost.
+    /// The link is up. Also sent after a link reset, since packets may have been lost.
     Up,
     /// The link is down.
     Down,
@@ -211,9 +212,9 @@ pub enum Below {
 pub enum Indication {
     /// Calls can be made.
     Ready,
-    /// The peer has restarted; each existing circuit has an indication of its own.
+    /// The peer has restarted. Each existing circuit has got a separate indication.
     Restarted(Cause),
-    /// The link is down; each existing circuit has an indication of its own.
+    /// The link is down. Each existing circuit has got a separate indication.
     Down,
     /// An incoming call.
     Incoming {
@@ -235,7 +236,7 @@ pub enum Indication {
     Cleared {
         /// The channel.
         channel: u16,
-        /// Whether the peer cleared it; otherwise this end had to.
+        /// Whether the peer cleared it; otherwise this end did, for example after a protocol error.
         by_peer: bool,
         /// The cause and diagnostic.
         cause: Cause,
@@ -255,15 +256,15 @@ pub enum Indication {
         data: Rope,
         /// The Q bit.
         qualifier: bool,
-        /// The D bit: delivery is confirmed to the sender when this is taken.
+        /// The D bit: taking this indication confirms delivery to the sender.
         delivery: bool,
     },
-    /// The oldest unit for which this was requested was delivered.
+    /// The oldest unit with a delivery request was delivered.
     Delivered {
         /// The channel.
         channel: u16,
     },
-    /// An interrupt, which has overtaken data; polling it confirms it.
+    /// An interrupt, which has overtaken data. It is confirmed when the host polls this indication.
     Interrupt {
         /// The channel.
         channel: u16,
@@ -280,7 +281,7 @@ pub enum Indication {
     Reset {
         /// The channel.
         channel: u16,
-        /// Whether the peer reset it; otherwise this end had to.
+        /// Whether the peer reset it; otherwise this end did, for example after a protocol error.
         by_peer: bool,
         /// The cause and diagnostic.
         cause: Cause,
@@ -290,14 +291,14 @@ pub enum Indication {
         /// The channel.
         channel: u16,
     },
-    /// A diagnostic packet of the DCE: its code and explanation.
+    /// A diagnostic packet from the DCE: its code and explanation.
     Diagnostic(u8, Vec<u8>),
 }
 
-/// Why a request was rejected; nothing has changed.
+/// Why a request was rejected; a rejected request changes nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Misuse {
-    /// The channel, or the layer, is not in a state that allows it.
+    /// The channel, or the layer, is in a state that does not allow the request.
     State,
     /// The channel does not exist, or this end may not call on it.
     Channel,

@@ -1,14 +1,14 @@
-//! X.25 as the network below transport class 0 (X.223, ISO 8878, as far as class 0 uses it).
+//! X.25 as the network service below transport class 0 (X.223, ISO 8878, as far as class 0 uses it).
 //!
 //! Purpose          the primitives of [`crate::network`] for one circuit of a [`super::Layer`] or of
 //!                  [`super::xot::Xot`].
-//! Transmit path    a unit is an M-bit sequence. A disconnect is a clear; it waits until all data is
+//! Transmit path    an NSDU is an M-bit sequence. A disconnect becomes a clear, which waits until all data is
 //!                  acknowledged, because a clear destroys data in transit.
-//! Receive path     a unit with the Q bit does not belong to transport and is ignored. A reset ends the
+//! Receive path     a unit with the Q bit is not for the transport layer and is ignored. A reset ends the
 //!                  connection (X.224 §6.15).
-//! Calls            the user data of a call for transport begins with [`TRANSPORT`] (X.264, ISO 11570):
-//!                  length, a UN TPDU, class 0, not shared.
-//! Not implemented  expedited data, receipt confirmation, addresses other than those in the wiring's call.
+//! Calls            the user data of a call for the transport layer begins with [`TRANSPORT`] (X.264, ISO
+//!                  11570): length, a UN TPDU, class 0, not shared.
+//! Not implemented  expedited data, receipt confirmation, addresses other than those of the configured call.
 
 use crate::wire::x25::diagnostic;
 use alloc::vec::Vec;
@@ -16,19 +16,19 @@ use alloc::vec::Vec;
 use super::{Call, Cause, Indication, Request};
 use crate::network::{self, Origin, Reason};
 
-/// The first octets of user data in a call for transport.
+/// The first octets of the user data in a call for the transport layer.
 pub const TRANSPORT: [u8; 4] = [3, 1, 1, 0];
 
-/// Returns whether a call is for transport; a call without user data may be.
+/// Returns whether a call is for the transport layer, which is assumed if it has no user data.
 pub fn is_for_transport(call: &Call) -> bool {
     call.user_data.is_empty() || call.user_data.starts_with(&TRANSPORT[..3])
 }
 
-/// One circuit as a network connection.
+/// One X.25 circuit as a network connection.
 #[derive(Debug)]
 pub struct Network {
     channel: u16,
-    /// The call made for [`network::Request::Connect`].
+    /// The call to make for [`network::Request::Connect`].
     call: Call,
     /// The reason of a pending clear.
     ending: Option<Reason>,
@@ -36,7 +36,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Creates a circuit that this end calls; if the call has no user data, it gets [`TRANSPORT`].
+    /// Creates a circuit for an outgoing call; if the call has no user data, [`TRANSPORT`] is added.
     pub fn calling(channel: u16, mut call: Call) -> Network {
         if call.user_data.is_empty() {
             call.user_data = TRANSPORT.to_vec();
@@ -44,7 +44,7 @@ impl Network {
         Network { channel, call, ending: None, is_over: false }
     }
 
-    /// Creates a circuit that the peer calls.
+    /// Creates a circuit for an incoming call.
     pub fn called(channel: u16) -> Network {
         Network { channel, call: Call::default(), ending: None, is_over: false }
     }
@@ -54,7 +54,8 @@ impl Network {
         self.is_over
     }
 
-    /// Converts a request of transport to one of the packet layer; [`Network::poll`] returns the disconnect.
+    /// Converts a request of the transport layer to one for the packet layer; [`Network::poll`] returns the
+    /// disconnect.
     pub fn request(&mut self, request: network::Request) -> Option<Request> {
         let channel = self.channel;
         match request {
@@ -70,7 +71,7 @@ impl Network {
         }
     }
 
-    /// Returns the pending clear once the circuit is quiet ([`super::Layer::is_quiet`]).
+    /// Returns the pending clear once all data of the circuit is acknowledged ([`super::Layer::is_quiet`]).
     pub fn poll(&mut self, is_quiet: bool) -> Option<Request> {
         if !is_quiet || self.is_over {
             return None;
@@ -85,8 +86,8 @@ impl Network {
         Some(Request::Clear { channel: self.channel, cause, user_data: Vec::new() })
     }
 
-    /// Converts an indication of the packet layer to one for transport; `None` for other channels, and for
-    /// what class 0 does not use.
+    /// Converts an indication of the packet layer to one for the transport layer; `None` for other channels,
+    /// and for indications that class 0 does not use.
     pub fn arrive(&mut self, indication: Indication) -> Option<network::Indication> {
         let (of, up) = match indication {
             Indication::Incoming { channel, .. } | Indication::Accepted { channel, .. } => {
@@ -110,7 +111,7 @@ impl Network {
             return None;
         }
         if let network::Indication::Disconnected { reason, .. } = up {
-            // After a reset the circuit still exists: clear it.
+            // After a reset the circuit still exists, so clear it.
             match reason {
                 Reason::Protocol => self.ending = Some(Reason::Abnormal),
                 _ => self.is_over = true,

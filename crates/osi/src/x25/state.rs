@@ -1,7 +1,7 @@
 //! The state tables of the packet layer (X.25 Annex C, Tables C-1 to C-4; ISO 8208 for a DTE).
 //!
-//! States are named from this end's view: the standard's "DTE call request" (p2) is [`Call::Own`] at a DTE
-//! and [`Call::Peer`] at a DCE. [`Call::number`] and the diagnostics use the standard's numbers.
+//! States are named from this end's point of view: the standard's "DTE call request" (p2) is [`Call::Own`] at
+//! a DTE and [`Call::Peer`] at a DCE. [`Call::number`] and the diagnostics use the standard's numbers.
 
 use crate::wire::x25::diagnostic;
 
@@ -27,7 +27,7 @@ pub enum Call {
     Own,
     /// The peer has called: p3 at a DTE, p2 at a DCE.
     Peer,
-    /// p4: data transfer, with its states in [`Reset`].
+    /// p4: data transfer, with the substates in [`Reset`].
     Transfer,
     /// p5: call collision.
     Collision,
@@ -37,7 +37,7 @@ pub enum Call {
     PeerClear,
 }
 
-/// Reset states, within p4 or on a permanent circuit.
+/// Reset states, within p4 or on a permanent virtual circuit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Reset {
     /// d1: flow control ready.
@@ -102,19 +102,19 @@ impl Reset {
     }
 }
 
-/// The contents of a cell.
+/// The contents of one cell in a state table.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Verdict<S> {
-    /// The packet is processed, and this state follows.
+    /// The packet is processed, and the channel enters this state.
     Normal(S),
     /// The packet is discarded.
     Discard,
-    /// The packet is discarded, and the error is answered with this diagnostic in a restart, a clear or a
-    /// reset, depending on the table.
+    /// The packet is discarded. The answer carries this diagnostic; it is a restart, a clear or a reset,
+    /// depending on the table.
     Error(u8),
     /// The packet is discarded, and a DCE sends a diagnostic packet.
     Diagnostic(u8),
-    /// The next table applies.
+    /// The next table decides.
     NextTable,
 }
 
@@ -146,7 +146,7 @@ pub fn restart(role: Role, state: Restart, event: RestartEvent) -> Verdict<Resta
     let invalid = Verdict::Error(diagnostic::STATE_R1 - 1 + state.number(role));
     match (event, state) {
         (RestartEvent::Restart, Restart::Ready) => Verdict::Normal(Restart::Peer),
-        // Restart collision: counts as a confirmation.
+        // Restart collision: the peer's restart counts as the confirmation.
         (RestartEvent::Restart | RestartEvent::Confirmation, Restart::Own) => Verdict::Normal(Restart::Ready),
         (RestartEvent::Restart, Restart::Peer) => Verdict::Discard,
         (RestartEvent::Confirmation, Restart::Ready | Restart::Peer) => invalid,
@@ -157,7 +157,7 @@ pub fn restart(role: Role, state: Restart, event: RestartEvent) -> Verdict<Resta
     }
 }
 
-/// Events of the tables of a channel.
+/// Events of the tables for one channel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Event {
     /// Call request, incoming call.
@@ -180,7 +180,7 @@ pub enum Event {
     Restart,
     /// An unknown type.
     Unknown,
-    /// A packet too short for a type.
+    /// A packet too short to have a type field.
     Short,
 }
 
@@ -200,7 +200,7 @@ impl Event {
         Event::Short,
     ];
 
-    /// Returns the diagnostic of an event that is an error in every state.
+    /// Returns the diagnostic for an event that is an error in every state.
     fn fault(self) -> Option<u8> {
         match self {
             Event::Restart => Some(diagnostic::RESTART_ON_CHANNEL),
@@ -211,7 +211,7 @@ impl Event {
     }
 }
 
-/// Looks up Table C-3: a switched circuit. An error is answered by a clear.
+/// Looks up Table C-3, for a virtual call. An error is answered by a clear.
 pub fn call(role: Role, state: Call, event: Event) -> Verdict<Call> {
     if state == Call::OwnClear {
         return match event {
@@ -231,7 +231,7 @@ pub fn call(role: Role, state: Call, event: Event) -> Verdict<Call> {
         (Event::Call, Call::Ready) => Verdict::Normal(Call::Peer),
         (Event::Call, Call::Own) => Verdict::Normal(Call::Collision),
         (Event::Accepted, Call::Own) => Verdict::Normal(Call::Transfer),
-        // §4.1.6: the DCE proceeds with the DTE's call, so only a DTE's call is accepted.
+        // §4.1.6: the DCE proceeds with the DTE's call, so only the DTE's own call can be accepted.
         (Event::Accepted, Call::Collision) if role == Role::Dte => Verdict::Normal(Call::Transfer),
         (Event::Clear, Call::PeerClear) => Verdict::Discard,
         (Event::Clear, _) => Verdict::Normal(Call::PeerClear),
@@ -239,7 +239,7 @@ pub fn call(role: Role, state: Call, event: Event) -> Verdict<Call> {
     }
 }
 
-/// Looks up Table C-4: data transfer, or a permanent circuit. An error is answered by a reset.
+/// Looks up Table C-4, for data transfer and permanent virtual circuits. An error is answered by a reset.
 pub fn reset(role: Role, state: Reset, event: Event) -> Verdict<Reset> {
     if state == Reset::Own {
         return match event {
@@ -276,7 +276,7 @@ mod tests {
         }
     }
 
-    // Rows as in the standard: a name, then the states 1 to n.
+    // Rows as in the standard: the event's name, then one cell for each state from 1 to n.
     fn walk(table: &str, rows: usize, mut cell: impl FnMut(&str, u8) -> String) {
         let lines = table.lines().filter(|line| !line.trim().is_empty());
         assert_eq!(lines.clone().count(), rows);

@@ -40,7 +40,7 @@ fn indications(layer: &mut Layer) -> Vec<Indication> {
     core::iter::from_fn(|| layer.poll_up()).collect()
 }
 
-/// A DTE with a call on channel 5: window 2, packets of 16 octets from us and 32 to us.
+/// Returns a DTE with a call on channel 5: window 2, packets of at most 16 octets sent and 32 received.
 fn connected() -> Layer {
     let mut layer = ready(Role::Dte);
     receive(&mut layer, &[0x10, 5, 0x0b, 0, 6, 0x42, 4, 5, 0x43, 2, 2]);
@@ -58,7 +58,7 @@ fn ours(diagnostic: u8) -> Cause {
     Cause { cause: 0, diagnostic: Some(diagnostic) }
 }
 
-/// Carries everything between two layers until nothing moves.
+/// Exchanges packets between two layers until neither has more to send.
 fn run(one: &mut Layer, two: &mut Layer) {
     loop {
         let mut moved = false;
@@ -99,7 +99,7 @@ fn two_ends_restart_call_send_and_clear() {
     dte.request(Request::Call { channel: 10, call: call.clone() }, T0).expect("a free channel");
     run(&mut dte, &mut dce);
     assert_eq!(indications(&mut dce), [Indication::Incoming { channel: 10, call }]);
-    // The called end has less room.
+    // The called DCE answers with smaller packets.
     let facilities =
         Facilities { packet_bytes: Some(Both { called: 512, calling: 256 }), ..Facilities::default() };
     let answer = Call { facilities, user_data: b"welcome".to_vec(), ..Call::default() };
@@ -123,7 +123,7 @@ fn two_ends_restart_call_send_and_clear() {
     let taken = Indication::Data { channel: 10, data: unit.into(), qualifier: true, delivery: true };
     assert_eq!(indications(&mut dce), [taken]);
     run(&mut dte, &mut dce);
-    // D bit: delivery is confirmed when the packet was taken, not before.
+    // D bit: delivery is confirmed after the host has taken the packet, not before.
     assert_eq!(indications(&mut dte), [Indication::Delivered { channel: 10 }]);
 
     dce.request(Request::Clear { channel: 10, cause: ours(241), user_data: b"bye".to_vec() }, T0)
@@ -144,14 +144,14 @@ fn a_unit_is_segmented_without_copying_and_waits_for_the_window() {
     let page = Bytes::from((0..100).collect::<Vec<u8>>());
     layer.request(data(5, page.clone()), T0).expect("room");
     let mut packets: Vec<Rope> = core::iter::from_fn(|| layer.poll_down()).collect();
-    // We are called: 16 octets are what the called DTE sends.
+    // This end is the called DTE, whose packets carry at most 16 octets.
     let heads: Vec<Vec<u8>> = packets.iter().map(|packet| packet.to_vec()[..4].into()).collect();
     assert_eq!(heads, [[0x10, 5, 0x10, 0], [0x10, 5, 0x12, 16]]);
     packets[1].skip(3);
     assert_eq!(packets.remove(1).into_bytes().as_ptr(), page[16..].as_ptr());
     receive(&mut layer, &[0x10, 5, 0x41]);
     assert_eq!(sent(&mut layer).len(), 2);
-    // RNR stops them, RR lets them come.
+    // RNR stops the data packets, RR lets them continue.
     receive(&mut layer, &[0x10, 5, 0x85]);
     assert_eq!(sent(&mut layer).len(), 0);
     receive(&mut layer, &[0x10, 5, 0x81]);
@@ -178,7 +178,7 @@ fn a_unit_is_reassembled_and_acknowledged_when_it_is_read() {
     };
     assert_eq!((data.to_vec(), qualifier, delivery), ([&[1; 32][..], &[2; 32], &[3]].concat(), true, false));
     assert_eq!(sent(&mut layer), [[0x10, 5, 0x61]]);
-    // A host that does not want more.
+    // The host stops reception, so an RNR is sent.
     layer.request(Request::Receive { channel: 5, ready: false }, T0).expect("a circuit");
     assert_eq!(sent(&mut layer), [[0x10, 5, 0x65]]);
     receive(&mut layer, &[0x10, 5, 0x06, 4]);
@@ -212,7 +212,7 @@ fn an_invalid_data_packet_resets_the_circuit() {
             indications(&mut layer),
             [Indication::Reset { channel: 5, by_peer: false, cause: ours(code) }]
         );
-        // Until it is confirmed, data are discarded, and none are taken.
+        // Until the reset is confirmed, received data is discarded, and requests to send are rejected.
         receive(&mut layer, &[0x10, 5, 0x00, 1]);
         assert_eq!(layer.request(data(5, vec![1]), T0), Err(Misuse::State));
         receive(&mut layer, &[0x10, 5, 0x1f]);
@@ -284,11 +284,11 @@ fn an_invalid_call_packet_clears_the_call() {
         receive(&mut layer, packet);
         assert_eq!(sent(&mut layer), [[0x10, packet[1], 0x13, 0, code]], "{packet:02x?}");
         assert_eq!(indications(&mut layer), []);
-        // The host did not know of the call and does not learn of its end.
+        // The host was never notified of this call, so it gets no indication that the call has ended.
         receive(&mut layer, &[0x10, packet[1], 0x17]);
         assert_eq!((indications(&mut layer), layer.free_channel()), (vec![], Some(10)));
     }
-    // Answers that do not match the request; a DCE has a cause of its own.
+    // Answers that do not match the request. This end is a DCE, which sends a non-zero clearing cause.
     let rows: [(FastSelect, &[u8], u8); 4] = [
         (FastSelect::No, &[0, 0, 1], 39),
         (FastSelect::Restricted, &[0, 0], 42),
@@ -339,7 +339,7 @@ fn a_restart_ends_every_circuit() {
     let cleared = Indication::Cleared { channel: 5, by_peer: true, cause, user_data: Vec::new() };
     assert_eq!(indications(&mut layer), [reset(1), reset(2), cleared, Indication::Restarted(cause)]);
     assert_eq!(sent(&mut layer), [[0x10, 0, 0xff]]);
-    // Ours discards what comes until it is confirmed.
+    // After this end's own restart, packets are discarded until it is confirmed.
     layer.request(Request::Restart(ours(0)), T0).expect("always");
     assert_eq!(sent(&mut layer), [[0x10, 0, 0xfb, 0, 0]]);
     receive(&mut layer, &[0x10, 5, 0x0b, 0, 0]);
@@ -349,7 +349,7 @@ fn a_restart_ends_every_circuit() {
     assert_eq!(sent(&mut layer), [[0x10, 0, 0xfb, 0, 52]]);
     receive(&mut layer, &[0x10, 0, 0xfb, 0, 0]);
     assert_eq!(indications(&mut layer).last(), Some(&Indication::Ready));
-    // A confirmation of nothing.
+    // A restart confirmation without a restart.
     receive(&mut layer, &[0x10, 0, 0xff]);
     assert_eq!(sent(&mut layer), [[0x10, 0, 0xfb, 0, 17]]);
 }
@@ -367,7 +367,7 @@ fn a_dce_sends_a_diagnostic_for_unassignable_packets() {
         let mut layer = ready(Role::Dce);
         receive(&mut layer, packet);
         assert_eq!(sent(&mut layer), [[&[0x10, 0, 0xf1][..], explained].concat()]);
-        // A DTE accepts the DCE's cause, but never sends it.
+        // A DTE accepts the causes that a DCE sends, but sends only cause 0 itself.
         let mut layer = ready(Role::Dte);
         receive(&mut layer, packet);
         assert_eq!(sent(&mut layer).len(), 0);
@@ -446,7 +446,7 @@ fn limits_are_enforced() {
     receive(&mut layer, &[&[0x10, 5, 0x10][..], &[0; 60]].concat());
     receive(&mut layer, &[&[0x10, 5, 0x12][..], &[0; 60]].concat());
     assert_eq!(sent(&mut layer).last(), Some(&vec![0x10, 5, 0x1b, 0, 163]));
-    // With a host that takes no indications, and a link that takes no packets.
+    // The host polls no indications, and the link takes no packets.
     for _ in 0..10_000 {
         for packet in [
             &[0x10, 5, 0x00, 1][..],
@@ -470,7 +470,7 @@ fn limits_are_enforced() {
     assert!(indications(&mut layer).len() <= 10);
 }
 
-/// Streams of two ends of XOT, cut anywhere.
+/// Connects two XOT ends; the streams are cut into pieces of `cut` bytes.
 fn run_xot(one: &mut Xot, two: &mut Xot, cut: usize) {
     fn carry(from: &mut Xot, to: &mut Xot, cut: usize) -> bool {
         let mut stream = Rope::new();

@@ -1,17 +1,16 @@
-//! XOT: one circuit of X.25 on one TCP connection (RFC 1613).
+//! XOT: one X.25 circuit on one TCP connection (RFC 1613).
 //!
-//! Purpose          connects a TCP connection with a packet layer of one channel, without copying.
-//! Transmit path    a header of four bytes in front of every packet.
+//! Purpose          joins a TCP connection to a packet layer with one channel, without copying.
+//! Transmit path    prepends a header of four bytes to every packet.
 //! Receive path     the stream is cut into packets. Their channel number has no meaning (§5) and is replaced
-//!                  by
-//!                  [`CHANNEL`]; restarts, diagnostics, registration and REJ are discarded (§6.4).
-//! Numbering        the called end adopts the modulo of the call. Windows and packet sizes are stated in
-//!                  every call (§6.1). P(R) is end-to-end: it acknowledges what the host has taken.
-//! PVC              the initiator names the two interfaces and its sizes, which must match the responder's
-//!                  configuration ([`Pvc`]); both ends then reset the circuit (§6.5).
+//!                  by [`CHANNEL`]; restarts, diagnostics, registration and REJ are discarded (§6.4).
+//! Numbering        the called end adopts the modulo of the call. Every call states its window and packet
+//!                  sizes (§6.1). P(R) is end-to-end: it acknowledges what the host has taken.
+//! PVC              the initiator sends the names of both interfaces and its sizes, which must match the
+//!                  responder's configuration ([`Pvc`]); then both ends reset the circuit (§6.5).
 //! Limits           one incomplete packet of up to `xot::PACKET_BYTES_MAX`. A different version, or an
 //!                  impossible length, ends the connection: [`Xot::is_broken`].
-//! Not implemented  switching: packets to a local interface or to another connection.
+//! Not implemented  switching packets to a local interface or to another connection.
 
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -27,15 +26,15 @@ use super::{Below, Cause, Channels, Config, Indication, Layer, Misuse, Request, 
 /// The only channel of a connection.
 pub const CHANNEL: u16 = 1;
 
-/// Maximum length of a PVC set-up packet in octets: two names of 255.
+/// Maximum length of a PVC set-up packet in octets, with two names of 255 octets.
 const SET_UP_BYTES_MAX: usize = 15 + 2 * 255;
 
 counters! {
     /// Counters of an XOT connection.
     pub struct Counters {
-        /// Packets discarded that XOT does not carry.
+        /// Packets discarded because XOT does not carry their type at this point.
         discarded,
-        /// Packets whose modulo is not the call's.
+        /// Packets with a modulo other than the call's.
         wrong_modulo,
         /// Invalid XOT headers.
         broken,
@@ -87,7 +86,7 @@ impl Pvc {
         if asked.initiator.1 != self.initiator.1 || !is_same(asked.initiator.0, &self.initiator.0) {
             return PvcStatus::MISMATCH;
         }
-        // The initiator's incoming direction is this end's outgoing one.
+        // The initiator's incoming direction is the outgoing direction here.
         let code = |bytes: u16| bytes.max(1).ilog2() as u8;
         let Sizes { packet_bytes_out, packet_bytes_in, window_out, window_in } = self.sizes;
         let fits = asked.windows == (window_out, window_in)
@@ -99,15 +98,15 @@ impl Pvc {
 /// The status of a permanent circuit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum PvcState {
-    /// None: the connection is for calls.
+    /// There is none: the connection is for calls.
     None,
-    /// This end has requested it.
+    /// This end has requested the circuit.
     Asked(Pvc),
-    /// The peer may request it.
+    /// The peer is expected to request the circuit.
     Expected(Pvc),
-    /// It is established.
+    /// The circuit is established.
     Up,
-    /// It was refused.
+    /// The circuit was refused.
     Refused(PvcStatus),
 }
 
@@ -116,7 +115,7 @@ enum PvcState {
 pub struct Xot {
     config: Config,
     layer: Layer,
-    /// Whether the modulo is known; the called end learns it from the call.
+    /// Whether the modulo is known; the called end learns it from the incoming call.
     is_settled: bool,
     stream: Rope,
     pvc: PvcState,
@@ -126,7 +125,7 @@ pub struct Xot {
 }
 
 impl Xot {
-    /// Creates a connection on which this end calls. From `config` it uses the sizes, limits and timers.
+    /// Creates a connection on which this end calls. Sizes, limits and timers are taken from `config`.
     pub fn calling(config: Config) -> Xot {
         let mut xot = Xot::called(config);
         xot.is_settled = true;
@@ -149,7 +148,8 @@ impl Xot {
         }
     }
 
-    /// Creates a connection for a permanent circuit; the end that opened the TCP connection initiates.
+    /// Creates a connection for a permanent circuit. `initiates` is true at the end that opened the TCP
+    /// connection.
     pub fn permanent(config: Config, pvc: Pvc, initiates: bool) -> Xot {
         let channels = Channels { permanent: Some(CHANNEL..=CHANNEL), ..Channels::default() };
         let mut xot = Xot::called(Config { modulo: pvc.modulo, default: pvc.sizes, ..config });
@@ -166,17 +166,17 @@ impl Xot {
     fn layer(config: &Config) -> Layer {
         let mut layer = Layer::new(config.clone());
         layer.arrive(Below::Up, Instant::ZERO);
-        // Drop the indication that calls can be made.
+        // Drops the indication that calls can be made.
         layer.poll_up();
         layer
     }
 
-    /// Returns whether the peer broke the framing: the connection must be closed.
+    /// Returns whether the peer violated the framing, so that the connection must be closed.
     pub fn is_broken(&self) -> bool {
         self.is_broken
     }
 
-    /// Returns why a permanent circuit was refused: the connection must be closed.
+    /// Returns why a permanent circuit was refused; the connection must then be closed.
     pub fn refusal(&self) -> Option<PvcStatus> {
         match self.pvc {
             PvcState::Refused(status) => Some(status),
@@ -281,7 +281,7 @@ impl Xot {
                 | Kind::RegistrationRequest
                 | Kind::RegistrationConfirmation)
         );
-        // §6.1: before a call, packets of any other type are discarded.
+        // §6.1: before the incoming call, packets of any other type are discarded.
         let is_early = !self.is_settled && kind != Ok(Kind::CallRequest);
         let waits = matches!(self.pvc, PvcState::Asked(_) | PvcState::Expected(_) | PvcState::Refused(_));
         if is_local || is_early || waits {

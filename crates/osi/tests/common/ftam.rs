@@ -1,4 +1,4 @@
-//! An FPDU of every kind, with every parameter somewhere.
+//! Sample FPDUs: one of every kind, and every parameter in at least one of them.
 
 use kiban_osi::wire::ber::{Any, Encoding, External, GeneralizedTime, Null, Oid, SetOf};
 use kiban_osi::wire::ftam::*;
@@ -172,7 +172,7 @@ fn names() -> Vec<FaduIdentity> {
     .to_vec()
 }
 
-/// Optional parameters of the first edition.
+/// Returns the FPDUs of the FTAM regime with the optional parameters of the first edition.
 fn regime() -> Vec<Pdu> {
     let request =
         InitializeRequest::new(ServiceClass::TRANSFER, FunctionalUnits::READ | FunctionalUnits::GROUPING);
@@ -440,8 +440,8 @@ fn bulk() -> Vec<Pdu> {
     all
 }
 
-/// FPDUs according to the first edition, where the amendments made fields mandatory, and with fields of the
-/// amendments that other decoders disagree about.
+/// Returns FPDUs that follow the first edition where the amendments made fields mandatory, and FPDUs with
+/// fields of the amendments on which other decoders disagree.
 fn of_either_edition() -> Vec<Pdu> {
     vec![
         Pdu::CancelRequest(Cancel::new(ActionResult::SUCCESS, None).into()),

@@ -1,5 +1,5 @@
-//! The file protocol machine: its state table, and two machines joined by queues in place of the services
-//! below.
+//! Tests of the FTAM machine: its state table, and two machines joined by queues that stand in for the
+//! services below.
 
 mod pair;
 mod random;

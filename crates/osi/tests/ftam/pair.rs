@@ -1,5 +1,5 @@
-//! Two machines, joined by two queues in place of the services below, with session's handling of
-//! resynchronisation and tokens.
+//! Two FTAM machines, joined by two queues that stand in for the services below. The queues handle
+//! resynchronisation and tokens as the session layer does.
 
 use kiban_base::Rope;
 use kiban_osi::Selectors;
@@ -12,12 +12,12 @@ use std::collections::VecDeque;
 /// Side 0 is the initiator, side 1 the responder.
 pub(crate) struct Pair {
     pub(crate) machines: [Machine; 2],
-    /// Messages sent by each side and not delivered.
+    /// Messages that each side has sent and that are not yet delivered.
     pub(crate) under_way: [VecDeque<Message>; 2],
-    /// Resynchronisations that wait for the peer's response.
+    /// Resynchronisations that each side has requested and that wait for the peer's response.
     asked: [Option<Resynchronise>; 2],
     serials: [u32; 2],
-    /// Whether each side holds the token, as far as it knows.
+    /// Whether each side believes that it holds the token.
     token: [bool; 2],
     pub(crate) carried: usize,
 }
@@ -63,7 +63,7 @@ impl Pair {
         }
     }
 
-    /// Creates a pair that has negotiated everything that was proposed.
+    /// Creates a pair with an established FTAM regime, in which everything proposed was accepted.
     pub(crate) fn initialized(class: ServiceClass, more: FunctionalUnits, window: i64) -> Pair {
         let mut pair = Pair::new();
         let request = proposal(class, more, window);
@@ -127,7 +127,7 @@ impl Pair {
         Message::Plain(match request {
             Down::Associate(associate) => Up::Associate(associate),
             Down::AssociateResponse(response) => {
-                // ACSE's own context must be among them.
+                // ACSE's own context must be among the accepted ones.
                 let AssociateResponse { contexts, .. } = &response;
                 assert!(contexts.contains(&1));
                 Up::AssociateConfirm(response)
@@ -174,7 +174,7 @@ impl Pair {
         })
     }
 
-    /// Delivers the next message of one side; returns whether there was one.
+    /// Delivers the oldest message from one side; returns whether there was one.
     pub(crate) fn deliver(&mut self, side: usize) -> bool {
         let Some(message) = self.under_way[side].pop_front() else { return false };
         let peer = 1 - side;
@@ -182,8 +182,8 @@ impl Pair {
         match message {
             Message::Plain(up @ (Up::Abort(_) | Up::ProviderAbort)) => self.machines[peer].arrive(up),
             Message::Resynchronise(how, serial, up) => {
-                // X.225: abandon wins over restart, the lower serial number over the higher; otherwise the
-                // initiator of the connection wins.
+                // X.225: abandon wins over restart, and a lower serial number over a higher one; if they are
+                // equal, the connection's initiator wins.
                 let rank = |how, side| match how {
                     Resynchronise::Abandon => (0, 0, side),
                     Resynchronise::Restart { serial, .. } => (1, serial, side),
@@ -201,7 +201,7 @@ impl Pair {
                 self.token[peer] = holder(how) == peer;
                 self.machines[peer].arrive(up);
             }
-            // While a response to resynchronisation is awaited, everything else is discarded.
+            // A side that waits for the response to its resynchronisation discards everything else.
             _ if self.asked[peer].is_some() => {}
             Message::Plain(up) => self.machines[peer].arrive(up),
             Message::Check(serial) => {
@@ -280,7 +280,7 @@ pub(crate) fn data(bytes: &[u8]) -> Request {
     Request::Data(DataElement::octets(Rope::copied(bytes)))
 }
 
-/// Returns the answer to a request, or `None` if it has none.
+/// Returns the response to a request, or `None` if the request is unconfirmed.
 pub(crate) fn answer(request: &Pdu, succeeds: bool) -> Option<Pdu> {
     let state_result = if succeeds { StateResult::SUCCESS } else { StateResult::FAILURE };
     let action_result = if succeeds { ActionResult::SUCCESS } else { ActionResult::PERMANENT_ERROR };

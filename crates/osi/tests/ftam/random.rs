@@ -1,4 +1,4 @@
-//! Random requests at both ends, over services that deliver after random delays.
+//! Tests with random requests at both sides, over services that deliver after random delays.
 
 use crate::pair::*;
 use crate::table::mirror;
@@ -9,7 +9,7 @@ use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
 
-/// Makes a user's next request. Most requests are not allowed in the current state; then nothing happens.
+/// Makes a user's next request. Most requests are not allowed in the current state and change nothing.
 fn attempt(machine: &mut Machine, number: u8) {
     let (checkpoint, is_first) = (i64::from(number / 16 % 4), (number / 16).is_multiple_of(2));
     let request = match number % 16 {
@@ -44,13 +44,13 @@ fn attempt(machine: &mut Machine, number: u8) {
     }
 }
 
-/// Handles indications; requests are queued for answers in order.
+/// Handles indications. Requests are queued, to be answered in order.
 fn receive(machine: &mut Machine, pending: &mut VecDeque<Pdu>) {
     while let Some(indication) = machine.poll_up() {
         match indication {
             Indication::Pdu(Pdu::ProviderAbort(abort)) => panic!("both ends keep the rules: {abort:?}"),
             Indication::Pdu(request) => {
-                // Requests that were cancelled or restarted are not answered any more.
+                // Requests that were cancelled or restarted are no longer answered.
                 if matches!(request, Pdu::CancelRequest(_) | Pdu::RestartRequest(_)) {
                     pending.clear();
                 }
@@ -68,7 +68,7 @@ fn answer_pending(machine: &mut Machine, pending: &mut VecDeque<Pdu>, succeeds: 
             .request(Request::Pdu(answer(request, succeeds).expect("every request has a response")))
         {
             Ok(()) => pending.pop_front(),
-            // A checkpoint must be answered first, or this end has cancelled what the answer is for.
+            // A checkpoint must be answered first, or this side has cancelled the transfer in the meantime.
             Err(_) => {
                 secure(machine);
                 match machine
@@ -112,7 +112,7 @@ fn conforming_ends_never_see_protocol_errors_or_deadlocks() {
         Ok(())
     });
     ran.unwrap_or_else(|error| panic!("{error}"));
-    // The programs here open, transfer and close; other tests cover the remaining states.
+    // The random programs open, transfer and close; other tests cover the remaining states.
     use State::{
         ChangeAttributesPending, Closed, CreatePending, DeletePending, ErasePending, InitializePending,
         LocatePending, ReadAttributesPending, RecoverPending, TerminatePending,
@@ -150,7 +150,7 @@ fn seen_in(
         let side = usize::from(number % 2);
         match act {
             0 | 1 => attempt(&mut pair.machines[side], number / 2),
-            // Two requests that cross.
+            // Both sides make a request; the requests cross.
             6 if number < 24 => pair.machines.iter_mut().for_each(|machine| attempt(machine, 11)),
             2 => answer_pending(&mut pair.machines[side], &mut pending[side], number % 8 > 1),
             _ => {
@@ -161,7 +161,7 @@ fn seen_in(
         }
         seen.extend(pair.machines.each_ref().map(Machine::state));
     }
-    // Both ends answer all pending requests, and must then be in the same state.
+    // Both sides answer all pending requests; then they must be in the same state.
     for _ in 0..2000 {
         pair.carry_all();
         for side in [0, 1] {

@@ -1,11 +1,12 @@
-//! Transfers whose association is lost at an arbitrary point, and that are recovered.
+//! Tests of recovery: the association of a transfer is lost at an arbitrary point, and the transfer is
+//! resumed.
 
 use crate::pair::*;
 use kiban_osi::ftam::{Docket, Indication, Request, State};
 use kiban_osi::wire::ftam::*;
 use proptest::prelude::*;
 
-/// A transfer of numbered elements with a checkpoint after every few of them.
+/// A transfer of numbered data elements, with a checkpoint after every few elements.
 struct Job {
     is_write: bool,
     elements: u32,
@@ -16,12 +17,12 @@ struct Job {
 const UNITS: FunctionalUnits =
     FunctionalUnits(FunctionalUnits::RECOVERY.0 | FunctionalUnits::RESTART_DATA_TRANSFER.0);
 
-/// The state of both users: the sender's position, and the elements that the receiver got.
+/// The state of both users: the sender's position, and the elements that the receiver has got.
 struct Ends {
     sent: u32,
     is_ended: bool,
     got: Vec<u32>,
-    /// Checkpoints that arrived and were not answered.
+    /// Checkpoints that have arrived and are not yet answered.
     to_answer: Vec<i64>,
 }
 
@@ -30,8 +31,8 @@ impl Job {
         usize::from(!self.is_write)
     }
 
-    /// Lets both ends do what they can. The initiator may restart once, from the acknowledged checkpoint or
-    /// from a later one.
+    /// Lets both sides do everything that they can do now. The initiator may restart once, from the
+    /// acknowledged checkpoint or from a later one.
     fn step(&self, pair: &mut Pair, ends: &mut Ends, restart: &mut Option<(usize, i64)>) {
         let (sender, receiver) = (self.sender(), 1 - self.sender());
         if let Some((_, behind)) = restart.take_if(|(at, _)| {
@@ -77,7 +78,7 @@ impl Job {
             }
         }
         if matches!(pair.machines[0].state(), State::ReadEnded | State::WriteEnded) {
-            // Rejected while a checkpoint is unanswered.
+            // The request fails as long as a checkpoint is unanswered.
             let _ = pair.machines[0].request(Request::Pdu(transfer_end()));
         }
     }
@@ -123,7 +124,7 @@ impl Job {
         }
     }
 
-    /// Runs until the transfer ends, or until this many messages have been carried.
+    /// Runs until the transfer ends, or until this many messages have been delivered.
     fn run(&self, pair: &mut Pair, ends: &mut Ends, until: usize, mut restart: Option<(usize, i64)>) -> bool {
         for _ in 0..10_000 {
             self.step(pair, ends, &mut restart);
@@ -158,7 +159,7 @@ fn begin_job(job: &Job) -> (Pair, Ends) {
     (pair, Ends { sent: 0, is_ended: false, got: vec![], to_answer: vec![] })
 }
 
-/// Establishes a new association and recovers the transfer of the old one.
+/// Establishes a new association and recovers the interrupted transfer.
 fn recover(job: &Job, dockets: [Docket; 2], ends: &mut Ends) -> Pair {
     let mut pair = Pair::initialized(ServiceClass::TRANSFER, UNITS, job.window);
     let secured = |docket: &Docket| docket.transfer.as_ref().map(|transfer| transfer.checkpoint_answered);
@@ -176,7 +177,7 @@ fn recover(job: &Job, dockets: [Docket; 2], ends: &mut Ends) -> Pair {
         (Some(request.activity_identifier.0), request.bulk_transfer_number),
         (responder.activity, number)
     );
-    // The sender can go back to any of its checkpoints, the receiver to those it has acknowledged.
+    // The sender can go back to any of its checkpoints, the receiver to those that it has acknowledged.
     let point = request.recovery_point;
     pair.send_pdu(1, Pdu::RecoverResponse(RecoverResponse::new(responder.contents_type, point).into()));
     let indications = pair.indications(0);
@@ -216,7 +217,7 @@ proptest! {
             });
             pair.lose();
             if !is_open {
-                // The responder has answered the end of the transfer: only that answer is lost.
+                // The responder has answered the end of the transfer, and only that response was lost.
                 done = true;
                 break;
             }

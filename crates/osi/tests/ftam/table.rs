@@ -1,10 +1,10 @@
-//! Every cell of the state table.
+//! Tests of every cell of the FTAM machine's state table.
 
 use kiban_osi::ftam::{Item, Role, State, Verdict, verdict};
 use kiban_osi::wire::ftam::Kind;
 
-/// The sender: the initiator, the responder, or either end. `Own`: the state is the sender's; `Peer`: its
-/// peer's.
+/// Who sends the item: the initiator, the responder, or either side. With `Own` the state is that of the
+/// sender, with `Peer` that of the other side.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Who {
     I,
@@ -15,8 +15,7 @@ enum Who {
 
 use Who::{I, Own, Peer, R};
 
-/// Parses an item that can be sent: `+` and `-` distinguish positive and negative responses where that
-/// matters.
+/// Parses an item: `+` and `-` distinguish positive and negative responses where that matters.
 fn sends(word: &str) -> Item {
     let (word, positive) =
         word.strip_suffix('-').map_or((word.trim_end_matches('+'), true), |word| (word, false));
@@ -31,7 +30,7 @@ fn sends(word: &str) -> Item {
     }
 }
 
-/// The state, the sender, the item, and the next state.
+/// Columns: the state, who sends, the item, and the next state.
 const CELLS: &[(&str, Who, &str, &str)] = &[
     ("Closed", I, "F-INITIALIZE request", "InitializePending"),
     ("InitializePending", R, "F-INITIALIZE response+", "Initialized"),
@@ -81,7 +80,7 @@ const CELLS: &[(&str, Who, &str, &str)] = &[
     ("WriteEnded", I, "F-TRANSFER-END request", "WriteTransferEndPending"),
     ("WriteTransferEndPending", R, "F-CHECK response", "WriteTransferEndPending"),
     ("WriteTransferEndPending", R, "F-TRANSFER-END response", "DataTransferIdle"),
-    // Cancelling, and answering a cancel.
+    // Cancel requests and responses.
     ("Reading", Own, "F-CANCEL request", "CancelRequested"),
     ("Reading", Peer, "F-CANCEL request", "CancelIndicated"),
     ("Writing", Own, "F-CANCEL request", "CancelRequested"),
@@ -100,7 +99,7 @@ const CELLS: &[(&str, Who, &str, &str)] = &[
     ("WriteRestartIndicated", Own, "F-RESTART response", "Writing"),
 ];
 
-/// Cells with resynchronisation, including those in which F-CANCEL differs.
+/// Cells that exist only with resynchronisation, and cells of F-CANCEL that differ with it.
 const CELLS_WITH: &[(&str, Who, &str, &str)] = &[
     ("CancelRequested", Peer, "F-CANCEL request", "CancelIndicated"),
     ("ReadRestartRequested", Peer, "F-CANCEL request", "CancelIndicated"),
@@ -117,12 +116,13 @@ const CELLS_WITH: &[(&str, Who, &str, &str)] = &[
     ("WriteRestartRequested", Peer, "F-RESTART request", "WriteRestartIndicated"),
 ];
 
-/// Cells without resynchronisation, where F-CANCEL is sent by P-DATA.
+/// Cells that exist only without resynchronisation, where F-CANCEL is sent by P-DATA.
 const CELLS_WITHOUT: &[(&str, Who, &str, &str)] =
     &[("CancelRequested", Peer, "F-CANCEL request", "CancelCollision")];
 
-/// Returns the next state for late requests: the end that requested the end of a transfer cannot take it
-/// back; the end that has not answered it can cancel, and restart a write. (Role, own.)
+/// Returns the next state for requests that come after the request to end a transfer. The initiator, which
+/// sent that request, cannot take it back; the responder, until it answers, can cancel, and can restart a
+/// write.
 fn late(role: Role, own: bool, resynchronise: bool, state: &str, word: &str) -> Option<&'static str> {
     let by_responder = (role == Role::Responder) == own;
     let pending = matches!(state, "ReadTransferEndPending" | "WriteTransferEndPending");
@@ -226,7 +226,7 @@ fn every_pdu_that_one_end_may_send_the_other_accepts() {
     }
 }
 
-/// Returns the state of the other end when no message is in transit.
+/// Returns the state that the other side has when no message is in transit.
 pub(crate) fn mirror(state: State) -> State {
     match state {
         State::CancelRequested => State::CancelIndicated,

@@ -1,4 +1,5 @@
-//! Tests of two machines: regimes, groups, transfers, and the handling of a peer that violates the protocol.
+//! Tests of two connected FTAM machines: regimes, groups, transfers, and reactions to a peer that violates
+//! the protocol.
 
 use crate::pair::*;
 use kiban_osi::ftam::below::{Form, Indication as Below, Request as Down, Value};
@@ -19,7 +20,7 @@ fn kinds(indications: &[Indication]) -> Vec<Kind> {
         .collect()
 }
 
-/// Sends requests from the initiator; the responder answers each.
+/// Sends requests from the initiator; the responder answers each. Returns the indications.
 fn ask(pair: &mut Pair, pdus: Vec<Pdu>, succeeds: bool) -> Vec<Indication> {
     pdus.into_iter().for_each(|pdu| pair.send_pdu(0, pdu));
     for indication in pair.indications(1) {
@@ -83,7 +84,7 @@ fn a_group_whose_selection_fails_leaves_no_file_selected() {
     assert_eq!(indications.len(), 4);
     assert_eq!(states(&pair), [State::Initialized; 2]);
     assert_eq!(pair.machines[0].docket(), None);
-    // An open that succeeds without a selection is an error of the responder.
+    // An F-OPEN response that succeeds although the selection failed is an error of the responder.
     open_group().into_iter().for_each(|pdu| pair.send_pdu(0, pdu));
     let indications = pair.indications(1);
     let answers = indications.iter().map(|indication| match indication {
@@ -213,7 +214,7 @@ fn either_end_cancels_in_every_state_of_a_transfer() {
                 pair.indications(1);
                 let cancel = || Pdu::CancelRequest(Cancel::new(ActionResult::TRANSIENT_ERROR, None).into());
                 if by == 0 && steps == 3 {
-                    // After F-TRANSFER-END was requested, its response must be awaited.
+                    // After F-TRANSFER-END is requested, F-CANCEL is not allowed until the response arrives.
                     assert_eq!(pair.machines[0].request(Request::Pdu(cancel())), Err(RequestError::State));
                     continue;
                 }
@@ -223,7 +224,7 @@ fn either_end_cancels_in_every_state_of_a_transfer() {
                 assert_eq!(kinds(&pair.indications(by)), [Kind::CancelResponse]);
                 assert_eq!(states(&pair), [State::DataTransferIdle; 2]);
                 assert_eq!(pair.machines[0].docket().unwrap().transfer, None);
-                // The next transfer starts from the beginning, with the token at the right end.
+                // The next transfer numbers its checkpoints from 1 again, and the responder may send.
                 pair.send_pdu(0, read());
                 pair.indications(1);
                 if more == RECOVERABLE {
@@ -302,7 +303,8 @@ fn a_restart_acknowledges_the_checkpoint_it_returns_to() {
         pair.collect();
         let answers = Request::CheckResponse { checkpoint: 1 };
         if is_answered {
-            // The end that restarts gets no indication of it.
+            // The answer crosses with the restart, so the end that restarts gets no confirm for the
+            // checkpoint.
             pair.machines[1].request(answers).unwrap();
             pair.indications(1);
         } else {
@@ -312,7 +314,7 @@ fn a_restart_acknowledges_the_checkpoint_it_returns_to() {
         pair.send_pdu(1, Pdu::RestartResponse(restart.into()));
         assert_eq!(kinds(&pair.indications(0)), [Kind::RestartResponse], "{is_answered}");
         if goes_on {
-            // The checkpoint window is open again.
+            // The checkpoint is acknowledged, so the checkpoint window is open again.
             pair.machines[0].request(Request::Check).unwrap();
             assert_eq!(pair.indications(1), [Indication::Check { checkpoint: 2 }]);
             pair.machines[1].request(Request::CheckResponse { checkpoint: 2 }).unwrap();

@@ -1,4 +1,4 @@
-//! Captures of another implementation over XOT: ours takes the place of either end.
+//! Tests with captures of another implementation over XOT: this crate replaces either end.
 
 use kiban_base::{Instant, Rope};
 use kiban_capture as capture;
@@ -12,8 +12,8 @@ const MOD_8: &[u8] = include_bytes!("../data/xot-mod8.pcap");
 const MOD_128: &[u8] = include_bytes!("../data/xot-mod128.pcap");
 const T0: Instant = Instant::ZERO;
 
-/// Returns the packets of a capture in order, each with its direction (0: from the connecting end) and its
-/// XOT header.
+/// Returns the packets of a capture in order, each with its XOT header and its direction (0: sent by the TCP
+/// client).
 fn packets(pcap: &[u8]) -> Vec<(usize, Vec<u8>)> {
     let (file, _) = capture::FileHeader::read(pcap).expect("a capture");
     let (mut streams, mut all) = ([Vec::new(), Vec::new()], Vec::new());
@@ -37,8 +37,8 @@ fn kind(packet: &[u8]) -> Kind {
     Header::read(&packet[xot::HEADER_BYTES..]).expect("a packet").0.kind
 }
 
-/// Returns the part of a packet that does not depend on acknowledgement: user data with M, Q and D, or the
-/// whole packet.
+/// Returns the part of a packet that does not depend on when the receiver acknowledges: of a data packet the
+/// user data with M, Q and D, of other packets everything.
 fn essence(packet: &[u8]) -> Option<Vec<u8>> {
     let (header, used) = Header::read(&packet[xot::HEADER_BYTES..]).expect("a packet");
     let rest = &packet[xot::HEADER_BYTES + used..];
@@ -150,7 +150,7 @@ fn replaying_the_caller_sends_the_recorded_packets() {
     }
 }
 
-/// Returns the unit whose first packet is at `at`, or `None` if that packet continues a unit.
+/// Returns the unit that begins with the packet at `at`, or `None` if that packet continues a unit.
 fn unit_that_begins(all: &[(usize, Vec<u8>)], at: usize) -> Option<Request> {
     let more = |packet: &[u8]| matches!(kind(packet), Kind::Data { more: true, .. });
     let is_data = |packet: &[u8]| matches!(kind(packet), Kind::Data { .. });

@@ -1,9 +1,10 @@
-//! Our LAPB, X.25 and XOT as decoded by Wireshark: it finds every frame, and nothing malformed.
+//! Tests that Wireshark decodes the LAPB, X.25 and XOT that this crate sends: every frame, none of them
+//! malformed.
 //!
-//! Limits    of tshark 4.0: it has no link type for LAPB alone, so frames are captured as user type 147; it
-//!           guesses from the addresses which frames are commands; it does not know LAPB with modulo 128
-//!           (X.25's modulo 128 is covered over XOT); it reports a call accepted packet that ends early, and
-//!           an interrupt of one octet, as malformed.
+//! Limits    those of tshark 4.0. It has no link type for LAPB alone, so frames are captured as user type
+//!           147. It guesses from the addresses which frames are commands. It does not decode LAPB with
+//!           modulo 128 (X.25's modulo 128 is covered over XOT). It reports a call accepted packet that ends
+//!           early, and an interrupt of one octet, as malformed.
 
 use crate::station::{Quality, World};
 use kiban_base::Instant;
@@ -74,11 +75,11 @@ fn call() -> Call {
     Call { addresses, facilities, user_data: vec![3, 1, 1, 0] }
 }
 
-/// Returns requests for a circuit of any kind, each with the number of the end that makes it.
+/// Returns requests for a circuit of any kind, each with the index of the end that makes it.
 fn requests(channel: u16) -> [(usize, Request); 7] {
     let data = |bytes: usize, qualifier, delivery| Request::Data {
         channel,
-        // Octets that no upper protocol is recognised by.
+        // Octets that Wireshark does not take for any upper protocol.
         data: vec![0x55; bytes].into(),
         qualifier,
         delivery,
@@ -145,7 +146,7 @@ fn wireshark_decodes_lapb_and_x25_of_a_line() {
     assert_eq!(tshark("bad", 147, &frames, &["-Y", BAD]), [""; 0], "{}", show());
 }
 
-/// Builds Ethernet frames for the bytes of a TCP connection, one segment each, without checksums.
+/// Records the bytes of a TCP connection as Ethernet frames, one segment each, without checksums.
 struct Tape {
     frames: Vec<Vec<u8>>,
     said: [u32; 2],
@@ -232,7 +233,7 @@ fn wireshark_decodes_xot() {
         let bad = tshark("xot-bad", capture::LINK_TYPE_ETHERNET, &tape.frames, &["-Y", BAD]);
         assert_eq!(bad, [""; 0], "{}", packets.join("\n"));
     }
-    // The set-up of a permanent circuit.
+    // The set-up of a permanent virtual circuit.
     let pvc = Pvc {
         initiator: (b"Serial0".to_vec(), 7),
         responder: (b"Serial1".to_vec(), 9),

@@ -1,4 +1,4 @@
-//! Units of any length over X.25 over LAPB over a line.
+//! Tests of units of any length, sent over X.25 and LAPB on a simulated line.
 
 use crate::station::{Quality, World};
 use kiban_base::{Bytes, Instant, Rope};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const CLEAN: Quality = Quality { bits_per_second: 2_000_000, delay: Duration::from_millis(5), impairment: 0 };
 
-/// Makes calls on these channels, alternately from both ends.
+/// Makes calls on these channels, alternately from either end.
 fn call(world: &mut World, channels: &[u16]) {
     let mut up = [Vec::new(), Vec::new()];
     let mut called = false;
@@ -46,7 +46,7 @@ fn unit(way: usize, channel: u16, number: usize, length: usize) -> Bytes {
     (0..length).map(|at| (start + at * 7 + at / 256) as u8).collect::<Vec<u8>>().into()
 }
 
-/// Transfers `count` units in each direction on every channel; returns the time from the first packet on.
+/// Transfers `count` units in each direction on every channel; returns the time since the first packet.
 fn exchange(world: &mut World, channels: &[u16], count: usize, length: usize, both: bool) -> Duration {
     let began = world.now;
     let mut expected: Vec<[VecDeque<Bytes>; 2]> = Vec::new();
@@ -98,8 +98,8 @@ fn megabytes_cross_a_lossy_line() {
     }
 }
 
-/// Measures the share of the line's rate that is user data. Frames carry 2048 octets of 2056 on the line, so
-/// the maximum is 99.6 %.
+/// Measures which share of the line's rate is user data. A frame with 2048 octets of user data takes 2056
+/// octets on the line, so the maximum is 99.6 %.
 #[test]
 fn packets_of_2048_in_a_window_of_7_fill_a_line_of_two_megabits() {
     let mut world = World::new(Modulo::Eight, Sizes::same(2048, 7), CLEAN, 4);
@@ -109,7 +109,7 @@ fn packets_of_2048_in_a_window_of_7_fill_a_line_of_two_megabits() {
     let share = bytes as f64 * 8.0 / time.as_secs_f64() / CLEAN.bits_per_second as f64;
     println!("one way: {:.2} % of the line", share * 100.0);
     assert!(share > 0.985, "{share} of the line's rate");
-    // Both directions at once: acknowledgements are piggybacked.
+    // In both directions at once, acknowledgements are piggybacked on data packets.
     let time = exchange(&mut world, &[1], 1, bytes, true);
     let share = bytes as f64 * 8.0 / time.as_secs_f64() / CLEAN.bits_per_second as f64;
     println!("each of both ways: {:.2} % of the line", share * 100.0);

@@ -1,5 +1,5 @@
-//! X.25 as a whole: packets over LAPB over a line, packets over TCP, a recorded peer, and an independent
-//! decoder.
+//! Tests of X.25 over LAPB and over TCP (XOT), against captures of a recorded peer, and with Wireshark as an
+//! independent decoder.
 
 mod captures;
 mod dissected;

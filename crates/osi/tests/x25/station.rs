@@ -1,5 +1,5 @@
-//! Two stations, each with LAPB and a packet layer, joined by a line with a rate, a delay and random
-//! impairments.
+//! Two stations, each with LAPB and an X.25 packet layer, joined by a line with a data rate, a delay and
+//! random impairments.
 
 use kiban_base::{Instant, Rope, SimRng};
 use kiban_osi::lapb::{self, Link};
@@ -13,7 +13,7 @@ use std::time::Duration;
 pub(crate) struct Quality {
     pub(crate) bits_per_second: u64,
     pub(crate) delay: Duration,
-    /// Frames lost per thousand; as many are duplicated.
+    /// Frames lost per thousand. The same number per thousand are duplicated.
     pub(crate) impairment: u64,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct World {
     pub(crate) stations: [Station; 2],
     pub(crate) now: Instant,
     pub(crate) quality: Quality,
-    /// If set, records every frame sent: the station's number, and the bytes.
+    /// If set, records every frame sent, with the number of the station that sent it.
     pub(crate) tape: Option<Vec<(usize, Vec<u8>)>>,
 }
 
@@ -75,7 +75,7 @@ impl World {
                 station.layer.arrive(below, now);
             }
             loop {
-                // At most one packet waits, so that its acknowledgement number is as recent as possible.
+                // At most one packet waits, so that its P(R) is as recent as possible.
                 while station.link.room() > 0
                     && station.link.unsent() == 0
                     && let Some(packet) = station.layer.poll_down()

@@ -1,4 +1,5 @@
-//! State shared by an association's users and its pump: the layers, under a lock never held across an await.
+//! State shared by an association's users and its pump: the layers, under a lock that is never held across an
+//! await.
 
 use super::Failure;
 use crate::osi::pump;
@@ -18,11 +19,11 @@ use std::io;
 use std::sync::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-/// How many bytes may wait to be sent before [`Association::send`](super::Association::send) waits.
+/// Maximum number of bytes queued for sending before [`Association::send`](super::Association::send) waits.
 pub const OUTGOING_BYTES_MAX: usize = 256 << 10;
-/// How many received bytes may wait for the user before the pump stops reading from the socket.
+/// Maximum number of received bytes that wait for the user before the pump stops reading from the socket.
 pub const INCOMING_BYTES_MAX: usize = 1 << 20;
-/// How many indications may wait for the user before the pump stops reading from the socket.
+/// Maximum number of indications that wait for the user before the pump stops reading from the socket.
 pub const INCOMING_COUNT_MAX: usize = 4096;
 
 /// The layers, and the indications that wait for the user.
@@ -32,9 +33,9 @@ pub(super) struct State {
     stream: Stream,
     indications: VecDeque<Indication>,
     indicated_bytes: usize,
-    /// Bytes that the pump has taken and not yet sent.
+    /// Bytes that the pump has taken but not yet sent.
     sending_bytes: usize,
-    /// How the association ended, once its user has received that.
+    /// How the association ended; set when the user has received it.
     end: Option<Failure>,
     /// The socket's error.
     error: Option<io::ErrorKind>,
@@ -55,13 +56,13 @@ impl State {
         }
     }
 
-    /// Handles due timers, and moves output from the layers to the stream and to the user.
+    /// Handles expired timers, and moves output from the layers to the stream and to the user.
     fn settle(&mut self, now: Instant) {
         self.stack.settle(now, &mut ());
         while let Some(request) = self.stack.poll_network() {
             self.stream.request(request);
             if self.stream.connection_action() == ConnectionAction::Connect {
-                // The socket was connected before.
+                // The stream asks to connect, but the socket is already connected.
                 let connected = self.stream.connected();
                 self.stack.arrive(connected, now, &mut ());
                 self.stack.settle(now, &mut ());
@@ -73,7 +74,7 @@ impl State {
         }
     }
 
-    /// Returns the most specific reason that the layers below know.
+    /// Returns the failure for an abort, with the most specific reason that the layers below know.
     fn failure_of(&self, abort: PAbort) -> Failure {
         let is_transports = matches!(abort, PAbort::Session(AbortReason::TransportDisconnect));
         let disconnected = self.stack.disconnected().filter(|_| is_transports);
@@ -103,12 +104,13 @@ fn bytes_of(indication: &Indication) -> usize {
 /// The shared state of an association.
 #[derive(Debug)]
 pub(super) struct Shared {
-    /// A panic within a layer may leave the layers half changed; they serve this association alone.
+    /// After a panic within a layer, the layers may be in an inconsistent state, but only this association
+    /// uses them.
     state: Mutex<State>,
     pub(super) clock: Clock,
-    /// Wakes the pump: there is work.
+    /// Wakes the pump, because there is work.
     pub(super) pump_wake: Notify,
-    /// Wakes users: an indication has come, there is room, or the association is closed.
+    /// Wakes users: an indication has arrived, there is room to send, or the association is closed.
     user_wake: Notify,
 }
 
@@ -168,7 +170,7 @@ impl Shared {
         }
     }
 
-    /// Waits until more may be sent. Does not see an end that the user has not received yet.
+    /// Waits until more data may be sent. Does not report an end that the user has not received yet.
     pub(super) async fn room(&self) -> Result<(), Failure> {
         loop {
             let notified = self.user_wake.notified();
@@ -213,7 +215,7 @@ impl Shared {
         failure
     }
 
-    /// Returns whether sending, or reading, has reached its limit.
+    /// Returns whether sending or reading has reached its limit.
     #[cfg(test)]
     pub(super) fn is_full(&self) -> bool {
         let state = self.lock();

@@ -1,4 +1,4 @@
-//! The responding end of associations.
+//! The responder's side of association establishment: listening, accepting, refusing.
 
 use super::{Acceptance, Association, Failure, within};
 use crate::osi::socket;
@@ -23,7 +23,7 @@ impl Listener {
     /// Listens at an address. `timeout` limits the time from a peer's connection to its A-ASSOCIATE.
     ///
     /// # Errors
-    /// The system's: the address is in use, or not this host's, or the port needs a privilege.
+    /// The system's error, for example if the address is in use or not local, or the port needs a privilege.
     pub fn bind(
         address: SocketAddr,
         stack: StackConfig,
@@ -36,15 +36,15 @@ impl Listener {
     /// Returns the local address.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Accepts the next connection; nothing has been read from it.
+    /// Accepts the next connection, without reading from it.
     ///
     /// # Errors
-    /// The system's; errors of a single connection are skipped.
+    /// The system's error; errors that concern a single connection are skipped.
     pub async fn accept(&self) -> io::Result<IncomingConnection> {
         Ok(self.arrival(socket::accept(&self.listener).await?))
     }
@@ -83,7 +83,7 @@ impl IncomingConnection {
     /// Waits for the peer's A-ASSOCIATE, at most for the listener's timeout.
     ///
     /// # Errors
-    /// [`Failure`]; the peer has been answered, and the connection is being closed.
+    /// [`Failure`]; the peer has already received an answer, and the connection is being closed.
     pub async fn request(self) -> Result<AssociateRequest, Failure> {
         let IncomingConnection { socket, peer, stack, tls, timeout } = self;
         let made = async {
@@ -119,7 +119,7 @@ impl AssociateRequest {
     /// Accepts the association.
     ///
     /// # Errors
-    /// [`Failure`]: the peer has gone, or this answer is not possible.
+    /// [`Failure`]: the peer has closed the connection, or the protocol does not allow this answer.
     pub fn accept(self, acceptance: Acceptance) -> Result<Association, Failure> {
         let answer = acse::Request::AssociateResponse(acceptance.answer(&self.associate));
         self.association.shared.request(answer.into())?;

@@ -1,22 +1,23 @@
 //! Associations for any user of ACSE: MMS, X.400, X.500, CMIP, custom protocols.
 //!
-//! Purpose          a program that knows presentation data values gets an association over RFC 1006, with or
-//!                  without TLS, and need not know the six layers below it.
+//! Purpose          gives a program that uses presentation data values an association over RFC 1006, with or
+//!                  without TLS. The program need not know the layers below.
 //! Initiator        [`Association::connect`] with [`Parameters`]: names, the application context, the
 //!                  presentation contexts.
-//! Responder        [`Listener::accept`] gives an [`IncomingConnection`], and [`IncomingConnection::request`]
-//!                  waits for its A-ASSOCIATE. [`AssociateRequest::accept`] or [`AssociateRequest::refuse`]
-//!                  answers. A silent connection blocks no other.
+//! Responder        [`Listener::accept`] returns an [`IncomingConnection`], and
+//!                  [`IncomingConnection::request`] waits for its A-ASSOCIATE. [`AssociateRequest::accept`]
+//!                  or [`AssociateRequest::refuse`] answers it. A silent connection does not block others.
 //! Data             [`Association::send`] and [`Association::receive`], which may be called from different
 //!                  tasks: all methods take `&self`.
-//! End              [`Association::release`] in order, [`Association::abort`] at once. Dropping an
-//!                  association aborts it.
-//! Operation        protocol work is done by the caller; a task of the association's own moves bytes
+//! End              [`Association::release`] ends it in an orderly way, [`Association::abort`] at once.
+//!                  Dropping an association aborts it.
+//! Operation        the calling task does the protocol work; a separate task for each association moves bytes
 //!                  ([`pump`](super::pump)).
-//! Limits           [`Association::send`] waits while [`OUTGOING_BYTES_MAX`] bytes wait to be sent. Reading
-//!                  stops while [`INCOMING_BYTES_MAX`] bytes or [`INCOMING_COUNT_MAX`] indications wait for
-//!                  the user. [`StackConfig`] limits the length of a service data unit, and so of a value.
-//! Not implemented  presentation's context management; negotiation of application contexts.
+//! Limits           [`Association::send`] waits while more than [`OUTGOING_BYTES_MAX`] bytes are to be sent.
+//!                  Reading stops while [`INCOMING_BYTES_MAX`] bytes or [`INCOMING_COUNT_MAX`] indications
+//!                  wait for the user. [`StackConfig`] limits the length of a service data unit, and so of a
+//!                  value.
+//! Not implemented  presentation context management; negotiation of application contexts.
 
 mod driven;
 mod listener;
@@ -55,7 +56,7 @@ pub enum Event {
         /// The peer's user information.
         user_information: Vec<Pdv>,
     },
-    /// The peer confirmed the release: the association has ended.
+    /// The peer has confirmed the release, and the association has ended.
     Released {
         /// The peer's reason.
         reason: Option<ReleaseResponseReason>,
@@ -78,7 +79,7 @@ impl Association {
     /// Connects to a peer and establishes an association.
     ///
     /// # Errors
-    /// [`Failure`]; if the host has several addresses, the failure of the last one.
+    /// [`Failure`]; if the host has several addresses, the failure at the last one.
     pub async fn connect(host: &str, port: u16, parameters: Parameters) -> Result<Association, Failure> {
         let patience = parameters.timeout;
         let made = async {
@@ -123,7 +124,7 @@ impl Association {
         }
     }
 
-    /// Starts the layers on a socket, and the task that moves its bytes.
+    /// Starts the layers on a socket, and the task that moves bytes.
     fn start<S>(mut socket: S, stack: &StackConfig, calls: bool) -> Association
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -135,7 +136,7 @@ impl Association {
         let mut driven = Driven::new(shared.clone());
         let task = shared.clone();
         tokio::spawn(async move {
-            // The shared state already holds the reason for the end.
+            // An error is also stored in the shared state, as the reason for the end.
             let _ = pump(&mut driven, &mut socket, &task.pump_wake, &task.clock).await;
             task.close();
         });
@@ -147,7 +148,7 @@ impl Association {
         self.peer
     }
 
-    /// Returns the peer's answer, at the initiating end.
+    /// Returns the peer's answer to this end's request; `None` at the responder.
     pub fn answer(&self) -> Option<&AssociateAnswer> {
         self.answer.as_deref()
     }
@@ -162,11 +163,11 @@ impl Association {
         self.contexts().into_iter().find(|context| context.1 == abstract_syntax).map(|context| context.0)
     }
 
-    /// Sends values in a P-DATA. Waits while too much data waits to be sent.
+    /// Sends values in a P-DATA. Waits while too much data is queued.
     ///
     /// # Errors
-    /// [`Failure::InvalidRequest`]: nothing was sent, and nothing has changed; otherwise, how the association
-    /// ended.
+    /// [`Failure::InvalidRequest`] if the request is invalid; then nothing was sent or changed. Otherwise the
+    /// failure by which the association ended.
     pub async fn send(&self, values: Vec<Pdv>) -> Result<(), Failure> {
         self.request(presentation::Request::Data(values)).await
     }
@@ -174,7 +175,7 @@ impl Association {
     /// Issues any other presentation request: typed data, synchronisation points, tokens.
     ///
     /// # Errors
-    /// As [`Association::send`].
+    /// See [`Association::send`].
     pub async fn request(&self, request: presentation::Request) -> Result<(), Failure> {
         self.shared.room().await?;
         self.shared.request(Request::Presentation(request))
@@ -183,7 +184,7 @@ impl Association {
     /// Waits for the next indication. Cancel-safe: dropping the future loses nothing.
     ///
     /// # Errors
-    /// How the association ended.
+    /// The failure by which the association ended.
     pub async fn receive(&self) -> Result<Event, Failure> {
         match self.shared.next_indication().await?.into_acse() {
             Err(presentation::Indication::Data(values)) => Ok(Event::Data(values)),
@@ -198,21 +199,21 @@ impl Association {
         }
     }
 
-    /// Requests release; the answer is received as [`Event::Released`], after any data that the peer still
-    /// sends.
+    /// Requests release. The answer is received as [`Event::Released`], after all data that the peer sends
+    /// before it.
     ///
     /// # Errors
-    /// As [`Association::send`].
+    /// See [`Association::send`].
     pub fn begin_release(&self, user_information: Vec<Pdv>) -> Result<(), Failure> {
         let reason = Some(ReleaseRequestReason::NORMAL);
         self.shared.request(acse::Request::Release { reason, user_information }.into())
     }
 
-    /// Releases the association and waits for the answer. Data that the peer sends meanwhile is dropped; to
-    /// receive it, use [`Association::begin_release`].
+    /// Releases the association and waits for the answer. Data that the peer sends in the meantime is
+    /// dropped; to receive it, use [`Association::begin_release`].
     ///
     /// # Errors
-    /// How the association ended otherwise.
+    /// The failure, if the association ended in another way.
     pub async fn release(&self, user_information: Vec<Pdv>) -> Result<Vec<Pdv>, Failure> {
         self.begin_release(user_information)?;
         let mut must_answer = false;
@@ -220,8 +221,8 @@ impl Association {
             match self.receive().await? {
                 Event::Released { user_information, .. } => {
                     if must_answer {
-                        // X.227 §7.2.3.5: on a release collision, the responder answers after it has been
-                        // answered.
+                        // X.227 §7.2.3.5: on a release collision, the association's responder answers after
+                        // it has received its answer.
                         let _ = self.answer_release(Vec::new());
                     }
                     return Ok(user_information);
@@ -235,7 +236,7 @@ impl Association {
     /// Accepts the release that the peer has requested.
     ///
     /// # Errors
-    /// As [`Association::send`].
+    /// See [`Association::send`].
     pub fn answer_release(&self, user_information: Vec<Pdv>) -> Result<(), Failure> {
         let reason = Some(ReleaseResponseReason::NORMAL);
         let response = acse::Request::ReleaseResponse { accepted: true, reason, user_information };
@@ -246,11 +247,11 @@ impl Association {
     pub fn abort(&self, user_information: Vec<Pdv>) {
         let source = AbortSource::SERVICE_USER;
         let abort = acse::Abort { source, diagnostic: None, user_information };
-        // If the association has already ended, there is nothing to abort.
+        // Fails if the association has already ended, which is the intended result.
         let _ = self.shared.request(acse::Request::Abort(abort).into());
     }
 
-    /// Waits until all that could be sent was sent, and the connection below is closed.
+    /// Waits until all data that could be sent was sent, and the connection below is closed.
     pub async fn closed(&self) {
         self.shared.closed().await;
     }

@@ -1,4 +1,4 @@
-//! Parameters of requests and answers, and failures.
+//! Parameters of association requests and answers, and failures of associations.
 
 use kiban_base::Malformed;
 use kiban_osi::acse::{Abort, Associate, AssociateAnswer, Authentication, EntityName};
@@ -50,13 +50,13 @@ pub struct Parameters {
     pub user_information: Vec<Pdv>,
     /// The time limit for establishing the association.
     pub timeout: Duration,
-    /// TLS settings; `None` for no TLS.
+    /// TLS settings; `None` connects without TLS.
     pub tls: Option<Tls>,
 }
 
 impl Parameters {
-    /// Builds parameters for these abstract syntaxes, all in BER, with session's kernel and duplex units.
-    /// ACSE's own context is number 1; the others are 3, 5, 7 and so on.
+    /// Builds parameters for these abstract syntaxes, all encoded in BER, with the session functional units
+    /// kernel and duplex. ACSE's own context has the identifier 1; the others have 3, 5, 7 and so on.
     pub fn new(application_context: Oid, abstract_syntaxes: &[Oid]) -> Parameters {
         let all = std::iter::once(&ABSTRACT_SYNTAX).chain(abstract_syntaxes);
         let contexts = (1..).step_by(2).zip(all).map(|(id, syntax)| ContextDefinition {
@@ -80,14 +80,13 @@ impl Parameters {
         }
     }
 
-    /// Returns the proposed context identifier for an abstract syntax; values in the user information carry
-    /// it.
+    /// Returns the proposed context identifier for an abstract syntax. Values in the user information use it.
     pub fn context(&self, abstract_syntax: Oid) -> Option<i64> {
         let context = self.contexts.iter().find(|context| context.abstract_syntax == abstract_syntax)?;
         Some(context.id)
     }
 
-    /// Splits the parameters; transport selectors are sent by the session machine.
+    /// Splits the parameters by layer; the session machine passes the transport selectors down.
     pub(super) fn into_stack_config(self) -> (StackConfig, Associate) {
         let mut stack = self.stack.clone();
         stack.session.transport_calling = self.calling.transport.clone();
@@ -109,10 +108,10 @@ impl Parameters {
 /// Which of the peer's proposed contexts to accept.
 #[derive(Clone, Default, Debug)]
 pub enum AcceptedContexts {
-    /// All that these layers support.
+    /// All contexts that these layers support.
     #[default]
     All,
-    /// Those of these abstract syntaxes, and always ACSE's.
+    /// The contexts with these abstract syntaxes, and ACSE's in any case.
     Only(Vec<Oid>),
 }
 
@@ -134,7 +133,7 @@ pub struct Acceptance {
     pub contexts: AcceptedContexts,
     /// Which of the proposed session functional units to accept.
     pub units: Units,
-    /// The application context name; `None` returns the proposed one.
+    /// The application context name; `None` repeats the proposed one.
     pub application_context: Option<Oid>,
     /// The responding AP title, AE qualifier and so on.
     pub name: EntityName,
@@ -184,11 +183,11 @@ pub enum Failure {
     NotTpkt(Malformed),
     /// The peer refused the association.
     Refused(Box<AssociateAnswer>),
-    /// The peer, or its machine, aborted the association.
+    /// The peer's user, or the peer's ACSE machine, aborted the association.
     Aborted(Box<Abort>),
-    /// Transport refused or ended its connection, and gave the reason.
+    /// The transport connection was refused or ended, with this reason.
     Disconnected(Disconnected),
-    /// A layer below ACSE aborted the association.
+    /// A layer below ACSE, at either end, aborted the association.
     Broken(PAbort),
     /// The association had already ended.
     Over,

@@ -1,4 +1,5 @@
-//! Two ends in one process: each receives what the other sends; every way to end an association.
+//! Tests of two associations' ends in one process: each receives what the other sends, and all ways to end an
+//! association.
 
 use super::*;
 use kiban_osi::Selectors;
@@ -122,7 +123,7 @@ async fn a_sender_waits_for_a_slow_receiver_and_nothing_is_lost() {
         }
     };
     let mut talks = std::pin::pin!(talks);
-    // Sending stops when the buffers in between are full: far below the total.
+    // Sending stops when the buffers between the ends are full, long before everything is sent.
     tokio::select! {
         () = &mut talks => panic!("24 MB were accepted without a reader"),
         () = full(&here, &there) => {}
@@ -135,7 +136,7 @@ async fn a_sender_waits_for_a_slow_receiver_and_nothing_is_lost() {
     tokio::join!(talks, listens);
 }
 
-/// Waits until one end may send no more and the other reads no more.
+/// Waits until one end must not send more and the other end does not read more.
 async fn full(here: &Association, there: &Association) {
     while !(here.shared.is_full() && there.shared.is_full()) {
         tokio::task::yield_now().await;

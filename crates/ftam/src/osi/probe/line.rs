@@ -1,4 +1,4 @@
-//! One short connection of a probe: units are exchanged until a deadline.
+//! One short connection of a probe, on which TPKTs are exchanged until a deadline.
 
 use super::Target;
 use crate::osi::socket;
@@ -15,7 +15,7 @@ use tokio::time::{Sleep, sleep};
 
 /// Maximum length of an answer.
 pub(super) const ANSWER_BYTES_MAX: usize = 1 << 20;
-/// How many bytes are shown of data that is not a TPKT.
+/// Number of bytes to show of data that is not a TPKT.
 const SHOWN_BYTES_MAX: usize = 24;
 
 trait Socket: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -32,7 +32,7 @@ pub(super) struct Line {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct NoAnswer {
     pub(super) words: String,
-    /// The peer was silent: it sent neither data nor a close.
+    /// The peer was silent: it neither sent data nor closed the connection.
     pub(super) silent: bool,
 }
 
@@ -43,7 +43,7 @@ impl NoAnswer {
 }
 
 impl Line {
-    /// Connects over TCP; [`Line::secure`] starts TLS.
+    /// Connects over TCP, without TLS; [`Line::secure`] starts TLS.
     pub(super) async fn open(target: &Target) -> Result<Line, NoAnswer> {
         let mut deadline = Box::pin(sleep(target.timeout));
         let connects = socket::connect(&target.host, target.port);

@@ -1,14 +1,14 @@
-//! Probes what a peer supports of OSI, layer by layer, with one short connection per question.
+//! Finds out what OSI features a peer supports, layer by layer, with one short connection per question.
 //!
-//! Purpose          given only an address, find out what speaks there, and what is needed to talk to it.
-//! Questions        TCP, TLS; RFC 1006; transport's class, sizes, selectors; session's versions and
-//!                  functional units; the contexts that presentation accepts; the applications that ACSE
-//!                  knows, and its reasons for refusal; FTAM's answer to F-INITIALIZE.
-//! Operation        requests are built with the encoders of `wire`, not by the machines of `osi`: the peer's
-//!                  answers are shown as they are, even where a machine would end the connection.
+//! Purpose          given only an address, find out which protocols the peer speaks and what it requires.
+//! Questions        TCP, TLS; RFC 1006; transport classes, sizes and selectors; session versions and
+//!                  functional units; the presentation contexts that are accepted; the applications that ACSE
+//!                  accepts, and its reasons for refusal; the response to F-INITIALIZE.
+//! Operation        requests are built with the encoders of `wire`, without the machines of `osi`, so that
+//!                  the peer's answers are shown even where a machine would end the connection.
 //! Side effects     an association that is accepted is aborted at once. No files are read or written.
-//! Limits           [`Target::timeout`] for each question; a unit is at most a TPKT, an answer at most 1 MiB.
-//!                  Questions that depend on an answer that never came are skipped.
+//! Limits           [`Target::timeout`] for each question; each request fits one TPKT, an answer has at most
+//!                  1 MiB. A question that depends on an answer is skipped if that answer was not received.
 //! Not implemented  X.400, whose RTSE needs session functional units that these layers lack.
 
 mod line;
@@ -24,7 +24,7 @@ pub use target::{Caller, Target};
 
 use kiban_os::Clock;
 
-/// Runs all questions.
+/// Asks all questions, and returns a report.
 pub async fn probe(target: &Target) -> Report {
     let mut report = Report::default();
     let clock = Clock::new();

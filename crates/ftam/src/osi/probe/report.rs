@@ -10,7 +10,7 @@ pub enum Verdict {
     Yes,
     /// The peer does not support it.
     No,
-    /// The answer does not tell.
+    /// The answer does not show whether the peer supports it.
     Unclear,
 }
 

@@ -11,7 +11,7 @@ pub struct Target {
     pub host: String,
     /// TCP port.
     pub port: u16,
-    /// TLS settings; `None` for no TLS.
+    /// TLS settings; `None` connects without TLS.
     pub tls: Option<Tls>,
     /// Called selectors, if the peer needs them.
     pub called: Selectors,
@@ -21,7 +21,7 @@ pub struct Target {
     pub timeout: Duration,
 }
 
-/// An FTAM user; without a name, the initiator identity is absent.
+/// An FTAM user; without a user name, no initiator identity is sent.
 #[derive(Clone, Default)]
 pub struct Caller {
     /// The initiator identity.

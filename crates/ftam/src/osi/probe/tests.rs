@@ -1,4 +1,4 @@
-//! Peers of every kind: one that supports everything, and some that do not.
+//! Tests of the probe with peers of every kind: one that supports everything, and some that do not.
 
 use super::*;
 use crate::osi::association::{Association, Listener, Parameters, Tls};
@@ -94,7 +94,7 @@ async fn other_protocols_and_silent_peers_are_reported() {
                 let (mut socket, _) = listener.accept().await.expect("it comes");
                 let says = says.clone();
                 tokio::spawn(async move {
-                    // It sends everything, reads everything, and closes.
+                    // The peer sends all of its bytes, reads everything, and closes.
                     let _ = socket.write_all(&says).await;
                     let _ = socket.shutdown().await;
                     let _ = socket.read_to_end(&mut Vec::new()).await;
@@ -150,11 +150,11 @@ async fn the_probe_works_through_tls() {
     assert!(report.tpkt);
     check(&report, "TLS", "spoken", Verdict::Yes, "TLS 1.3");
     check(&report, "ACSE", "MMS", Verdict::Yes, "accepted");
-    // The same port without TLS: the answer is not a TPKT.
+    // Without TLS on the TLS port, the answer is not a TPKT.
     let report = probe(&target(port)).await;
     assert!(!report.tpkt);
     check(&report, "TPKT", "RFC 1006", Verdict::No, "");
-    // And TLS where there is none.
+    // With TLS on a port without TLS.
     let report = probe(&Target { tls: Some(tls), ..target(echo(StackConfig::default())) }).await;
     assert!(!report.tpkt);
     check(&report, "TLS", "spoken", Verdict::No, "");

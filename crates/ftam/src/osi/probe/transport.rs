@@ -1,4 +1,4 @@
-//! Questions about RFC 1006 and transport: each sends a CR and reads the answer.
+//! Probes of RFC 1006 and the transport layer: each sends a CR and reads the answer.
 
 use super::line::{Line, NoAnswer};
 use super::{Report, Target, Verdict};
@@ -6,7 +6,7 @@ use kiban_osi::transport::{DisconnectReason, Disconnected};
 use kiban_osi::wire::cotp::{self, Connect, Tpdu};
 
 const LAYER: &str = "transport";
-/// Selectors that products use by default (`01 03` is FTAM's in ISODE), tried if the peer is selective.
+/// Selectors that products use by default (`01 03` is FTAM's in ISODE), tried if the peer accepts only some.
 const SELECTORS_USUAL: [&[u8]; 5] = [b"\0\x01", b"\x01", b"\x01\x03", b"0001", b"FTAM"];
 /// Preferred maximum TPDU size to request: 40 × 128, which the older parameter cannot express.
 const PREFERRED_UNITS: u32 = 40;
@@ -34,13 +34,13 @@ impl Answer {
     }
 }
 
-/// Builds a minimal CR for class 0.
+/// Builds a minimal CR TPDU for class 0.
 pub(super) fn request(target: &Target) -> Connect {
     let tsel = target.called.transport.bytes();
     Connect { source: 1, called: (!tsel.is_empty()).then(|| tsel.to_vec()), ..Connect::default() }
 }
 
-/// Sends a CR and waits for its answer.
+/// Sends a CR TPDU and waits for the answer.
 pub(super) async fn connect(line: &mut Line, request: Connect) -> Answer {
     if let Err(no_answer) = line.send_tpdu(&Tpdu::ConnectRequest(request)).await {
         return Answer::NoAnswer(no_answer);
@@ -68,7 +68,7 @@ async fn again(target: &Target, request: Connect) -> Answer {
     }
 }
 
-/// Asks about transport; returns whether the upper layers can be probed with the target's selector.
+/// Probes the transport layer; returns whether the upper layers can be probed with the target's selector.
 pub(super) async fn ask(target: &Target, mut line: Line, report: &mut Report) -> bool {
     let first = connect(&mut line, request(target)).await;
     drop(line);
@@ -96,7 +96,7 @@ pub(super) async fn ask(target: &Target, mut line: Line, report: &mut Report) ->
     true
 }
 
-/// Asks which other classes the peer accepts.
+/// Probes which other classes the peer accepts.
 async fn classes(target: &Target, report: &mut Report) {
     for (class, alternatives, question) in
         [(2, vec![0x00], "class 2, alternatively 0 (RFC 2126)"), (4, Vec::new(), "class 4 only")]
@@ -111,7 +111,7 @@ async fn classes(target: &Target, report: &mut Report) {
     }
 }
 
-/// Asks how the peer answers each proposed size.
+/// Probes how the peer answers each proposed TPDU size.
 async fn sizes(target: &Target, report: &mut Report) {
     let mut largest = None;
     let mut words = Vec::new();
@@ -149,7 +149,7 @@ async fn sizes(target: &Target, report: &mut Report) {
     report.add(LAYER, "preferred maximum TPDU size", verdict, words);
 }
 
-/// Asks whether a called selector is needed, and whether any value is accepted.
+/// Probes whether a called selector is needed, and whether any value is accepted.
 async fn selectors(target: &Target, report: &mut Report) {
     let with = |tsel: Option<&[u8]>| Connect { called: tsel.map(<[u8]>::to_vec), ..request(target) };
     let without = again(target, with(None)).await;

@@ -1,4 +1,4 @@
-//! Questions about session, presentation, ACSE and FTAM: each sends one CONNECT that carries the PDUs of all
+//! Probes of session, presentation, ACSE and FTAM: each sends one CONNECT that carries the PDUs of all
 //! layers, and reads the answer.
 
 use super::line::{Line, NoAnswer};
@@ -18,12 +18,12 @@ use kiban_osi::wire::presentation::{
 use kiban_osi::wire::session::{self as spdu, Spdu, TokenSettings, Tsdu, TsduSizes, Units, Versions};
 use kiban_osi::wire::{cotp, tpkt};
 
-/// An application to ask for.
+/// An application that the peer may support.
 struct Application {
     name: &'static str,
     context: Oid,
     syntaxes: &'static [(Oid, &'static str)],
-    /// Builds the user information, in the first of the syntaxes.
+    /// Builds the user information, in the first of `syntaxes`.
     first_words: fn(&Caller) -> Vec<u8>,
 }
 
@@ -66,7 +66,7 @@ const APPLICATIONS: [Application; 5] = [
     },
 ];
 
-/// Initiate-Request (ISO 9506-2): version 1, the parameters and services of a plain client.
+/// Initiate-Request (ISO 9506-2): version 1, with the parameters and services of a simple client.
 const MMS_INITIATE: [u8; 40] = [
     0xa8, 0x26, 0x80, 0x03, 0x00, 0xfd, 0xe8, 0x81, 0x01, 0x0a, 0x82, 0x01, 0x0a, 0x83, 0x01, 0x05, 0xa4,
     0x16, 0x80, 0x01, 0x01, 0x81, 0x03, 0x05, 0xf1, 0x00, 0x82, 0x0c, 0x03, 0xee, 0x1c, 0x00, 0x00, 0x04,
@@ -102,7 +102,7 @@ fn initialize(caller: &Caller) -> Vec<u8> {
     ftam::Pdu::InitializeRequest(Box::new(request)).to_vec()
 }
 
-/// The proposal to make.
+/// One proposal to the peer.
 #[derive(Clone, Copy)]
 struct Proposal<'a> {
     application: &'a Application,
@@ -113,12 +113,12 @@ struct Proposal<'a> {
 /// The answer, as far as it could be decoded.
 #[derive(Default)]
 struct Reply {
-    /// Session's answer.
+    /// The answer of the session layer.
     session: Option<Session>,
     results: Vec<ContextResult>,
     provider_reason: Option<ppdu::ProviderReason>,
     aare: Option<Box<Aare>>,
-    /// The error, in words.
+    /// A description of the decoding error.
     fault: Option<String>,
     silent: bool,
 }
@@ -130,7 +130,7 @@ enum Session {
 }
 
 impl Reply {
-    /// Returns whether session or a layer above it answered.
+    /// Returns whether the session layer or a layer above it has answered.
     fn is_of_session(&self) -> bool {
         self.session.is_some()
     }
@@ -139,7 +139,7 @@ impl Reply {
         matches!(self.session, Some(Session::Accept { .. }))
     }
 
-    /// Describes session's answer.
+    /// Describes the session layer's answer.
     fn words(&self) -> String {
         match &self.session {
             Some(Session::Accept { .. }) => "accepted".into(),
@@ -165,7 +165,7 @@ fn refuse_words(reason: spdu::RefuseReason) -> String {
     }
 }
 
-/// Asks about the upper layers.
+/// Probes the upper layers.
 pub(super) async fn ask(target: &Target, report: &mut Report) {
     let mut replies = Vec::new();
     for application in &APPLICATIONS {
@@ -178,7 +178,7 @@ pub(super) async fn ask(target: &Target, report: &mut Report) {
             break;
         }
     }
-    // The further questions use the proposal that got farthest.
+    // The remaining questions use the proposal that was accepted by the most layers.
     let best = replies
         .iter()
         .max_by_key(|(_, reply)| (reply.is_accepted(), reply.aare.is_some(), reply.is_of_session()))
@@ -202,7 +202,7 @@ pub(super) async fn ask(target: &Target, report: &mut Report) {
     }
 }
 
-/// Asks for session versions and functional units.
+/// Probes session versions and functional units.
 async fn session(target: &Target, application: &Application, report: &mut Report) {
     for (versions, question) in [(Versions::V1, "version 1 only"), (Versions::V2, "version 2 only")] {
         let reply = propose(target, Proposal { application, units: Units::DUPLEX, versions }).await;
@@ -236,7 +236,7 @@ async fn session(target: &Target, application: &Application, report: &mut Report
     }
 }
 
-/// Reports the contexts that presentation accepted.
+/// Reports which presentation contexts were accepted.
 fn contexts(application: &Application, reply: &Reply, report: &mut Report) {
     let question = format!("contexts of {}", application.name);
     if reply.results.is_empty() {
@@ -338,7 +338,7 @@ fn document_words(oid: Oid) -> String {
     }
 }
 
-/// Makes one proposal on a connection of its own, and aborts any association that results.
+/// Makes one proposal on a separate connection, and aborts the association if one results.
 async fn propose(target: &Target, proposal: Proposal<'_>) -> Reply {
     match conversation(target, proposal).await {
         Ok(reply) => reply,

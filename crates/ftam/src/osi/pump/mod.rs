@@ -1,11 +1,12 @@
-//! The pump: moves bytes between a socket and the protocol that runs on it.
+//! The pump: moves bytes between a socket and the protocol endpoint that runs on it.
 //!
-//! Purpose    one gathering write for everything that waits to be sent, without copying payload; one read for
-//!            everything that has arrived, into memory that is passed up without a copy.
-//! Operation  in turns: the end works; then the socket is written and read as far as possible.
+//! Purpose    all pending data is sent in one gathering write, without copying payload; all available data is
+//!            received in one read, into memory that is passed up without copying.
+//! Operation  alternating: the endpoint works, then the socket is written and read as far as possible.
 //! Reading    the read size begins small and grows as long as reads fill it, so that thousands of idle
 //!            connections use little memory.
-//! Limits     nothing is read while [`End::wants_bytes`] is false. The end bounds how much waits to be sent.
+//! Limits     nothing is read while [`End::wants_bytes`] is false. The endpoint limits how much waits to be
+//!            sent.
 
 use bytes::Bytes;
 use kiban_base::{Instant, RopeQueue};
@@ -21,22 +22,22 @@ use super::buffers::{BUFFER_BYTES, Buffer};
 use super::ropes::poll_write;
 use kiban_os::Clock;
 
-/// Size of the first read of a connection, and of one after a short read.
+/// Size of a connection's first read, and of a read after a short one.
 const READ_BYTES_MIN: usize = 4 << 10;
 /// Maximum size of a read; a full read doubles the size of the next one.
 const READ_BYTES_MAX: usize = BUFFER_BYTES;
-/// Time limit for sending the last data of a connection; a TLS session has some of its own.
+/// Time limit for sending the last data of a connection, including a TLS session's own records.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// One end of a connection, driven by the pump.
+/// A protocol endpoint on one connection, driven by the pump.
 pub trait End {
     /// Handles received bytes.
     fn arrive(&mut self, bytes: Bytes, now: Instant);
     /// Handles the end of input: the peer has closed its side, or the connection is broken (`Err`).
     fn ended(&mut self, how: io::Result<()>, now: Instant);
-    /// Does pending work, timers included; files are read and written here.
+    /// Does pending work, including expired timers; files are read and written here.
     fn work(&mut self, now: Instant);
-    /// Returns the bytes to be sent. The pump takes from the front.
+    /// Returns the queue of bytes to be sent. The pump takes from its front.
     fn outgoing(&mut self) -> &mut RopeQueue;
     /// Returns whether more bytes may be read.
     fn wants_bytes(&self) -> bool;
@@ -46,20 +47,20 @@ pub trait End {
     fn is_over(&self) -> bool;
 }
 
-/// The result of a turn at the socket.
+/// The result of one attempt to write to and read from the socket.
 enum Turn {
     /// Some bytes were sent, and nothing was received.
     Sent,
     /// Bytes were received.
     Came(usize),
-    /// The stream is at its end.
+    /// The peer has closed its side of the stream.
     End,
 }
 
-/// Pumps until the end is over and everything has been sent. Ringing the bell makes the end work.
+/// Pumps until the endpoint is over and everything has been sent. Notifying `bell` makes the endpoint work.
 ///
 /// # Errors
-/// The socket's; the end has received it ([`End::ended`]).
+/// The socket's error; it was also reported to [`End::ended`].
 pub async fn pump<S>(end: &mut impl End, socket: &mut S, bell: &Notify, clock: &Clock) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -109,7 +110,7 @@ where
     }
 }
 
-/// Writes and reads once. Ready when anything has moved.
+/// Writes and reads once. Ready when any bytes were sent or received.
 fn at_socket<S>(
     cx: &mut Context<'_>,
     socket: &mut S,
@@ -142,7 +143,7 @@ where
             Poll::Ready(_) => sent = true,
         }
     }
-    // A TLS session holds records back until it is flushed.
+    // A TLS session may hold records back until it is flushed.
     match Pin::new(socket).poll_flush(cx)? {
         Poll::Ready(()) | Poll::Pending => Ok(sent),
     }

@@ -1,4 +1,4 @@
-//! The pump between two ends that both send: over a small pipe, over TCP, and over TLS.
+//! Tests of the pump between two endpoints that both send, over a small pipe, over TCP, and over TLS.
 
 use super::*;
 use crate::osi::secure::{self, Identity};
@@ -21,7 +21,7 @@ impl Talker {
         Talker { chance, unsent, outgoing: RopeQueue::new(), received: Vec::new(), expected, ended: false }
     }
 
-    /// Returns everything that an end with this seed sends.
+    /// Returns all data that the endpoint with this seed sends.
     fn speech(seed: u64, bytes: usize) -> Vec<u8> {
         let mut talker = Talker::new(seed, bytes, 0);
         let mut said = Vec::new();
@@ -120,7 +120,7 @@ async fn data_goes_both_ways_through_mutual_tls() {
     let (client, server) = tokio::join!(connector.connect(name, here), acceptor.accept(there));
     both_talk(client.expect("trusted"), server.expect("trusted")).await;
 
-    // A client without a certificate is refused, and so is a certificate for another name.
+    // A client without a certificate is refused, and a certificate issued for another name is rejected.
     let nameless = secure::connector(Some(&identity.certificate), None).expect("settings");
     let (here, there) = sockets().await;
     let name = secure::server_name("localhost").expect("a name");

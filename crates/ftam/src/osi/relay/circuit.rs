@@ -1,4 +1,4 @@
-//! One circuit: a call in XOT, a TCP connection with TPKTs, and the data between them.
+//! One circuit of the relay: a call over XOT, a TCP connection with TPKTs, and the data passed between them.
 
 use super::sizes::Sizes;
 use super::{Settings, WAITING_BYTES_MAX};
@@ -23,12 +23,12 @@ use tokio::time::timeout;
 pub(super) const NOT_OBTAINABLE: u8 = 0x0d;
 /// Clearing cause: out of order.
 pub(super) const OUT_OF_ORDER: u8 = 0x09;
-/// The shortest unit that a TPKT carries, in bytes.
+/// The shortest TPDU that a TPKT carries, in bytes.
 const UNIT_BYTES_MIN: usize = 3;
 /// Size of a read in bytes.
 const READ_BYTES: usize = 64 << 10;
 
-/// The state between the two sockets.
+/// The state of a circuit, without its two sockets.
 #[derive(Debug)]
 pub(super) struct Circuit {
     xot: Xot,
@@ -65,9 +65,9 @@ fn config(settings: &Settings, modulo: Modulo) -> Config {
 }
 
 impl Circuit {
-    /// Creates a circuit for a call that the router makes.
+    /// Creates a circuit for a call that the router makes to this end.
     pub(super) fn called(settings: &Settings, clock: Clock) -> Circuit {
-        // The call sets the modulo.
+        // The incoming call determines the modulo.
         let xot = Xot::called(config(settings, Modulo::OneTwentyEight));
         Circuit::new(xot, Network::called(CHANNEL), settings, clock)
     }
@@ -139,7 +139,7 @@ impl Circuit {
         self.xot.request(accept, self.clock.now()).map_err(drop)
     }
 
-    /// Refuses the call; waits until the clear is confirmed, or patience runs out.
+    /// Refuses the call; waits until the clear is confirmed, or until the time limit.
     pub(super) async fn refuse(&mut self, socket: &mut TcpStream, cause: u8) {
         let cause = Cause { cause, diagnostic: Some(diagnostic::NONE) };
         let clear = Request::Clear { channel: CHANNEL, cause, user_data: Vec::new() };
@@ -152,7 +152,8 @@ impl Circuit {
         }
     }
 
-    /// Exchanges packets until `wanted` accepts an indication; `None` if that took too long.
+    /// Exchanges packets until `wanted` returns a value for an indication. Returns `None` after the time
+    /// limit.
     async fn until<T>(
         &mut self,
         socket: &mut TcpStream,
@@ -182,7 +183,7 @@ impl Circuit {
         timeout(self.patience, waits).await.ok()
     }
 
-    /// Carries units both ways until the circuit ends; returns the reason.
+    /// Carries TPDUs both ways until the circuit ends; returns the reason.
     pub(super) async fn carry(&mut self, xot: &mut TcpStream, tcp: &mut TcpStream) -> String {
         let (mut from_xot, mut to_xot) = xot.split();
         let (mut from_tcp, mut to_tcp) = tcp.split();
@@ -191,7 +192,7 @@ impl Circuit {
             let now = self.clock.now();
             self.work(now);
             if self.is_over(now) {
-                // A side that has not taken the rest by now has used up its time.
+                // Any data that a socket has not taken by now is dropped.
                 let ends = async { tokio::join!(to_xot.shutdown(), to_tcp.shutdown()) };
                 let _ = timeout(self.patience, ends).await;
                 return self.why.take().unwrap_or_else(|| "it ended".into());
@@ -218,7 +219,7 @@ impl Circuit {
                 read = from_tcp.read_buf(&mut tcp_buffer), if reads_tcp => match read {
                     Ok(count) if count > 0 => self.tpkt.arrive(tcp_buffer.split().freeze()),
                     _ => {
-                        // Data already received is still delivered; but X.25 has limited time to take it.
+                        // Data already received is still passed on to X.25, within a time limit.
                         self.tcp_ended = true;
                         self.ends("TCP was closed");
                     }
@@ -234,7 +235,7 @@ impl Circuit {
         }
     }
 
-    /// Returns whether X.25 has room for one more unit.
+    /// Returns whether X.25 has room for one more TPDU.
     fn has_room(&self) -> bool {
         self.xot.packet_layer().room(CHANNEL) >= tpkt::TPDU_BYTES_MAX
     }
@@ -243,7 +244,7 @@ impl Circuit {
         self.xot_ended = true;
         self.packets.clear();
         self.xot.closed(self.clock.now());
-        // TCP has ended, too.
+        // The TCP connection has ended, too.
         if self.network.is_over() {
             self.cleared = true;
         }
@@ -262,13 +263,13 @@ impl Circuit {
         }
     }
 
-    /// Clears the call once the data sent is acknowledged.
+    /// Clears the call once all data sent on it is acknowledged.
     fn end_call(&mut self, reason: Reason, why: &str) {
         self.network.request(service::Request::Disconnect { reason });
         self.ends(why);
     }
 
-    /// Closes TCP once the data is written.
+    /// Closes the TCP connection once all data is written to it.
     fn end_tcp(&mut self, reason: Reason, why: &str) {
         self.tpkt.request(service::Request::Disconnect { reason });
         self.ends(why);
@@ -280,7 +281,7 @@ impl Circuit {
         self.ending_due = self.ending_due.min(due);
     }
 
-    /// Returns whether the circuit is finished, or out of time.
+    /// Returns whether the circuit has finished or its time limit has passed.
     fn is_over(&mut self, now: Instant) -> bool {
         if self.ending_due <= now {
             return true;
@@ -316,7 +317,7 @@ impl Circuit {
         if let Some(clear) = self.network.poll(self.xot.packet_layer().is_quiet(CHANNEL))
             && self.xot.request(clear, now).is_err()
         {
-            // The call no longer exists.
+            // The call is already cleared.
             self.cleared = true;
         }
         while self.packets.len() < WAITING_BYTES_MAX {
@@ -325,7 +326,7 @@ impl Circuit {
         }
     }
 
-    /// Handles a unit from TCP.
+    /// Handles a TPDU from TCP.
     fn on_unit(&mut self, unit: Rope, now: Instant) {
         let unit = self.sizes.for_x25(unit);
         let bytes = unit.len() as u64;
@@ -346,7 +347,7 @@ impl Circuit {
             _ if self.xot_ended => "the XOT connection was closed".into(),
             _ => "the call was cleared by this end: X.25 protocol error".into(),
         };
-        // A reset leaves the call in place; it must be cleared.
+        // A reset leaves the call open, so this end must clear it.
         let ends = matches!(
             indication,
             Indication::Cleared { .. } | Indication::ClearConfirmed { .. } | Indication::Down

@@ -1,26 +1,26 @@
 //! A relay between OSI over X.25 and OSI over TCP: calls in XOT (RFC 1613) on one side, TPKTs (RFC 1006) on
 //! the other.
 //!
-//! Purpose          a system that knows only X.25 and one that knows only TCP have transport connections with
-//!                  each other; neither is changed.
-//! From XOT         a call is matched with [`Route`]s by its called address or its user data; it is accepted
+//! Purpose          gives a system that has only X.25 and one that has only TCP transport connections with
+//!                  each other, without changing either.
+//! From XOT         a call is compared with [`Route`]s by its called address or its user data; it is accepted
 //!                  when the TCP connection is established.
 //! To XOT           a TCP connection makes a call through a router; data from TCP waits until the call is
 //!                  accepted.
-//! Data             one network service data unit is a TPKT's payload on one side, an M-bit sequence on the
-//!                  other. No byte is copied or changed, except in the first unit each way (`sizes`): an
-//!                  absent TPDU size parameter means different sizes on the two networks.
-//! End              a clear closes TCP when everything is delivered; a close of TCP clears the call when
-//!                  everything is acknowledged. A reset ends both, as class 0 demands (X.224 §6.15). Packets
-//!                  with the Q bit do not belong to transport and are ignored.
-//! Flow control     while one side does not accept data, the relay does not read from the other:
-//!                  [`WAITING_BYTES_MAX`] wait in each direction, in addition to one unit.
+//! Data             one NSDU is a TPKT's payload on one side, an M-bit sequence on the other. It is passed on
+//!                  uncopied and unchanged, except the first NSDU each way (`sizes`), because an absent TPDU
+//!                  size parameter means different sizes on the two networks.
+//! End              a clear closes the TCP connection when all data is delivered; a close of TCP clears the
+//!                  call when all data is acknowledged. A reset ends both, as class 0 requires (X.224 §6.15).
+//!                  Packets with the Q bit are not for the transport layer and are ignored.
+//! Flow control     while one side does not accept data, the relay does not read from the other; at most
+//!                  [`WAITING_BYTES_MAX`] and one more NSDU wait in each direction.
 //! Limits           a maximum number of circuits; further connections are closed at once.
 //!                  [`Settings::state_timeout`] limits every intermediate state: a call not yet received,
 //!                  accepted or cleared; a TCP connection not yet established, or one that does not accept
 //!                  the remaining data.
-//! Not implemented  permanent circuits; X.25 over anything other than XOT; a transport entity of the relay's
-//!                  own: both ends use class 0.
+//! Not implemented  permanent circuits; X.25 over anything other than XOT; a transport entity in the relay
+//!                  (transport class 0 runs end to end).
 
 mod circuit;
 mod route;
@@ -57,13 +57,13 @@ pub struct CircuitEvent {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Event {
-    /// The circuit connects two ends.
+    /// The circuit has been established.
     Open {
         /// Address of the peer that made the connection.
         from: String,
         /// The called address, if there is one.
         called: String,
-        /// Where the circuit goes.
+        /// The target of the circuit.
         to: String,
     },
     /// The circuit was not established.
@@ -77,16 +77,16 @@ pub enum Event {
     },
     /// The circuit has ended.
     Closed {
-        /// Bytes of units from X.25 to TCP.
+        /// Bytes of NSDUs passed from X.25 to TCP.
         bytes_to_tcp: u64,
-        /// Bytes of units from TCP to X.25.
+        /// Bytes of NSDUs passed from TCP to X.25.
         bytes_to_x25: u64,
         /// The reason.
         why: String,
     },
 }
 
-/// A relay: the state that its listeners share.
+/// A relay, with the state that its listeners share.
 pub struct Relay {
     settings: Settings,
     permits: Semaphore,
@@ -108,7 +108,7 @@ impl Relay {
         })
     }
 
-    /// Accepts XOT connections, for ever, and carries each call to the target of the first matching route.
+    /// Accepts XOT connections forever, and carries each call to the target of the first matching route.
     pub async fn from_xot(self: Arc<Self>, listener: TcpListener, routes: Vec<Route>) {
         let routes = Arc::new(routes);
         self.each(listener, move |relay, socket, peer| {
@@ -118,7 +118,7 @@ impl Relay {
         .await;
     }
 
-    /// Accepts TCP connections, for ever, and makes a call for each of them through the router at `host`.
+    /// Accepts TCP connections forever, and makes a call for each of them through the router at `host`.
     pub async fn to_xot(self: Arc<Self>, listener: TcpListener, host: String, port: u16, call: Call) {
         let to = Arc::new((host, port, call));
         self.each(listener, move |relay, socket, peer| {

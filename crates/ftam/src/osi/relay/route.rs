@@ -1,10 +1,10 @@
-//! Routes: which calls go where.
+//! Routes: which calls are relayed to which TCP target.
 
 use kiban_osi::x25::{Call, network};
 use std::fmt;
 use std::str::FromStr;
 
-/// A pattern for calls. All but [`Called::UserData`] match only calls for transport.
+/// A pattern for calls. All patterns but [`Called::UserData`] match only calls for the transport layer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Called {
     /// All calls.
@@ -13,12 +13,12 @@ pub enum Called {
     Address(String, bool),
     /// Calls to this NSAP address or, with `true`, to all addresses with this prefix.
     Nsap(Vec<u8>, bool),
-    /// Calls whose user data begins with this.
+    /// Calls whose user data begins with these octets.
     UserData(Vec<u8>),
 }
 
 impl Called {
-    /// Returns whether a call matches.
+    /// Returns whether a call matches the pattern.
     pub fn has(&self, call: &Call) -> bool {
         if let Called::UserData(begin) = self {
             return call.user_data.starts_with(begin);

@@ -1,9 +1,9 @@
-//! Settings of a relay's circuits.
+//! Settings of the relay's circuits.
 
 use kiban_osi::x25::Modulo;
 use std::time::Duration;
 
-/// How many bytes may wait for one side before the other is no longer read.
+/// Maximum number of bytes waiting for one side; above it, the relay stops reading from the other side.
 pub const WAITING_BYTES_MAX: usize = 128 << 10;
 
 /// Settings of circuits.
@@ -15,7 +15,7 @@ pub struct Settings {
     pub window: u8,
     /// Packet sequence numbering for calls made by this end.
     pub modulo: Modulo,
-    /// The time limit for intermediate states.
+    /// The time limit for each intermediate state, such as call set-up, clearing, and sending the last data.
     pub state_timeout: Duration,
     /// Maximum number of circuits, of all listeners together.
     pub circuits_max: usize,

@@ -1,20 +1,20 @@
 //! Makes the default TPDU size explicit where a connection crosses from one network to the other.
 //!
-//! A CR or CC without a size means 65531 octets over RFC 1006 (§6) and 128 over X.25 (X.224 §6.5.4). Relayed
-//! unchanged, the two ends would assume different sizes. So a connect TPDU without the parameter gets one
-//! with its sender's default, and one from TCP does not ask for more than the 2048 octets that class 0 allows
-//! over X.25 (X.224 §13.3.4).
+//! A CR or CC without a size means 65531 octets over RFC 1006 (§6) and 128 over X.25 (X.224 §6.5.4). If it
+//! were relayed unchanged, the two ends would assume different sizes. So the relay adds the sender's default
+//! to a connect TPDU without the parameter, and limits the size in one from TCP to the 2048 octets that class
+//! 0 allows over X.25 (X.224 §13.3.4).
 
 use kiban_base::Rope;
 use kiban_osi::wire::cotp::{Connect, HEADER_BYTES_MAX, Tpdu};
 
-/// The code of 128 octets.
+/// The code for a TPDU size of 128 octets.
 const CODE_MIN: u8 = 7;
-/// The code of 2048 octets.
+/// The code for a TPDU size of 2048 octets.
 const CODE_MAX: u8 = 11;
 /// The parameter code of the TPDU size.
 const TPDU_SIZE: u8 = 0xc0;
-/// Offset of the parameters: after length, code, two references and the class.
+/// Offset of the variable part, behind the length, the TPDU code, two references and the class.
 const PARAMETERS_AT: usize = 7;
 
 /// The TPDU sizes of one circuit.
@@ -37,7 +37,7 @@ impl Sizes {
         if std::mem::replace(&mut self.to_x25, true) { unit } else { self.settle(unit, CODE_MAX, CODE_MAX) }
     }
 
-    /// Adjusts the first unit: an absent size becomes `silent`, and a larger one becomes `most`.
+    /// Adjusts the first TPDU: an absent size becomes `silent`, and a size above `most` becomes `most`.
     fn settle(&mut self, unit: Rope, silent: u8, most: u8) -> Rope {
         let mut header = [0; HEADER_BYTES_MAX];
         let there = unit.copy_to(0, &mut header);
@@ -47,7 +47,7 @@ impl Sizes {
                 self.proposed = Some(code);
                 with(unit, &header[..used], &connect, code)
             }
-            // A CC that selects a preferred size does not need this parameter.
+            // If the CC selects a preferred TPDU size, that parameter applies instead.
             Ok((Tpdu::ConnectConfirm(connect), used)) if connect.preferred.is_none() => {
                 // A CC from TCP without a size accepts the proposal.
                 let silent = if silent == CODE_MAX { self.proposed.unwrap_or(silent) } else { silent };
@@ -59,7 +59,8 @@ impl Sizes {
     }
 }
 
-/// Returns the TPDU with this size; unchanged if it has that size already, or no room for the parameter.
+/// Returns the TPDU with this size. It is unchanged if it already has that size or has no room for the
+/// parameter.
 fn with(mut unit: Rope, header: &[u8], connect: &Connect, code: u8) -> Rope {
     if connect.tpdu_size == Some(code) {
         return unit;
@@ -104,7 +105,7 @@ mod tests {
 
     #[test]
     fn both_ends_assume_the_same_size() {
-        // CR in, CR out, CC in, CC out, and whether they come from TCP.
+        // Columns: whether the caller is on TCP; CR received, CR relayed, CC received, CC relayed.
         for (from_tcp, cr, cr_out, cc, cc_out) in [
             (true, CR.to_vec(), sized(CR, 11), CC.to_vec(), sized(CC, 7)),
             (true, sized(CR, 13), sized(CR, 11), sized(CC, 10), sized(CC, 10)),

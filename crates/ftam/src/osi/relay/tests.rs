@@ -1,4 +1,4 @@
-//! Two relays back to back below an association, and misbehaving peers on either side.
+//! Tests of two relays back to back that carry an association, and of misbehaving peers on either side.
 
 use super::*;
 use crate::osi::association::{Association, Event as Heard, Listener, Parameters};
@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 
-/// Returns a relay that passes its events on.
+/// Returns a relay that sends its events to a channel.
 fn relay(settings: Settings) -> (Arc<Relay>, mpsc::UnboundedReceiver<Event>) {
     let (tell, told) = mpsc::unbounded_channel();
     let tell = Mutex::new(tell);
@@ -46,7 +46,8 @@ fn echo() -> u16 {
     port
 }
 
-/// Starts two relays, from TPKT through X.25 to TPKT; returns the port to connect to, and the events of both.
+/// Starts two relays, from TPKT over X.25 to TPKT; returns the port to connect to, and the events of both
+/// relays.
 fn back_to_back(settings: Settings, to: u16) -> (u16, [mpsc::UnboundedReceiver<Event>; 2]) {
     let ((first, told_first), (second, told_second)) = (relay(settings.clone()), relay(settings));
     let ((xot, xot_port), (tpkt, port)) = (bound(), bound());
@@ -99,7 +100,7 @@ async fn a_slow_receiver_stops_the_sender() {
         here.shutdown().await.expect("closed");
     };
     let mut sends = std::pin::pin!(sends);
-    // 26 MB are more than all buffers on the way hold.
+    // 26 MB are more than all buffers on the path can hold.
     assert!(timeout(&mut sends).await, "data was accepted without a reader");
     let takes = async {
         let mut got = vec![0; unit.len()];
@@ -162,7 +163,7 @@ async fn hostile_callers_are_refused_and_the_next_is_served() {
         (packet(&[0x10, 1, 0x13, 0, 241]), "cause 0x00, diagnostic 241"),
         (packet(&[0x10, 1, 0x1b, 0, 0]), "reset"),
         (packet(&[0x10, 1, 0x00, 1]), "too short"),
-        // An out-of-sequence packet: this end resets.
+        // A packet is out of sequence, so this end resets the circuit.
         (packet(&[0x10, 1, 0x0e, 1, 2, 3]), "reset"),
         (b"\x01\x01\x01\x01".to_vec(), "not XOT"),
         (Vec::new(), "XOT connection was closed"),
@@ -188,7 +189,7 @@ async fn says_to(port: u16, says: &[u8]) -> TcpStream {
     socket
 }
 
-/// Waits for the end of a connection, orderly or not.
+/// Waits until a connection ends, by a close or by an error.
 async fn ends(mut socket: TcpStream) {
     let _ = socket.read_to_end(&mut Vec::new()).await;
 }
@@ -219,7 +220,8 @@ async fn hostile_tcp_peers_are_disconnected_and_a_non_xot_router_is_reported() {
         assert!(why.contains(words), "{words}: {why}");
     }
 
-    // Routers: a closed port; routers that clear, close, send nonsense, or are silent.
+    // Peers in the role of the router: a closed port, then routers that clear, close, send nonsense, or are
+    // silent.
     let (router, router_port) = bound();
     let (relay, mut told) = relay(settings);
     let ((one, dead), (two, alive)) = (bound(), bound());

@@ -1,4 +1,4 @@
-//! Peers that send arbitrary FPDUs.
+//! Tests with peers that send arbitrary FPDUs.
 
 use super::*;
 use crate::ftam::State;
@@ -15,7 +15,7 @@ fn pick<T: Clone>(chance: &mut SimRng, of: &[T]) -> T {
     of[chance.below(of.len() as u64) as usize].clone()
 }
 
-/// Returns any FPDU of an initiator, with parameters that are sometimes valid.
+/// Returns a random FPDU of an initiator, whose parameters are sometimes valid.
 fn any(chance: &mut SimRng) -> Pdu {
     let name = pick(chance, &["f", "f", "f", "f", "new", "d", "d/g", "..", "", "a//b"]);
     let access = AccessRequest(pick(chance, &[0xff, 0xff, 0xff, 1, 4, 8, 0x20, 0xffff, 0]));
@@ -107,7 +107,7 @@ fn fits(state: State, pdu: &Pdu) -> bool {
     }
 }
 
-/// A machine of a responder with an unconstrained association, so that any order of requests has a chance.
+/// Gives the responder an association of the unconstrained class, so that requests in any order may be valid.
 fn called(pair: &mut Pair, fixture: &mut Fixture) {
     let mut request = InitializeRequest::new(
         ServiceClass::UNCONSTRAINED,
@@ -172,14 +172,14 @@ fn a_responder_survives_any_initiator_and_releases_everything() {
                     Up::Data(vec![value(context, DataElement::Value { tag, contents }.into_rope())])
                 }
                 _ => {
-                    // An FPDU that is not allowed in the state ends the association: most are chosen where
-                    // they are allowed.
+                    // An FPDU that the state does not allow ends the association, so most are chosen among
+                    // those that it allows.
                     let tries = if chance.below(200) == 0 { 1 } else { 30 };
                     let pdu = (0..tries)
                         .map(|_| any(&mut chance))
                         .find(|pdu| tries == 1 || fits(pair.called.state(), pdu));
                     let Some(pdu) = pdu else {
-                        // It waits for an answer.
+                        // The initiator waits for a response.
                         work(&mut pair, &mut fixture);
                         continue;
                     };

@@ -1,8 +1,8 @@
-//! Jobs, and how they fail.
+//! Jobs of the initiator run against a responder, and the ways in which they fail.
 
 use super::*;
 
-/// Too many bytes of a file to be read at once.
+/// Length of a file that is too long to be read in one piece.
 const LONG_BYTES: usize = 300_000;
 
 #[test]
@@ -250,7 +250,7 @@ fn failures_yield_the_standards_diagnostics() {
             .collect();
         assert_eq!(after, before, "{about}: nothing has changed");
         assert_eq!(fixture.here.contents(&path("x")), None, "{about}");
-        // The association lives on.
+        // The association is still usable. In the two excluded rows the test itself still holds locks.
         if about != "locked by another user" && about != "no more locks" {
             pair.close(&mut fixture);
             fixture.is_tidy();

@@ -1,4 +1,4 @@
-//! Initiator and responder, each on its machine, joined by queues: every job, every error.
+//! Tests of initiator and responder, each with its machine, joined by queues: every job, every error.
 
 mod cuts;
 mod hostile;
@@ -42,7 +42,7 @@ fn path(name: &str) -> Path {
     Path::read(name).unwrap()
 }
 
-/// Admits every user whose password equals the name; a name with a `!` may only read.
+/// Admits every user whose password equals the user name; users with a `!` in their name may only read.
 struct TestAuthenticator {
     waits: u32,
     rights: Actions,
@@ -97,7 +97,7 @@ struct Pair {
     caller: Machine,
     called: Machine,
     serial: u32,
-    /// Units that are still carried before the line is cut.
+    /// Number of requests that are still delivered before the connection is lost; `None` if it is not lost.
     left: Option<u32>,
     events: Vec<Event>,
 }
@@ -131,7 +131,7 @@ impl Pair {
         pair
     }
 
-    /// Converts a request to the indication that the services below deliver at the other end.
+    /// Converts a request to the indication that the services below deliver at the other side.
     fn carry(&mut self, request: Down) -> Option<Up> {
         Some(match request {
             Down::Associate(associate) => Up::Associate(associate),
@@ -158,8 +158,9 @@ impl Pair {
         })
     }
 
-    /// Takes what both have sent and the other has not received. If one of them resynchronises, what the
-    /// other end has sent is discarded; if both do, abandoning prevails, and otherwise the calling end.
+    /// Takes the requests of both sides that are not yet delivered. If one side resynchronises, the other
+    /// side's requests are discarded. If both do, abandon prevails over restart; otherwise the calling side
+    /// prevails.
     fn sent(&mut self) -> [Vec<Down>; 2] {
         let mut ours: Vec<Down> = core::iter::from_fn(|| self.caller.poll_down()).collect();
         let mut theirs: Vec<Down> = core::iter::from_fn(|| self.called.poll_down()).collect();
@@ -177,7 +178,7 @@ impl Pair {
         [ours, theirs]
     }
 
-    /// Performs one round. Returns whether anything was carried; always false once the line is cut.
+    /// Performs one round. Returns whether anything was delivered; always false after the connection is lost.
     fn round(&mut self, fixture: &mut Fixture) -> bool {
         let mut crossed = false;
         for (by_caller, sent) in [true, false].into_iter().zip(self.sent()) {
@@ -236,7 +237,7 @@ impl Pair {
     }
 }
 
-/// Reports to both processes that the line is cut.
+/// Reports the loss of the connection to initiator and responder.
 fn lose(mut pair: Pair, fixture: &mut Fixture) -> Option<String> {
     pair.initiator.lost(&mut fixture.here);
     let mut store = Store {

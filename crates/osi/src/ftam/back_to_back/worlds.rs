@@ -1,8 +1,8 @@
-//! Many random jobs, compared with a simple model.
+//! Tests with many random jobs, whose results are compared with a simple model.
 
 use super::*;
 
-/// The model: a map from paths to contents.
+/// The model: a map from each path to its contents, or to `None` for a directory.
 type Plain = alloc::collections::BTreeMap<String, Option<Vec<u8>>>;
 
 #[test]

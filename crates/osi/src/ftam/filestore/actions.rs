@@ -1,4 +1,4 @@
-//! The actions on a file (ISO 8571-2, permitted actions and access control), and sets of them as rights.
+//! The actions on a file (ISO 8571-2, permitted actions and access control), and sets of actions as rights.
 
 use core::fmt;
 
@@ -24,7 +24,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// All actions; the index of one is its bit number.
+    /// All actions; the index of an action is its bit number.
     pub const ALL: [Action; 8] = [
         Action::Read,
         Action::Insert,
@@ -36,7 +36,7 @@ impl Action {
         Action::Delete,
     ];
 
-    /// Returns its word in settings and messages.
+    /// Returns the word for the action in settings and messages.
     pub const fn word(self) -> &'static str {
         match self {
             Action::Read => "read",
@@ -64,7 +64,7 @@ impl Actions {
     pub const WRITING: Actions =
         Actions::NONE.with(Action::Insert).with(Action::Replace).with(Action::Extend).with(Action::Erase);
 
-    /// Returns the set of a bit string whose bit 0 is the lowest; unknown bits are ignored.
+    /// Returns the set for a bit string whose bit 0 is the lowest; unknown bits are ignored.
     pub const fn from_bits(bits: u64) -> Actions {
         Actions(bits as u8)
     }

@@ -1,9 +1,9 @@
 //! Authentication of initiators: admission, user name and rights.
 //!
-//! Purpose    the owner of the user database verifies passwords ([`Authenticator`]); a responder only uses
+//! Purpose    the owner of the user database verifies passwords ([`Authenticator`]); a responder uses only
 //!            the result.
-//! Waiting    verifying a password is slow on purpose, and slower after failures: an authenticator may return
-//!            [`AuthResult::Wait`], and the responder calls it again later. No call blocks.
+//! Waiting    verifying a password is slow on purpose, and slower after failures. So an authenticator may
+//!            return [`AuthResult::Wait`], and the responder calls it again later. No call blocks.
 
 use super::{Actions, Path};
 use alloc::string::String;
@@ -24,15 +24,15 @@ pub struct Credentials {
 /// The rights of an admitted initiator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admission {
-    /// The user name that files are marked with.
+    /// The user name, which is stored with files as creator, reader or modifier.
     pub user: String,
     /// The permitted actions.
     pub rights: Actions,
-    /// The user's root, relative to the filestore's.
+    /// The user's home directory, relative to the filestore's root, and the root that the user sees.
     pub home: Path,
 }
 
-/// Why an initiator is refused. An unknown user is not distinguished from a wrong password.
+/// Why an initiator is refused. An unknown user and a wrong password have the same refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AuthRefusal {
@@ -40,7 +40,7 @@ pub enum AuthRefusal {
     Password,
     /// The user may not use this account.
     Account,
-    /// Too many failures, or no resources: a later attempt may succeed.
+    /// There were too many failures, or resources are missing; a later attempt may succeed.
     Later,
 }
 
@@ -51,7 +51,7 @@ pub enum AuthResult {
     Admitted(Admission),
     /// The initiator is refused.
     Refused(AuthRefusal),
-    /// Not decided yet: call again later.
+    /// The decision is pending: call again later.
     Wait,
 }
 

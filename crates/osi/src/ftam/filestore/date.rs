@@ -1,8 +1,7 @@
-//! Dates of records: seconds, and their text form in attributes (GeneralizedTime of ISO 8824).
+//! Dates of files and records: seconds, and their text form in attributes (GeneralizedTime of ISO 8824).
 //!
-//! Purpose          dates of files cross the network; no decision depends on them.
-//! Not implemented  fractions of a second. A peer's date that cannot be parsed is kept as text by its
-//!                  receiver.
+//! Purpose          converts the dates of files for the network; no decision depends on them.
+//! Not implemented  fractions of a second. The receiver keeps a date that it cannot parse as text.
 
 use alloc::format;
 use alloc::string::String;
@@ -12,12 +11,13 @@ use alloc::string::String;
 pub struct Date(pub i64);
 
 const DAY: i64 = 86_400;
-/// The first second of the year 0, and of the year 10000: years have four digits.
+/// The first seconds of the years 0 and 10000, since years have four digits.
 const FIRST: i64 = -719_528 * DAY;
 const LAST: i64 = 2_932_897 * DAY;
 
 impl Date {
-    /// Formats as `YYYYMMDDhhmmssZ`. A date without a four-digit year becomes the nearest one that has.
+    /// Formats as `YYYYMMDDhhmmssZ`. A date whose year has no four digits becomes the nearest date whose year
+    /// has.
     pub fn text(self) -> String {
         let seconds = self.0.clamp(FIRST, LAST - 1);
         let (days, of_day) = (seconds.div_euclid(DAY), seconds.rem_euclid(DAY));
@@ -25,7 +25,7 @@ impl Date {
         format!("{year:04}{month:02}{day:02}{:02}{:02}{:02}Z", of_day / 3600, of_day / 60 % 60, of_day % 60)
     }
 
-    /// Parses what [`Date::text`] writes; minutes, seconds, fractions and `Z` may be missing, and a UTC
+    /// Parses the format of [`Date::text`]. Minutes, seconds, fractions and `Z` may be missing, and a UTC
     /// offset may replace the `Z`.
     pub fn read(text: &str) -> Option<Date> {
         let number = |from: usize, digits: usize| {
@@ -61,7 +61,7 @@ impl Date {
 }
 
 /// Returns the days from 1970-01-01 to a calendar date. Years are counted from March, so that a leap day is
-/// the last of its year.
+/// the last day of its year.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let of_year = (153 * month + 2) / 5 + day - 1;
@@ -110,7 +110,7 @@ mod tests {
             ("20231114171320-05", Some(1_700_000_000)),
             ("2023111422Z", Some(1_699_999_200)),
             ("202311142213", Some(1_699_999_980)),
-            // ISODE 8 writes this since the year 2000.
+            // The form in which ISODE 8 writes dates since the year 2000.
             ("0126130112000Z", None),
             ("20231314221320Z", None),
             ("20230229000000Z", None),

@@ -1,16 +1,15 @@
 //! The storage interface of a filestore.
 //!
-//! Purpose       one interface for a directory of a host and for memory, so that tests exercise the real
-//!               code.
-//! Reading       a reader sees one version of the file: a change while it reads is an error, never mixed
-//!               data.
+//! Purpose       one interface for a host's directory and for a disk in memory, so that tests exercise the
+//!               code that is used in production.
+//! Reading       a reader sees one version of the file: if the file changes while it is read, the reader gets
+//!               an error, never mixed data.
 //! Writing       new contents are stored beside the old ones, invisible, until [`Disk::finish`] puts them in
 //!               place atomically. An extension of a file is stored there, too, and appended when it is
-//!               complete; if that fails, the file is truncated again. So a peer that disappears has changed
-//!               nothing, whatever it was doing.
-//! Interruption  unfinished contents that are left ([`Disk::leave`]) wait under their token for
-//!               [`Disk::resume`].
-//! Dockets       small records, stored by key, that outlive the process: the data that recovery needs.
+//!               complete; if that fails, the file is truncated to its old length. So a peer that disappears
+//!               in the middle of a job has changed nothing.
+//! Interruption  unfinished contents ([`Disk::leave`]) are kept under their token for [`Disk::resume`].
+//! Dockets       small records, stored by key, that outlive the process and contain what recovery needs.
 //! Limits        a disk limits open files, unfinished contents and records; beyond that it returns
 //!               [`DiskError::TooMany`].
 
@@ -29,7 +28,7 @@ pub enum Kind {
     Directory,
 }
 
-/// Identifies a version of a file: equal stamps mean the same version.
+/// Identifies a version of a file: files with equal stamps are the same version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Stamp(pub [u64; 4]);
 
@@ -40,15 +39,15 @@ pub struct Entry {
     pub kind: Kind,
     /// The length in bytes.
     pub bytes: u64,
-    /// When it was created, if the host records that.
+    /// When the object was created, if the host records that.
     pub created: Option<Date>,
-    /// When its contents were last changed.
+    /// When the contents were last changed.
     pub modified: Option<Date>,
-    /// When it was last read.
+    /// When the contents were last read.
     pub read: Option<Date>,
-    /// Attributes that the host cannot store itself.
+    /// Attributes that the host's file system cannot store.
     pub marks: Marks,
-    /// Its version.
+    /// The version of the file.
     pub stamp: Stamp,
 }
 
@@ -59,7 +58,7 @@ pub struct Handle(pub u64);
 /// How contents are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteMode {
-    /// Create a new file; none may exist.
+    /// Create a new file; it must not exist.
     New,
     /// Replace the contents of an existing file, or create one.
     Replace,
@@ -72,7 +71,7 @@ pub enum WriteMode {
 pub struct OpenedContents {
     /// The handle for writing.
     pub handle: Handle,
-    /// The token with which they are found again if they are left.
+    /// The token by which the contents are found again after [`Disk::leave`].
     pub token: String,
 }
 
@@ -90,13 +89,13 @@ pub enum DiskError {
     Full,
     /// The file is in use.
     Busy,
-    /// The file has changed since it was opened, or left.
+    /// The file has changed since it was opened, or since its contents were left unfinished.
     Changed,
-    /// The path leads through a link, or out of the filestore.
+    /// The path leads through a symbolic link, or out of the filestore.
     Outside,
-    /// It is a directory, but a file is needed.
+    /// The object is a directory, but a file is needed.
     NotAFile,
-    /// It is a file, but a directory is needed.
+    /// The object is a file, but a directory is needed.
     NotADirectory,
     /// The directory is not empty.
     NotEmpty,
@@ -104,13 +103,13 @@ pub enum DiskError {
     Long,
     /// A limit of the disk is reached.
     TooMany,
-    /// The handle is not open, or the disk does not support this.
+    /// The handle is not open, or the disk does not support the operation.
     Unable,
     /// The device failed.
     Failed,
 }
 
-/// A filestore's files. Every call is complete when it returns, and waits for no other user.
+/// The files of a filestore. Every call is complete when it returns; no call waits for another user.
 #[expect(clippy::missing_errors_doc, reason = "every call returns the error of the disk")]
 pub trait Disk {
     /// Returns information on the object at `path`.
@@ -122,15 +121,15 @@ pub trait Disk {
     /// Opens a file for reading.
     fn open(&mut self, path: &Path) -> Result<(Handle, Entry), DiskError>;
 
-    /// Reads at most `bytes_max` from offset `at`: fewer only at the end, none beyond it.
+    /// Reads at most `bytes_max` from offset `at`: fewer only at the end of the file, and none beyond it.
     /// [`DiskError::Changed`] if the file has changed since it was opened.
     fn read(&mut self, handle: Handle, at: u64, bytes_max: usize) -> Result<Bytes, DiskError>;
 
     /// Begins new contents.
     fn begin(&mut self, path: &Path, write_mode: WriteMode) -> Result<OpenedContents, DiskError>;
 
-    /// Reopens contents that were left, truncated to `bytes`. Data covered by the last [`Disk::sync`] is
-    /// present.
+    /// Reopens contents that were left unfinished, truncated to `bytes`. Data that was written before the
+    /// last [`Disk::sync`] is present.
     fn resume(
         &mut self,
         path: &Path,
@@ -139,24 +138,24 @@ pub trait Disk {
         bytes: u64,
     ) -> Result<OpenedContents, DiskError>;
 
-    /// Writes at offset `at`, relative to the beginning of the new contents, and not beyond their end. An
-    /// error may be reported later, at the latest by [`Disk::sync`] or [`Disk::finish`].
+    /// Writes at offset `at` of the new contents, which must not be beyond their end. An error may be
+    /// reported later, at the latest by [`Disk::sync`] or [`Disk::finish`].
     fn write(&mut self, handle: Handle, at: u64, bytes: Rope) -> Result<(), DiskError>;
 
-    /// Makes written data durable, as far as the disk's policy requires it at a checkpoint.
+    /// Makes written data durable, if the disk's settings require that at a checkpoint.
     fn sync(&mut self, handle: Handle) -> Result<(), DiskError>;
 
-    /// Puts written contents in place, with these marks; other marks of an existing file are kept. The handle
-    /// is closed in any case; on an error the old contents are unchanged.
+    /// Puts written contents in place of the old ones, with these marks; other marks of an existing file are
+    /// kept. The handle is closed in any case; after an error the old contents are unchanged.
     fn finish(&mut self, handle: Handle, marks: &[(Mark, Vec<u8>)]) -> Result<(), DiskError>;
 
-    /// Closes; written contents are kept for [`Disk::resume`].
+    /// Closes the contents and keeps them for [`Disk::resume`].
     fn leave(&mut self, handle: Handle);
 
-    /// Closes; written contents are removed, and the old ones are unchanged.
+    /// Closes the contents and removes them; the old ones are unchanged.
     fn abandon(&mut self, handle: Handle);
 
-    /// Removes contents that were left and will not be resumed.
+    /// Removes contents that were left unfinished and will not be resumed.
     fn discard(&mut self, path: &Path, token: &str);
 
     /// Renames a file; [`DiskError::Exists`] if the new name is taken.
@@ -192,7 +191,7 @@ pub const KEY_BYTES_MAX: usize = 64;
 /// Maximum length of a record in bytes.
 pub const RECORD_BYTES_MAX: usize = 16 * 1024;
 
-/// Returns whether a key is valid: it may become the name of a file.
+/// Returns whether a key is valid, so that it can be used as the name of a file.
 pub fn is_key(key: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     (1..=KEY_BYTES_MAX).contains(&key.len()) && key.bytes().all(plain)

@@ -1,11 +1,11 @@
 //! Concurrency control (ISO 8571-2): which actions on a file may run at the same time.
 //!
-//! Purpose   each activity declares for every action whether it performs it, and whether it allows others to;
-//!           activities that conflict do not run at the same time.
-//! Rule      two locks of one action are compatible unless one side acts and the other forbids it:
+//! Purpose   each activity states for every action whether it performs it, and whether others may; activities
+//!           that conflict do not run at the same time.
+//! Rule      two locks of one action are compatible unless one activity performs it and the other forbids it:
 //!
 //! ```text
-//!                I act    others may     compatible: not-required  shared  exclusive  no-access
+//!                performs   others may   compatible: not-required  shared  exclusive  no-access
 //! not-required    no         yes                        yes          yes      yes        yes
 //! shared          yes        yes                        yes          yes      no         no
 //! exclusive       yes        no                         yes          no       no         no
@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Limits    [`Locks`] limits the number of lock holders; one table serves all associations of a filestore.
-//! Not implemented  waiting: a lock that is not available is refused at once, as the service defines.
+//! Not implemented  waiting: a lock that is not available is refused at once, as the standard's service does.
 
 use super::{Action, Actions, Path};
 use alloc::collections::BTreeMap;
@@ -22,14 +22,14 @@ use alloc::vec::Vec;
 /// The lock that an activity requests for one action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Lock {
-    /// It does not act; others may.
+    /// It does not perform the action; others may.
     #[default]
     NotRequired,
-    /// It acts; others may, too.
+    /// It performs the action; others may, too.
     Shared,
-    /// It acts; others may not.
+    /// It performs the action; others may not.
     Exclusive,
-    /// The user does not perform the action, and no other user may.
+    /// It does not perform the action, and others may not either.
     NoAccess,
 }
 
@@ -48,7 +48,7 @@ impl Lock {
     }
 }
 
-/// A lock for every action.
+/// One lock for each action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Control([Lock; 8]);
 
@@ -58,18 +58,18 @@ impl Control {
         self.0[action as usize]
     }
 
-    /// Returns the locks with that of one action replaced.
+    /// Returns the locks with the lock of one action replaced.
     #[must_use]
     pub fn with(mut self, action: Action, lock: Lock) -> Control {
         self.0[action as usize] = lock;
         self
     }
 
-    /// Returns the default locks for actions: the standard leaves them to the filestore.
+    /// Returns the default locks for actions, which the standard leaves to the filestore.
     ///
-    /// Readers share with each other, and exclude changes of the contents that they read; they allow
-    /// replacing, since new contents are stored beside the old until they are complete. Writers and deleters
-    /// have exclusive access.
+    /// Readers share a file with other readers, and exclude changes of its contents. They allow the contents
+    /// to be replaced, since new contents are stored beside the old until they are complete. Writers and
+    /// deleters have exclusive access.
     pub fn usual(actions: Actions) -> Control {
         let mut control = Control::default();
         for action in actions.each() {
@@ -78,7 +78,7 @@ impl Control {
         }
         let changes = [Action::Insert, Action::Replace, Action::Extend, Action::Erase];
         if actions.has_any(Actions::WRITING) {
-            // A writer excludes every kind of writing, not only its own.
+            // A writer excludes every kind of writing, including kinds that it does not perform itself.
             for action in changes {
                 control.0[action as usize] = match actions.has(action) {
                     true => Lock::Exclusive,
@@ -93,18 +93,18 @@ impl Control {
         control
     }
 
-    /// Returns whether this control allows its holder all requested actions.
+    /// Returns whether these locks let their holder perform all requested actions.
     pub fn serves(&self, actions: Actions) -> bool {
         actions.each().all(|action| self.lock(action) != Lock::NoAccess)
     }
 
-    /// Returns whether two activities may hold these controls at the same time.
+    /// Returns whether two activities may hold these locks at the same time.
     pub fn agrees(&self, other: &Control) -> bool {
         Action::ALL.into_iter().all(|action| self.lock(action).agrees(other.lock(action)))
     }
 }
 
-/// A holder's entry in a table of locks.
+/// Identifies a holder's entry in a table of locks.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Hold(u64);
 
@@ -123,7 +123,7 @@ pub trait Concurrency {
     /// Acquires locks on a file.
     ///
     /// # Errors
-    /// The locks are not available now.
+    /// The locks cannot be granted now.
     fn take(&mut self, path: &Path, control: Control) -> Result<Hold, LockError>;
 
     /// Changes locks; on refusal the old ones are kept.
@@ -146,7 +146,7 @@ pub struct Locks {
 }
 
 impl Locks {
-    /// Creates a table for a number of holders.
+    /// Creates a table for at most this many holders.
     pub fn new(holders_max: usize) -> Locks {
         Locks { holders: BTreeMap::new(), by_path: BTreeMap::new(), next: 0, holders_max }
     }

@@ -1,13 +1,15 @@
-//! Marks: attributes that a host's file system cannot store itself, kept with a file as words and bytes.
+//! Marks: file attributes that a host's file system cannot store, kept with the file as keywords and bytes.
 //!
-//! Purpose   an attribute that one initiator sets is read by the next, whichever server it uses, at any time.
-//! Storage   chosen by the disk: extended attributes, or files of its own.
-//! Limits    [`MARK_BYTES_MAX`] for a value.
+//! Purpose   an attribute that one initiator sets can be read by the next, at any later time and through any
+//!           server.
+//! Storage   is up to the disk: extended attributes, or separate files.
+//! Limits    [`MARK_BYTES_MAX`] for each value.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// Maximum length of a value in bytes: all marks fit in one block of a file system with extended attributes.
+/// Maximum length of a value in bytes. All marks fit in one block of a file system that has extended
+/// attributes.
 pub const MARK_BYTES_MAX: usize = 512;
 
 /// The kinds of marks, named after the attributes of ISO 8571-2.
@@ -19,15 +21,15 @@ pub enum Mark {
     Account,
     /// The identity of the creator.
     Creator,
-    /// The identity of the last modifier of its contents.
+    /// The identity of the user who last modified the contents.
     Modifier,
-    /// The identity of the last reader.
+    /// The identity of the user who last read the contents.
     Reader,
-    /// The identity of the last attribute modifier.
+    /// The identity of the user who last modified attributes.
     AttributeModifier,
-    /// When it was created, if the host does not record that.
+    /// When the file was created, if the host does not record that.
     Created,
-    /// When its attributes were last changed.
+    /// When the file's attributes were last changed.
     AttributesModified,
     /// File availability: whether opening may take a while.
     Availability,
@@ -59,7 +61,7 @@ impl Mark {
         Mark::Private,
     ];
 
-    /// Returns the word under which it is stored.
+    /// Returns the keyword under which the mark is stored.
     pub const fn word(self) -> &'static str {
         match self {
             Mark::ContentsType => "contents-type",
@@ -78,7 +80,7 @@ impl Mark {
         }
     }
 
-    /// Returns the mark stored under a word.
+    /// Returns the mark with this keyword.
     pub fn of_word(word: &str) -> Option<Mark> {
         Mark::ALL.into_iter().find(|mark| mark.word() == word)
     }
@@ -112,14 +114,14 @@ impl Marks {
         true
     }
 
-    /// Returns the marks with one more; a value that is too long is left out.
+    /// Returns the marks with one added; a value that is too long is left out.
     #[must_use]
     pub fn with(mut self, mark: Mark, value: &[u8]) -> Marks {
         let _ = self.set(mark, value);
         self
     }
 
-    /// Sets the marks in `changes` (an empty value removes one); the others are kept. A value that is too
+    /// Sets the marks in `changes` and keeps the others. An empty value removes a mark; a value that is too
     /// long is left out.
     pub fn change(&mut self, changes: &[(Mark, Vec<u8>)]) {
         for (mark, value) in changes {

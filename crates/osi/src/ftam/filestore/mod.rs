@@ -2,20 +2,20 @@
 //!
 //! ```text
 //! path            names, checked before they reach a disk
-//! disk            the storage interface and its errors
+//! path            filenames, validated before they reach a disk
 //! marks           attributes that a host's file system cannot store itself
-//! actions         the eight actions on a file; rights are sets of them
+//! marks           attributes that a host's file system cannot store
 //! locks           concurrency control: which actions may run at the same time
 //! text            FTAM-1 and FTAM-2: character strings <-> text files of a host
 //! authentication  of initiators
+//! authentication  checks the names and passwords of initiators
 //! date            dates of records, and their text form in attributes
-//! memory          a disk in memory, with injected faults: for tests and the simulator
 //! ```
 //!
 //! Purpose          a put becomes visible completely or not at all; a get returns one version of the file, or
-//!                  an error; no user can reach another user's files.
-//! Limits           every name, value, list and table has a limit, documented beside it.
-//! Not implemented  hierarchical files (FTAM-4 and on): a file is bytes, or lines of them.
+//!                  fails; no user can reach another user's files.
+//! Limits           every name, value, list and table has a limit, documented where it is defined.
+//! Not implemented  hierarchical files (FTAM-4 and later): a file is a sequence of bytes or of lines.
 
 mod actions;
 mod authentication;

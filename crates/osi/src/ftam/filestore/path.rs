@@ -1,4 +1,4 @@
-//! Names of files, validated before any disk sees them.
+//! Validation of filenames before they reach a disk.
 //!
 //! Purpose    whatever filename a peer sends, the disk gets a plain path below its root.
 //! Format     ISO 8571-2 has filenames of several strings. Some peers send a whole path in one string, others
@@ -6,9 +6,9 @@
 //! Rules      no component is empty, `.` or `..`, contains a control character, is longer than a host's
 //!            limit, or is the name that the disk reserves for itself. A leading `/` is the root that the
 //!            user sees, as in a chroot jail; a trailing one, common for directories, is ignored. `.` alone
-//!            is the root, and a trailing `/.` is ignored: ISODE's `ls` sends these.
+//!            is the root, and a trailing `/.` is ignored, because ISODE's `ls` sends these.
 //! Limits     [`COMPONENTS_MAX`], [`COMPONENT_BYTES_MAX`], [`PATH_BYTES_MAX`].
-//! Not implemented  names of a host that are not UTF-8.
+//! Not implemented  file names that are not UTF-8.
 
 use alloc::string::String;
 use core::fmt;
@@ -53,7 +53,7 @@ impl Path {
     /// Parses a filename that consists of these strings.
     ///
     /// # Errors
-    /// The first rule that it breaks.
+    /// The first rule that the filename breaks.
     pub fn from_filename<'a>(strings: impl IntoIterator<Item = &'a str>) -> Result<Path, PathError> {
         let mut joined = String::new();
         for (at, string) in strings.into_iter().enumerate() {
@@ -73,7 +73,7 @@ impl Path {
     /// Parses a path with `/` between its components.
     ///
     /// # Errors
-    /// The first rule that it breaks.
+    /// The first rule that the path breaks.
     pub fn read(text: &str) -> Result<Path, PathError> {
         if text.is_empty() {
             return Err(PathError::Missing);
@@ -89,15 +89,15 @@ impl Path {
     /// Returns this path with one component appended.
     ///
     /// # Errors
-    /// The first rule that it breaks.
+    /// The first rule that the new path breaks.
     pub fn join(&self, name: &str) -> Result<Path, PathError> {
         match name {
             "" => return Err(PathError::Empty),
             "." | ".." => return Err(PathError::Dots),
             _ if name.contains('/') => return Err(PathError::Empty),
-            // GraphicString has none, and log readers should see none.
+            // GraphicString has no control characters, and they would garble logs.
             _ if name.chars().any(char::is_control) => return Err(PathError::Control),
-            // Some hosts' names are case-insensitive.
+            // Case-insensitive, because some file systems are.
             _ if name.eq_ignore_ascii_case(RESERVED) => return Err(PathError::Reserved),
             _ if name.len() > COMPONENT_BYTES_MAX => return Err(PathError::Long),
             _ if self.0.len() + 1 + name.len() > PATH_BYTES_MAX => return Err(PathError::Long),
@@ -112,12 +112,12 @@ impl Path {
         Ok(path)
     }
 
-    /// Returns whether it is the root.
+    /// Returns whether the path is the root.
     pub fn is_root(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns its components, from the root down.
+    /// Returns the path's components, from the root down.
     pub fn components(&self) -> impl DoubleEndedIterator<Item = &str> {
         self.0.split('/').filter(|name| !name.is_empty())
     }
@@ -136,7 +136,7 @@ impl Path {
         }
     }
 
-    /// Returns whether it equals `above` or is below it.
+    /// Returns whether the path equals `above` or is below it.
     pub fn is_within(&self, above: &Path) -> bool {
         above.is_root()
             || self

@@ -1,21 +1,23 @@
-//! Conversion between text files of a host and strings of FTAM-1 and FTAM-2.
+//! Conversion between a host's text files and the strings of FTAM-1 and FTAM-2.
 //!
-//! Purpose    text that is sent and fetched again is unchanged, byte for byte.
-//! Host       bytes; LF ends a line. They are not interpreted otherwise: any character set passes.
-//! CR LF      in string classes with format effectors (IA5String, GeneralString and the like) CR LF ends a
+//! Purpose    text that is sent and fetched back is unchanged, byte for byte.
+//! Host       a text file is bytes with LF at line ends; bytes are not interpreted otherwise, so any
+//!            character set passes.
+//! CR LF      in string classes with format effectors (such as IA5String and GeneralString) CR LF ends a
 //!            line, wherever strings are cut. Every LF of the host becomes CR LF, every CR LF becomes LF; a
 //!            single CR is kept.
-//! Strings    in string classes without (GraphicString, VisibleString), and in records of FTAM-2, the end of
-//!            a string ends a line. A last line without LF has one when it comes back.
-//! Limits     a string has at most `string_bytes_max`. If strings are lines, a longer line cannot be sent,
-//!            and a line is buffered until its end.
+//! Strings    in string classes without format effectors (GraphicString, VisibleString), and in records of
+//!            FTAM-2, the end of a string ends a line. A last line without LF has one when it is fetched
+//!            back.
+//! Limits     a string has at most `string_bytes_max`. If each string is a line, a longer line cannot be
+//!            sent, and a line is buffered until its end.
 //! Not implemented  conversion between character sets.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use kiban_base::{Bytes, Rope};
 
-/// Where lines end.
+/// How lines end in the strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lines {
     /// At CR LF inside strings.
@@ -47,7 +49,7 @@ impl TextToStrings {
     /// Creates a converter to strings of at most this many bytes.
     ///
     /// # Panics
-    /// If that is less than two: CR LF has to fit.
+    /// If the maximum is less than two, because CR LF has to fit.
     pub fn new(lines: Lines, string_bytes_max: usize) -> TextToStrings {
         assert!(string_bytes_max >= 2, "a string holds at least CR LF");
         TextToStrings { lines, string_bytes_max, begun: Vec::new(), ready: VecDeque::new() }
@@ -56,7 +58,7 @@ impl TextToStrings {
     /// Adds the next bytes of the host's text.
     ///
     /// # Errors
-    /// They cannot be sent.
+    /// The text cannot be sent.
     pub fn push(&mut self, piece: Bytes) -> Result<(), TextError> {
         match self.lines {
             Lines::Within => self.cut(with_returns(piece)),
@@ -77,7 +79,7 @@ impl TextToStrings {
         self.ready.pop_front()
     }
 
-    /// Returns how many of the host's bytes are not in any string yet.
+    /// Returns how many of the host's bytes are not yet in a string.
     pub fn held_bytes(&self) -> usize {
         self.begun.len()
     }
@@ -120,8 +122,8 @@ pub struct StringsToText {
 }
 
 impl StringsToText {
-    /// Begins at the start of a text or, with `held` as returned by [`StringsToText::is_holding`], at a later
-    /// point.
+    /// Creates a converter for the start of a text or, with `held` as returned by
+    /// [`StringsToText::is_holding`], for a later point.
     pub fn new(lines: Lines, held: bool) -> StringsToText {
         StringsToText { lines, held: held && lines == Lines::Within }
     }
@@ -134,7 +136,7 @@ impl StringsToText {
     /// Returns the host's bytes for a string.
     ///
     /// # Errors
-    /// The string is invalid in this text.
+    /// The string is not valid in this text.
     pub fn push(&mut self, string: Rope) -> Result<Rope, TextError> {
         match self.lines {
             Lines::Within => Ok(self.without_returns(string)),
@@ -149,7 +151,7 @@ impl StringsToText {
         }
     }
 
-    /// Ends the strings; returns the remaining bytes.
+    /// Ends the text; returns the remaining bytes.
     pub fn end(&mut self) -> Rope {
         if core::mem::take(&mut self.held) { Rope::from(Bytes::from_static(b"\r")) } else { Rope::new() }
     }
@@ -227,7 +229,7 @@ mod tests {
         let mut text = Vec::new();
         for string in strings {
             text.extend(inward.push(Rope::copied(string))?.to_vec());
-            // As after a restart at a checkpoint.
+            // A new converter continues, as after a restart at a checkpoint.
             inward = StringsToText::new(lines, inward.is_holding());
         }
         text.extend(inward.end().to_vec());

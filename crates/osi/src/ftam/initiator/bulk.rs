@@ -1,4 +1,4 @@
-//! Transfers of the initiator, and their recovery.
+//! The initiator's transfers, and their recovery.
 
 use super::{Failure, Initiator, Job, Outcome, Phase, Running, Transfer, own, writing_of};
 use crate::ftam::contents::{Failure as Stopped, Inflow, Outflow};
@@ -21,13 +21,13 @@ use alloc::vec::Vec;
 const START: Point = Point { checkpoint: 0, at: 0, held: false };
 
 impl Initiator {
-    /// Starts the transfer on an open file.
+    /// Starts the transfer after the file has been opened.
     pub(super) fn begin_transfer(&mut self, machine: &mut Machine, disk: &mut dyn Disk) {
         let fdata_bytes = self.config.fdata_bytes;
         let Some(running) = &mut self.running else { return };
         let point = running.resume.take().unwrap_or(START);
         let begun = match (&running.job, &running.document, running.transfer.take()) {
-            // A recovered transfer is open already.
+            // A recovered transfer has its local file open already.
             (_, _, Some(transfer)) => Ok(transfer),
             (Job::List { .. }, ..) => {
                 running.outcome = Outcome::Entries(Vec::new());
@@ -74,8 +74,8 @@ impl Initiator {
             }
         };
         self.done_bytes = point.at;
-        // If no docket can be stored, perhaps because the directory is read-only, the transfer cannot be
-        // recovered later. It can be begun all the same.
+        // If no docket can be stored, perhaps because the directory is read-only, the transfer is begun
+        // nevertheless, but cannot be recovered.
         if self.note(disk).is_err()
             && let Some(running) = &mut self.running
         {
@@ -183,7 +183,7 @@ impl Initiator {
                     self.give_up(None, machine, disk);
                 }
             },
-            // Data after a cancel is ignored.
+            // Data that arrives after a cancel is ignored.
             _ => {}
         }
     }
@@ -199,7 +199,7 @@ impl Initiator {
         };
         match settled.and_then(|()| self.note(disk)) {
             Ok(()) => {
-                // Fails if a cancel or a restart has arrived since, which makes the checkpoint void.
+                // Fails if a cancel or a restart has arrived since then; the checkpoint is void in that case.
                 let _ = machine.request(Request::CheckResponse { checkpoint });
             }
             Err(disk_error) => self.give_up(Some(disk_error), machine, disk),
@@ -217,7 +217,7 @@ impl Initiator {
         }
         running.phase = Phase::Ending;
         if machine.state() != State::ReadEnded {
-            // A cancel has arrived since.
+            // A cancel has arrived in the meantime.
             return;
         }
         self.send(machine, Pdu::TransferEndRequest(Box::new(TransferEndRequest::PLAIN)));
@@ -262,7 +262,7 @@ impl Initiator {
         }
     }
 
-    /// Restarts the transfer from the last checkpoint that was answered.
+    /// Restarts the transfer from the last acknowledged checkpoint.
     ///
     /// # Errors
     /// No transfer is in a state in which it can be restarted.
@@ -275,7 +275,7 @@ impl Initiator {
                 ..
             })
         );
-        // The last one that both ends know to be secured.
+        // The last checkpoint that both sides know to be secured.
         let answered = machine.docket().and_then(|docket| docket.transfer.as_ref());
         let Some(answered) = answered.filter(|_| moving).map(|transfer| transfer.checkpoint_answered) else {
             return Err(RequestError::State);
@@ -285,7 +285,7 @@ impl Initiator {
     }
 
     pub(super) fn on_restart(&mut self, restart: &Restart, machine: &mut Machine, disk: &mut dyn Disk) {
-        // This end has cancelled since.
+        // This end has already cancelled the transfer.
         if !matches!(machine.state(), State::ReadRestartIndicated | State::WriteRestartIndicated) {
             return;
         }
@@ -343,7 +343,7 @@ impl Initiator {
         }
     }
 
-    /// Cancels the transfer after an error at this end.
+    /// Cancels the transfer after a local error.
     fn give_up(&mut self, disk_error: Option<DiskError>, machine: &mut Machine, disk: &mut dyn Disk) {
         if let Some(disk_error) = disk_error {
             self.local_failure(disk_error);
@@ -357,7 +357,7 @@ impl Initiator {
             DiagnosticItem::new(kind, error, here, here)
         });
         let diagnostic: Option<Diagnostic> = item.map(Into::into);
-        // The peer may have cancelled; that indication is still to be polled.
+        // The peer may have cancelled; the indication of that has not been polled yet.
         if !matches!(machine.state(), State::Reading | State::ReadEnded | State::Writing | State::WriteEnded)
         {
             return;
@@ -390,7 +390,7 @@ impl Initiator {
         }
     }
 
-    /// Stores the docket of the transfer, if it can be recovered.
+    /// Stores the transfer's docket, if the transfer can be recovered.
     fn note(&mut self, disk: &mut dyn Disk) -> Result<(), DiskError> {
         let Some(running) = &self.running else { return Ok(()) };
         let (Some((activity, key)), Some(document)) = (&running.docket, &running.document) else {
@@ -427,7 +427,7 @@ impl Initiator {
         disk.keep(key, &record.to_vec())
     }
 
-    /// Resumes a lost job by the docket key in its failure.
+    /// Resumes a job that was cut short, given the docket key from its failure.
     ///
     /// # Errors
     /// There is no association with recovery, a job is in progress, or the docket is invalid.

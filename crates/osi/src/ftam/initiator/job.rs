@@ -1,4 +1,4 @@
-//! Jobs: their groups of primitives, and the handling of the answers.
+//! Jobs: the groups of FTAM primitives they send, and the handling of the responses.
 
 use super::{Failure, Initiator, Job, Outcome, Phase, Running, docket_of, own, writing_of};
 use crate::ftam::filestore::Disk;
@@ -14,7 +14,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Returns the attributes to read of a directory's entries.
+/// Returns the names of the attributes that a directory listing requests.
 fn listed() -> AttributeNames {
     AttributeNames::KERNEL
         | AttributeNames::DATE_AND_TIME_OF_CREATION
@@ -91,7 +91,7 @@ impl Initiator {
             transfer: None,
             resume: None,
         };
-        // A missing local file is reported before the responder creates anything.
+        // A missing local file is reported before the responder is asked to create anything.
         if let Job::Put { local, .. } | Job::Append { local, .. } = &running.job {
             match disk.stat(local) {
                 Ok(entry) => self.total_bytes = Some(entry.bytes),
@@ -178,7 +178,7 @@ impl Initiator {
         self.send(machine, Pdu::EndGroupRequest(Box::new(EndGroupRequest {})));
     }
 
-    /// Closes the file and ends the selection.
+    /// Closes the file and deselects it.
     pub(super) fn close(&mut self, machine: &mut Machine) {
         self.close_and(deselect(), machine);
     }
@@ -233,15 +233,15 @@ impl Initiator {
         }
     }
 
-    /// Handles the answer to the first group.
+    /// Handles the response to the first group, which selects and opens the file.
     fn on_opened(&mut self, machine: &mut Machine, disk: &mut dyn Disk) {
         let Some(running) = &mut self.running else { return };
         match machine.state() {
             State::DataTransferIdle if running.failure.is_none() => self.begin_transfer(machine, disk),
             State::DataTransferIdle => self.close(machine),
             State::Initialized => self.end(disk),
-            // A responder that selected but did not open, contrary to the threshold: no group leaves that
-            // state.
+            // The responder selected the file but did not open it, contrary to the group's threshold. No
+            // further group can continue from that state.
             _ => {
                 running.fail(Some(own(ErrorIdentifier::GROUPING_THRESHOLD).into()));
                 self.abort(machine);

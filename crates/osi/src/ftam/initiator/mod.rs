@@ -1,17 +1,19 @@
 //! The initiator: fetches, stores and manages remote files, one job at a time (ISO 8571-3, the initiator's
-//! part).
+//! side).
 //!
-//! Purpose    a job is a value, and so is its outcome; a job cut short by the loss of its association can be
-//!            resumed.
+//! Purpose    a job and its outcome are plain values; a job that is cut short by the loss of its association
+//!            can be resumed.
 //! Operation  `work` handles the machine's indications and advances the job. Local files are on a [`Disk`],
-//!            too: a fetched file appears when it is complete.
-//! Jobs       one or two groups of primitives each, as in the transfer and management class, with a transfer
-//!            between them.
-//! Recovery   if the association has it, a docket of every transfer is stored with its last checkpoints. The
-//!            failure of a lost job contains the docket's key; [`Initiator::recover`] resumes the job over
-//!            another association.
-//! Limits     [`Config`] names them; one job at a time.
-//! Not implemented  file access (LOCATE, ERASE); locks are the responder's default ones.
+//!            as the responder's are; a fetched file appears when it is complete.
+//! Jobs       each consists of one or two groups of primitives, as in the transfer and management class, with
+//!            a transfer between them if needed.
+//! Recovery   if the association has recovery, a docket with the last checkpoints is stored for every
+//!            transfer. The failure of a job that was cut short contains the docket's key;
+//!            [`Initiator::recover`] resumes the job over another association.
+//! Limits     one job at a time; see [`Config`].
+//! Not implemented  file access (LOCATE, ERASE); the initiator never requests locks, so the responder's
+//!                  defaults
+//!            apply.
 
 mod bulk;
 mod job;
@@ -50,9 +52,9 @@ pub struct Config {
     pub classes: ServiceClass,
     /// The functional units to propose.
     pub units: FunctionalUnits,
-    /// The attribute groups to propose beside the kernel group.
+    /// The attribute groups to propose in addition to the kernel group.
     pub groups: AttributeGroups,
-    /// The FTAM quality of service to propose; with 0, nothing can be recovered.
+    /// The FTAM quality of service to propose; with 0, no transfer can be recovered.
     pub quality: QualityOfService,
     /// Maximum number of unanswered checkpoints.
     pub window: i64,
@@ -60,9 +62,9 @@ pub struct Config {
     pub fdata_bytes: usize,
     /// Octets between checkpoints.
     pub checkpoint_bytes: u64,
-    /// Maximum number of entries of a directory.
+    /// Maximum number of entries in a directory listing.
     pub entries_max: usize,
-    /// The identifier of the first activity, unless [`Initiator::set_activity`] sets another. Recoverable
+    /// The identifier of the first activity; [`Initiator::set_activity`] can change it. Recoverable
     /// activities must have different identifiers.
     pub activity: i64,
 }
@@ -97,10 +99,10 @@ impl Default for Config {
     }
 }
 
-/// A job.
+/// A job for the initiator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Job {
-    /// Fetch a file, with its stored document type if none is given.
+    /// Fetch a file. If no document type is given, the stored one is used.
     Get {
         /// The remote name.
         remote: String,
@@ -118,7 +120,7 @@ pub enum Job {
         /// The document type.
         document: Document,
     },
-    /// Append to a file, or create it.
+    /// Append to a file; the file is created if it does not exist.
     Append {
         /// The local path.
         local: Path,
@@ -177,15 +179,15 @@ pub enum Outcome {
 /// Why a job failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Failure {
-    /// Diagnostics of the responder or of the machine.
+    /// Diagnostics from the responder or from the local machine.
     pub diagnostics: Vec<DiagnosticItem>,
     /// The error of the local disk.
     pub local: Option<DiskError>,
     /// Whether this end cancelled the job.
     pub cancelled: bool,
-    /// The request was not possible: most often a functional unit that the responder does not offer.
+    /// The request was not possible, most often because the responder does not offer a functional unit.
     pub misuse: Option<RequestError>,
-    /// The docket key with which the job can be recovered.
+    /// The key of the docket with which the job can be recovered.
     pub docket: Option<String>,
 }
 
@@ -234,15 +236,15 @@ struct Running {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// The first group.
+    /// The first group has been requested.
     Opening,
-    /// F-RECOVER.
+    /// F-RECOVER has been requested.
     Recovering,
-    /// Data transfer.
+    /// Data is being transferred.
     Moving,
     /// F-TRANSFER-END or F-CANCEL is pending.
     Ending,
-    /// The last group.
+    /// The last group has been requested.
     Closing,
 }
 
@@ -269,7 +271,7 @@ impl Initiator {
     /// Requests an association.
     ///
     /// # Errors
-    /// The machine has one, or a configured value is out of range.
+    /// The machine has an association already, or a configured value is out of range.
     pub fn connect(&mut self, machine: &mut Machine) -> Result<(), super::RequestError> {
         let config = &self.config;
         let mut request = InitializeRequest::new(config.classes, config.units);
@@ -303,7 +305,7 @@ impl Initiator {
         machine.request(Request::Pdu(Pdu::TerminateRequest(Box::new(request))))
     }
 
-    /// Sets the next transfer's activity identifier, which names the transfer's docket at both ends.
+    /// Sets the activity identifier of the next transfer. It is part of the docket's key on both sides.
     pub fn set_activity(&mut self, activity: i64) {
         self.activity = activity.saturating_sub(1);
     }
@@ -318,13 +320,13 @@ impl Initiator {
         self.running.is_some()
     }
 
-    /// Returns the octets that this job has moved, and the total if known.
+    /// Returns how many octets of contents this job has transferred, and the total if known.
     pub fn progress(&self) -> (u64, Option<u64>) {
         (self.done_bytes, self.total_bytes)
     }
 
-    /// Does pending work; hands down at most about `room_bytes` of contents. Returns true if there is more to
-    /// send.
+    /// Does pending work; passes down at most about `room_bytes` of contents. Returns true if there is more
+    /// to send.
     pub fn work(&mut self, machine: &mut Machine, disk: &mut dyn Disk, room_bytes: usize) -> bool {
         while let Some(indication) = machine.poll_up() {
             match indication {
@@ -348,7 +350,7 @@ impl Initiator {
         }
     }
 
-    /// Aborts the association after an error that no request can repair.
+    /// Aborts the association after an error from which the protocol cannot recover.
     fn abort(&mut self, machine: &mut Machine) {
         let item = own(ErrorIdentifier::INITIATOR_ERROR);
         if let Some(running) = &mut self.running {
@@ -401,7 +403,7 @@ impl Initiator {
         self.events.push_back(Event::Lost);
     }
 
-    /// Ends the job.
+    /// Ends the job, and reports its outcome.
     fn end(&mut self, disk: &mut dyn Disk) {
         let Some(mut running) = self.running.take() else { return };
         match running.transfer.take() {
@@ -415,7 +417,7 @@ impl Initiator {
         self.events.push_back(Event::Ended(match running.failure {
             None => Ok(running.outcome),
             Some(mut failure) => {
-                // The cause first, then its consequences.
+                // List the cause first, then its consequences.
                 failure.diagnostics.sort_by_key(|item| {
                     matches!(
                         item.error(),
@@ -439,7 +441,7 @@ fn own(error: ErrorIdentifier) -> DiagnosticItem {
     DiagnosticItem::new(DiagnosticType::PERMANENT, error, here, here)
 }
 
-/// Returns the access to request for a job that writes, and how the contents are written.
+/// Returns the access to request for a job that writes, and the mode in which the contents are written.
 fn writing_of(job: &Job) -> Option<(AccessRequest, WriteMode)> {
     match job {
         Job::Put { document: Document::SequentialText(_), .. } => {

@@ -1,4 +1,4 @@
-//! Receive path: indications of the services below are validated and processed.
+//! Receive path: validates and processes indications of the services below.
 
 use super::change::{Change, is_positive};
 use super::{FPDUS_MAX, Item, Machine, State, Up, Verdict, provider_abort, verdict, wants_synchronise};
@@ -99,13 +99,13 @@ impl Machine {
             Some(pdu @ Pdu::InitializeResponse(_)) => {
                 let positive = is_positive(&pdu);
                 if !response.accepted && positive {
-                    // The association was refused below, whatever the FPDU says.
+                    // The association was refused by a layer below, although the FPDU accepts.
                     return self.on_lost(ErrorIdentifier::ASSOCIATION_MANAGEMENT);
                 }
                 self.on_fpdu(pdu, Carrier::AssociateConfirm);
                 if response.accepted && !positive {
-                    // A failure must end the association; if the peer accepted it all the same, this end
-                    // aborts.
+                    // A negative response must come with a refused association. If the peer has accepted the
+                    // association nevertheless, abort it.
                     let value = self.value(&provider_abort(
                         ErrorIdentifier::NO_REASON,
                         EntityReference::INITIATING_FILE_PROTOCOL_MACHINE,
@@ -159,7 +159,7 @@ impl Machine {
         }
     }
 
-    /// Handles the single FPDU in a primitive other than data and the begin or abort of an association.
+    /// Handles the single FPDU in a primitive other than P-DATA, A-ASSOCIATE and A-ABORT.
     fn on_carried(&mut self, values: Vec<Value>, carrier: Carrier) {
         let pdus: Vec<_> = values.iter().map(|value| self.fpdus(value)).collect();
         let mut all = pdus.into_iter().flatten().flatten();
@@ -192,7 +192,7 @@ impl Machine {
             return self.misplaced(misuse);
         }
         if let Pdu::RestartRequest(restart) = &pdu {
-            // The checkpoint and the synchronisation point must be at the same place.
+            // The checkpoint must correspond to the synchronisation point.
             if self.base + restart.checkpoint_identifier != self.serial_next {
                 return self.misplaced(RequestError::Checkpoint);
             }
@@ -256,7 +256,7 @@ impl Machine {
         }
     }
 
-    /// Handles the loss of the association, without information from the peer.
+    /// Handles the loss of the association without an FPDU from the peer.
     fn on_lost(&mut self, error: ErrorIdentifier) {
         let observer = match self.role {
             Role::Initiator => EntityReference::INITIATING_FILE_PROTOCOL_MACHINE,
@@ -267,7 +267,7 @@ impl Machine {
         self.up.push_back(Up::Indication(Indication::Pdu(provider_abort(error, observer, source))));
     }
 
-    /// Handles an FPDU that is not allowed now: aborts.
+    /// Handles an FPDU that is not allowed in the state: aborts the association.
     fn misplaced(&mut self, misuse: RequestError) {
         self.counters.misplaced_in += 1;
         self.abort(match misuse {

@@ -1,4 +1,4 @@
-//! The effect of an FPDU on state and group, passed between the machine's parts.
+//! The effect that an FPDU has on the machine's state and on the current group.
 
 use super::group::Group;
 use super::state::State;
@@ -8,11 +8,11 @@ use crate::wire::ftam::{Pdu, StateResult};
 pub(super) enum Change {
     /// A new state and a new position in a group.
     To(State, Group),
-    /// None: it crossed with a cancel.
+    /// No effect, because the FPDU crossed with a cancel.
     Void,
 }
 
-/// Returns whether the state changes as requested.
+/// Returns whether the state changes as the request asked.
 pub(super) fn is_positive(pdu: &Pdu) -> bool {
     pdu.state_result().unwrap_or(StateResult::SUCCESS) == StateResult::SUCCESS
 }

@@ -1,4 +1,5 @@
-//! Effects of an FPDU other than on the state: negotiated values, the docket, the transfer's checkpoints.
+//! Effects of an FPDU in addition to the state change: negotiated values, the docket, the transfer's
+//! checkpoints.
 
 use super::change::is_positive;
 use super::opening::Opening;
@@ -16,7 +17,7 @@ impl Machine {
             }
             Pdu::RecoverResponse(response) if is_positive(pdu) => {
                 let proposed = self.opening.recover.as_ref().map_or(0, |recover| recover.recovery_point);
-                // The responder may move the point back, but not forward.
+                // The responder may move the recovery point back, but not forward.
                 let range = 0..=proposed.max(0);
                 if range.contains(&response.recovery_point) { Ok(()) } else { Err(RequestError::Value) }
             }
@@ -32,7 +33,7 @@ impl Machine {
             Pdu::RestartResponse(restart) if restart.checkpoint_identifier != self.restart => {
                 Err(RequestError::Checkpoint)
             }
-            // A receiver answers all checkpoints before it sends or accepts the end.
+            // A receiver must answer all checkpoints before it requests or accepts the end of the transfer.
             Pdu::TransferEndRequest(_) | Pdu::TransferEndResponse(_) => {
                 let receives = matches!(
                     (self.state, self.role),
@@ -47,7 +48,7 @@ impl Machine {
         }
     }
 
-    /// Checks that an acceptance is within the proposal.
+    /// Checks that a response to F-INITIALIZE stays within the proposal.
     fn fits_proposal(&self, response: &InitializeResponse) -> Result<(), RequestError> {
         let Some(proposal) = &self.proposal else { return Err(RequestError::State) };
         let one_class = response.service_class.0.is_power_of_two();
@@ -60,7 +61,7 @@ impl Machine {
         if fits { Ok(()) } else { Err(RequestError::Value) }
     }
 
-    /// Applies the effects of an FPDU; the state is already the next one.
+    /// Applies the effects of an FPDU, after the state has changed.
     pub(super) fn effect(&mut self, pdu: &Pdu) {
         let positive = is_positive(pdu);
         match pdu {
@@ -112,8 +113,8 @@ impl Machine {
                 let (restart, base) = (self.restart, self.base);
                 self.serial_next = base + restart;
                 if let Some(transfer) = self.transfer() {
-                    // X.225 §A.5: V(A) is the agreed point. Session no longer accepts an answer to it, and
-                    // one in progress is void.
+                    // X.225 §A.5: V(A) is the agreed point. The session layer accepts no more responses to
+                    // earlier points, and a response in transit is void.
                     transfer.checkpoint_last = restart;
                     transfer.checkpoint_answered = restart;
                 }
@@ -171,7 +172,7 @@ impl Machine {
         self.docket.as_ref()?.transfer.as_ref()
     }
 
-    /// Returns the presentation context for contents of a type.
+    /// Returns the presentation context for contents of this type.
     fn contents_of(&self, contents_type: &ContentsType) -> Option<i64> {
         match contents_type {
             ContentsType::DocumentType(_) => self.context_of(Document::of(contents_type)?.abstract_syntax()),

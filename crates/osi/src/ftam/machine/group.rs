@@ -1,19 +1,19 @@
-//! Groups of primitives: requested together, answered together (ISO 8571-3, grouping).
+//! Groups of primitives, which are requested together and answered together (ISO 8571-3, grouping).
 //!
-//! Rules     in the transfer and management classes a group is one of three: select or create, attributes,
-//!           open; close, attributes, deselect or delete; select or create, attributes, deselect or delete.
-//!           The transfer class lacks the third, the management class has only that. In other classes any
-//!           order that the states allow is valid.
+//! Rules     in the transfer and management class, there are three kinds of group: 1. select or create,
+//!           attributes, open; 2. close, attributes, deselect or delete; 3. select or create, attributes,
+//!           deselect or delete. The transfer class lacks the third kind, the management class has only the
+//!           third. In other classes, any order that the states allow is valid.
 //!
-//! Threshold: the number of requests that must succeed for any to be done. The responding user applies it;
-//! the machine only carries it.
+//! The threshold is the number of requests that must succeed for any of them to be performed. The responding
+//! user applies it; the machine only transmits it.
 
 use super::state::State;
 use crate::wire::ftam::{FunctionalUnits, Kind, ServiceClass};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// Maximum number of primitives in a group, without those that begin and end it.
+/// Maximum number of primitives in a group, not counting F-BEGIN-GROUP and F-END-GROUP.
 pub const GROUP_MAX: usize = 8;
 
 /// The association's position in a group.
@@ -26,14 +26,14 @@ pub(super) enum Group {
     Requests {
         /// The requests so far.
         kinds: Vec<Kind>,
-        /// The state afterwards if all of them succeed.
+        /// The state after the group, if all of the requests succeed.
         regime: State,
     },
     /// The group has been requested, and is being answered.
     Responses {
         /// The requests not yet answered.
         left: VecDeque<Kind>,
-        /// Whether the answer has begun.
+        /// Whether the response to the group has begun.
         has_begun: bool,
     },
 }
@@ -89,7 +89,7 @@ const fn class_is_free(class: ServiceClass) -> bool {
     )
 }
 
-/// Returns the functional units of which one is required for an FPDU of this kind; none: it is in the kernel.
+/// Returns the functional units of which an FPDU of this kind needs one; empty for the kernel's FPDUs.
 pub(super) fn units_of(kind: Kind) -> FunctionalUnits {
     use FunctionalUnits as U;
     match kind {

@@ -1,17 +1,17 @@
 //! The file protocol machine (ISO 8571-4): one association, either role.
 //!
-//! Transmit path    an FPDU becomes one presentation data value; a group's FPDUs share one P-DATA. A data
-//!                  element gets its header in front of the user's rope, and has a P-DATA of its own.
-//! Receive path     FPDUs and data elements, in any form and number per P-DATA. Elements are split off a rope
-//!                  when they are polled, so that a long rope of many elements needs no memory beyond its
-//!                  own.
+//! Transmit path    an FPDU becomes one presentation data value; the FPDUs of a group share one P-DATA. A
+//!                  data element is prepended with its header, and has its own P-DATA.
+//! Receive path     a P-DATA may have FPDUs and data elements in any encoding and number. Elements are split
+//!                  off a rope when they are polled, so that a long rope of many elements needs no extra
+//!                  memory.
 //! Checkpoints      a checkpoint is a minor synchronisation point, numbered from the beginning of the
-//!                  transfer. F-CANCEL and F-RESTART resynchronise. This applies if recovery or restart is
-//!                  among the functional units; otherwise F-CANCEL is P-DATA.
-//! Peer's errors    F-P-ABORT with the standard's diagnostic, and a counter.
+//!                  transfer, and F-CANCEL and F-RESTART use resynchronisation, if the functional units
+//!                  include recovery or restart. Otherwise F-CANCEL is sent by P-DATA.
+//! Protocol errors  of the peer are answered by F-P-ABORT with the standard's diagnostic, and counted.
 //! Limits           [`GROUP_MAX`] primitives in a group; [`FPDUS_MAX`] FPDUs in a value; [`WINDOW_MAX`]
 //!                  unanswered checkpoints.
-//! Not implemented  presentation context management (contexts are those of the association), overlapped
+//! Not implemented  presentation context management (the association's contexts never change), overlapped
 //!                  access, the semantics of FADU locking (the parameters are passed on), and the filestore
 //!                  management of amendment 1.
 
@@ -74,7 +74,7 @@ pub struct Config {
     pub abstract_syntaxes: Vec<Oid>,
 }
 
-/// An item to be polled.
+/// An item waiting to be polled.
 #[derive(Debug)]
 enum Up {
     Indication(Indication),
@@ -91,10 +91,10 @@ pub struct Machine {
     group: Group,
     counters: Counters,
 
-    /// The contexts of the association; before it is established, the proposed ones.
+    /// The presentation contexts of the association, or the proposed ones before it is established.
     contexts: Vec<Context>,
     pci: i64,
-    /// Whether session has minor synchronise and resynchronise.
+    /// Whether the session layer has minor synchronise and resynchronise.
     synchronise: bool,
     serial_next: i64,
     proposal: Option<InitializeRequest>,
@@ -107,9 +107,9 @@ pub struct Machine {
     contents_context: Option<i64>,
     /// The serial number of the synchronisation point that corresponds to checkpoint 1 of the transfer.
     base: i64,
-    /// The lowest checkpoint of the transfer that this connection knows.
+    /// The lowest checkpoint of the transfer that the session connection still knows.
     lowest: i64,
-    /// The checkpoint of the restart in progress.
+    /// The checkpoint from which the restart in progress continues.
     restart: i64,
 
     batch: Vec<Value>,
@@ -146,7 +146,7 @@ impl Machine {
         }
     }
 
-    /// Returns the state; while a group is being requested, the state before it.
+    /// Returns the state; while a group is being requested, the state before the group.
     pub fn state(&self) -> State {
         self.state
     }
@@ -166,12 +166,12 @@ impl Machine {
         self.window
     }
 
-    /// Returns whether data of a document has a presentation context.
+    /// Returns whether the data of a document has a presentation context.
     pub fn has_context(&self, document: &Document) -> bool {
         self.context_of(document.abstract_syntax()).is_some()
     }
 
-    /// Returns the data needed to recover the open regime, the current one or that of the lost association.
+    /// Returns the data needed to recover the open regime: the current one, or the one that was lost.
     pub fn docket(&self) -> Option<&Docket> {
         self.docket.as_ref()
     }
@@ -184,7 +184,7 @@ impl Machine {
     /// Accepts a request or response.
     ///
     /// # Errors
-    /// [`RequestError`]: nothing has changed.
+    /// [`RequestError`]; a rejected request changes nothing.
     pub fn request(&mut self, request: Request) -> Result<(), RequestError> {
         match request {
             Request::Initialize(initialize) => self.initialize(*initialize),
@@ -209,7 +209,7 @@ impl Machine {
                         self.counters.malformed_in += 1;
                         self.up.pop_front();
                         if self.state != State::Closed {
-                            // Everything received after it is discarded, too.
+                            // Everything received after the malformed element is discarded, too.
                             self.up.clear();
                             self.abort(ErrorIdentifier::BAD_DATA_ELEMENT_TYPE);
                         }
@@ -265,7 +265,7 @@ impl Machine {
     fn send(&mut self, pdu: Pdu) -> Result<(), RequestError> {
         let kind = pdu.kind();
         if kind == Kind::InitializeRequest {
-            // It needs addresses: use `Request::Initialize`.
+            // F-INITIALIZE needs addresses, so `Request::Initialize` must be used.
             return Err(RequestError::Value);
         }
         let Change::To(state, group) = self.check_fpdu(true, &pdu)? else { return Err(RequestError::State) };
@@ -274,7 +274,7 @@ impl Machine {
         self.group = group;
         self.counters.fpdus_out += 1;
         let value = self.value(&pdu);
-        // Before the FPDU, since its receiver may need the token at once.
+        // The token is sent before the FPDU, since its receiver may need the token at once.
         let has_read = was == State::ReadTransferEndPending && kind == Kind::TransferEndResponse;
         if self.synchronise && (has_read || kind == Kind::ReadRequest) {
             self.down.push_back(below::Request::GiveToken);
@@ -391,7 +391,7 @@ impl Machine {
         self.up.push_back(Up::Indication(Indication::Pdu(pdu)));
     }
 
-    /// Resets after the end of the association. The docket is kept.
+    /// Resets the machine after the end of the association. The docket is kept.
     fn close(&mut self) {
         (self.state, self.group) = (State::Closed, Group::None);
         self.batch.clear();

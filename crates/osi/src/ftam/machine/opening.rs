@@ -1,4 +1,4 @@
-//! Information on a file and its contents, gathered before it is open.
+//! What the machine knows of a file before it is open.
 
 use crate::wire::ber::Oid;
 use crate::wire::ftam::documents::abstract_syntax_of;
@@ -11,7 +11,7 @@ pub(super) struct Opening {
     pub(super) access: AccessRequest,
     pub(super) activity: Option<i64>,
     pub(super) recover: Option<RecoverRequest>,
-    /// The checkpoint after which the next transfer continues; 0: it begins.
+    /// The checkpoint from which the next transfer resumes; 0 starts it from the beginning.
     pub(super) resume: i64,
 }
 

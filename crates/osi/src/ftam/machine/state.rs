@@ -1,17 +1,17 @@
-//! The states of the file protocol machine, as one table.
+//! The state table of the file protocol machine.
 //!
 //! Source    the service sequences of ISO 8571-3 and the procedures of ISO 8571-4 (clauses 8 to 10 for the
 //!           basic protocol, and those of the bulk data protocol). The standard's own tables (ISO 8571-4
 //!           annex A, replaced by amendment 4) were not available: states are named after the services, and a
 //!           state that waits for a response is called pending.
-//! Roles     one table serves both: it distinguishes which end sends. All confirmed services but F-CANCEL and
-//!           F-RESTART are requested by the initiator; data, its end and checkpoints by the sender, which is
-//!           the responder in a read.
+//! Roles     one table serves both roles, because its events say which side sends. The initiator requests all
+//!           confirmed services except F-CANCEL and F-RESTART. Data, its end and checkpoints come from the
+//!           sender, which is the responder in a read.
 //! Choices   where the available texts leave it open:
 //!           - F-RECOVER leads to data transfer idle. The initiator then requests F-READ or F-WRITE again,
 //!             with the number of the lost bulk transfer, and data continues after the recovery point.
-//!           - Collisions of F-CANCEL and F-RESTART by resynchronisation are resolved by session: the loser
-//!             gets the winner's indication. With F-CANCEL by P-DATA from both ends, each answers the
+//!           - If F-CANCEL or F-RESTART collide and use resynchronisation, the session layer decides: the
+//!             loser gets the winner's indication. If both sides send F-CANCEL by P-DATA, each answers the
 //!             other's.
 
 use super::super::Role;
@@ -24,27 +24,27 @@ pub enum State {
     /// No FTAM regime.
     Closed,
     InitializePending,
-    /// The FTAM regime: no file is selected.
+    /// The FTAM regime is established; no file is selected.
     Initialized,
     TerminatePending,
     SelectPending,
     CreatePending,
     RecoverPending,
-    /// The file selection regime.
+    /// A file is selected.
     Selected,
     DeselectPending,
     DeletePending,
     ReadAttributesPending,
     ChangeAttributesPending,
     OpenPending,
-    /// The file open regime, without a transfer.
+    /// The file is open; there is no transfer.
     DataTransferIdle,
     ClosePending,
     LocatePending,
     ErasePending,
-    /// The responder sends.
+    /// The responder is sending.
     Reading,
-    /// The initiator sends.
+    /// The initiator is sending.
     Writing,
     /// The responder has sent all data.
     ReadEnded,
@@ -56,7 +56,7 @@ pub enum State {
     CancelRequested,
     /// The peer has requested a cancel.
     CancelIndicated,
-    /// Both ends have requested a cancel, by P-DATA.
+    /// Both ends have requested a cancel by P-DATA.
     CancelCollision,
     /// This end has requested a restart of a read.
     ReadRestartRequested,
@@ -109,14 +109,14 @@ impl State {
     }
 }
 
-/// An item that an end sends.
+/// An item that one side sends.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Item {
-    /// An FPDU. `positive`: for a response, whether the state changes as requested.
+    /// An FPDU.
     Pdu {
         /// The kind of FPDU.
         kind: Kind,
-        /// Whether it reports success.
+        /// Whether a response lets the state change as requested.
         positive: bool,
     },
     /// A data element.
@@ -127,19 +127,19 @@ pub enum Item {
     CheckResponse,
 }
 
-/// The contents of a cell.
+/// The contents of one cell in the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// The next state.
     To(State),
-    /// It crossed with a request of this end, and is ignored.
+    /// The item crossed with a request of this end, and is ignored.
     Void,
-    /// No cell: an error of the sender.
+    /// The item is not allowed here; its sender is in error.
     Error,
 }
 
-/// Returns the effect on `state`, at the end with this `role`, of something sent by this end (`own`) or its
-/// peer. `resynchronise`: F-CANCEL is carried by resynchronisation.
+/// Returns the effect on `state`, at the side with this `role`, of an item that this side (`own`) or its peer
+/// has sent. `resynchronise` says whether F-CANCEL is carried by resynchronisation.
 pub fn verdict(role: Role, own: bool, resynchronise: bool, state: State, sends: Item) -> Verdict {
     use State as S;
     use Verdict::{Error, To};
@@ -152,13 +152,13 @@ pub fn verdict(role: Role, own: bool, resynchronise: bool, state: State, sends: 
     };
     match kind {
         Kind::UserAbort if state != S::Closed => return To(S::Closed),
-        // Sent by the machine only, never by a user.
+        // F-P-ABORT is sent by the machine only, never by a user.
         Kind::ProviderAbort if state != S::Closed && !own => return To(S::Closed),
         Kind::CancelRequest => return cancel(by_initiator, own, resynchronise, state),
         Kind::CancelResponse => return cancelled(own, state),
         Kind::RestartRequest => return restart(by_initiator, own, resynchronise, state),
         Kind::RestartResponse => return restarted(own, state),
-        // Groups are handled separately: they change no state.
+        // Groups are handled separately, because they do not change the state.
         Kind::BeginGroupRequest
         | Kind::BeginGroupResponse
         | Kind::EndGroupRequest
@@ -167,7 +167,7 @@ pub fn verdict(role: Role, own: bool, resynchronise: bool, state: State, sends: 
         }
         _ => {}
     }
-    // Everything sent before a cancel by P-DATA arrived crosses with it.
+    // These FPDUs were sent before the peer had received this end's cancel by P-DATA.
     if crosses(own, resynchronise, state)
         && matches!(kind, Kind::DataEndRequest | Kind::TransferEndRequest | Kind::TransferEndResponse)
     {
@@ -198,7 +198,7 @@ pub fn verdict(role: Role, own: bool, resynchronise: bool, state: State, sends: 
         (S::ReadAttributesPending, Kind::ReadAttributesResponse) if by_responder => To(S::Selected),
         (S::Selected, Kind::ChangeAttributesRequest) if by_initiator => To(S::ChangeAttributesPending),
         (S::ChangeAttributesPending, Kind::ChangeAttributesResponse) if by_responder => To(S::Selected),
-        // A selection ends, whatever the action result.
+        // The selection ends, whatever the action result is.
         (S::Selected, Kind::DeselectRequest) if by_initiator => To(S::DeselectPending),
         (S::DeselectPending, Kind::DeselectResponse) if by_responder => To(S::Initialized),
         (S::Selected, Kind::DeleteRequest) if by_initiator => To(S::DeletePending),
@@ -230,8 +230,8 @@ pub fn verdict(role: Role, own: bool, resynchronise: bool, state: State, sends: 
     }
 }
 
-/// Returns whether the peer sent this before it knew of this end's cancel. With resynchronisation, session
-/// discards such data.
+/// Returns whether the peer sent this before it had received this end's cancel. With resynchronisation, the
+/// session layer discards such data.
 const fn crosses(own: bool, resynchronise: bool, state: State) -> bool {
     !own && !resynchronise && matches!(state, State::CancelRequested)
 }
@@ -244,7 +244,7 @@ fn element(by_initiator: bool, own: bool, resynchronise: bool, state: State, sen
     let stays = match sends {
         Item::CheckResponse => match state {
             S::Reading | S::ReadEnded => by_initiator,
-            // The end of data may arrive before responses to checkpoints.
+            // The end of data may arrive before the responses to earlier checkpoints.
             S::Writing | S::WriteEnded | S::WriteTransferEndPending => !by_initiator,
             _ => false,
         },
@@ -262,9 +262,11 @@ fn cancel(by_initiator: bool, own: bool, resynchronise: bool, state: State) -> V
     let to = Verdict::To(if own { S::CancelRequested } else { S::CancelIndicated });
     match state {
         S::Reading | S::Writing | S::ReadEnded | S::WriteEnded => to,
-        // An end that has requested the end of transfer waits for the response, which may be on its way.
+        // After requesting the end of the transfer, the initiator waits for the response, which may be in
+        // transit.
         S::ReadTransferEndPending | S::WriteTransferEndPending if !by_initiator => to,
-        // The peer sent its request before it received this end's, or wins over it in session.
+        // The peer sent its request before it received this end's, or its request has won in the session
+        // layer.
         S::CancelRequested if !own => {
             Verdict::To(if resynchronise { S::CancelIndicated } else { S::CancelCollision })
         }
@@ -297,11 +299,11 @@ fn restart(by_initiator: bool, own: bool, resynchronise: bool, state: State) -> 
         S::Writing | S::WriteEnded => {
             Verdict::To(if own { S::WriteRestartRequested } else { S::WriteRestartIndicated })
         }
-        // The receiver has not answered the end of transfer: it may still request the data again.
+        // The receiver has not answered the end of the transfer, so it may still request the data again.
         S::WriteTransferEndPending if !by_initiator => {
             Verdict::To(if own { S::WriteRestartRequested } else { S::WriteRestartIndicated })
         }
-        // The sender restarts before it has seen this end's request for the end of transfer.
+        // The sender restarts before it has received this end's request to end the transfer.
         S::ReadTransferEndPending if !own && !by_initiator => Verdict::To(S::ReadRestartIndicated),
         S::ReadRestartRequested if !own => Verdict::To(S::ReadRestartIndicated),
         S::WriteRestartRequested if !own => Verdict::To(S::WriteRestartIndicated),

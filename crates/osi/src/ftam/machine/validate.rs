@@ -1,4 +1,4 @@
-//! Validation of FPDUs sent and received: decides the effect, which is applied elsewhere.
+//! Validation of FPDUs sent and received: determines their effect, without applying it.
 
 use super::change::{Change, is_positive};
 use super::group::{self, Group, is_groupable};
@@ -9,7 +9,7 @@ use crate::wire::ftam::{ActionResult, FunctionalUnits, Kind, Pdu};
 use alloc::vec::Vec;
 
 impl Machine {
-    /// Returns the effect of an FPDU of this end (`own`) or its peer.
+    /// Returns the effect of an FPDU that this end (`own`) or the peer has sent.
     pub(super) fn check_fpdu(&self, own: bool, pdu: &Pdu) -> Result<Change, RequestError> {
         let kind = pdu.kind();
         if matches!(kind, Kind::UserAbort | Kind::ProviderAbort) {
@@ -63,7 +63,7 @@ impl Machine {
                     let pending = self.then(!own, self.state, *request, true);
                     match pending.and_then(|pending| self.then(own, pending, kind, is_positive(pdu))) {
                         Some(state) => Ok(Change::To(state, group)),
-                        // An earlier one failed, so the state did not allow this one to be done.
+                        // An earlier request of the group failed, so this one cannot have succeeded.
                         None if is_positive(pdu) && pdu.action_result() == Some(ActionResult::SUCCESS) => {
                             Err(RequestError::Value)
                         }
@@ -76,7 +76,7 @@ impl Machine {
         }
     }
 
-    /// As [`Machine::check_fpdu`], outside a group.
+    /// As [`Machine::check_fpdu`], for an FPDU outside a group.
     fn plain(&self, own: bool, pdu: &Pdu) -> Result<Change, RequestError> {
         let sends = Item::Pdu { kind: pdu.kind(), positive: is_positive(pdu) };
         match verdict(self.role, own, self.synchronise, self.state, sends) {
@@ -94,7 +94,7 @@ impl Machine {
         }
     }
 
-    /// Checks that one of these functional units was negotiated.
+    /// Checks that at least one of these functional units was negotiated.
     pub(super) fn has_unit(&self, one_of: FunctionalUnits) -> Result<(), RequestError> {
         if one_of == FunctionalUnits::NONE || (self.units & one_of) != FunctionalUnits::NONE {
             Ok(())

@@ -1,4 +1,4 @@
-//! Diagnostics: the mapping of a filestore's errors, and the answers to failed requests.
+//! Diagnostics: maps filestore errors to them, and builds the responses to failed requests.
 
 use super::super::filestore::{DiskError, LockError, PathError};
 use crate::wire::ftam::{
@@ -20,7 +20,7 @@ pub(in super::super) fn kind_of_failure(disk_error: DiskError) -> (ErrorIdentifi
         DiskError::Full => (E::LOCAL_FAILURE_SPACE, T::TRANSIENT),
         DiskError::Busy => (E::FILE_BUSY, T::TRANSIENT),
         DiskError::Changed => (E::LOCAL_FAILURE_DATA, T::TRANSIENT),
-        // A peer must not learn what exists outside of the filestore.
+        // Both have the same error, so that a peer does not learn what exists outside of the filestore.
         DiskError::Outside | DiskError::NotADirectory => (E::FILENAME_NOT_FOUND, T::PERMANENT),
         DiskError::NotAFile => (E::FILE_NOT_AVAILABLE, T::PERMANENT),
         DiskError::NotEmpty => (E::FILE_CANNOT_BE_DELETED, T::PERMANENT),
@@ -35,7 +35,7 @@ pub(in super::super) fn kind_of_failure(disk_error: DiskError) -> (ErrorIdentifi
 pub(in super::super) fn item_of(error: ErrorIdentifier, kind: DiagnosticType) -> DiagnosticItem {
     let here = EntityReference::RESPONDING_FILE_SERVICE_USER;
     let source = match error.0 {
-        // An impossible request is the requester's error.
+        // These errors are caused by the initiator's request.
         3000..=3999 | 1000..=1999 => EntityReference::INITIATING_FILE_SERVICE_USER,
         _ => here,
     };
@@ -58,18 +58,18 @@ pub(super) fn permanent(error: ErrorIdentifier) -> DiagnosticItem {
     item_of(error, DiagnosticType::PERMANENT)
 }
 
-/// Returns whether an answer reports success throughout.
+/// Returns whether a response reports success, both in its state result and in its action result.
 pub(super) fn succeeded(answer: &Pdu) -> bool {
     answer.state_result().unwrap_or(StateResult::SUCCESS) == StateResult::SUCCESS
         && answer.action_result().unwrap_or(ActionResult::SUCCESS) == ActionResult::SUCCESS
 }
 
-/// Returns the action result that goes with a diagnostic: error types have the same numbers.
+/// Returns the action result for a diagnostic; result and diagnostic type have the same numbers.
 pub(super) fn result_of(item: &DiagnosticItem) -> ActionResult {
     ActionResult(item.diagnostic_type.0)
 }
 
-/// Builds the answer to a failed request.
+/// Builds the response to a failed request.
 pub(super) fn failed(request: &Pdu, item: DiagnosticItem) -> Pdu {
     let action_result = result_of(&item);
     let diagnostic: Option<Diagnostic> = Some(item.into());

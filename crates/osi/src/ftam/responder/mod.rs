@@ -1,26 +1,26 @@
-//! The responder: a filestore, served to one association (ISO 8571-3, the responder's part; ISO 8571-2, the
+//! The responder: serves a filestore to one association (ISO 8571-3, the responder's side; ISO 8571-2, the
 //! virtual filestore).
 //!
 //! Purpose          every confirmed service is answered, with the standard's diagnostic if it fails; contents
 //!                  are read and written in pieces, never faster than the association takes them.
 //! Operation        `work` handles the machine's indications, uses the disk, the locks and the authenticator
-//!                  that the caller passes in, and answers through the machine. It never blocks: [`Progress`]
-//!                  says what it waits for.
+//!                  that the caller passes in, and responds through the machine. It never blocks:
+//!                  [`Progress`] tells what it is waiting for.
 //! Modules          `regimes` state of each regime, `select` selection and attributes, `open` the open regime
 //!                  and recovery, `transfer` bulk data, `answer` diagnostics.
 //! Creation         a created file becomes visible when its first transfer ends, or when it is deselected;
-//!                  until then an existing file stays visible.
+//!                  until then, an existing file of that name stays visible.
 //! Groups           are handled as a whole. If fewer requests succeed than the threshold requires, selections
 //!                  and opens of the group are undone and answered as failed; an action that cannot be undone
 //!                  is not done once the threshold is out of reach.
-//! Recovery         with an activity identifier and a recovery mode, received data is settled and a docket
-//!                  written before a checkpoint is answered; the docket is a record on the disk, keyed by
-//!                  user and activity.
+//! Recovery         with an activity identifier and a recovery mode, received data is synced and a docket
+//!                  written before a checkpoint is acknowledged. A docket is a record on the disk, with user
+//!                  and activity as its key.
 //! Logging          refusals and failures are reported for a log ([`Responder::next_failure`]).
-//! Limits           [`Config`] names them.
-//! Not implemented  access control lists are stored and returned, but not enforced: rights come from the
-//!                  authenticator; passwords of single files; FADU locking; LOCATE and ERASE (no file access
-//!                  unit is offered).
+//! Limits           see [`Config`].
+//! Not implemented  access control lists are stored and returned, but not enforced, because rights come from
+//!                  the authenticator; passwords of single files; FADU locking; LOCATE and ERASE (the file
+//!                  access functional unit is not offered).
 
 mod answer;
 mod open;
@@ -65,7 +65,7 @@ kiban_base::counters! {
         recovered,
         /// Failure reports that were dropped because they were not fetched.
         failure_reports_dropped,
-        /// Answers that the machine rejected: a defect of this responder.
+        /// Responses that the machine rejected; each is a bug of this responder.
         internal_errors,
     }
 }
@@ -75,22 +75,22 @@ pub const FAILURE_REPORTS_MAX: usize = 16;
 /// Maximum number of characters of a file name in a failure report.
 const FILE_CHARACTERS_MAX: usize = 256;
 
-/// Configuration of a responder: the services it offers, and its limits.
+/// Configuration of a responder: the services that it offers, and its limits.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The functional units.
     pub units: FunctionalUnits,
-    /// The attribute groups beside the kernel group.
+    /// The attribute groups in addition to the kernel group.
     pub groups: AttributeGroups,
-    /// The maximum FTAM quality of service.
+    /// The highest FTAM quality of service.
     pub quality: QualityOfService,
-    /// The document type of a file without a contents type.
+    /// The document type for files without a stored contents type.
     pub document: Document,
     /// Maximum number of unanswered checkpoints.
     pub window: i64,
     /// Length of a data element in octets.
     pub fdata_bytes: usize,
-    /// Octets between checkpoints.
+    /// Octets of contents between checkpoints.
     pub checkpoint_bytes: u64,
     /// Maximum length of a received file in octets.
     pub file_bytes_max: u64,
@@ -140,10 +140,10 @@ pub struct Store<'a> {
     pub authenticator: &'a mut dyn Authenticator,
 }
 
-/// A refusal or a failure, for a log.
+/// A refusal or failure to be logged.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FailureReport {
-    /// The FPDU that reported it.
+    /// The FPDU that carried the diagnostic.
     pub kind: FpduKind,
     /// The name that the peer used for the last requested file, possibly truncated.
     pub file: String,
@@ -154,11 +154,11 @@ pub struct FailureReport {
 /// What a responder waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// The peer.
+    /// Waits for the peer.
     Peer,
-    /// Room in the layers below: there is more to send.
+    /// Waits for room in the layers below, because there is more to send.
     Room,
-    /// The authentication.
+    /// Waits for the authenticator.
     Authentication,
 }
 
@@ -216,7 +216,7 @@ impl Responder {
         &self.counters
     }
 
-    /// Does pending work; hands down at most about `room_bytes` of contents.
+    /// Does pending work; passes down at most about `room_bytes` of contents.
     pub fn work(&mut self, machine: &mut Machine, store: &mut Store<'_>, room_bytes: usize) -> Progress {
         if let Some(initialize) = self.pending.take() {
             self.on_initialize(initialize, machine, store);
@@ -251,7 +251,7 @@ impl Responder {
     }
 
     fn send(&mut self, machine: &mut Machine, pdu: Pdu) {
-        // The indication that ended the association after the request is still to be polled.
+        // The association has ended, but the indication of that has not been polled yet.
         if machine.state() == State::Closed {
             return;
         }
@@ -272,17 +272,17 @@ impl Responder {
 
     fn report_failure(&mut self, pdu: &Pdu) {
         let items = pdu.diagnostic().map_or(&[][..], |diagnostic| &diagnostic.0);
-        // A mere consequence of another failure is not reported.
+        // An error that only follows from another failure is not reported.
         let followed = [ErrorIdentifier::SUBSEQUENT_ERROR, ErrorIdentifier::GROUPING_THRESHOLD];
         let item = items.iter().find(|item| {
             item.diagnostic_type != DiagnosticType::INFORMATIVE
                 && !followed.contains(&item.error())
-                // The end of a transfer whose error was reported at the end of its data.
+                // This error was already reported at the end of the transfer's data.
                 && !(pdu.kind() == FpduKind::TransferEndResponse && item.error() == ErrorIdentifier::BAD_READ)
         });
         let Some(item) = item else { return };
         if item.error() == ErrorIdentifier::LOWER_LAYER_FAILURE && self.selected.is_none() {
-            // Nothing was interrupted.
+            // The association was lost while no file was selected, so nothing was interrupted.
             return;
         }
         if self.failure_reports.len() == FAILURE_REPORTS_MAX {
@@ -336,7 +336,7 @@ impl Responder {
         self.send(machine, Pdu::InitializeResponse(Box::new(response)));
     }
 
-    /// Negotiates the richest common service class, and of the other features those that both ends support.
+    /// Negotiates the richest common service class, and of all other features those that both sides support.
     fn accept(&mut self, initialize: &Initialize) -> Result<InitializeResponse, ErrorIdentifier> {
         use ServiceClass as C;
         let (request, config) = (&initialize.request, &self.config);
@@ -365,7 +365,7 @@ impl Responder {
         response.ftam_quality_of_service = QualityOfService(quality);
         response.checkpoint_window = request.checkpoint_window.clamp(1, config.window);
         if let Some(list) = &request.contents_type_list {
-            // In the proposed order, on which some initiators rely.
+            // The list keeps the proposed order, on which some initiators rely.
             let known = |name: &&ContentsTypeName| match name {
                 ContentsTypeName::Document(name) => documents::abstract_syntax_of(name.0)
                     .is_some_and(|syntax| initialize.abstract_syntaxes.contains(&syntax)),
@@ -391,7 +391,7 @@ impl Responder {
                 self.send(machine, Pdu::TerminateResponse(Box::new(response)));
             }
             Pdu::UserAbort(_) | Pdu::ProviderAbort(_) => {
-                // The peer violated the protocol, or gave up; its diagnostic says why.
+                // The peer violated the protocol, or aborted; its diagnostic says why.
                 self.report_failure(&pdu);
                 self.end(store);
             }
@@ -448,7 +448,7 @@ impl Responder {
         self.send(machine, Pdu::EndGroupResponse(Box::new(EndGroupResponse {})));
     }
 
-    /// Undoes the selection of a failed group.
+    /// Undoes the selection made by a failed group.
     fn undo(&mut self, store: &mut Store<'_>) {
         if let Some(selected) = self.selected.take() {
             if let Some(fresh) = selected.fresh {

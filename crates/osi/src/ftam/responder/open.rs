@@ -20,10 +20,10 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Maximum number of dockets checked when an initiator connects.
+/// Maximum number of dockets that are checked for expiry when an initiator connects.
 const SWEEP_MAX: usize = 64;
 
-/// The data stored for a transfer.
+/// The data stored for a transfer, so that it can be recovered.
 pub(super) struct Docket<'a> {
     pub(super) user: &'a str,
     pub(super) path: &'a Path,
@@ -31,9 +31,9 @@ pub(super) struct Docket<'a> {
     pub(super) mode: Actions,
     pub(super) document: &'a Document,
     pub(super) bulk: i64,
-    /// For a write: the contents.
+    /// For a write: the unfinished contents.
     pub(super) writes: Option<&'a Unfinished>,
-    /// For a read: the file's version.
+    /// For a read: the version of the file.
     pub(super) stamp: Stamp,
     pub(super) points: &'a Points,
 }
@@ -78,7 +78,7 @@ pub(in super::super) fn write_mode_of(word: &str) -> Option<WriteMode> {
         .find(|write_mode| write_mode_word(*write_mode) == word)
 }
 
-/// Decodes the marks of a record.
+/// Decodes a record's marks.
 fn marks_of(record: &Record) -> Option<Vec<(Mark, Vec<u8>)>> {
     let mark = |bytes: &[u8]| {
         let end = bytes.iter().position(|byte| *byte == b' ')?;
@@ -88,7 +88,7 @@ fn marks_of(record: &Record) -> Option<Vec<(Mark, Vec<u8>)>> {
     record.all("mark").map(mark).collect()
 }
 
-/// Decodes the checkpoints of a record, in ascending order.
+/// Decodes a record's checkpoints, in ascending order.
 pub(in super::super) fn points_of(record: &Record) -> impl Iterator<Item = Point> {
     record.all("point").filter_map(|text| {
         let mut words = core::str::from_utf8(text).ok()?.split(' ');
@@ -145,10 +145,10 @@ impl Responder {
             recovers && request.recovery_mode != RecoveryMode::NONE && selected.kind == Kind::File
         });
         let docket = activity.map(|activity| key(&user, activity.0));
-        // Without room for a docket the transfer proceeds, but cannot be recovered.
+        // If there is no room for a docket, the transfer proceeds but cannot be recovered.
         let docket = docket.filter(|key| has_room(key, most, store.disk));
         if let Some(key) = &docket {
-            // An older, unrecovered activity with that number is abandoned.
+            // If the initiator reuses the number of an interrupted activity, that activity is abandoned.
             drop_docket(key, store.disk);
         }
         let mut response = OpenResponse::new(document.contents_type());
@@ -202,7 +202,7 @@ impl Responder {
         let key = key(&admission.user, request.activity_identifier.0);
         let bytes = store.disk.fetch(&key).map_err(|failed| match failed {
             DiskError::NotThere => permanent(E::ACTIVITY_NOT_RECOGNIZED),
-            // It exists, and may be readable later.
+            // The docket exists, and may be readable later.
             failed => disk_error(failed),
         })?;
         let corrupt = || permanent(E::CORRUPT_DOCKET);
@@ -235,7 +235,7 @@ impl Responder {
             (Some(write_mode), Some(token)) => {
                 let begun = store.disk.resume(&path, write_mode, token, point.at);
                 let begun = begun.map_err(|failed| match failed {
-                    // A failed transfer's contents were removed, its docket could not be.
+                    // The transfer failed: its contents were removed, but removing its docket failed.
                     DiskError::NotThere => permanent(E::ACTIVITY_NO_LONGER_EXISTS),
                     failed => disk_error(failed),
                 });
@@ -281,7 +281,7 @@ impl Responder {
         let oldest = store.disk.date().0.saturating_sub(self.config.docket_seconds_max);
         let keys = store.disk.kept();
         for key in keys.iter().filter(|key| key.starts_with("r-")).take(SWEEP_MAX) {
-            // One that cannot be read now is kept.
+            // A docket that cannot be read now is kept.
             let Ok(bytes) = store.disk.fetch(key) else { continue };
             let date = Record::read(&bytes).and_then(|record| record.number("date"));
             if date.is_none_or(|date| date < oldest) {
@@ -308,13 +308,13 @@ fn contents(
     match (&selected.document, &requested) {
         _ if directory != (selected.kind == Kind::Directory) => Err(inconsistent()),
         _ if directory => Ok((requested, None)),
-        // A file without a mark has whatever document type is requested.
+        // A file without a mark is opened with whatever document type is requested.
         (None, _) => Ok((requested, None)),
         (Some(stored), requested) if stored.name() == requested.name() => {
             let plain = requested.contents_type() == ContentsType::document(requested.name(), None);
             Ok((if plain { stored.clone() } else { requested.clone() }, None))
         }
-        // ISO 8571-2, FTAM-2: it can be simplified to FTAM-1.
+        // ISO 8571-2: FTAM-2 can be simplified to FTAM-1.
         (Some(Document::SequentialText(_)), Document::UnstructuredText(_)) => {
             Ok((requested, Some(ErrorIdentifier::CONTENTS_TYPE_SIMPLIFIED)))
         }
@@ -326,8 +326,8 @@ fn key(user: &str, activity: i64) -> String {
     format!("r-{:016x}-{:016x}", number_of(user), activity as u64)
 }
 
-/// Returns whether there is room for another docket, given the maximum in total and per user: no user takes
-/// the room of the others.
+/// Returns whether there is room for another docket, within the maximum in total and the maximum per user,
+/// which keeps one user from taking all the room.
 fn has_room(key: &str, (most, users_most): (usize, usize), disk: &mut dyn Disk) -> bool {
     let kept = disk.kept();
     let user = key.rsplit_once('-').map_or("", |(user, _)| user);

@@ -11,8 +11,8 @@ use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::{self, Vec};
 
-/// Contents that are not in place yet, and the marks that they will have there. They are part of the docket,
-/// so that a recovered transfer ends as the original one would have.
+/// Contents that are not yet stored under the file's name, and the marks that the file will have. Both are
+/// part of the docket, so that a recovered transfer ends as the original one would have.
 pub(super) struct Unfinished {
     pub(super) begun: OpenedContents,
     pub(super) write_mode: WriteMode,
@@ -25,11 +25,11 @@ pub(super) struct Selected {
     pub(super) kind: Kind,
     pub(super) access: Actions,
     pub(super) hold: Hold,
-    /// The document type that it is stored as, if known.
+    /// The document type with which the file is stored, if known.
     pub(super) document: Option<Document>,
     /// A created file that is not visible yet.
     pub(super) fresh: Option<Unfinished>,
-    /// Information on the file when it was selected; `None` for a new file.
+    /// The file's attributes when it was selected; `None` for a new file.
     pub(super) entry: Option<Entry>,
     pub(super) open: Option<Open>,
 }
@@ -54,17 +54,17 @@ pub(super) struct Resume {
 /// Maximum number of checkpoints that a transfer can be restarted from.
 const POINTS_MAX: usize = 1024;
 
-/// A position in the contents that both ends know by its checkpoint.
+/// A position in the contents, identified by the number of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Point {
     pub(in super::super) checkpoint: i64,
-    /// Offset in octets of the host's file.
+    /// Offset in octets in the host's file.
     pub(in super::super) at: u64,
-    /// Whether a CR is held back after that.
+    /// Whether a CR before this position is held back, because LF may follow.
     pub(in super::super) held: bool,
 }
 
-/// The checkpoints of a transfer in ascending order; the first is its beginning.
+/// The checkpoints of a transfer in ascending order; the first is the beginning of the file.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Points(VecDeque<Point>);
 
@@ -80,7 +80,7 @@ impl Points {
         self.0.push_back(point);
     }
 
-    /// Goes back to a checkpoint, and drops those after it.
+    /// Goes back to a checkpoint, and drops later ones.
     pub(in super::super) fn back_to(&mut self, checkpoint: i64) -> Option<Point> {
         let place = self.0.iter().position(|point| point.checkpoint == checkpoint)?;
         self.0.truncate(place + 1);
@@ -91,7 +91,7 @@ impl Points {
         *self.0.back().expect("the first is never taken")
     }
 
-    /// Returns the last ones: as many as the window that the peer may be behind, and one more.
+    /// Returns the newest checkpoints: one more than the checkpoint window, by which the peer may be behind.
     pub(in super::super) fn last(&self) -> impl Iterator<Item = &Point> {
         self.0.iter().skip(self.0.len().saturating_sub(WINDOW_MAX as usize + 1))
     }

@@ -186,7 +186,7 @@ impl Responder {
             return Err(permanent(ErrorIdentifier::REQUESTED_ACCESS_INCONSISTENT));
         }
         let entry = match (&selected.fresh, &selected.entry) {
-            // No other user has seen it yet: its attributes are those of its creation.
+            // No other user has seen the file yet, so its attributes are those given at its creation.
             (Some(_), Some(entry)) => entry.clone(),
             _ => store.disk.stat(&selected.path).map_err(disk_error)?,
         };
@@ -232,7 +232,8 @@ impl Responder {
         if let Some(new) = &new
             && *new != selected.path
         {
-            // The new name is locked for a moment, so that no other association creates it in the meantime.
+            // The new name is locked during the rename, so that no other association can create the file in
+            // the meantime.
             let all = Control::usual(Actions::ALL);
             let hold = store.locks.take(new, all).map_err(refused)?;
             let renamed = store.disk.rename(&selected.path, new);
@@ -258,7 +259,7 @@ impl Responder {
             return Err(permanent(ErrorIdentifier::SUBSEQUENT_ERROR));
         };
         let finished = match selected.fresh {
-            // Created but never written: an empty file.
+            // The file was created but never written, so it is stored as an empty file.
             Some(fresh) => store.disk.finish(fresh.begun.handle, &fresh.marks),
             None => Ok(()),
         };
@@ -321,7 +322,7 @@ fn give(hold: Hold, store: &mut Store<'_>) {
     store.locks.give(hold);
 }
 
-/// Returns the entry of a created file that is not visible yet.
+/// Returns the attributes of a created file that is not visible yet.
 fn created(marks: &[(Mark, Vec<u8>)], date: Date) -> Entry {
     let mut kept = Marks::default();
     kept.change(marks);

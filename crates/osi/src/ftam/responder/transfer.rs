@@ -103,7 +103,7 @@ impl Responder {
                             self.end_data(item, machine, store);
                         }
                     }
-                    // The window is full: the peer must answer first.
+                    // The checkpoint window is full, so the peer must acknowledge a checkpoint first.
                     Err(RequestError::Checkpoint) => return Progress::Peer,
                     Err(_) => self.counters.internal_errors += 1,
                 }
@@ -118,7 +118,8 @@ impl Responder {
                     let structure = element.is_structure();
                     match machine.request(Request::Data(element)) {
                         Ok(()) => {}
-                        // The association has no context for structure: only data is sent.
+                        // The association has no presentation context for structure, so only the data is
+                        // sent.
                         Err(RequestError::Context) if structure => {}
                         Err(_) => {
                             self.counters.internal_errors += 1;
@@ -187,11 +188,11 @@ impl Responder {
         }
     }
 
-    /// Ends the data with a diagnostic of the sender's error.
+    /// Ends the data transfer with a diagnostic, because reading the file failed.
     fn end_data(&mut self, item: DiagnosticItem, machine: &mut Machine, store: &mut Store<'_>) {
         self.stop_transfer(store, false);
         self.counters.transfers_failed += 1;
-        // The peer may have cancelled; that indication is still to be polled.
+        // The peer may have cancelled; the indication of that has not been polled yet.
         if machine.state() != State::Reading {
             return;
         }
@@ -233,7 +234,8 @@ impl Responder {
         let start = Point { checkpoint: 0, at: 0, held: false };
         let (contents, point) = match (open.resume.take(), selected.fresh.take()) {
             (Some(Resume { point, begun: Some(contents) }), _) => (contents, point),
-            // It is invisible until complete; what it replaces was decided when it was created.
+            // The new file is invisible until complete. How it replaces an old one was decided when it was
+            // created.
             (_, Some(fresh)) => (fresh, start),
             (_, None) => {
                 let mut marks = vec![(Mark::Modifier, user.into_bytes())];
@@ -282,7 +284,7 @@ impl Responder {
         let settled = store.disk.sync(writing.contents.begun.handle).map_err(disk_error);
         match settled.and_then(|()| self.note(store)) {
             Ok(()) => {
-                // Fails if a cancel or a restart has arrived since, which makes the checkpoint void.
+                // Fails if a cancel or a restart has arrived since then; the checkpoint is void in that case.
                 let _ = machine.request(Request::CheckResponse { checkpoint });
             }
             Err(item) => self.cancel(item, machine, store),
@@ -299,7 +301,7 @@ impl Responder {
     }
 
     pub(super) fn on_transfer_end(&mut self, machine: &mut Machine, store: &mut Store<'_>) {
-        // This end has cancelled since: that is the answer.
+        // This end has already cancelled the transfer, which answers the request.
         if !matches!(machine.state(), State::ReadTransferEndPending | State::WriteTransferEndPending) {
             return;
         }
@@ -325,7 +327,7 @@ impl Responder {
                 close(&reading, store.disk);
                 None
             }
-            // It failed, as its sender reported.
+            // The transfer has failed, as was reported at the end of its data.
             None => Some(permanent(ErrorIdentifier::BAD_READ)),
         };
         self.forget_docket(store);
@@ -345,7 +347,7 @@ impl Responder {
     }
 
     pub(super) fn on_restart(&mut self, restart: &Restart, machine: &mut Machine, store: &mut Store<'_>) {
-        // This end has cancelled since.
+        // This end has already cancelled the transfer.
         if !matches!(machine.state(), State::ReadRestartIndicated | State::WriteRestartIndicated) {
             return;
         }
@@ -364,7 +366,8 @@ impl Responder {
             }
             (Some(Transfer::Write(writing)), Some(selected)) => match writing.points.back_to(checkpoint) {
                 Some(point) => {
-                    // Truncated at the restart point: the new data may be shorter than the old.
+                    // Truncates the contents to the restart point, because the new data may be shorter than
+                    // the old.
                     let Unfinished { begun, write_mode, .. } = &mut writing.contents;
                     store.disk.leave(begun.handle);
                     let resumed = store.disk.resume(&selected.path, *write_mode, &begun.token, point.at);
@@ -386,11 +389,11 @@ impl Responder {
         }
     }
 
-    /// Cancels after an error of the receiver.
+    /// Cancels the transfer, because writing the file failed.
     fn cancel(&mut self, item: DiagnosticItem, machine: &mut Machine, store: &mut Store<'_>) {
         self.stop_transfer(store, false);
         self.counters.transfers_failed += 1;
-        // As in `end_data`.
+        // As in `end_data`: a cancel by the peer may not have been polled yet.
         if !matches!(machine.state(), State::Writing | State::WriteEnded | State::WriteTransferEndPending) {
             return;
         }
@@ -398,7 +401,8 @@ impl Responder {
         self.send(machine, Pdu::CancelRequest(Box::new(cancel)));
     }
 
-    /// Stops a transfer before its end. `lost`: keeps what can be recovered.
+    /// Stops a transfer before its end. If the association is lost (`lost`), keeps what is needed to recover
+    /// it.
     pub(super) fn stop_transfer(&mut self, store: &mut Store<'_>, lost: bool) {
         let kept =
             self.selected.as_ref().and_then(|selected| selected.open.as_ref()?.docket.as_ref()).is_some();
@@ -411,7 +415,7 @@ impl Responder {
             None => {}
         }
         if lost {
-            // A recovered transfer that was not restarted stays available.
+            // A transfer that was recovered but not restarted can be recovered again.
             let resume = self.selected.as_mut().and_then(|selected| selected.open.as_mut()?.resume.take());
             if let Some(unfinished) = resume.and_then(|resume| resume.begun) {
                 store.disk.leave(unfinished.begun.handle);
@@ -428,7 +432,7 @@ impl Responder {
         }
     }
 
-    /// Stores the docket of the transfer, if it can be recovered.
+    /// Writes the transfer's docket, if the transfer can be recovered.
     fn note(&mut self, store: &mut Store<'_>) -> Result<(), DiagnosticItem> {
         let user = self.admission()?.user.clone();
         let (Some(transfer), Some(selected)) = (&self.transfer, &self.selected) else { return Ok(()) };
@@ -462,7 +466,7 @@ fn close(reading: &Reading, disk: &mut dyn Disk) {
     }
 }
 
-/// Checks that all of a file is requested: unstructured and flat files are transferred whole.
+/// Checks that the whole file is requested, because unstructured and flat files are only transferred whole.
 fn is_whole(name: &FaduName) -> Result<(), DiagnosticItem> {
     match name {
         FaduName::FirstLast(FirstLast::FIRST) | FaduName::BeginEnd(_) | FaduName::FaduNumber(0) => Ok(()),

@@ -1,11 +1,11 @@
-//! Session's state tables (X.225 Annex A, Tables A.8 to A.16): a pure function of state, event and
+//! The session layer's state tables (X.225 Annex A, Tables A.8 to A.16): a pure function of state, event and
 //! predicates.
 //!
-//! Cells     those of the kernel, duplex, minor synchronise, resynchronise and typed data without transport
-//!           expedited data: other states cannot be reached, other SPDUs are one event ([`Event::Other`]),
-//!           and PREPARE SPDUs are never sent.
-//! Options   where the standard leaves a choice, no transport connection is reused (p02, p64 and Vtrr are
-//!           false, so actions \[7\] to \[9\] do nothing), and an ABORT is answered by ending the transport
+//! Cells     those that kernel, duplex, minor synchronise, resynchronise and typed data need, without
+//!           transport expedited data. The other states cannot be reached; all other SPDUs are one event
+//!           ([`Event::Other`]); PREPARE SPDUs are never sent.
+//! Options   where the standard leaves a choice: no transport connection is reused (p02, p64 and Vtrr are
+//!           false, so actions \[7\] to \[9\] do nothing), and an ABORT is answered by closing the transport
 //!           connection.
 
 use super::{Resynchronisation, SERIAL_MAX, Tokens, Units};
@@ -13,7 +13,7 @@ use State::{
     Sta01, Sta01B, Sta01C, Sta01D, Sta02A, Sta02B, Sta03, Sta05A, Sta08, Sta09, Sta11A, Sta16, Sta713,
 };
 
-/// The states of Table A.2 that can be reached.
+/// The states of Table A.2 that are reached with the supported functional units.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
     /// Idle, no transport connection.
@@ -87,16 +87,16 @@ pub(super) enum Event {
     Aa,
     AbNr,
     AbR,
-    /// An SPDU of a functional unit that is not offered, or a malformed one.
+    /// An SPDU of a functional unit that is not supported, or a malformed SPDU.
     Other,
 }
 
 /// The variables of §A.5.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Variables {
-    /// FU(f): the selected units.
+    /// FU(f): the selected functional units.
     pub(super) units: Units,
-    /// OWNED(mi).
+    /// OWNED(mi): this end holds the synchronise-minor token.
     pub(super) owns_minor: bool,
     /// Not Vtca: this end initiated the transport connection, and so the session connection.
     pub(super) initiator: bool,
@@ -112,15 +112,15 @@ pub(super) struct Variables {
     pub(super) vcoll: bool,
     /// Vdnr: DISCONNECT has been received after a collision.
     pub(super) vdnr: bool,
-    /// Vrsp: the kind of the resynchronisation in progress.
+    /// Vrsp: the kind of resynchronisation in progress.
     pub(super) vrsp: Option<Resynchronisation>,
-    /// Vrspnb: its serial number, for restart.
+    /// Vrspnb: the serial number of that resynchronisation, if it is a restart.
     pub(super) vrspnb: u32,
-    /// Discard-rcv-flow.
+    /// Discard-rcv-flow: received data is discarded until the resynchronisation ends.
     pub(super) discard: bool,
 }
 
-/// Parameters of an event that predicates need.
+/// The parameters of an event on which predicates depend.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Given {
     /// Serial number of the synchronisation point.
@@ -133,7 +133,7 @@ pub(super) struct Given {
     pub(super) overflow: bool,
     /// p76: the CONNECT is not acceptable.
     pub(super) unacceptable: bool,
-    /// p202: the user data ends here.
+    /// p202: this SPDU ends the user data.
     pub(super) end: bool,
 }
 
@@ -155,27 +155,27 @@ impl Variables {
         self.units.has(units)
     }
 
-    /// AV(mi).
+    /// AV(mi): the synchronise-minor token is available.
     fn has_minor(&self) -> bool {
         self.has(Units::MINOR_SYNCHRONISE)
     }
 
-    /// ALL(AV, tokens).
+    /// ALL(AV, tokens): all of these tokens are available.
     pub(super) fn all_available(&self, tokens: Tokens) -> bool {
         tokens.is_empty() || tokens == Tokens::MINOR && self.has_minor()
     }
 
-    /// p63: ALL(I, tk-dom).
+    /// p63: ALL(I, tk-dom), this end holds every token that is available.
     pub(super) fn may_release(&self) -> bool {
         !self.has_minor() || self.owns_minor
     }
 
-    /// p68: ALL(A, tk-dom).
+    /// p68: ALL(A, tk-dom), the peer holds every token that is available.
     fn peer_may_release(&self) -> bool {
         !self.has_minor() || !self.owns_minor
     }
 
-    /// p21.
+    /// p21: the synchronisation point exists and is not yet confirmed.
     fn is_outstanding(&self, serial: u32) -> bool {
         self.vm > serial && serial >= self.va
     }
@@ -185,7 +185,7 @@ impl Variables {
         self.has(Units::RESYNCHRONISE) && self.has_minor()
     }
 
-    /// SPMwinner (§A.5.4.6.1): returns whether the resynchronisation in progress prevails over a new one.
+    /// SPMwinner (§A.5.4.6.1): returns whether the resynchronisation in progress prevails over the new one.
     fn wins(&self, given: &Given, by_initiator: bool) -> bool {
         const fn rank(kind: Resynchronisation) -> u8 {
             match kind {
@@ -261,7 +261,7 @@ pub(super) enum Action {
     BeginResync,
     /// \[18\]
     SetCollision,
-    /// \[19\] V(M) is raised.
+    /// \[19\] Raises V(M).
     RaiseNext,
     /// \[23\] A synchronisation point was received.
     PointIn,
@@ -277,16 +277,17 @@ pub(super) enum Action {
     Preserve,
 }
 
-/// The contents of a cell.
+/// The contents of one cell in the tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
     /// The actions to take, and the next state.
     Go(&'static [Action], State),
-    /// An empty cell, or no predicate holds: misuse by the user, or a protocol error of the peer (§A.4.1).
+    /// An empty cell, or no predicate holds: wrong use by the local user, or a protocol error of the peer
+    /// (§A.4.1).
     Invalid,
 }
 
-/// Looks up a cell.
+/// Looks up one cell.
 pub(super) fn verdict(state: State, event: Event, v: &Variables, given: &Given) -> Verdict {
     use Action::*;
     use Resynchronisation::{Abandon, Restart};
@@ -414,7 +415,7 @@ pub(super) fn verdict(state: State, event: Event, v: &Variables, given: &Given) 
         (Event::TDisInd, _) => Go(&[SPabInd], Sta01),
         (Event::Tim, Sta16) => Go(&[TDisReq], Sta01),
 
-        // Columns that are nearly the same for all SPDUs.
+        // Columns in which nearly all SPDUs have the same cell.
         (_, Sta01C | Sta01D)
             if is_spdu(event)
                 && !(state == Sta01D
@@ -428,7 +429,7 @@ pub(super) fn verdict(state: State, event: Event, v: &Variables, given: &Given) 
     }
 }
 
-/// p43 and p49: returns whether an answer has the required serial number.
+/// p43 and p49: returns whether a response has the required serial number.
 fn accepts(v: &Variables, given: &Given, abandoned: impl FnOnce(u32) -> bool) -> bool {
     match v.vrsp {
         Some(Resynchronisation::Restart) => given.serial == v.vrspnb,
@@ -438,7 +439,7 @@ fn accepts(v: &Variables, given: &Given, abandoned: impl FnOnce(u32) -> bool) ->
     }
 }
 
-/// Returns whether the user knows of a connection that can be aborted.
+/// Returns whether the user has been notified of a connection, so that it can abort it.
 pub(super) fn in_connection(state: State) -> bool {
     matches!(state, Sta02A | Sta02B | Sta03 | Sta05A | Sta08 | Sta09 | Sta11A | Sta713)
 }

@@ -25,9 +25,9 @@ const REUSE: &str = "!p02: SxABind TDISreq 01; p02: SxABind AA [4] 16";
 const REUSE_KEPT: &str = "!p02: SxABind TDISreq 01; p02: SxABind AA 01C";
 const ABORT: &str = "!p02: AB-nr [4] 16; p02: AB-r [4] 01A";
 
-/// A row of a table: its event, how to resynchronise if that is part of the event, and the cells that are not
-/// empty. PREPARE SPDUs, which are only sent with transport expedited data, and \[6\], the queue that only
-/// they fill, are left out.
+/// A row of a table: its name, its event, the kind of resynchronisation if the event has one, and the cells
+/// that are not empty. Left out are PREPARE SPDUs, which are only sent with transport expedited data, and
+/// action \[6\], which handles the queue that PREPARE SPDUs fill.
 type Row = (&'static str, Event, Option<Resynchronisation>, &'static [(&'static str, &'static str)]);
 
 const A: Option<Resynchronisation> = Some(Resynchronisation::Abandon);
@@ -84,7 +84,7 @@ const TABLE: &[Row] = &[
         ("05A", "p53&p185: 05A; p53&!p185: SPTind 05A"), ("16", "16"), ("713", "p53: SPTind 713")]),
     ("SGTreq", E::SGtReq, None, &[("713", "p54: GT [11] 713")]),
     ("SPTreq", E::SPtReq, None, &[("09", "p53: PT 09"), ("713", "p53: PT 713")]),
-    // Tables A.9 to A.14: EX, MAP, MAA, AS, ED, ER, GTC and the like, whose predicates need functional units
+    // Tables A.9 to A.14: EX, MAP, MAA, AS, ED, ER, GTC and others, whose predicates need functional units
     // that are not selected.
     ("others", E::Other, None, &[("01C", "TDISreq 01"), ("01D", "TDISreq 01"), ("16", "16")]),
     // Table A.15
@@ -113,11 +113,12 @@ const TABLE: &[Row] = &[
     ("TIM", E::Tim, None, &[("16", "TDISreq 01")]),
 ];
 
-/// Table A.7, with the functional units that are never selected and the local choices made.
+/// Evaluates a predicate of Table A.7, with the functional units that are never selected and the local
+/// choices.
 fn predicate(name: &str, event: Event, v: &Variables, given: &Given) -> bool {
     let sy = v.units.has(Units::MINOR_SYNCHRONISE);
     let resyn = v.units.has(Units::RESYNCHRONISE);
-    // AV, I, A, II and AA of the one token that there can be.
+    // The functions AV, I, A, II and AA for the synchronise-minor token, the only one that can be available.
     let (i, a, ii, aa) = (!sy || v.owns_minor, !sy || !v.owns_minor, sy && v.owns_minor, sy && !v.owns_minor);
     let all = |f: bool| given.tokens.is_empty() || given.tokens == Tokens::MINOR && f;
     let sn = given.serial;
@@ -127,7 +128,7 @@ fn predicate(name: &str, event: Event, v: &Variables, given: &Given) -> bool {
             Resynchronisation::Set => 1,
             Resynchronisation::Restart => 2,
         };
-        // If two resynchronisations collide, the lower pair prevails.
+        // If two resynchronisations collide, the one with the lower (kind, serial number) prevails.
         let number = |kind, number: u32| if kind == Resynchronisation::Restart { number } else { 0 };
         let new = (order(given.kind), number(given.kind, sn));
         let current = v.vrsp.map(|kind| (order(kind), number(kind, v.vrspnb)));
@@ -261,7 +262,7 @@ fn variables() -> impl Strategy<Value = Variables> {
                 vr,
                 vsc,
                 vcoll,
-                // Vdnr is only set after a collision, at the end that did not request the transport
+                // Vdnr is set only after a release collision, at the end that did not request the transport
                 // connection.
                 vdnr: vdnr && vcoll && !initiator,
                 vrsp,

@@ -1,7 +1,8 @@
-//! The notation: a type declared as in a standard becomes a Rust type that can be decoded and encoded.
+//! The `asn1!` notation: a type declared as in a standard becomes a Rust type that can be decoded and
+//! encoded.
 //!
-//! Each definition becomes a public type with its documentation and [`Asn1`](super::Asn1) (all but CHOICE:
-//! [`Tagged`](super::Tagged) too).
+//! Each definition becomes a public type with its doc comment and an implementation of [`Asn1`](super::Asn1).
+//! All but CHOICE also implement [`Tagged`](super::Tagged).
 //!
 //! ```text
 //! Name ::= [tag] IMPLICIT SEQUENCE { field Type, … }         struct with public fields; SET likewise
@@ -14,12 +15,12 @@
 //! ```
 //!
 //! Tags      `[1]`, `[APPLICATION 1]`, `[PRIVATE 1]`, `[UNIVERSAL 1]`, always with IMPLICIT or EXPLICIT. A
-//!           definition may have none (CHOICE never has one); neither need a field or an alternative whose
-//!           type has a tag of its own.
+//!           definition may have no tag, and a CHOICE never has one. A field or an alternative needs none if
+//!           its type has a tag.
 //! Fields    `field [tag] MODE Type`, then nothing, `OPTIONAL` (an `Option`) or `DEFAULT value`. `Type` is
-//!           one word, or one with one type in `<>`: `SequenceOf<T>`, `SetOf<T>`, `Box<T>`; types that are
+//!           one word, or one word with a type in `<>`: `SequenceOf<T>`, `SetOf<T>`, `Box<T>`. Types that are
 //!           anonymous in a standard get a name.
-//! Limits    about a hundred definitions in one `asn1!`.
+//! Limits    about a hundred definitions in one `asn1!` call.
 
 /// Declares ASN.1 types in a notation close to the standard's: see [`ber`](crate::wire::ber).
 #[macro_export]
@@ -198,17 +199,17 @@ macro_rules! asn1 {
                 pub const $word: $name = $name(1 << $number);
             )*
 
-            /// Returns whether all of those bits are set.
+            /// Returns whether all bits of `those` are set.
             pub const fn contains(self, those: $name) -> bool {
                 self.0 & those.0 == those.0
             }
 
-            /// Returns the union of these bits and those.
+            /// Returns the union of both sets of bits.
             pub const fn with(self, those: $name) -> $name {
                 $name(self.0 | those.0)
             }
 
-            /// Returns these bits without those.
+            /// Returns these bits without the bits of `those`.
             pub const fn without(self, those: $name) -> $name {
                 $name(self.0 & !those.0)
             }
@@ -333,19 +334,19 @@ macro_rules! asn1 {
         }
     };
 
-    // A tag: the declared one, otherwise the universal one.
+    // A definition's tag: the declared one, or else the universal tag.
     (@tag $own:ident) => { $crate::wire::ber::Tag::$own };
     (@tag $own:ident, APPLICATION $number:literal) => { $crate::wire::ber::Tag::application($number) };
     (@tag $own:ident, PRIVATE $number:literal) => { $crate::wire::ber::Tag::private($number) };
     (@tag $own:ident, UNIVERSAL $number:literal) => { $crate::wire::ber::Tag::universal($number) };
     (@tag $own:ident, $number:literal) => { $crate::wire::ber::Tag::context($number) };
 
-    // A field's type.
+    // The Rust type of a field.
     (@field_type $type:ident $(<$inner:ty>)?, OPTIONAL) => { Option<$type $(<$inner>)?> };
     (@field_type $type:ident $(<$inner:ty>)? $(, DEFAULT)?) => { $type $(<$inner>)? };
 
-    // Whether an element can be this field: in a SEQUENCE, a field after the last one; in a SET, any field
-    // not yet present.
+    // Whether this field may come next: in a SEQUENCE, if it follows the last field that was read; in a SET,
+    // if it is not yet present.
     (@may_be in_order, $place:ident, $next:ident, $field:ident) => { $place >= $next };
     (@may_be any_order, $place:ident, $next:ident, $field:ident) => { $field.is_none() };
 
@@ -365,12 +366,12 @@ macro_rules! asn1 {
         <$type as $crate::wire::ber::Asn1>::from_element(&inner)?
     }};
 
-    // A field's value once all elements have been processed.
+    // The value of a field after all elements have been read.
     (@settle $field:ident) => { $field.ok_or($crate::Malformed::ElementMissing)? };
     (@settle $field:ident, OPTIONAL) => { $field };
     (@settle $field:ident, DEFAULT $default:expr) => { $field.unwrap_or_else(|| $default) };
 
-    // The value of a field to encode.
+    // The value of a field as it is encoded; `None` if it is left out.
     (@given $field:expr) => { Some(&$field) };
     (@given $field:expr, OPTIONAL) => { $field.as_ref() };
     (@given $field:expr, DEFAULT $default:expr) => { Some(&$field).filter(|value| **value != $default) };

@@ -1,4 +1,4 @@
-//! Encoding of elements from back to front, so that lengths are known when headers are written.
+//! Encodes BER elements from back to front, so that lengths are known when headers are written.
 
 use alloc::vec::Vec;
 use kiban_base::Rope;
@@ -43,14 +43,14 @@ impl Builder {
         self.behind = rope;
     }
 
-    /// Prepends the header of a primitive element to its contents: all bytes prepended since there were `end`
-    /// bytes.
+    /// Prepends the header of a primitive element. Its contents are all bytes prepended since the builder's
+    /// length was `end`.
     pub fn primitive(&mut self, tag: Tag, end: usize) {
         self.header(tag, false, end);
     }
 
-    /// Prepends the header of a constructed element to its contents: all bytes prepended since there were
-    /// `end` bytes.
+    /// Prepends the header of a constructed element. Its contents are all bytes prepended since the builder's
+    /// length was `end`.
     pub fn constructed(&mut self, tag: Tag, end: usize) {
         self.header(tag, true, end);
     }
@@ -62,7 +62,7 @@ impl Builder {
         self.primitive(tag, end);
     }
 
-    /// Prepends a constructed element whose contents `fill` prepends, last one first.
+    /// Prepends a constructed element. `fill` prepends its contents, beginning with the last one.
     pub fn within(&mut self, tag: Tag, fill: impl FnOnce(&mut Builder)) {
         let end = self.len();
         fill(self);

@@ -1,4 +1,4 @@
-//! Decoding of elements from contiguous bytes.
+//! Decoding of BER elements from contiguous bytes.
 
 use alloc::{borrow::Cow, vec::Vec};
 
@@ -8,20 +8,20 @@ use kiban_base::Malformed;
 /// Maximum nesting depth of elements.
 pub const NESTING_MAX: u8 = 48;
 
-/// An iterator over consecutive elements. After an error it is at its end.
+/// An iterator over consecutive elements. It ends after an error.
 #[derive(Clone, Debug)]
 pub struct Cursor<'a> {
     bytes: &'a [u8],
-    /// How many more levels of nesting are allowed.
+    /// How many more levels of nesting are allowed below.
     levels: u8,
 }
 
-/// One element; its contents are borrowed from the input.
+/// One element, whose contents are borrowed from the input.
 #[derive(Clone, Debug)]
 pub struct Element<'a> {
-    /// Its tag.
+    /// The element's tag.
     pub tag: Tag,
-    /// Whether its contents are elements.
+    /// Whether the element is constructed: its contents are elements.
     pub constructed: bool,
     contents: &'a [u8],
     whole: &'a [u8],
@@ -69,8 +69,8 @@ impl<'a> Iterator for Cursor<'a> {
     }
 }
 
-/// Returns the number of bytes before the end-of-contents octets of the element whose contents begin here.
-/// Elements of definite length are skipped.
+/// Returns the number of contents bytes of an element of indefinite length: those before its end-of-contents
+/// octets. Nested elements are skipped.
 fn length_up_to_end(bytes: &[u8]) -> Result<usize, Malformed> {
     let mut at = 0;
     let mut open = 1;
@@ -93,17 +93,17 @@ fn length_up_to_end(bytes: &[u8]) -> Result<usize, Malformed> {
 }
 
 impl<'a> Element<'a> {
-    /// Reads one element from the front of `bytes`; returns it with its length.
+    /// Reads one element from the front of `bytes`; returns it and the number of bytes that it occupies.
     ///
     /// # Errors
-    /// `Truncated`; those of [`Header::read`]; `Nesting`.
+    /// `Truncated`; `Nesting`; any error of [`Header::read`].
     pub fn read(bytes: &'a [u8]) -> Result<(Element<'a>, usize), Malformed> {
         let element = Cursor::new(bytes).step()?;
         let count = element.whole.len();
         Ok((element, count))
     }
 
-    /// Returns header and contents, as received.
+    /// Returns the element's header and contents, as received.
     pub fn whole(&self) -> &'a [u8] {
         self.whole
     }
@@ -128,7 +128,7 @@ impl<'a> Element<'a> {
     /// Returns the element inside an explicit tag.
     ///
     /// # Errors
-    /// Those of [`Element::elements`]; `ElementMissing`.
+    /// `ElementMissing`; any error of [`Element::elements`].
     pub fn inner(&self) -> Result<Element<'a>, Malformed> {
         self.elements()?.next().ok_or(Malformed::ElementMissing)?
     }
@@ -141,7 +141,7 @@ impl<'a> Element<'a> {
         if self.constructed { Err(Malformed::ElementForm) } else { Ok(self.contents) }
     }
 
-    /// Returns the octets of a string, whole or in segments (§8.7), which are joined.
+    /// Returns the octets of a string. The segments of a constructed string are joined (§8.7).
     ///
     /// # Errors
     /// Any error of a segment; `Nesting`.
@@ -157,8 +157,8 @@ impl<'a> Element<'a> {
         Ok(Cow::Owned(joined))
     }
 
-    /// Returns the octets of a bit string, whole or in segments (§8.6), and the number of unused bits in the
-    /// last.
+    /// Returns the octets of a bit string, and the number of unused bits in the last one. The segments of a
+    /// constructed bit string are joined (§8.6).
     ///
     /// # Errors
     /// `ElementValue` for a wrong number of unused bits; any error of a segment; `Nesting`.

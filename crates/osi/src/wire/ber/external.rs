@@ -6,9 +6,9 @@ use crate::asn1;
 asn1! {
     /// EXTERNAL: a value of a type that is defined elsewhere (X.690 §8.18).
     External ::= [UNIVERSAL 8] IMPLICIT SEQUENCE {
-        /// The value's type, or the rules by which it is encoded.
+        /// The type of the value, or the rules by which it is encoded.
         direct_reference      Oid OPTIONAL,
-        /// The presentation context, which implies both.
+        /// The presentation context, which determines both.
         indirect_reference    Integer OPTIONAL,
         /// A description for people.
         data_value_descriptor ObjectDescriptor OPTIONAL,
@@ -18,9 +18,9 @@ asn1! {
 
     /// The form of an EXTERNAL's value.
     Encoding ::= CHOICE {
-        /// An element of BER.
+        /// A BER element.
         SingleAsn1Type [0] EXPLICIT Any,
-        /// Octets in any encoding, including one or more elements of BER.
+        /// Octets in any encoding, including one or more BER elements.
         OctetAligned   [1] IMPLICIT OctetString,
         /// Bits in any encoding.
         Arbitrary      [2] IMPLICIT BitString,

@@ -5,13 +5,13 @@
 //! Decoding         accepts everything that X.690 allows (indefinite and long lengths, segmented strings,
 //!                  high tag numbers), in one pass over contiguous bytes. Unknown, repeated or misplaced
 //!                  elements of a SEQUENCE or SET are skipped, so that PDUs of later versions can be decoded.
-//! Encoding         contents first, then the header in front of them: lengths are definite and minimal,
-//!                  strings are not segmented, values equal to their DEFAULT are omitted, named bits end at
-//!                  the last one set.
+//! Encoding         writes the contents first, then the header in front of them. Lengths are definite and
+//!                  minimal, strings are not segmented, values equal to their DEFAULT are omitted, and a
+//!                  string of named bits ends at the last bit that is set.
 //! Payload          a [`Builder`] takes ropes and returns a rope: data of any length is shared, not copied.
-//! Limits           [`NESTING_MAX`] levels; INTEGER of 64 bits; named bits 0 to 63; [`OID_BYTES_MAX`] octets
-//!                  of an OBJECT IDENTIFIER; memory is never allocated for a length whose bytes have not
-//!                  arrived.
+//! Limits           [`NESTING_MAX`] levels; 64 bits for an INTEGER; 64 named bits; [`OID_BYTES_MAX`] octets
+//!                  for an OBJECT IDENTIFIER. Memory is never allocated for bytes that have not arrived,
+//!                  whatever the length field says.
 //! Not implemented  REAL and types added after 1990; dates are kept as text.
 //!
 //! ```

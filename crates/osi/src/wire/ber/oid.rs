@@ -7,22 +7,22 @@ use kiban_base::Malformed;
 /// Maximum length of an encoded object identifier in octets.
 pub const OID_BYTES_MAX: usize = 39;
 
-/// An object identifier in its encoded form: small, comparable, without heap allocation.
+/// An object identifier in its encoded form. It can be compared, and needs no heap memory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Oid {
     octets: [u8; OID_BYTES_MAX],
     length: u8,
 }
 
-/// Why a text is not an object identifier.
+/// Why a text is not a valid object identifier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum OidError {
-    /// It does not consist of at least two numbers of up to 64 bits, separated by dots.
+    /// The text does not consist of at least two numbers of up to 64 bits, separated by dots.
     Notation,
-    /// The first number is above 2, or the second is above 39 under 0 or 1.
+    /// The first number is above 2, or it is 0 or 1 and the second number is above 39.
     Root,
-    /// Its encoding has more than [`OID_BYTES_MAX`] octets.
+    /// The encoding has more than [`OID_BYTES_MAX`] octets.
     Length,
 }
 
@@ -49,10 +49,10 @@ impl fmt::Display for OidError {
 impl core::error::Error for OidError {}
 
 impl Oid {
-    /// Parses a text at compile time.
+    /// Parses an object identifier at compile time.
     ///
     /// # Panics
-    /// If it is not an object identifier.
+    /// If the text is not a valid object identifier.
     pub const fn of(text: &str) -> Oid {
         match Oid::parse(text) {
             Ok(oid) => oid,
@@ -127,11 +127,11 @@ impl Oid {
         Ok(())
     }
 
-    /// Decodes the contents of an element.
+    /// Decodes the contents octets of an element.
     ///
     /// # Errors
-    /// `ElementValue` if they are empty, end within a number, contain a number with leading zeros or more
-    /// than 126 bits, or are longer than [`OID_BYTES_MAX`].
+    /// `ElementValue` if the contents are empty, end within a number, contain a number with leading zeros or
+    /// of more than 126 bits, or are longer than [`OID_BYTES_MAX`].
     pub fn from_contents(contents: &[u8]) -> Result<Oid, Malformed> {
         let mut octets = [0; OID_BYTES_MAX];
         let room = octets.get_mut(..contents.len()).ok_or(Malformed::ElementValue)?;
@@ -146,12 +146,12 @@ impl Oid {
         Ok(Oid { octets, length: contents.len() as u8 })
     }
 
-    /// Returns the contents of an element.
+    /// Returns the contents octets of the element.
     pub fn contents(&self) -> &[u8] {
         &self.octets[..usize::from(self.length)]
     }
 
-    /// Returns the numbers.
+    /// Returns the numbers of the object identifier.
     pub fn arcs(&self) -> impl Iterator<Item = u128> {
         let numbers = self.contents().split_inclusive(|octet| octet & 0x80 == 0);
         let mut numbers = numbers

@@ -1,7 +1,8 @@
 //! Bit strings, character strings and dates.
 //!
-//! Purpose   strings are kept as received: GraphicString and GeneralString switch character sets inside, old
-//!           systems send Latin-1, and dates with a year of 126 or a month of 13 must not end an association.
+//! Purpose   strings are kept as received, because GraphicString and GeneralString may switch character sets
+//!           inside a string, and old systems send Latin-1. Dates with a year of 126 or a month of 13 must
+//!           not end an association either.
 
 use alloc::{borrow::Cow, string::String, vec::Vec};
 use core::fmt::{self, Write};
@@ -17,10 +18,10 @@ pub struct BitString {
 }
 
 impl BitString {
-    /// Builds a string of the bits of `octets` except the last `unused`.
+    /// Builds a string from all bits of `octets` except the last `unused` ones.
     ///
     /// # Panics
-    /// If `unused` is above 7, or above 0 without octets.
+    /// If `unused` is above 7, or if it is above 0 and there are no octets.
     pub fn new(octets: Vec<u8>, unused: u8) -> BitString {
         assert!(
             unused < 8 && (unused == 0 || !octets.is_empty()),
@@ -30,7 +31,7 @@ impl BitString {
         BitString { octets, unused }
     }
 
-    /// Returns the octets; bit 0 is the highest of the first.
+    /// Returns the octets; bit 0 of the string is the highest bit of the first octet.
     pub fn octets(&self) -> &[u8] {
         &self.octets
     }

@@ -1,4 +1,4 @@
-//! Tags and headers of elements (X.690 §8.1.2 and §8.1.3).
+//! Tags and headers of BER elements (X.690 §8.1.2 and §8.1.3).
 
 use kiban_base::Malformed;
 
@@ -6,7 +6,7 @@ use kiban_base::Malformed;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Class {
-    /// Types of ASN.1 itself.
+    /// Types defined by ASN.1 itself.
     Universal = 0,
     /// Types of one application.
     Application = 1,
@@ -19,9 +19,9 @@ pub enum Class {
 /// A tag, which identifies the type of an element.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Tag {
-    /// Its class.
+    /// The class of the tag.
     pub class: Class,
-    /// Its number in the class.
+    /// The number within the class.
     pub number: u32,
 }
 
@@ -43,7 +43,7 @@ impl Tag {
 }
 
 impl Tag {
-    /// Returns the tag of a type of ASN.1 itself.
+    /// Returns the tag of a type that ASN.1 itself defines.
     pub const fn universal(number: u32) -> Tag {
         Tag { class: Class::Universal, number }
     }
@@ -103,7 +103,7 @@ impl Header {
             loop {
                 let (&octet, behind) = rest.split_first().ok_or(Malformed::Truncated)?;
                 rest = behind;
-                // §8.1.2.4.2 c: the first octet of a number must not be all zero.
+                // §8.1.2.4.2 c: the first octet of a tag number must not have all number bits zero.
                 if number > u32::MAX >> 7 || (number == 0 && octet == MORE) {
                     return Err(Malformed::TagNumber);
                 }
@@ -118,7 +118,7 @@ impl Header {
             0..MORE => Some(usize::from(first)),
             MORE if constructed => None,
             MORE => return Err(Malformed::ElementForm),
-            // §8.1.3.5 c: reserved.
+            // §8.1.3.5 c: this length octet is reserved.
             0xff => return Err(Malformed::ElementLength),
             _ => {
                 let count = usize::from(first & !MORE);
@@ -135,15 +135,15 @@ impl Header {
         Ok((Header { tag: Tag { class, number }, constructed, length }, bytes.len() - rest.len()))
     }
 
-    /// Returns whether this header, of this length, is end-of-contents octets: exactly two zero octets, in no
-    /// other encoding (§8.1.5).
+    /// Returns whether this header of `header_bytes` is end-of-contents: exactly two zero octets, no longer
+    /// encoding of the same tag and length (§8.1.5).
     pub fn is_end_of_contents(&self, header_bytes: usize) -> bool {
         const END: Header = Header { tag: Tag::END_OF_CONTENTS, constructed: false, length: Some(0) };
         *self == END && header_bytes == 2
     }
 
-    /// Writes the header at the end of `room`, so that contents can follow; returns where it begins. An
-    /// indefinite length is written as such.
+    /// Writes the header at the end of `room`, directly before the contents; returns the offset where it
+    /// begins. An indefinite length is encoded as such.
     ///
     /// # Panics
     /// If `room` is smaller than the header; [`Header::BYTES_MAX`] is always enough.

@@ -1,5 +1,5 @@
-//! A module with every construct, as bytes of the standard, in all forms that the standard allows, and cut
-//! and broken.
+//! Tests with an ASN.1 module that uses every construct: example encodings of the standard, every encoding
+//! that the standard allows, and truncated and damaged encodings.
 #![allow(unreachable_pub, dead_code)]
 
 use alloc::{boxed::Box, string::ToString, vec, vec::Vec};
@@ -11,12 +11,12 @@ use crate::asn1;
 use kiban_base::Malformed;
 
 asn1! {
-    /// One of everything.
+    /// A type with every construct.
     Everything ::= [APPLICATION 99] IMPLICIT SEQUENCE {
         flag        Boolean DEFAULT false,
         units       Units DEFAULT Units::READ,
         title       [1] IMPLICIT GraphicString OPTIONAL,
-        /// Explicit, of a CHOICE.
+        /// An explicit tag on a CHOICE.
         choice      [2] EXPLICIT Choice,
         octets      [31] IMPLICIT OctetString OPTIONAL,
         bits        [200] IMPLICIT BitString OPTIONAL,
@@ -96,7 +96,7 @@ fn values_are_encoded_as_in_the_standard() {
     ] {
         check(number, bytes);
     }
-    // X.690 §8.6.4.2, §8.19.5, §8.21.5.4.
+    // Example encodings of X.690 §8.6.4.2, §8.19.5 and §8.21.5.4.
     check(BitString::new(hex("0a3b5f291cd0"), 4), "03 07 04 0a3b5f291cd0");
     check(Oid::of("2.100.3"), "06 03 813403");
     check(VisibleString::from("Jones"), "1a 05 4a6f6e6573");
@@ -135,15 +135,15 @@ fn every_form_that_the_standard_allows_is_decoded() {
     check_read("23 80 0303000a3b 0305045f291cd0 0000", Ok(BitString::new(hex("0a3b5f291cd0"), 4)));
     check_read("bf0e 80 4e0161 0000", Err::<Choice, _>(Malformed::Alternative));
     check_read("bfa000 80 6e80 1901 61 0000 0000", Ok(Choice::Wrapped(Title("a".into()))));
-    // Trailing zeros, unknown bits, bits beyond the unused ones.
+    // Trailing zero bits, bits without a name, and unused bits that are set.
     check_read("84 06 07 40 00000080", Ok(Units(2 | 1 << 32)));
     check_read("84 02 06 ff", Ok(Units::READ | Units::WRITE));
     check_read("84 0a 00 00 00 00 00 00 00 00 01 ff", Ok(Units::FAR));
-    // Elements of a SET in any order; unknown ones are passed over, in a SEQUENCE too.
+    // Elements of a SET may have any order; unknown elements are skipped, in a SEQUENCE too.
     let inner = Inner { first: 1, second: Some(Null), third: Oid::of("2.1.1"), set: None };
     check_read("31 0b 06025101 8100 8200 800101", Ok(inner));
     check_read("3080 9f6300 0000", Ok(EmptySequence {}));
-    // Other ways to write a tag of zero and a length of zero end nothing.
+    // Other encodings of tag zero and length zero are not end-of-contents octets.
     check_read("3080 3f0000 2000 008100 0000", Ok(EmptySequence {}));
     check_read("1f 10 01 00", Err::<EmptySequence, _>(Malformed::ElementForm));
     check_read("3f 10 00", Ok(EmptySequence {}));
@@ -388,7 +388,7 @@ fn everything() -> impl Strategy<Value = Everything> {
     })
 }
 
-/// Which of the allowed forms an element is written in.
+/// The encoding to use for an element.
 #[derive(Clone, Copy, Debug)]
 struct Form {
     indefinite: bool,
@@ -402,7 +402,7 @@ fn form() -> impl Strategy<Value = Form> {
         .prop_map(|(indefinite, zeros, segments, stranger)| Form { indefinite, zeros, segments, stranger })
 }
 
-/// Re-encodes the elements of `bytes` in the given forms; the string at `[31]` and the title in segments.
+/// Re-encodes the elements of `bytes` in the given forms; the string at `[31]` and the title are segmented.
 fn in_other_forms(bytes: &[u8], forms: &mut dyn Iterator<Item = Form>) -> Vec<u8> {
     let mut out = Vec::new();
     for element in Cursor::new(bytes) {
@@ -410,7 +410,7 @@ fn in_other_forms(bytes: &[u8], forms: &mut dyn Iterator<Item = Form>) -> Vec<u8
         let form = forms.next().unwrap();
         let is_anything = element.tag == Tag::context(7) || element.tag == Tag::EXTERNAL;
         if is_anything {
-            // A value that is kept as received is not encoded again.
+            // A value that is kept as received is not re-encoded.
             out.extend_from_slice(element.whole());
             continue;
         }

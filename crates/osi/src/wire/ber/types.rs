@@ -1,4 +1,4 @@
-//! The traits of ASN.1 types, and the types that need no declaration.
+//! The traits of ASN.1 types, and the types that need no declaration in `asn1!`.
 
 use alloc::{boxed::Box, vec::Vec};
 use kiban_base::Rope;
@@ -6,7 +6,7 @@ use kiban_base::Rope;
 use super::{Builder, Element, Oid, Tag};
 use kiban_base::Malformed;
 
-/// A type of ASN.1.
+/// A type defined in ASN.1.
 pub trait Asn1: Sized {
     /// Returns whether a value of this type can begin with this tag.
     fn begins(tag: Tag) -> bool;
@@ -17,10 +17,10 @@ pub trait Asn1: Sized {
     /// Any rule that the element or its contents break.
     fn from_element(element: &Element<'_>) -> Result<Self, Malformed>;
 
-    /// Prepends the value's element.
+    /// Prepends the value's element to the builder.
     fn put(&self, builder: &mut Builder);
 
-    /// Reads a value from the front of `bytes`; returns it with its length.
+    /// Reads a value from the front of `bytes`; returns it and the number of bytes that it occupies.
     ///
     /// # Errors
     /// Any rule that the bytes break; `Alternative` if the value is not of this type.
@@ -47,15 +47,15 @@ pub trait Asn1: Sized {
     }
 }
 
-/// A type with a single tag, which an implicit tag can replace.
+/// A type with a single tag, which implicit tagging can replace.
 pub trait Tagged: Asn1 {
-    /// Its own tag.
+    /// The type's own tag.
     const TAG: Tag;
 
     /// Decodes a value from an element's contents, whatever its tag.
     ///
     /// # Errors
-    /// Any rule that they break.
+    /// Any rule that the contents break.
     fn from_contents(element: &Element<'_>) -> Result<Self, Malformed>;
 
     /// Prepends the value's element, with another tag.
@@ -99,7 +99,7 @@ pub struct Null;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SetOf<T>(pub Vec<T>);
 
-/// ANY: an element of any type, header included, as received.
+/// ANY: an element of any type as received, including its header.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Any(pub Vec<u8>);
 
@@ -131,7 +131,7 @@ impl Tagged for i64 {
         let octets = element.primitive()?;
         let (&first, _) = octets.split_first().ok_or(Malformed::ElementValue)?;
         let sign = if first & 0x80 != 0 { 0xff } else { 0 };
-        // Redundant leading octets (§8.3.2) are ignored.
+        // Redundant leading octets are accepted although §8.3.2 forbids them.
         let needless = octets.len().saturating_sub(8);
         if octets[..needless].iter().any(|&octet| octet != sign)
             || (needless > 0 && (octets[needless] ^ sign) & 0x80 != 0)
@@ -144,7 +144,7 @@ impl Tagged for i64 {
 
     fn put_as(&self, tag: Tag, builder: &mut Builder) {
         let octets = self.to_be_bytes();
-        // The number of equal leading bits tells how many octets are redundant; one sign bit must stay.
+        // The number of equal leading bits gives the number of redundant octets; one sign bit must stay.
         let alike = if *self < 0 { self.leading_ones() } else { self.leading_zeros() };
         builder.element(tag, &octets[(alike as usize - 1) / 8..]);
     }

@@ -1,25 +1,24 @@
-//! Transport protocol data units of class 0 (X.224 §13).
+//! The TPDUs of transport class 0 (X.224 §13).
 //!
-//! Purpose   connection establishment, segmenting of service data units into data TPDUs, refusals, error
-//!           reports.
+//! Purpose   connection establishment, refusals, error reports, and TSDUs segmented into data TPDUs.
 //!
 //! ```text
-//!   length indicator 8    length of the header after it: at most 254
+//!   length indicator 8    number of header octets after this one: at most 254
 //!   code 4, credit 4      E CR, D CC, 8 DR, F DT, 7 ER
 //!   CR CC   destination reference 16, source reference 16, class 4 + options 4, parameters
 //!   DR      destination reference 16, source reference 16, reason 8, parameters
-//!   DT      end mark 1, number 7 (class 0: ignored); then user data
+//!   DT      EOT mark 1, number 7 (ignored in class 0); then user data
 //!   ER      destination reference 16, cause 8, parameters
 //!   parameter   code 8, length 8, value
 //! ```
 //!
-//! Classes   of the other classes' TPDUs only a CR is decoded, so that it can be refused or answered with
-//!           class 0; for others only the code is returned ([`Tpdu::Other`]).
-//! Lenient   unknown parameters, and those without use in class 0 (checksum, timers, quality of service), are
-//!           skipped; of a repeated parameter the last one counts. User data after a CR, CC or DR, which
-//!           class 0 does not allow, is ignored.
-//! Sizes     as in implementations of RFC 1006: codes from 7 (128 octets) on, beyond those that X.224 allows
-//!           in class 0.
+//! Classes   of the other classes, only a CR is decoded, so that it can be refused or answered by class 0;
+//!           for all other TPDUs only the code is returned ([`Tpdu::Other`]).
+//! Lenient   unknown parameters, and those without meaning in class 0 (checksum, timers, quality of service),
+//!           are skipped; if a parameter is repeated, the last one counts. User data after a CR, CC or DR,
+//!           which class 0 does not allow, is ignored.
+//! Sizes     codes from 7 (128 octets), including those above X.224's maximum for class 0, because
+//!           implementations of RFC 1006 use them.
 
 use alloc::vec::Vec;
 use kiban_base::Malformed;
@@ -30,8 +29,8 @@ pub const DATA_HEADER_BYTES: usize = 3;
 pub const HEADER_BYTES_MAX: usize = 255;
 /// The code of the smallest TPDU size, 128 octets: `1 << 7`.
 pub const SIZE_CODE_MIN: u8 = 7;
-/// The largest code that is accepted, 65536 octets. X.224 ends at 13, and class 0 at 11, but peers over TCP
-/// exceed that.
+/// The largest size code that is accepted, 65536 octets. X.224 ends at 13, and class 0 at 11, but peers over
+/// TCP use larger ones.
 pub const SIZE_CODE_MAX: u8 = 16;
 /// The unit of the preferred maximum TPDU size in bytes.
 pub const PREFERRED_UNIT_BYTES: u32 = 128;
@@ -56,7 +55,7 @@ mod parameter {
     pub(super) const INVALID_TPDU: u8 = 0xc1;
 }
 
-/// The end mark: this is the last TPDU of a service data unit.
+/// The EOT mark: this is the last TPDU of a TSDU.
 const END: u8 = 0x80;
 
 /// A TPDU without its user data.
@@ -66,20 +65,20 @@ pub enum Tpdu {
     ConnectRequest(Connect),
     /// CC: confirms a connection.
     ConnectConfirm(Connect),
-    /// DR: refuses a connection; class 0 does not use it to end one.
+    /// DR: refuses a connection; in class 0 it is not used to end a connection.
     DisconnectRequest {
         /// The receiver's reference.
         destination: u16,
-        /// The sender's reference; 0: none.
+        /// The sender's reference; 0 means none.
         source: u16,
         /// The reason: see X.224 §13.5.3.
         reason: u8,
         /// Additional information.
         additional: Vec<u8>,
     },
-    /// DT: a part of a service data unit.
+    /// DT: a part of a TSDU.
     Data {
-        /// Whether it is the last part.
+        /// Whether this is the last part.
         end: bool,
     },
     /// ER: reports an invalid TPDU.
@@ -88,10 +87,10 @@ pub enum Tpdu {
         destination: u16,
         /// The cause.
         cause: RejectCause,
-        /// The invalid TPDU, up to the error.
+        /// The octets of the invalid TPDU up to the error.
         invalid: Vec<u8>,
     },
-    /// A TPDU of another class: its code, with zero credit bits.
+    /// A TPDU of another class: its code, with the credit bits set to zero.
     Other(u8),
 }
 
@@ -102,7 +101,7 @@ pub struct Connect {
     pub destination: u16,
     /// The sender's reference.
     pub source: u16,
-    /// The preferred class in a CR, the selected one in a CC: 0 to 4.
+    /// The preferred class in a CR, or the selected class in a CC: 0 to 4.
     pub class: u8,
     /// The options of that class: 4 bits.
     pub options: u8,
@@ -138,7 +137,7 @@ pub enum RejectCause {
 }
 
 impl RejectCause {
-    /// Returns the octet of a cause.
+    /// Returns the octet for a cause.
     pub const fn octet(self) -> u8 {
         match self {
             RejectCause::NotSpecified => 0,
@@ -149,7 +148,7 @@ impl RejectCause {
         }
     }
 
-    /// Returns the cause of an octet.
+    /// Returns the cause for an octet.
     pub const fn of_octet(octet: u8) -> RejectCause {
         match octet {
             0 => RejectCause::NotSpecified,
@@ -161,9 +160,9 @@ impl RejectCause {
     }
 }
 
-/// Reads a data TPDU's header from its first three bytes, the fast path for most TPDUs: returns whether it is
-/// the last. `None`: use [`Tpdu::read`], for another TPDU, or a data TPDU with a bit that class 0 does not
-/// use.
+/// Reads a data TPDU's header from its first three bytes, a fast path for most TPDUs: returns whether it is
+/// the last of its TSDU. `None` for another TPDU, and for bits that class 0 does not use; use [`Tpdu::read`]
+/// then.
 #[inline]
 pub fn data_end(bytes: &[u8]) -> Option<bool> {
     match bytes {
@@ -178,7 +177,7 @@ pub const fn data_header(end: bool) -> [u8; DATA_HEADER_BYTES] {
     [2, code::DT, if end { END } else { 0 }]
 }
 
-/// Returns the size in bytes of a code, if it is valid.
+/// Returns the size in bytes for a size code; `None` if the code is invalid.
 #[inline]
 pub const fn size_bytes(size_code: u8) -> Option<u32> {
     match size_code {
@@ -188,8 +187,8 @@ pub const fn size_bytes(size_code: u8) -> Option<u32> {
 }
 
 impl Connect {
-    /// Returns whether class 0 may be selected: as the preferred class, an alternative, or along with class 1
-    /// (X.224 §6.5.4, Table 3).
+    /// Returns whether class 0 may be selected: it is the preferred class, an alternative class, or implied
+    /// by class 1 (X.224 §6.5.4, Table 3).
     pub fn offers_class_0(&self) -> bool {
         self.class <= 1 || self.alternatives.iter().any(|class| class >> 4 <= 1)
     }
@@ -217,7 +216,7 @@ impl Connect {
         Ok(())
     }
 
-    /// Calls `show` for every parameter, in the order of sending.
+    /// Calls `show` for every parameter, in the order in which they are sent.
     fn parameters(&self, show: &mut dyn FnMut(u8, &[u8])) {
         if let Some(calling) = &self.calling {
             show(parameter::CALLING, calling);
@@ -285,7 +284,7 @@ impl Tpdu {
                 invalid: one_parameter(parameters, parameter::INVALID_TPDU)?,
             },
             (code::CR | code::CC | code::DR | code::DT | code::ER, _) => return Err(Malformed::HeaderLength),
-            // DC, ED, AK, EA, RJ of the other classes.
+            // DC, ED, AK, EA and RJ, which only other classes have.
             (other @ (0xc0 | 0x10 | 0x60 | 0x20 | 0x50), _) => Tpdu::Other(other),
             _ => return Err(Malformed::Operation),
         };

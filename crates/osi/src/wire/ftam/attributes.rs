@@ -2,8 +2,8 @@
 //!
 //! Groups    kernel: name, permitted actions, contents type. Storage: account, dates, identities,
 //!           availability, sizes. Security: access control, legal qualification. Private: private use.
-//! Partial   an attribute that a filestore supports partially is answered with "no value available".
-//! Carried   attribute extensions (amendment 1), which are not interpreted.
+//! Partial   an attribute that a filestore supports only partially is answered with "no value available".
+//! Carried   attribute extensions (amendment 1); they are passed on without being interpreted.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -18,7 +18,7 @@ use crate::wire::ber::{
 };
 
 asn1! {
-    /// The attribute by which a file is selected.
+    /// The attributes by which a file is selected.
     SelectAttributes ::= [APPLICATION 19] IMPLICIT SEQUENCE {
         pathname PathnameAttribute,
     }
@@ -127,19 +127,19 @@ asn1! {
         abstract_syntax_name AbstractSyntaxName,
     }
 
-    /// An account, if any.
+    /// An account, if there is one.
     AccountAttribute ::= CHOICE {
         NoValueAvailable [0] IMPLICIT Null,
         Actual Account,
     }
 
-    /// A user's identity, if any.
+    /// A user's identity, if there is one.
     UserIdentityAttribute ::= CHOICE {
         NoValueAvailable [0] IMPLICIT Null,
         Actual UserIdentity,
     }
 
-    /// A date and time, if any.
+    /// A date and time, if there is one.
     DateAndTimeAttribute ::= CHOICE {
         NoValueAvailable [0] IMPLICIT Null,
         Actual [1] IMPLICIT GeneralizedTime,
@@ -154,7 +154,7 @@ asn1! {
     /// Whether the file is available immediately.
     Availability ::= INTEGER { IMMEDIATE(0), DEFERRED(1) }
 
-    /// A size in octets, if any.
+    /// A size in octets, if there is one.
     SizeAttribute ::= CHOICE {
         NoValueAvailable [0] IMPLICIT Null,
         Actual [1] IMPLICIT Integer,
@@ -191,7 +191,7 @@ asn1! {
         delete_values [1] IMPLICIT SetOf<AccessControlElement> OPTIONAL,
     }
 
-    /// One permission: a user who meets all of its terms may perform these actions.
+    /// One permission: a user who meets all of its conditions may perform these actions.
     AccessControlElement ::= SEQUENCE {
         action_list        [0] IMPLICIT AccessRequest,
         concurrency_access [1] IMPLICIT ConcurrencyAccess OPTIONAL,
@@ -298,13 +298,13 @@ impl CreateAttributes {
 }
 
 impl PathnameAttribute {
-    /// Returns its components.
+    /// Returns the components of the name.
     pub fn components(&self) -> &[GraphicString] {
         let (PathnameAttribute::Incomplete(path) | PathnameAttribute::Complete(path)) = self;
         &path.0
     }
 
-    /// Returns its components separated by `/`, for display.
+    /// Returns the components of the name separated by `/`, for display.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for (place, component) in self.components().iter().enumerate() {
@@ -317,7 +317,7 @@ impl PathnameAttribute {
     }
 }
 
-/// A name of one component, as sent by peers without filestore management.
+/// Builds a name of one component, as peers without filestore management send it.
 impl From<&str> for PathnameAttribute {
     fn from(name: &str) -> PathnameAttribute {
         PathnameAttribute::Incomplete(Pathname(alloc::vec![name.into()]))
@@ -339,14 +339,14 @@ impl ContentsType {
         })
     }
 
-    /// Returns the parameter of the document type: `None` if this is not a document type, has no parameter,
-    /// or one of another type.
+    /// Returns the parameter of the document type: `None` if this is not a document type, or has no parameter
+    /// of type `T`.
     pub fn parameter<T: Asn1>(&self) -> Option<T> {
         let ContentsType::DocumentType(document) = self else { return None };
         T::read(&document.parameter.as_ref()?.0).ok().map(|(parameter, _)| parameter)
     }
 
-    /// Returns the document type name, if it is one.
+    /// Returns the document type name; `None` if this is a constraint set.
     pub fn document_type(&self) -> Option<Oid> {
         match self {
             ContentsType::DocumentType(document) => Some(document.document_type_name.0),

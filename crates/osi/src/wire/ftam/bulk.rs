@@ -1,10 +1,9 @@
 //! FPDUs of the data transfer regime (tags 32 to 40).
 //!
-//! Data      has no FPDU: data elements are values in presentation contexts of their own
-//! Data      has no FPDU: data elements are values in separate presentation contexts ([`super::contents`]).
-//! Check     has none either: it is a minor synchronisation point. Only overlapped access (amendment 2) puts
-//!           a
-//!           [`CheckRequest`] and a [`CheckResponse`] into its user data.
+//! Data      F-DATA has no FPDU: data elements are values in separate presentation contexts
+//!           ([`super::contents`]).
+//! Check     F-CHECK has no FPDU either: it is a minor synchronisation point. Only overlapped access
+//!           (amendment 2) puts a [`CheckRequest`] and a [`CheckResponse`] into its user data.
 
 use super::common::{
     AccessContext, ActionResult, Diagnostic, FaduIdentity, FaduLock, RequestType, SharedAseInformation,
@@ -74,7 +73,7 @@ asn1! {
         /// The checkpoint from which data is retransmitted; 0 is the beginning.
         checkpoint_identifier            [0] IMPLICIT Integer,
         request_type                     RequestType OPTIONAL,
-        /// With overlapped access only: the first edition lacks this field.
+        /// Present only with overlapped access; the first edition does not have this field.
         transfer_number                  [1] IMPLICIT Integer OPTIONAL,
         last_transfer_end_read_request   [2] IMPLICIT Integer OPTIONAL,
         last_transfer_end_read_response  [3] IMPLICIT Integer OPTIONAL,
@@ -82,13 +81,13 @@ asn1! {
         last_transfer_end_write_response [5] IMPLICIT Integer OPTIONAL,
     }
 
-    /// F-CHECK request, as user data of a synchronisation point; with overlapped access only.
+    /// F-CHECK request, as user data of a synchronisation point; used only with overlapped access.
     CheckRequest ::= SEQUENCE {
         checkpoint_identifier [0] IMPLICIT Integer,
         transfer_number       [1] IMPLICIT Integer,
     }
 
-    /// F-CHECK response, as user data of a synchronisation point; with overlapped access only.
+    /// F-CHECK response, as user data of a synchronisation point; used only with overlapped access.
     CheckResponse ::= SEQUENCE {
         checkpoint_identifier [0] IMPLICIT Integer,
         transfer_number       [1] IMPLICIT Integer,

@@ -1,4 +1,4 @@
-//! Parameters common to many FPDUs (ISO 8571-4, the types tagged APPLICATION).
+//! Parameters that many FPDUs have (ISO 8571-4, the types tagged APPLICATION).
 
 use super::ErrorIdentifier;
 use crate::asn1;
@@ -16,7 +16,7 @@ asn1! {
         PERMANENT_ERROR(2),
     }
 
-    /// The diagnostics of a result.
+    /// The diagnostics that accompany a result.
     Diagnostic ::= [APPLICATION 13] IMPLICIT SEQUENCE OF DiagnosticItem;
 
     /// One diagnostic.
@@ -34,14 +34,14 @@ asn1! {
     /// The severity.
     DiagnosticType ::= INTEGER { INFORMATIVE(0), TRANSIENT(1), PERMANENT(2) }
 
-    /// The entity that observed or caused it. The first and the fourth can only be a source.
+    /// The entity that observed or caused the error. The values 0 and 3 can only be a source.
     EntityReference ::= INTEGER {
         NO_CATEGORIZATION_POSSIBLE(0),
         INITIATING_FILE_SERVICE_USER(1),
         INITIATING_FILE_PROTOCOL_MACHINE(2),
         SERVICE_SUPPORTING_THE_FILE_PROTOCOL_MACHINE(3),
         RESPONDING_FILE_PROTOCOL_MACHINE(4),
-        /// The virtual filestore.
+        /// The virtual filestore at the responder.
         RESPONDING_FILE_SERVICE_USER(5),
     }
 
@@ -60,7 +60,7 @@ asn1! {
         Octets  OctetString,
     }
 
-    /// A password for each action; an empty one means none.
+    /// A password for each action; an empty one means no password.
     AccessPasswords ::= [APPLICATION 2] IMPLICIT SEQUENCE {
         read_password             [0] EXPLICIT Password,
         insert_password           [1] EXPLICIT Password,
@@ -70,16 +70,16 @@ asn1! {
         read_attribute_password   [5] EXPLICIT Password,
         change_attribute_password [6] EXPLICIT Password,
         delete_password           [7] EXPLICIT Password,
-        /// With filestore management only.
+        /// Used only with filestore management.
         pass_passwords            [8] IMPLICIT PassPasswords OPTIONAL,
-        /// With filestore management only.
+        /// Used only with filestore management.
         link_password             [9] EXPLICIT Password OPTIONAL,
     }
 
     /// A password for each directory on the path.
     PassPasswords ::= SEQUENCE OF Password;
 
-    /// Passwords for each component of a path; with filestore management only.
+    /// Passwords for each component of a path; used only with filestore management.
     PathAccessPasswords ::= [APPLICATION 27] IMPLICIT SEQUENCE OF PathPasswords;
 
     /// The passwords for one component.
@@ -113,13 +113,13 @@ asn1! {
         delete_object    [7] IMPLICIT Lock,
     }
 
-    /// Who may perform an action while this user has the file.
+    /// Who may perform an action while this user has selected or opened the file.
     Lock ::= INTEGER {
-        /// Not this user; others may.
+        /// This user does not; others may.
         NOT_REQUIRED(0),
-        /// This user and others.
+        /// This user and others may.
         SHARED(1),
-        /// This user only.
+        /// Only this user may.
         EXCLUSIVE(2),
         /// No one may.
         NO_ACCESS(3),
@@ -128,7 +128,7 @@ asn1! {
     /// Data of other application service elements, such as commitment.
     SharedAseInformation ::= [APPLICATION 20] IMPLICIT External;
 
-    /// The charges.
+    /// The charges for a file access.
     Charging ::= [APPLICATION 9] IMPLICIT SEQUENCE OF Charge;
 
     /// One charge.
@@ -153,7 +153,7 @@ asn1! {
     /// The part of a file's structure to transfer (ISO 8571-2).
     AccessContext ::= [APPLICATION 1] IMPLICIT SEQUENCE {
         access_context [0] IMPLICIT AccessContextKind,
-        /// The level; with FL only.
+        /// The level; used only with FL.
         level_number   [1] IMPLICIT Integer OPTIONAL,
     }
 
@@ -191,9 +191,9 @@ asn1! {
 
     /// The first or the last data unit.
     FirstLast ::= INTEGER { FIRST(0), LAST(1) }
-    /// Relative to the last action.
+    /// Relative to the data unit of the last action.
     Relative ::= INTEGER { PREVIOUS(0), CURRENT(1), NEXT(2) }
-    /// Before the first or after the last.
+    /// Before the first or after the last data unit.
     BeginEnd ::= INTEGER { BEGIN(0), END(1) }
     /// A path of names from the root.
     NodeNames ::= SEQUENCE OF External;
@@ -204,7 +204,7 @@ asn1! {
     /// How transfers may overlap (amendment 2).
     DegreeOfOverlap ::= [APPLICATION 30] IMPLICIT INTEGER { NORMAL(0), CONSECUTIVE(1), CONCURRENT(2) }
 
-    /// Which of overlapping transfers is addressed (amendment 2).
+    /// Which of two overlapping transfers is meant (amendment 2).
     RequestType ::= [APPLICATION 31] IMPLICIT INTEGER { READ(0), WRITE(1) }
 
     /// Whether a reference was followed (amendment 1).
@@ -214,7 +214,7 @@ asn1! {
 type Boolean = bool;
 
 impl ConcurrencyControl {
-    /// Builds the same lock for every action.
+    /// Builds a value with the same lock for every action.
     pub const fn all(lock: Lock) -> ConcurrencyControl {
         ConcurrencyControl {
             read: lock,
@@ -244,7 +244,7 @@ impl ConcurrencyControl {
 }
 
 impl AccessPasswords {
-    /// Builds the same password for every action.
+    /// Builds a value with the same password for every action.
     pub fn all(password: &Password) -> AccessPasswords {
         let password = || password.clone();
         AccessPasswords {
@@ -269,7 +269,7 @@ impl From<&str> for Password {
 }
 
 impl Password {
-    /// Returns its octets; both forms of a password are equivalent.
+    /// Returns the octets of the password; both forms of a password are equivalent.
     pub fn bytes(&self) -> &[u8] {
         match &self.0 {
             PasswordValue::Graphic(text) => &text.0,
@@ -286,13 +286,13 @@ impl AccessContext {
 }
 
 impl FaduIdentity {
-    /// The whole of an unstructured file; otherwise the first data unit.
+    /// The whole contents of an unstructured file; in other files the first data unit.
     pub const FIRST: FaduIdentity = FaduIdentity(FaduName::FirstLast(FirstLast::FIRST));
-    /// After the last data unit.
+    /// The position after the last data unit.
     pub const END: FaduIdentity = FaduIdentity(FaduName::BeginEnd(BeginEnd::END));
 }
 
-/// Formats on one line: the standard's words, then the further details.
+/// Formats a diagnostic on one line: the standard's words, then the further details.
 impl core::fmt::Display for DiagnosticItem {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         ErrorIdentifier(self.error_identifier).fmt(f)?;
@@ -324,13 +324,13 @@ impl DiagnosticItem {
         }
     }
 
-    /// Adds further details, a text for people.
+    /// Adds further details, a text for humans.
     pub fn with_details(mut self, details: &str) -> DiagnosticItem {
         self.further_details = Some(details.into());
         self
     }
 
-    /// Returns its error identifier, which has a name.
+    /// Returns the error identifier, which may have a name.
     pub const fn error(&self) -> ErrorIdentifier {
         ErrorIdentifier(self.error_identifier)
     }

@@ -1,13 +1,15 @@
 //! Data elements: a file's contents during transfer (ISO 8571-2, abstract syntaxes of contents and of FADUs).
 //!
-//! Purpose   data of any length is not copied: an element's header is decoded at the front of a rope, and
-//!           prepended to one.
-//! Elements  strings (FTAM-1, FTAM-2: of characters; FTAM-3: of octets); entries of a directory (NBS-9); and
-//!           the structure around FTAM-2's: node descriptors, enter and exit subtree.
-//! Decoding  definite and indefinite lengths, strings whole or in segments, several elements in one rope.
-//! Encoding  definite lengths, strings whole.
-//! Limits    [`HEADER_BYTES_MAX`] of a header; [`SEGMENT_DEPTH_MAX`] levels of segments; a structuring
-//!           element or a directory entry is copied to be decoded, up to [`STRUCTURE_BYTES_MAX`].
+//! Purpose   data of any length is handled without copying: an element's header is decoded at the front of a
+//!           rope, or prepended to one.
+//! Elements  strings (of characters in FTAM-1 and FTAM-2, of octets in FTAM-3); directory entries (NBS-9);
+//!           the elements of FTAM-2's structure: node descriptors, enter and exit subtree.
+//! Decoding  accepts definite and indefinite lengths, whole and segmented strings, several elements in one
+//!           rope.
+//! Encoding  uses definite lengths and whole strings.
+//! Limits    [`HEADER_BYTES_MAX`] for a header; [`SEGMENT_DEPTH_MAX`] levels of segments;
+//!           [`STRUCTURE_BYTES_MAX`] for a structuring element or a directory entry, which are copied to be
+//!           decoded.
 
 use kiban_base::Rope;
 
@@ -27,7 +29,7 @@ pub const STRUCTURE_BYTES_MAX: usize = 1 << 16;
 pub const DIRECTORY_ENTRY: Tag = Tag::private(2);
 
 asn1! {
-    /// The descriptor in front of a node's data.
+    /// The descriptor of a node, which precedes its data.
     NodeDescriptor ::= [APPLICATION 0] IMPLICIT SEQUENCE {
         name        NodeName OPTIONAL,
         /// The distance from the parent, in levels.
@@ -66,9 +68,9 @@ impl Structuring {
     /// The descriptor of FTAM-2's root, which has no data.
     pub const ROOT: Structuring =
         Structuring::NodeDescriptor(NodeDescriptor { name: None, arc_length: 1, data_exists: false });
-    /// Begins the children.
+    /// Begins the children of a node.
     pub const ENTER: Structuring = Structuring::EnterSubtree(EnterSubtree(Null));
-    /// Ends the children.
+    /// Ends the children of a node.
     pub const EXIT: Structuring = Structuring::ExitSubtree(ExitSubtree(Null));
 }
 
@@ -82,9 +84,9 @@ pub enum DataElement {
         /// The octets.
         contents: Rope,
     },
-    /// An element of the structure around the data.
+    /// A structuring element.
     Structuring(Structuring),
-    /// An entry of a directory.
+    /// A directory entry.
     DirectoryEntry(alloc::boxed::Box<ReadAttributes>),
 }
 
@@ -94,7 +96,7 @@ impl DataElement {
         DataElement::Value { tag: Tag::OCTET_STRING, contents }
     }
 
-    /// Returns the number of octets of contents; structure has none.
+    /// Returns the number of octets of contents; a structuring element has none.
     pub fn len(&self) -> usize {
         match self {
             DataElement::Value { contents, .. } => contents.len(),
@@ -102,12 +104,12 @@ impl DataElement {
         }
     }
 
-    /// Returns whether it has no contents.
+    /// Returns whether the element has no contents.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns whether it belongs to the abstract syntax "FTAM FADU" rather than that of the contents.
+    /// Returns whether the element belongs to the abstract syntax "FTAM FADU", not to that of the contents.
     pub const fn is_structure(&self) -> bool {
         matches!(self, DataElement::Structuring(_))
     }
@@ -115,15 +117,15 @@ impl DataElement {
     /// Splits one element off the front of a rope. Contents are shared, not copied.
     ///
     /// # Errors
-    /// Any rule that it breaks; `Alternative` for a type that is not a data element. The rope is then
-    /// unusable.
+    /// Any rule that the element breaks; `Alternative` for a type that is not a data element. The rope is
+    /// unusable after an error.
     pub fn read(rope: &mut Rope) -> Result<DataElement, Malformed> {
         let (header, header_bytes) = front(rope)?;
         if is_string(header.tag) {
             let contents = string(rope, SEGMENT_DEPTH_MAX)?;
             return Ok(DataElement::Value { tag: header.tag, contents });
         }
-        // Rare and short: copied for decoding.
+        // Structuring elements and directory entries are rare and short, so they are copied for decoding.
         let whole = match header.length {
             Some(length) => length.checked_add(header_bytes).ok_or(Malformed::Truncated)?,
             None => rope.len().min(STRUCTURE_BYTES_MAX),
@@ -173,7 +175,7 @@ const fn is_string(tag: Tag) -> bool {
 fn front(rope: &Rope) -> Result<(Header, usize), Malformed> {
     match Header::read(rope.first_run()) {
         Ok(read) => Ok(read),
-        // The header may straddle two pieces.
+        // The header may be split between two pieces.
         Err(_) => {
             let mut room = [0; HEADER_BYTES_MAX];
             let count = rope.copy_to(0, &mut room);
@@ -182,7 +184,7 @@ fn front(rope: &Rope) -> Result<(Header, usize), Malformed> {
     }
 }
 
-/// Splits off a string, header and contents, and joins its segments.
+/// Splits off a string with its header, and joins its segments.
 fn string(rope: &mut Rope, depth: u8) -> Result<Rope, Malformed> {
     let (header, header_bytes) = front(rope)?;
     rope.skip(header_bytes);

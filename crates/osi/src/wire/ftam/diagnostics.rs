@@ -1,9 +1,9 @@
 //! FTAM's diagnostics by number (ISO 8571-3, diagnostic parameter values).
 //!
-//! Purpose   maps the number on the wire to a name in code and to the standard's words.
-//! Numbers   the thousands digit is the subject: 0 general, 1 protocol and supporting service, 2 association,
-//!           3 selection, 4 file management, 5 access, 6 recovery.
-//! Limits    an unassigned number is carried unchanged and has no words.
+//! Purpose   maps the number in the FPDU to a name in code and to the standard's words.
+//! Numbers   the thousands digit gives the subject: 0 general, 1 protocol and supporting service, 2
+//!           association, 3 selection, 4 file management, 5 access, 6 recovery.
+//! Limits    an unassigned number is passed on unchanged and has no words.
 
 use core::fmt;
 

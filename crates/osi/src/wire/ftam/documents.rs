@@ -8,7 +8,7 @@ use crate::wire::ber::{Asn1, Integer, Oid, Tag};
 asn1! {
     /// The parameters of FTAM-1 and FTAM-2.
     TextParameters ::= SEQUENCE {
-        /// The type of the character strings: the number of a universal tag. If absent, GraphicString.
+        /// The type of the character strings, by the number of a universal tag. If absent, GraphicString.
         universal_class_number [0] IMPLICIT Integer OPTIONAL,
         /// Maximum length in characters. If absent, unlimited.
         maximum_string_length  [1] IMPLICIT Integer OPTIONAL,
@@ -28,7 +28,7 @@ asn1! {
         VARIABLE(0),
         /// Each string has exactly the maximum length.
         FIXED(1),
-        /// None: the file is the concatenation of the strings.
+        /// Boundaries have no meaning: the file is the concatenation of the strings.
         NOT_SIGNIFICANT(2),
     }
 
@@ -45,15 +45,16 @@ pub enum Document {
     SequentialText(TextParameters),
     /// FTAM-3: unstructured binary.
     UnstructuredBinary(BinaryParameters),
-    /// NBS-9: a directory listing.
+    /// NBS-9: a file directory.
     Directory(DirectoryParameters),
-    /// NBS-9 under its old name.
+    /// NBS-9 with its old object identifier.
     DirectoryOld(DirectoryParameters),
 }
 
 impl Document {
-    /// Returns the document type of a contents type: `None` if it is not supported, or its parameter has
-    /// another type. Without a parameter, all parameters are absent; for NBS-9, no attribute is named.
+    /// Returns the document type of a contents type: `None` if it is not supported, or its parameter is not
+    /// of the expected type. Without a parameter, all its fields are absent; for NBS-9, no attribute is
+    /// named.
     pub fn of(contents: &ContentsType) -> Option<Document> {
         let ContentsType::DocumentType(document) = contents else { return None };
         let parameter = document.parameter.as_ref().map(|parameter| &parameter.0[..]);
@@ -81,7 +82,7 @@ impl Document {
         }
     }
 
-    /// Returns the abstract syntax of its data elements. FTAM-2 also needs [`oids::FADU`].
+    /// Returns the abstract syntax of the data elements. FTAM-2 also needs [`oids::FADU`].
     pub const fn abstract_syntax(&self) -> Oid {
         match self {
             Document::UnstructuredText(_) | Document::SequentialText(_) => oids::UNSTRUCTURED_TEXT,
@@ -105,7 +106,7 @@ impl Document {
         ContentsType::document(self.name(), parameter)
     }
 
-    /// Returns the tag of its data elements.
+    /// Returns the tag of the data elements.
     pub fn element_tag(&self) -> Tag {
         match self {
             Document::UnstructuredText(parameters) | Document::SequentialText(parameters) => {
@@ -117,7 +118,7 @@ impl Document {
     }
 }
 
-/// Decodes the parameter, or returns `absent` if there is none; `None` if it has another type.
+/// Decodes the parameter, or returns `absent` if there is none; `None` if the parameter is of another type.
 fn read<T: Asn1>(parameter: Option<&[u8]>, absent: T) -> Option<T> {
     match parameter {
         None => Some(absent),
@@ -133,7 +134,8 @@ impl TextParameters {
         string_significance: None,
     };
 
-    /// Returns the tag of the strings: GraphicString if none is given, or one that is not a character string.
+    /// Returns the tag of the strings: GraphicString if the parameter names no type, or one that is no
+    /// character string.
     pub fn string_tag(&self) -> Tag {
         match self.universal_class_number {
             Some(number @ (19..=22 | 25..=27)) => Tag::universal(number as u32),
@@ -148,8 +150,8 @@ impl BinaryParameters {
         BinaryParameters { maximum_string_length: None, string_significance: None };
 }
 
-/// Returns the abstract syntax that belongs to a document type in F-INITIALIZE's contents type list, if the
-/// document type is supported.
+/// Returns the abstract syntax that belongs to a document type in the contents type list of F-INITIALIZE, if
+/// the document type is supported.
 pub fn abstract_syntax_of(document_type: Oid) -> Option<Oid> {
     Document::of(&ContentsType::document(document_type, None)).map(|document| document.abstract_syntax())
 }

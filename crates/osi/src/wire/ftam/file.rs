@@ -121,7 +121,7 @@ asn1! {
         concurrency_control    ConcurrencyControl OPTIONAL,
         shared_ase_information SharedAseInformation OPTIONAL,
         enable_fadu_locking    [2] IMPLICIT Boolean DEFAULT false,
-        /// With recovery only.
+        /// Present only with recovery.
         activity_identifier    ActivityIdentifier OPTIONAL,
         recovery_mode          [3] IMPLICIT RecoveryMode DEFAULT RecoveryMode::NONE,
         remove_contexts        [4] IMPLICIT SetOf<AbstractSyntaxName> OPTIONAL,
@@ -135,7 +135,7 @@ asn1! {
 
     /// The requested contents type.
     OpenContentsType ::= CHOICE {
-        /// The stored contents type of the file.
+        /// The contents type with which the file is stored.
         Unknown  [0] IMPLICIT Null,
         Proposed [1] EXPLICIT ContentsType,
     }
@@ -192,7 +192,7 @@ asn1! {
         bulk_transfer_number             [0] IMPLICIT Integer,
         requested_access                 AccessRequest,
         access_passwords                 AccessPasswords OPTIONAL,
-        /// A checkpoint; 0 is the beginning of the file, one past the last checkpoint its end.
+        /// A checkpoint; 0 is the beginning of the file, and the last checkpoint plus one is its end.
         recovery_point                   [2] IMPLICIT Integer DEFAULT 0,
         remove_contexts                  [3] IMPLICIT SetOf<AbstractSyntaxName> OPTIONAL,
         define_contexts                  [4] IMPLICIT SetOf<AbstractSyntaxName> OPTIONAL,
@@ -300,7 +300,7 @@ impl CreateResponse {
 }
 
 impl OpenRequest {
-    /// Builds a request without locks and recovery.
+    /// Builds a request without locks and without recovery.
     pub fn new(processing_mode: ProcessingMode, contents_type: OpenContentsType) -> OpenRequest {
         OpenRequest {
             processing_mode,
@@ -319,7 +319,7 @@ impl OpenRequest {
 }
 
 impl OpenResponse {
-    /// Builds a response for a file that is open with these contents.
+    /// Builds a response for a file that is open with this contents type.
     pub fn new(contents_type: ContentsType) -> OpenResponse {
         OpenResponse {
             state_result: StateResult::SUCCESS,
@@ -337,7 +337,7 @@ impl OpenResponse {
 }
 
 impl RecoverRequest {
-    /// Builds a request to resume a transfer of an activity from this point.
+    /// Builds a request to resume an activity's transfer at this point.
     pub fn new(
         activity: i64,
         bulk_transfer_number: i64,
@@ -361,7 +361,7 @@ impl RecoverRequest {
 }
 
 impl RecoverResponse {
-    /// Builds a response for a reopened file, with a transfer that continues at this point.
+    /// Builds a response for a reopened file whose transfer continues at this point.
     pub fn new(contents_type: ContentsType, recovery_point: i64) -> RecoverResponse {
         RecoverResponse {
             state_result: StateResult::SUCCESS,

@@ -1,21 +1,22 @@
-//! Object identifiers of file transfer (ISO 8571; NBS-9: the OIW's agreements).
+//! Object identifiers of FTAM (ISO 8571; NBS-9 is defined by the OIW's agreements).
 
 use crate::wire::ber::Oid;
 
-/// The application context of an association for files (ISO 8571-4).
+/// The application context of an FTAM association (ISO 8571-4).
 pub const APPLICATION_CONTEXT: Oid = Oid::of("1.0.8571.1.1");
 
 /// The abstract syntax of FPDUs: "FTAM PCI".
 pub const PCI: Oid = Oid::of("1.0.8571.2.1");
-/// The abstract syntax of structuring data elements: "FTAM FADU" (ISO 8571-2).
+/// The abstract syntax of structuring data elements, "FTAM FADU" (ISO 8571-2).
 pub const FADU: Oid = Oid::of("1.0.8571.2.2");
-/// The abstract syntax of FTAM-1's and FTAM-2's data elements.
+/// The abstract syntax of data elements of FTAM-1 and FTAM-2.
 pub const UNSTRUCTURED_TEXT: Oid = Oid::of("1.0.8571.2.3");
-/// The abstract syntax of FTAM-3's data elements.
+/// The abstract syntax of data elements of FTAM-3.
 pub const UNSTRUCTURED_BINARY: Oid = Oid::of("1.0.8571.2.4");
-/// The abstract syntax of NBS-9's entries.
+/// The abstract syntax of directory entries in NBS-9.
 pub const NBS_DIRECTORY_ENTRY: Oid = Oid::of("1.3.14.5.2.2");
-/// The same abstract syntax before the OIW had its own number: old systems propose both.
+/// The older identifier of the same abstract syntax, from before the OIW had a number; old systems propose
+/// both.
 pub const NBS_DIRECTORY_ENTRY_OLD: Oid = Oid::of("1.3.9999.1.2.2");
 
 /// The hierarchical file model (ISO 8571-2).
@@ -31,7 +32,7 @@ pub const FTAM_1: Oid = Oid::of("1.0.8571.5.1");
 pub const FTAM_2: Oid = Oid::of("1.0.8571.5.2");
 /// FTAM-3: unstructured binary.
 pub const FTAM_3: Oid = Oid::of("1.0.8571.5.3");
-/// NBS-9: a directory listing.
+/// NBS-9: a file directory.
 pub const NBS_9: Oid = Oid::of("1.3.14.5.5.9");
-/// NBS-9 before the OIW had its own number.
+/// The older identifier of NBS-9, from before the OIW had a number.
 pub const NBS_9_OLD: Oid = Oid::of("1.3.9999.1.5.9");

@@ -20,7 +20,7 @@ use alloc::boxed::Box;
 use core::fmt;
 use kiban_base::Malformed;
 
-/// Declares the FPDUs: variant, tag, type, the standard's name, and the results that it has.
+/// Declares the FPDUs: variant, tag, type, the standard's name, and which results the FPDU has.
 macro_rules! fpdus {
     ($($name:ident [$tag:literal] $type:ident, $words:literal $(, $result:ident)*;)*) => {
         asn1! {
@@ -48,7 +48,7 @@ macro_rules! fpdus {
         }
 
         impl Pdu {
-            /// Returns its kind.
+            /// Returns the FPDU's kind.
             pub const fn kind(&self) -> Kind {
                 match self { $(Pdu::$name(_) => Kind::$name,)* }
             }
@@ -63,7 +63,7 @@ macro_rules! fpdus {
                 match self { $(Pdu::$name(_pdu) => fpdus!(@action _pdu $(, $result)*),)* }
             }
 
-            /// Returns the diagnostics of the result.
+            /// Returns the diagnostics that accompany the result.
             pub fn diagnostic(&self) -> Option<&Diagnostic> {
                 match self { $(Pdu::$name(_pdu) => fpdus!(@diagnostic _pdu $(, $result)*),)* }
             }
@@ -163,10 +163,11 @@ impl Kind {
 }
 
 impl Pdu {
-    /// Decodes consecutive FPDUs, as an octet-aligned presentation data value carries them: at most `most`.
+    /// Decodes at most `most` consecutive FPDUs, as an octet-aligned presentation data value carries them.
     ///
     /// # Errors
-    /// Any rule that the bytes break; `Alternative` for an unknown FPDU, or for more than `most`.
+    /// The BER or ASN.1 rule that the bytes break; `Alternative` for an unknown FPDU, or for more than
+    /// `most`.
     pub fn read_all(mut bytes: &[u8], most: usize, see: &mut dyn FnMut(Pdu)) -> Result<(), Malformed> {
         for _ in 0..most {
             if bytes.is_empty() {

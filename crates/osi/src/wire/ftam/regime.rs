@@ -22,7 +22,7 @@ asn1! {
         initiator_identity              UserIdentity OPTIONAL,
         account                         Account OPTIONAL,
         filestore_password              Password OPTIONAL,
-        /// Maximum number of unanswered checkpoints; with recovery or restart only.
+        /// Maximum number of unanswered checkpoints; used only with recovery or restart.
         checkpoint_window               [8] IMPLICIT Integer DEFAULT 1,
     }
 
@@ -49,12 +49,12 @@ asn1! {
     /// Information on the implementation, without effect on the protocol.
     ImplementationInformation ::= [1] IMPLICIT GraphicString;
 
-    /// The service classes.
+    /// The proposed or selected service classes.
     ServiceClass ::= [3] IMPLICIT BIT STRING {
         UNCONSTRAINED(0), MANAGEMENT(1), TRANSFER(2), TRANSFER_AND_MANAGEMENT(3), ACCESS(4),
     }
 
-    /// The functional units beside the kernel.
+    /// The functional units in addition to the kernel.
     FunctionalUnits ::= [4] IMPLICIT BIT STRING {
         READ(2), WRITE(3), FILE_ACCESS(4), LIMITED_FILE_MANAGEMENT(5), ENHANCED_FILE_MANAGEMENT(6), GROUPING(7),
         FADU_LOCKING(8), RECOVERY(9), RESTART_DATA_TRANSFER(10), LIMITED_FILESTORE_MANAGEMENT(11),
@@ -62,7 +62,7 @@ asn1! {
         CONCURRENT_ACCESS(16),
     }
 
-    /// The attribute groups beside the kernel group.
+    /// The attribute groups in addition to the kernel group.
     AttributeGroups ::= [5] IMPLICIT BIT STRING { STORAGE(0), SECURITY(1), PRIVATE(2), EXTENSION(3) }
 
     /// The FTAM quality of service: the classes of errors that the service recovers from.

@@ -1,16 +1,15 @@
 //! The presentation protocol's data units (X.226 §8.2), normal mode.
 //!
-//! Purpose          several syntaxes on one connection: contexts are negotiated when it is established, and
-//!                  every presentation data value names its context.
-//! Control          CP, CPA, CPR, ARU, ARP, RS and RSA are ASN.1 types: each is decoded from contiguous
-//!                  bytes.
-//! Data             TD and everything else that is only [`UserData`] is decoded from a rope and encoded in
-//!                  front of one: [`UserData::from_rope`] and [`UserData::into_rope`] copy no payload,
-//!                  whatever lengths and segments a peer has chosen.
+//! Purpose          several abstract syntaxes on one connection: contexts are negotiated when it is
+//!                  established, and every presentation data value names its context.
+//! Control          CP, CPA, CPR, ARU, ARP, RS and RSA are ASN.1 types, decoded from contiguous bytes.
+//! Data             TD, and all other PPDUs that consist only of [`UserData`], are decoded from ropes and
+//!                  encoded in front of ropes. [`UserData::from_rope`] and [`UserData::into_rope`] copy no
+//!                  payload, whatever lengths and segments the peer has chosen.
 //! Limits           [`PDVS_MAX`] values in one data unit.
 //! Not implemented  X.410-1984 mode; context management (AC, ACA) and restoration, which are never proposed;
-//!                  nominated contexts, short and packed encodings (the later amendments), which are ignored
-//!                  if proposed, as §8.5.1 demands.
+//!                  nominated contexts, short and packed encodings (later amendments), which are ignored if
+//!                  proposed, as §8.5.1 demands.
 
 mod user_data;
 
@@ -44,11 +43,11 @@ asn1! {
         called_selector       [2] IMPLICIT OctetString OPTIONAL,
         /// The proposed contexts.
         contexts              [4] IMPLICIT SequenceOf<ContextDefinition> OPTIONAL,
-        /// The default context, for values that name none.
+        /// The default context, for values that do not name a context.
         default_context       [6] IMPLICIT DefaultContext OPTIONAL,
         /// Presentation functional units.
         requirements          [8] IMPLICIT Requirements OPTIONAL,
-        /// Session functional units, if they differ from session's own parameter.
+        /// Session functional units, if they differ from those in the session layer's own parameter.
         session_requirements  [9] IMPLICIT SessionRequirements OPTIONAL,
         /// User data.
         user_data             UserData OPTIONAL,
@@ -72,7 +71,7 @@ asn1! {
         results               [5] IMPLICIT SequenceOf<ContextResult> OPTIONAL,
         /// Presentation functional units.
         requirements          [8] IMPLICIT Requirements OPTIONAL,
-        /// Session functional units, if they differ from session's own parameter.
+        /// Session functional units, if they differ from those in the session layer's own parameter.
         session_requirements  [9] IMPLICIT SessionRequirements OPTIONAL,
         /// User data.
         user_data             UserData OPTIONAL,
@@ -88,7 +87,7 @@ asn1! {
         results               [5] IMPLICIT SequenceOf<ContextResult> OPTIONAL,
         /// The result for the default context.
         default_result        [7] IMPLICIT ResultCode OPTIONAL,
-        /// The reason for a provider's refusal; absent if the user refuses.
+        /// The reason if the provider refuses; absent if the user refuses.
         reason                [10] IMPLICIT ProviderReason OPTIONAL,
         /// User data.
         user_data             UserData OPTIONAL,
@@ -120,7 +119,7 @@ asn1! {
 
     /// RS and RSA: resynchronise, and its acknowledgement.
     Resynchronise ::= SEQUENCE {
-        /// The contexts afterwards, with context management.
+        /// The context set after the resynchronisation; only with context management.
         contexts   [0] IMPLICIT SequenceOf<ContextIdentifier> OPTIONAL,
         /// User data.
         user_data  UserData OPTIONAL,
@@ -144,7 +143,7 @@ asn1! {
 
     /// A proposed context.
     ContextDefinition ::= SEQUENCE {
-        /// Its identifier: odd if proposed by the initiator.
+        /// The context identifier: odd if proposed by the initiator.
         id                 Integer,
         /// The abstract syntax of its values.
         abstract_syntax    Oid,
@@ -162,7 +161,7 @@ asn1! {
         reason           [2] IMPLICIT ContextReason OPTIONAL,
     }
 
-    /// The default context, for values that name none.
+    /// The default context, for values that do not name a context.
     DefaultContext ::= SEQUENCE {
         /// The abstract syntax of its values.
         abstract_syntax  [0] IMPLICIT Oid,
@@ -172,7 +171,7 @@ asn1! {
 
     /// A context and its transfer syntax.
     ContextIdentifier ::= SEQUENCE {
-        /// Its identifier.
+        /// The context identifier.
         id               Integer,
         /// The transfer syntax of its values.
         transfer_syntax  Oid,

@@ -1,5 +1,5 @@
-//! What ISODE, libiec61850 and josistack sent (session user data of captures), and values on ropes in all
-//! pieces and forms.
+//! Tests with PPDUs from captures of ISODE, libiec61850 and josistack, and with user data on ropes that are
+//! cut in every way and in every encoding.
 
 use alloc::{string::ToString, vec, vec::Vec};
 
@@ -22,7 +22,7 @@ const ISODE_CP: &str = "3180a003800101a280a46c3010020101060528c27b02013004060251
 const ISODE_CPA: &str = "3180a003800101a280a5323007800100810251013007800100810251013007800100810251013007800100810251013
     0038001013007800100810251016153305102010ba04c614aa107060528c27b0101a203020100a305a103020100be33283106025101020101a0
     28a126830204108402003785020780860100a7154e0528c27b05034e0528c27b05014e052b0e05050900000000";
-/// A group of FPDUs, as an octet string in segments.
+/// A group of FPDUs from ISODE, as a segmented octet string.
 const ISODE_TD: &str =
     "612d302b020101a1260405b603800103040da60b7305a00319012e430202040406ae04800205a00402a8000402b800";
 const ISODE_RELEASE: &str = "6117301502010ba010620e800100be092807020101a002a200";
@@ -47,7 +47,7 @@ fn hex(text: &str) -> Vec<u8> {
         .collect()
 }
 
-/// Decodes all of the bytes, and checks that the value survives a round trip.
+/// Decodes all of the bytes, and checks that encoding and decoding the value again returns the same value.
 #[track_caller]
 fn read<T: Asn1 + PartialEq + core::fmt::Debug>(text: &str) -> T {
     let bytes = hex(text);
@@ -157,7 +157,7 @@ fn refusals_and_aborts_of_the_provider_are_short() {
     let arp = Abort::Provider(Arp { reason: Some(AbortReason::UNEXPECTED_PPDU), event: Some(Event::TD) });
     assert_eq!(arp.to_vec(), hex("30 06 800102 810107"));
     assert_eq!(Abort::read(&arp.to_vec()).unwrap().0, arp);
-    // Session version 1 carries nine octets with an abort (X.225): these fit.
+    // Session version 1 carries nine octets with an abort (X.225), and this ARP fits.
     assert!(arp.to_vec().len() <= 9);
     assert_eq!(Abort::read(&hex("3100")), Err(Malformed::Alternative));
 }
@@ -177,7 +177,7 @@ fn values_are_not_copied() {
     assert_eq!(values[0].octets().runs().filter(|run| lies(run)).map(<[u8]>::len).sum::<usize>(), page.len());
 }
 
-/// The part of a piece, referred to.
+/// Returns `part` as a slice that shares the memory of `piece`.
 fn page_part(piece: &Bytes, part: &[u8]) -> Bytes {
     piece.slice_ref(part)
 }
@@ -198,7 +198,7 @@ fn invalid_user_data_is_rejected() {
         ("61 09 3007 020103 82 020800", Malformed::ElementValue),
         ("61 80 3080 020103 a0020500", Malformed::Truncated),
         ("61 08 3084 7fffffff 0201", Malformed::Truncated),
-        // Other ways to write a tag of zero and a length of zero end nothing.
+        // Other encodings of tag zero and length zero are not end-of-contents octets.
         ("6180 3080 020103 a080 0500 0000 0000 3f0000", Malformed::Alternative),
         ("6180 3080 020103 a080 3f0000 0000 0000 008100", Malformed::Alternative),
         ("41 00", Malformed::ElementForm),
@@ -242,7 +242,7 @@ fn user_data() -> impl Strategy<Value = UserData> {
     ]
 }
 
-/// Re-encodes elements of presentation: indefinite or long lengths, octet-aligned values in segments.
+/// Re-encodes presentation elements with indefinite or long lengths, and octet-aligned values in segments.
 fn in_other_forms(bytes: &[u8], forms: &mut dyn Iterator<Item = (bool, u8)>) -> Vec<u8> {
     let mut out = Vec::new();
     for element in Cursor::new(bytes) {
@@ -260,7 +260,7 @@ fn in_other_forms(bytes: &[u8], forms: &mut dyn Iterator<Item = (bool, u8)>) -> 
         };
         let constructed = element.constructed || segmented;
         if element.tag == Tag::OCTET_STRING {
-            // Within a single value: kept as it is.
+            // An element inside a single value is kept as it is.
             out.extend_from_slice(element.whole());
             continue;
         }

@@ -4,13 +4,15 @@
 //! 61 L  30 L  [06 .. transfer syntax]  02 01 context  A0 L value      single-ASN1-type: one element of BER
 //!                                                     81 L octets     octet-aligned: one or more encodings
 //!                                                     82 L bits       arbitrary
-//!       30 L  ..                                                      more of them
+//!       30 L  ..                                                      more PDV-lists
 //! 60 L  octets                                                        simply encoded: context implied
 //! ```
 //!
-//! Decoding  from the front: headers are parsed in place (or copied if they straddle pieces), contents are
-//!           split off. For indefinite lengths the rope is walked once more to find the end of a value.
-//! Encoding  with definite lengths, from the last value to the first, in front of the first value's rope.
+//! Decoding  from the front: headers are parsed in place (copied only if they are split between pieces),
+//!           contents are split off. For indefinite lengths, the rope is scanned a second time to find the
+//!           end of a value.
+//! Encoding  uses definite lengths, from the last value to the first, and prepends headers to the values'
+//!           ropes.
 
 use alloc::vec::Vec;
 use kiban_base::{ROOM_BYTES, Rope};
@@ -18,11 +20,11 @@ use kiban_base::{ROOM_BYTES, Rope};
 use crate::wire::ber::{Asn1, Builder, Element, Encoding, External, Header, NESTING_MAX, Oid, Tag, Tagged};
 use kiban_base::Malformed;
 
-/// Maximum number of presentation data values in one data unit.
+/// Maximum number of presentation data values in the user data of one primitive.
 pub const PDVS_MAX: usize = 1024;
-/// Maximum length of a header in bytes: a tag of 6, a length of 1 + 126.
+/// Maximum length of a header in bytes: 6 for the tag, 1 + 126 for the length.
 const HEADER_BYTES_MAX: usize = 133;
-/// Maximum length of a transfer syntax name or context identifier, as an element.
+/// Maximum length of the element that contains a transfer syntax name or a context identifier.
 const SMALL_BYTES_MAX: usize = 64;
 
 const SIMPLE: Tag = Tag::application(0);
@@ -31,12 +33,12 @@ const SINGLE: Tag = Tag::context(0);
 const OCTET_ALIGNED: Tag = Tag::context(1);
 const ARBITRARY: Tag = Tag::context(2);
 
-/// A presentation data value, or several of one context.
+/// A PDV-list: one presentation data value, or several in the same context.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pdv {
     /// The context identifier; [`Pdv::NO_CONTEXT`] in an EXTERNAL without one.
     pub context: i64,
-    /// The transfer syntax: required only if the context has several.
+    /// The transfer syntax; required only if several were accepted for the context.
     pub transfer_syntax: Option<Oid>,
     /// The value.
     pub value: PdvValue,
@@ -45,11 +47,11 @@ pub struct Pdv {
 /// The form of a presentation data value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PdvValue {
-    /// One element of BER, header included. A received one is not checked to be that.
+    /// One BER element with its header. Received bytes are not checked to be one.
     Single(Rope),
-    /// Consecutive encodings of whole octets.
+    /// Consecutive encodings that have whole octets.
     OctetAligned(Rope),
-    /// Encodings of any number of bits.
+    /// Encodings that may have any number of bits.
     Arbitrary {
         /// The octets.
         octets: Rope,
@@ -68,20 +70,20 @@ pub enum UserData {
 }
 
 impl Pdv {
-    /// The identifier if no context is named.
+    /// The context identifier of values that do not name their context.
     pub const NO_CONTEXT: i64 = 0;
 
-    /// Builds a value that is one element of BER.
+    /// Builds a value that is one BER element.
     pub fn single(context: i64, value: impl Into<Rope>) -> Pdv {
         Pdv { context, transfer_syntax: None, value: PdvValue::Single(value.into()) }
     }
 
-    /// Builds a value of consecutive encodings.
+    /// Builds values as consecutive encodings in one context.
     pub fn octet_aligned(context: i64, octets: impl Into<Rope>) -> Pdv {
         Pdv { context, transfer_syntax: None, value: PdvValue::OctetAligned(octets.into()) }
     }
 
-    /// Returns the octets of the value or values: both forms of BER are consecutive elements.
+    /// Returns the octets of the value or values, which are consecutive BER elements in either form.
     pub fn octets(&self) -> &Rope {
         let (PdvValue::Single(rope)
         | PdvValue::OctetAligned(rope)
@@ -97,7 +99,7 @@ impl Pdv {
         rope
     }
 
-    /// Encodes the PDV-list: its headers in front of its value.
+    /// Encodes the PDV-list by prepending its headers to its value.
     fn into_rope(self) -> Rope {
         let mut front = Front::default();
         let (tag, constructed, mut rope) = match self.value {
@@ -110,7 +112,7 @@ impl Pdv {
         };
         let value_bytes = rope.len();
         front.header(tag, constructed, value_bytes);
-        // An integer of eight octets with its header, after a transfer syntax of at most 41: this fits.
+        // Context identifier and transfer syntax always fit: at most eight and 41 octets, with their headers.
         front.integer(self.context);
         if let Some(transfer_syntax) = self.transfer_syntax {
             front.put(transfer_syntax.contents());
@@ -162,7 +164,7 @@ impl UserData {
     /// Decodes user data from a rope; bytes after it are dropped. No payload is copied.
     ///
     /// # Errors
-    /// `Alternative` if it is not user data; `TooMany` values; those of elements.
+    /// `Alternative` if the bytes are not user data; `TooMany` values; any error of an element.
     pub fn from_rope(mut rope: Rope) -> Result<UserData, Malformed> {
         let (header, _) = take_header(&mut rope)?;
         let data = match header.tag {
@@ -233,7 +235,8 @@ fn take_list(list: &mut Contents) -> Result<Pdv, Malformed> {
         match header.tag {
             Tag::OBJECT_IDENTIFIER if context.is_none() => transfer_syntax = Some(take_small(rope, header)?),
             Tag::INTEGER => context = Some(take_small(rope, header)?),
-            // That it is one element of BER is checked by the context's user: some peers send others.
+            // Whether it is one BER element is checked by the user of the context, because some peers send
+            // other values.
             SINGLE if header.constructed => value = Some(PdvValue::Single(take_contents(rope, header)?)),
             SINGLE => return Err(Malformed::ElementForm),
             OCTET_ALIGNED => value = Some(PdvValue::OctetAligned(take_octets(rope, header, NESTING_MAX)?)),
@@ -246,10 +249,10 @@ fn take_list(list: &mut Contents) -> Result<Pdv, Malformed> {
     Ok(Pdv { context, transfer_syntax, value })
 }
 
-/// The contents of a constructed element on a rope.
+/// The contents of a constructed element in a rope.
 struct Contents {
     rope: Rope,
-    /// They end with end-of-contents octets; what follows those is still in `rope`.
+    /// The contents end with end-of-contents octets; the bytes after those are still in `rope`.
     indefinite: bool,
 }
 
@@ -275,7 +278,7 @@ impl Contents {
         Ok((!self.indefinite || !is_end).then_some(header))
     }
 
-    /// Restores what follows the element, after `next` has returned `None`.
+    /// Restores the bytes that follow the element, after `next` has returned `None`.
     fn leave(self, rope: &mut Rope) {
         if self.indefinite {
             *rope = self.rope;
@@ -283,7 +286,7 @@ impl Contents {
     }
 }
 
-/// Parses the header at the front; returns it and its length.
+/// Parses the header at the front without removing it; returns it and its length.
 fn look_at_header(rope: &Rope) -> Result<(Header, usize), Malformed> {
     match Header::read(rope.first_run()) {
         Err(Malformed::Truncated) => {
@@ -302,7 +305,7 @@ fn take_header(rope: &mut Rope) -> Result<(Header, bool), Malformed> {
     Ok((header, header.is_end_of_contents(count)))
 }
 
-/// Splits off the first bytes. If that is the whole rope, it is moved without touching its pieces.
+/// Splits off the first bytes. If they are the whole rope, it is moved without touching its pieces.
 fn split_to(rope: &mut Rope, count: usize) -> Result<Rope, Malformed> {
     match count.cmp(&rope.len()) {
         core::cmp::Ordering::Less => Ok(rope.split_to(count)),
@@ -324,7 +327,8 @@ fn take_contents(rope: &mut Rope, header: Header) -> Result<Rope, Malformed> {
     }
 }
 
-/// Returns the number of bytes before the end-of-contents octets of the element whose contents begin here.
+/// Returns the number of bytes up to the end-of-contents octets of the element whose contents `rope` begins
+/// with.
 fn bytes_up_to_end(rope: &Rope) -> Result<usize, Malformed> {
     // This clones references to the pieces, not their bytes.
     let mut rest = rope.clone();
@@ -358,7 +362,7 @@ fn take_small<T: Tagged>(rope: &mut Rope, header: Header) -> Result<T, Malformed
     T::from_contents(&element)
 }
 
-/// Returns the octets of a string, whole or in segments.
+/// Returns the octets of a string, joining its segments.
 fn take_octets(rope: &mut Rope, header: Header, levels: u8) -> Result<Rope, Malformed> {
     if !header.constructed {
         return split_to(rope, header.length.expect("a primitive element's length is definite"));
@@ -373,7 +377,7 @@ fn take_octets(rope: &mut Rope, header: Header, levels: u8) -> Result<Rope, Malf
     Ok(joined)
 }
 
-/// Returns the bits of a string; segments, which no known peer sends, are copied together.
+/// Returns the bits of a string. Segments, which no known peer sends, are copied together.
 fn take_bits(rope: &mut Rope, header: Header) -> Result<PdvValue, Malformed> {
     if header.constructed {
         let mut whole = take_contents(rope, header)?;
@@ -395,7 +399,7 @@ fn take_bits(rope: &mut Rope, header: Header) -> Result<PdvValue, Malformed> {
     Ok(PdvValue::Arbitrary { octets, unused })
 }
 
-/// A PDV-list and an EXTERNAL hold the same information.
+/// Converts an EXTERNAL, which holds the same information as a PDV-list.
 impl From<External> for Pdv {
     fn from(external: External) -> Pdv {
         Pdv {
@@ -412,7 +416,7 @@ impl From<External> for Pdv {
     }
 }
 
-/// As above, the other way. The value is copied: such values are short.
+/// Converts a PDV-list to an EXTERNAL. The value is copied, because such values are short.
 impl From<&Pdv> for External {
     fn from(pdv: &Pdv) -> External {
         External {

@@ -1,4 +1,4 @@
-//! Small values in session's parameters (X.225 §8.3): functional units, tokens, kinds and reasons.
+//! Small values in SPDU parameters (X.225 §8.3): functional units, tokens, kinds and reasons.
 
 use core::fmt;
 use core::ops::BitOr;
@@ -15,12 +15,12 @@ macro_rules! bits {
             pub const NONE: $set = $set(0);
             $($(#[$about])* pub const $name: $set = $set(1 << $bit);)*
 
-            /// Returns whether all of the others are in this set.
+            /// Returns whether all of `others` are in this set.
             pub const fn has(self, others: $set) -> bool {
                 self.0 & others.0 == others.0
             }
 
-            /// Returns whether any of the others is in this set.
+            /// Returns whether any of `others` is in this set.
             pub const fn has_any(self, others: $set) -> bool {
                 self.0 & others.0 != 0
             }
@@ -35,7 +35,7 @@ macro_rules! bits {
                 $set(self.0 | others.0)
             }
 
-            /// Returns this set without the others.
+            /// Returns this set without `others`.
             pub const fn without(self, others: $set) -> $set {
                 $set(self.0 & !others.0)
             }
@@ -65,9 +65,9 @@ macro_rules! bits {
 
 bits! {
     Units, u16:
-    /// The ends send in turn, as the data token allows.
+    /// The users send in turn, as the data token allows.
     HALF_DUPLEX = 0, "half-duplex";
-    /// Both ends send at any time.
+    /// Both users send at any time.
     DUPLEX = 1, "duplex";
     /// Expedited data.
     EXPEDITED = 2, "expedited";
@@ -94,7 +94,7 @@ bits! {
 }
 
 impl Units {
-    /// The units with numbered synchronisation points here: minor synchronise and resynchronise.
+    /// The supported functional units that use serial numbers: minor synchronise and resynchronise.
     pub const SYNCHRONISE: Units = Units::MINOR_SYNCHRONISE.or(Units::RESYNCHRONISE);
 }
 
@@ -180,30 +180,30 @@ pub enum Resynchronisation {
 /// Why a session connection is refused (X.225 §8.3.4.8: Reason Code).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RefuseReason {
-    /// The called user, without a reason.
+    /// By the called user, without a reason.
     User,
-    /// The called user, because of temporary congestion.
+    /// By the called user, because of temporary congestion.
     UserCongestion,
-    /// The called user, with a reason in the user data.
+    /// By the called user, with a reason in the user data.
     UserData,
     /// The session selector is unknown.
     SelectorUnknown,
     /// The session user is not attached.
     UserNotAttached,
-    /// Congestion of the session machine.
+    /// The session machine is congested.
     ProviderCongestion,
-    /// No common protocol version.
+    /// There is no common protocol version.
     Version,
-    /// The session machine, without a reason.
+    /// By the session machine, without a reason.
     Provider,
-    /// The session machine, because of a restriction of its implementation.
+    /// By the session machine, because of a restriction of its implementation.
     ProviderRestriction,
     /// Another code.
     Other(u8),
 }
 
 impl RefuseReason {
-    /// Returns the code of a reason.
+    /// Returns the code for a reason.
     pub const fn code(self) -> u8 {
         match self {
             RefuseReason::User => 0,
@@ -219,7 +219,7 @@ impl RefuseReason {
         }
     }
 
-    /// Returns the reason of a code.
+    /// Returns the reason for a code.
     pub const fn of_code(code: u8) -> RefuseReason {
         match code {
             0 => RefuseReason::User,
@@ -235,7 +235,7 @@ impl RefuseReason {
         }
     }
 
-    /// Returns whether the user refused, rather than the session machine.
+    /// Returns whether the user has refused; otherwise it was the session machine.
     pub const fn is_user(self) -> bool {
         self.code() < 128
     }
@@ -253,12 +253,12 @@ bits! {
     V2 = 1, "2";
 }
 
-/// The Enclosure Item: which part of a service data unit this is (X.225 §8.3.11.3).
+/// The Enclosure Item: which part of a service data unit an SPDU carries (X.225 §8.3.11.3).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Enclosure {
-    /// It begins the unit.
+    /// Whether the part begins the unit.
     pub begins: bool,
-    /// It ends the unit.
+    /// Whether the part ends the unit.
     pub ends: bool,
 }
 

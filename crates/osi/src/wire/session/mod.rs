@@ -1,23 +1,23 @@
 //! Session protocol data units (X.225 §8).
 //!
-//! Purpose          the SPDUs of the kernel, duplex, minor synchronise, resynchronise and typed data; others
-//!                  are recognised.
+//! Purpose          encodes and decodes the SPDUs of kernel, duplex, minor synchronise, resynchronise and
+//!                  typed data; other SPDUs are recognised, but their parameters are not decoded.
 //!
 //! ```text
-//!   TSDU      one SPDU, or a token SPDU (GT, PT) and one of category 2: basic concatenation (X.225 §6.3.7)
-//!   SPDU      SI 8, LI, parameters of LI bytes; DT and TD: then user information to the end
-//!   PGI, PI   code 8, LI, value; a group's value is parameters again
+//!   TSDU      one SPDU, or a token SPDU (GT, PT) and an SPDU of category 2: basic concatenation (X.225 §6.3.7)
+//!   SPDU      SI 8, LI, parameters of LI bytes; in DT and TD, user information follows up to the end
+//!   PGI, PI   code 8, LI, value; the value of a group (PGI) is again parameters
 //!   LI        8 bits up to 254; otherwise FF and 16 bits
 //! ```
 //!
-//! Transmit path    [`Spdu::into_rope`], [`with_give_tokens`], and [`data`] for the most frequent case: four
-//!                  bytes are prepended.
-//! Receive path     [`Tsdu::read`] takes the TSDU's rope and splits user data off it; only parameters are
-//!                  copied.
-//! Tolerance        unknown parameters are skipped (X.225 §A.4.3.1.1), and reserved bits ignored. Neither the
-//!                  order of parameters is checked, nor whether a parameter is in its group; of a repeated
-//!                  one the last counts. An empty value is the default (X.225 §8.2.6).
-//! Not implemented  extended concatenation, which may only be sent to an end that proposed it; the expedited
+//! Transmit path    [`Spdu::into_rope`], [`with_give_tokens`], and [`data`] for the most frequent case, which
+//!                  prepends four bytes.
+//! Receive path     [`Tsdu::read`] takes the TSDU's rope and cuts the user data out of it; only parameters
+//!                  are copied.
+//! Tolerance        unknown parameters are skipped (X.225 §A.4.3.1.1), and reserved bits ignored. The order
+//!                  of parameters, and whether each is in its group, are not checked. If a parameter is
+//!                  repeated, the last one counts. An empty value means the default (X.225 §8.2.6).
+//! Not implemented  extended concatenation, which may be sent only to an end that proposed it; the expedited
 //!                  flow, which class 0 lacks; the parameters of symmetric synchronisation.
 
 mod items;
@@ -47,7 +47,7 @@ pub const ADDITIONAL_BYTES_MAX: usize = 4;
 pub const SELECTOR_BYTES_MAX: usize = 16;
 /// Maximum length of plain User Data in a CONNECT in bytes.
 pub const USER_DATA_BYTES_MAX: usize = 512;
-/// Maximum length of Extended User Data in a CONNECT in bytes; the rest overflows.
+/// Maximum length of Extended User Data in a CONNECT in bytes; more is sent in CONNECT DATA OVERFLOW SPDUs.
 pub const EXTENDED_BYTES_MAX: usize = 10240;
 /// The largest serial number of a synchronisation point: six digits.
 pub const SERIAL_MAX: u32 = 999_999;
@@ -57,7 +57,7 @@ pub const SERIAL_MAX: u32 = 999_999;
 pub enum Spdu {
     /// CN: requests a connection.
     Connect(Box<Connect>),
-    /// OA: requests the rest of the user data.
+    /// OA: asks for the rest of the user data.
     OverflowAccept(OverflowAccept),
     /// CDO: carries more of the user data.
     ConnectDataOverflow(Enclosed),
@@ -84,16 +84,16 @@ pub enum Spdu {
     Data(Enclosed),
     /// TD: typed data.
     TypedData(Enclosed),
-    /// GT: gives tokens, or none if it only precedes another SPDU.
+    /// GT: gives tokens; without tokens, it only precedes another SPDU.
     GiveTokens {
-        /// The tokens; `None`: the parameter is absent.
+        /// The tokens; `None` if the parameter is absent.
         tokens: Option<Tokens>,
         /// User data.
         data: Enclosed,
     },
-    /// PT: requests tokens, or none.
+    /// PT: asks for tokens, or for none.
     PleaseTokens {
-        /// The tokens; `None`: the parameter is absent.
+        /// The tokens; `None` if the parameter is absent.
         tokens: Option<Tokens>,
         /// User data.
         data: Enclosed,
@@ -102,14 +102,14 @@ pub enum Spdu {
     SyncMinor {
         /// Whether a confirmation is requested.
         explicit: bool,
-        /// Its serial number; `None` only in later segments.
+        /// The serial number of the point; `None` only in later segments.
         serial: Option<u32>,
         /// User data.
         data: Enclosed,
     },
     /// MIA: confirms a minor synchronisation point.
     SyncMinorAck {
-        /// Its serial number; `None` only in later segments.
+        /// The serial number of the point; `None` only in later segments.
         serial: Option<u32>,
         /// User data.
         data: Enclosed,
@@ -134,14 +134,14 @@ pub enum Spdu {
         /// User data.
         data: Enclosed,
     },
-    /// An SPDU of a functional unit that is not offered here: its SI. Its parameters are not decoded.
+    /// An SPDU of a functional unit that is not supported, by its SI. Its parameters are not decoded.
     Other(u8),
 }
 
 /// User data with its Enclosure Item.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Enclosed {
-    /// The Enclosure Item; if absent, this is a whole service data unit.
+    /// The Enclosure Item; if absent, the data is a whole service data unit.
     pub enclosure: Option<Enclosure>,
     /// The data.
     pub data: Rope,
@@ -153,12 +153,12 @@ impl Enclosed {
         Enclosed { enclosure: None, data }
     }
 
-    /// Returns whether it begins a service data unit.
+    /// Returns whether the data begins a service data unit.
     pub fn begins(&self) -> bool {
         self.enclosure.is_none_or(|enclosure| enclosure.begins)
     }
 
-    /// Returns whether it ends a service data unit.
+    /// Returns whether the data ends a service data unit.
     pub fn ends(&self) -> bool {
         self.enclosure.is_none_or(|enclosure| enclosure.ends)
     }
@@ -175,7 +175,7 @@ pub struct Identifier {
     pub additional: Vec<u8>,
 }
 
-/// Maximum length of a TSDU in bytes in each direction; 0: unlimited.
+/// Maximum length of a TSDU in bytes in each direction; 0 means unlimited.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct TsduSizes {
     /// From the session initiator.
@@ -205,7 +205,7 @@ pub struct Connect {
     pub calling: Vec<u8>,
     /// The called session selector.
     pub called: Vec<u8>,
-    /// Whether more user data follows.
+    /// Whether more user data follows in CONNECT DATA OVERFLOW SPDUs.
     pub overflow: bool,
     /// User data. More than [`USER_DATA_BYTES_MAX`] is written as Extended User Data.
     pub user_data: Rope,
@@ -235,11 +235,11 @@ pub struct Accept {
     pub initial_serial: Option<u32>,
     /// The sides of the tokens.
     pub tokens: TokenSettings,
-    /// Tokens that are requested at once.
+    /// Tokens that the acceptor asks for at once.
     pub please: Tokens,
     /// The functional units.
     pub units: Units,
-    /// The calling session selector, if repeated.
+    /// The calling session selector, if it is repeated.
     pub calling: Vec<u8>,
     /// The responding session selector.
     pub responding: Vec<u8>,
@@ -254,7 +254,7 @@ pub struct Refuse {
     pub identifier: Identifier,
     /// Whether the transport connection is to be kept.
     pub keep: bool,
-    /// The functional units that the user would accept; only with [`RefuseReason::UserData`].
+    /// The functional units that the refusing user would accept; only with [`RefuseReason::UserData`].
     pub units: Option<Units>,
     /// The versions of the protocol.
     pub versions: Versions,

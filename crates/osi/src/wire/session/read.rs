@@ -1,4 +1,4 @@
-//! Decoding of a TSDU: user data is split off its rope, parameters are copied.
+//! Decoding of a TSDU: user data is cut out of the rope without copying, parameters are copied.
 
 use super::{
     ADDITIONAL_BYTES_MAX, Abort, Accept, Connect, Enclosed, Enclosure, Identifier, OverflowAccept,
@@ -16,9 +16,9 @@ const GROUPS_MAX: usize = 8;
 /// The contents of a transport service data unit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tsdu {
-    /// The SPDU to process first (X.225 §6.3.7.1): that of category 2, or the only one.
+    /// The SPDU to process first (X.225 §6.3.7.1): the category 2 SPDU, or the only one.
     pub first: Spdu,
-    /// The token SPDU in front of it, if it names tokens.
+    /// The token SPDU that preceded it, if that SPDU names tokens.
     pub then: Option<Spdu>,
 }
 
@@ -26,8 +26,8 @@ impl Tsdu {
     /// Decodes a TSDU.
     ///
     /// # Errors
-    /// `Truncated`; `TotalLength` if bytes are left; `Concatenation` for SPDUs that must not be concatenated,
-    /// or must not be alone; `ParameterLength`, `ParameterValue`, `ParameterMissing`.
+    /// `Truncated`; `TotalLength` if bytes are left over; `Concatenation` for SPDUs that must not be
+    /// concatenated, or must not stand alone; `ParameterLength`, `ParameterValue`, `ParameterMissing`.
     #[inline]
     pub fn read(mut tsdu: Rope) -> Result<Tsdu, Malformed> {
         // The most frequent case: GIVE TOKENS without tokens, then an unsegmented DATA TRANSFER.
@@ -56,8 +56,8 @@ impl Tsdu {
             _ => Spdu::GiveTokens { tokens, data },
         };
         if tsdu.is_empty() {
-            // X.225 §8.3.16.6: without the Token Item it precedes another SPDU. In later segments the
-            // item is absent.
+            // X.225 §8.3.16.6: without a Token Item, this SPDU only precedes another one. In later segments
+            // the item is always absent.
             return match tokens {
                 None if !has_data => Err(Malformed::Concatenation),
                 _ => Ok(Tsdu { first: token, then: None }),
@@ -79,7 +79,7 @@ impl Tsdu {
 impl Spdu {
     /// Decodes an SPDU of category 1.
     fn read_alone(identifier: u8, parameters: Rope, rest: &mut Rope) -> Result<Spdu, Malformed> {
-        // These two are never segmented: an Enclosure Item has no meaning in them.
+        // These two SPDUs are never segmented, so an Enclosure Item has no meaning in them.
         let read = || match identifier {
             si::CN | si::OA => Parameters::all(parameters),
             _ => Parameters::read(parameters),
@@ -165,7 +165,7 @@ impl Spdu {
     }
 }
 
-/// Splits off SI, LI and the parameters.
+/// Splits off the SI and LI fields and the parameters of the next SPDU.
 fn unit(tsdu: &mut Rope) -> Result<(u8, Rope), Malformed> {
     let mut front = [0; 4];
     let there = tsdu.copy_to(0, &mut front);
@@ -307,7 +307,8 @@ impl Parameters {
         TokenSettings::of_octet(self.token_setting.unwrap_or(0))
     }
 
-    /// X.225 §8.3.6.3: if absent, the transport connection is released.
+    /// Returns whether the transport connection is kept (X.225 §8.3.6.3: if the parameter is absent, it is
+    /// released).
     fn keeps(&self) -> bool {
         self.disconnect.is_some_and(|octet| octet & 1 == 0)
     }

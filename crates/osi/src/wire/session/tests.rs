@@ -5,7 +5,7 @@ use kiban_base::Bytes;
 use kiban_base::Malformed;
 use proptest::prelude::*;
 
-/// Parses hexadecimal digits; `__` is the number of bytes after it.
+/// Parses hexadecimal digits; `__` stands for the number of bytes that follow it.
 fn hex(text: &str) -> Vec<u8> {
     if let Some((front, behind)) = text.split_once("__") {
         let behind = hex(behind);
@@ -66,7 +66,7 @@ fn whole(text: &str) -> Enclosed {
     Enclosed::whole(rope(text))
 }
 
-/// Returns SPDUs of ISODE, libiec61850 and josistack; user data is truncated.
+/// Returns SPDUs captured from ISODE, libiec61850 and josistack; user data is truncated.
 fn captured() -> Vec<(&'static str, &'static str, Spdu)> {
     vec![
         (
@@ -260,7 +260,7 @@ fn long_lengths_have_the_extended_form() {
         assert_eq!(bytes.to_vec()[at], code, "{length}");
         assert_eq!(Tsdu::read(bytes), Ok(Tsdu { first: spdu, then: None }));
     }
-    // A length in three octets is valid even if one would do.
+    // A length field of three octets is valid even if one octet would be enough.
     assert_eq!(alone("0a ff0004 c1ff0000"), Spdu::Disconnect(Enclosed::default()));
     assert_eq!(alone("0a ff0005 c1ff0001 aa"), Spdu::Disconnect(whole("aa")));
 }
@@ -276,8 +276,8 @@ fn a_token_unit_that_names_tokens_comes_second() {
 
 #[test]
 fn permitted_variations_are_accepted() {
-    // Unknown parameters, reserved bits, parameters outside of their groups and in another order, twice, and
-    // empty ones.
+    // This CONNECT has unknown parameters, reserved bits, parameters outside of their groups and out of
+    // order, repeated parameters, and empty ones.
     let expected = Connect {
         versions: Versions::V2,
         units: Units::DUPLEX,
@@ -288,7 +288,7 @@ fn permitted_variations_are_accepted() {
     let bytes =
         "0d __ c101aa 1402 e002 0503 1601fe 3301 07 3301 01 1a00 7f02 0102 d300 1301 00 0a00 3400 3c00";
     assert_eq!(alone(bytes), Spdu::Connect(Box::new(expected)));
-    // Defaults for absent parameters.
+    // Absent parameters have their defaults.
     let Spdu::Connect(empty) = alone("0d 00") else { panic!("a CONNECT") };
     assert_eq!((empty.versions, empty.units), (Versions::V1, Units::DEFAULT));
     let Spdu::Refuse(empty) = alone("0c 00") else { panic!("a REFUSE") };
@@ -307,7 +307,8 @@ fn other_functional_units_are_recognised() {
             Ok(Tsdu { first: Spdu::Other(si), then: None })
         );
     }
-    // ACTIVITY INTERRUPT has ABORT's number, MAJOR SYNC POINT has ACTIVITY END's.
+    // ACTIVITY INTERRUPT and ABORT have the same SI, and so do MAJOR SYNC POINT and ACTIVITY END; these occur
+    // after a token SPDU.
     for si in [25, 26, 29, 41, 42, 45, 57, 58] {
         assert_eq!(Tsdu::read(Rope::copied(&[1, 0, si, 0])), Ok(Tsdu { first: Spdu::Other(si), then: None }));
     }
@@ -348,7 +349,7 @@ fn errors_name_the_broken_rule() {
     for (bytes, rule) in rows {
         assert_eq!(read(bytes), Err(rule), "{bytes}");
     }
-    // Groups within groups, ever deeper.
+    // Groups nested in groups, to a great depth.
     let mut deep = Rope::new();
     for _ in 0..1000 {
         let length = deep.len() as u16;
@@ -401,7 +402,7 @@ proptest! {
         let mut bytes = if joined { vec![1, 0] } else { vec![] };
         bytes.extend([si, body.len() as u8]);
         bytes.extend(body);
-        // In two pieces, wherever the border is.
+        // The result is the same for a rope of two pieces, wherever it is cut.
         let cut = cut.min(bytes.len());
         let mut rope = Rope::from(bytes[..cut].to_vec());
         rope.append(bytes[cut..].to_vec().into());
@@ -419,7 +420,7 @@ proptest! {
 
 #[test]
 fn a_later_segment_is_user_data_and_nothing_else() {
-    // REFUSE with a Connection Identifier, the second of two segments.
+    // A REFUSE with a Connection Identifier, as the second of two segments: only the user data is decoded.
     let bytes = vec![12, 11, 9, 1, b'1', 25, 1, 2, 50, 3, 7, 8, 9];
     let Ok(Tsdu { first: Spdu::Refuse(refuse), .. }) = Tsdu::read(bytes.into()) else { panic!("refuse") };
     assert_eq!(refuse.reason, None);

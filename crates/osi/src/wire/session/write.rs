@@ -7,7 +7,8 @@ use super::{
 use alloc::vec::Vec;
 use kiban_base::Rope;
 
-/// Encodes a data SSDU, or a segment of one, after a GIVE TOKENS without tokens: the most frequent case.
+/// Encodes the most frequent TSDU: a GIVE TOKENS without tokens, then a whole SSDU of data or a segment of
+/// one.
 #[inline]
 pub fn data(mut data: Rope, enclosure: Option<Enclosure>) -> Rope {
     match enclosure {
@@ -26,7 +27,8 @@ pub fn with_give_tokens(mut spdu: Rope) -> Rope {
 }
 
 impl Spdu {
-    /// Returns whether it must follow a token SPDU: see [`with_give_tokens`] (X.225 §6.3.7, category 2).
+    /// Returns whether the SPDU must follow a token SPDU, see [`with_give_tokens`] (X.225 §6.3.7, category
+    /// 2).
     pub fn needs_give_tokens(&self) -> bool {
         matches!(
             self,
@@ -38,10 +40,10 @@ impl Spdu {
         )
     }
 
-    /// Encodes the SPDU: a TSDU or, for category 2, the second part of one.
+    /// Encodes the SPDU. In category 2 the result is the second part of a TSDU, otherwise the whole TSDU.
     ///
     /// # Panics
-    /// If the parameters, user data in them included, are longer than [`PARAMETERS_BYTES_MAX`].
+    /// If the parameters, including user data among them, are longer than [`PARAMETERS_BYTES_MAX`].
     pub fn into_rope(self) -> Rope {
         match self {
             Spdu::Connect(connect) => connect.into_rope(),
@@ -305,20 +307,21 @@ impl Head {
         }
     }
 
-    /// Finishes with a last parameter whose value is a rope.
+    /// Finishes the SPDU with a last parameter whose value is a rope.
     fn finish_with_last(mut self, identifier: u8, code: u8, value: Rope) -> Rope {
         self.bytes.push(code);
         self.length(value.len());
         self.in_front(identifier, value.len(), value)
     }
 
-    /// Finishes with user information after the parameters.
+    /// Finishes the SPDU with user information behind the parameters.
     fn finish_before(mut self, identifier: u8, data: Enclosed) -> Rope {
         self.enclosure(&data);
         self.in_front(identifier, 0, data.data)
     }
 
-    /// Prepends SI, LI and these parameters to a rope, of which `counted` bytes are parameters as well.
+    /// Prepends SI, LI and these parameters to a rope whose first `counted` bytes belong to the parameters,
+    /// too.
     fn in_front(self, identifier: u8, counted: usize, mut rest: Rope) -> Rope {
         let length = self.bytes.len() + counted;
         assert!(length <= PARAMETERS_BYTES_MAX, "{length} bytes of parameters");

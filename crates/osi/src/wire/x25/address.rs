@@ -1,8 +1,9 @@
-//! The address block (X.25 §5.2.1): two addresses, with one digit per half octet, without a gap.
+//! The address block (X.25 §5.2.1): two addresses, one digit per half octet, the second directly after the
+//! first.
 //!
 //! ```text
 //! bit A 0   | calling length 4 | called length 4 | called digits, calling digits, filled to an octet |
-//! bit A 1   | called length 8 | calling length 8 | called: type 4, plan 4, digits | calling: the same |
+//! bit A 1   | called length 8 | calling length 8 | called: type 4, plan 4, digits | calling: type, plan, digits |
 //! ```
 
 use core::fmt;
@@ -96,7 +97,7 @@ impl FromStr for Address {
     }
 }
 
-/// Called and calling address.
+/// The called and the calling address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct AddressBlock {
     /// The called address.
@@ -106,7 +107,7 @@ pub struct AddressBlock {
 }
 
 impl AddressBlock {
-    /// Returns whether the long form is needed: the packet's A bit.
+    /// Returns whether the long form is needed, and the packet's A bit must be set.
     pub fn is_extended(&self) -> bool {
         let long = |address: &Address| {
             address.type_and_plan.is_some() || usize::from(address.length) > SHORT_DIGITS_MAX
@@ -128,7 +129,7 @@ impl AddressBlock {
             let mut next = || halves.next().ok_or(Malformed::Truncated);
             if extended && digits > 0 {
                 address.type_and_plan = Some((next()?, next()?));
-                // §5.2.1.2: a length includes type and plan.
+                // §5.2.1.2: the length includes type and plan.
                 digits = digits.checked_sub(2).ok_or(Malformed::AddressDigits)?;
             }
             if digits > if extended { DIGITS_MAX } else { SHORT_DIGITS_MAX } {
@@ -151,7 +152,8 @@ impl AddressBlock {
         }
     }
 
-    /// Writes the block in the form that it needs; returns its length in bytes.
+    /// Writes the block in the short form if possible, otherwise in the long form; returns its length in
+    /// bytes.
     ///
     /// # Panics
     /// If it does not fit.
@@ -167,7 +169,7 @@ impl AddressBlock {
             1
         };
         bytes[at..length].fill(0);
-        // E.164 and X.121 have types of their own; 0 and 1 mean "network dependent" and X.121.
+        // Without a type and plan, use type 0 ("network dependent") and plan 1 (X.121).
         let plan = |address: &Address| {
             let (kind, plan) = address.type_and_plan.unwrap_or((0, 1));
             [kind & 15, plan & 15].into_iter().take(if extended && !address.is_empty() { 2 } else { 0 })

@@ -143,9 +143,9 @@ pub fn restarting_cause(code: u8) -> &'static str {
     }
 }
 
-/// Returns the name of a diagnostic, or that of its group if it has none.
+/// Returns the name of a diagnostic or, if it has no name, the name of its group.
 pub fn diagnostic_name(code: u8) -> &'static str {
-    // Annex E: a code without a name means the same as the first of its group.
+    // Annex E: a code without a name means the same as the first code of its group.
     let named = |of: u8| DIAGNOSTICS.iter().find(|(code, _)| *code == of);
     named(code).or_else(|| named(code & 0xf0)).map_or("not assigned", |(_, name)| name)
 }

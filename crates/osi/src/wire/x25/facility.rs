@@ -1,5 +1,5 @@
-//! Facilities (X.25 §7, Annex G; ISO 8208): a code whose two high bits are the class, followed by one, two,
-//! three or n octets.
+//! Facilities (X.25 §7, Annex G; ISO 8208): a code whose two high bits are the class, followed by one octet,
+//! two, three, or n octets.
 //!
 //! ```text
 //! class A 00  one octet    01 fast select, reverse charging   02 throughput   03 closed user group
@@ -9,8 +9,8 @@
 //! class D 11  length, n    C9 called and CB calling address extension
 //! ```
 //!
-//! Rules     unknown facilities are kept, with the length of their class. Facilities after the marker `00 0F`
-//!           are for the DTEs. Markers and order are kept, so that a decoded field can be encoded unchanged.
+//! Rules     an unknown facility is kept; its class gives its length. Facilities after the marker `00 0F` are
+//!           for the DTEs. Markers and order are kept, so that a decoded field can be encoded unchanged.
 
 use kiban_base::Malformed;
 
@@ -42,11 +42,11 @@ pub enum FastSelect {
 /// An address extension (§G.3.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Extension<'a> {
-    /// Its use: 0 for a complete NSAP address, 1 for a part, 2 for another address.
+    /// The kind of address: 0 for a complete NSAP address, 1 for a part of one, 2 for another address.
     pub usage: u8,
     /// The length of the address in half octets.
     pub half_octets: u8,
-    /// The octets, two digits each.
+    /// The octets of the address, two digits in each.
     pub octets: &'a [u8],
 }
 
@@ -61,7 +61,7 @@ pub enum Facility<'a> {
         fast_select: FastSelect,
         /// Whether reverse charging is requested.
         reverse: bool,
-        /// Bits 2 to 6, in place.
+        /// Bits 2 to 6 of the octet, unshifted.
         other: u8,
     },
     /// Throughput class of each direction (Table 18).
@@ -93,7 +93,7 @@ pub enum Facility<'a> {
     CalledExtension(Extension<'a>),
     /// Calling address extension.
     CallingExtension(Extension<'a>),
-    /// Any other: its code and its octets, without the length octet of class D.
+    /// Any other facility: its code and its octets, without the length octet of class D.
     Other(u8, &'a [u8]),
 }
 
@@ -116,7 +116,7 @@ impl<'a> Facility<'a> {
                     _ => FastSelect::No,
                 },
                 reverse: octet & 1 != 0,
-                // 01 means the same as 00: not requested.
+                // 01 means the same as 00: fast select is not requested.
                 other: if octet >> 6 == 1 { octet & 0x7e } else { octet & 0x3e },
             },
             (THROUGHPUT, [octet]) => Facility::Throughput { called: octet >> 4, calling: octet & 15 },

@@ -1,6 +1,6 @@
 //! X.25 packets (X.25 §5, ISO 8208).
 //!
-//! Purpose          the header of a data packet in one step; everything else field by field.
+//! Purpose          decodes the header of a data packet in one step, everything else field by field.
 //!
 //! ```text
 //! | GFI 4: Q or A, D, modulo 2 | logical channel 12 | type 8 ... |
@@ -13,12 +13,11 @@
 //! ```
 //!
 //! Decoding         [`Header::read`] identifies the packet; [`Call`], [`Clear`] and [`Cause`] decode what
-//!                  follows.
-//!                  [`crate::x25`] decides which error is answered by which diagnostic; for that, even a
-//!                  truncated packet still has its channel ([`Front`]).
+//!                  follows. [`crate::x25`] chooses the diagnostic that answers an error; for that purpose,
+//!                  the channel of a truncated packet is still decoded ([`Front`]).
 //! Limits           [`CONTROL_BYTES_MAX`] for a control packet; user data of data packets is not examined.
-//! Not implemented  the extended format (GFI 11); the contents of registration packets: only their type is
-//!                  recognised.
+//! Not implemented  the extended format (GFI 11); the contents of registration packets, of which only the
+//!                  type is recognised.
 
 mod address;
 mod code;
@@ -86,8 +85,8 @@ impl Front {
     }
 }
 
-/// The packet type, with the DTE's names; a DCE's incoming call has the same octet as a call request, and so
-/// on.
+/// The packet type, with the names that a DTE uses; for example, a DCE's incoming call has the same octet as
+/// a call request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
     /// User data.
@@ -226,20 +225,20 @@ impl Header {
     }
 }
 
-/// The part after the header of a call request or of its acceptance (§5.2).
+/// The fields after the header of a call request or a call accepted packet (§5.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Call<'a> {
     /// Called and calling address.
     pub addresses: AddressBlock,
     /// The raw facility field; [`facilities`] decodes it.
     pub facilities: &'a [u8],
-    /// Call user data, called user data.
+    /// Call user data, or called user data.
     pub user_data: &'a [u8],
 }
 
 impl<'a> Call<'a> {
-    /// Reads the part after the header; `extended` is the packet's A bit. An acceptance may end after any
-    /// field.
+    /// Reads the fields after the header; `extended` is the packet's A bit. A call accepted packet may end
+    /// after any field.
     pub fn read(bytes: &'a [u8], extended: bool) -> Result<(Call<'a>, usize), Malformed> {
         if bytes.is_empty() {
             return Ok((Call::default(), 0));
@@ -264,18 +263,18 @@ impl<'a> Call<'a> {
     }
 }
 
-/// The part after the header of a clear request (§5.2.3) or, without the fields before the addresses, of its
-/// confirmation.
+/// The fields after the header of a clear request (§5.2.3). A clear confirmation has no cause and no
+/// diagnostic.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Clear<'a> {
     /// Cause and diagnostic.
     pub cause: Cause,
-    /// The extended format.
+    /// The fields of the extended format, if present.
     pub more: Option<Call<'a>>,
 }
 
 impl<'a> Clear<'a> {
-    /// Reads the part after the header.
+    /// Reads the fields after the header.
     pub fn read(bytes: &'a [u8], extended: bool) -> Result<(Clear<'a>, usize), Malformed> {
         let (cause, used) = Cause::read(bytes)?;
         let more = match &bytes[used..] {
@@ -287,7 +286,7 @@ impl<'a> Clear<'a> {
 
     /// Returns the number of bytes that [`Clear::write`] fills.
     pub fn length(&self) -> usize {
-        // The diagnostic is required if anything follows it.
+        // The diagnostic is required if other fields follow it.
         self.more.map_or(self.cause.length(), |more| 2 + more.length())
     }
 
@@ -306,7 +305,7 @@ impl<'a> Clear<'a> {
 /// Cause and diagnostic of a clear, a reset or a restart.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Cause {
-    /// The cause; zero, or with the highest bit set, if originated by a DTE.
+    /// The cause; zero, or with the highest bit set, if a DTE originated it.
     pub cause: u8,
     /// The diagnostic ([`diagnostic_name`]).
     pub diagnostic: Option<u8>,

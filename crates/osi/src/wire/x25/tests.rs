@@ -9,7 +9,7 @@ use proptest::prelude::*;
 const MOD_8: &[u8] = include_bytes!("../../../tests/data/xot-mod8.pcap");
 const MOD_128: &[u8] = include_bytes!("../../../tests/data/xot-mod128.pcap");
 
-/// Returns the packets of an XOT capture in order, each with its direction (0: from the end that connected).
+/// Returns the packets of an XOT capture in order, each with its direction (0: sent by the TCP client).
 fn packets(pcap: &[u8]) -> Vec<(usize, Vec<u8>)> {
     let (file, _) = capture::FileHeader::read(pcap).expect("a capture");
     let mut streams = [Vec::new(), Vec::new()];
@@ -96,7 +96,7 @@ fn facilities_are_decoded_by_class() {
             Facility::Marker(0x0f),
             Facility::Expedited(true),
             Facility::CallingExtension(Extension { usage: 0, half_octets: 5, octets: &[0x47, 0, 0x50] }),
-            // Its length is not the one that its count of digits wants: kept as it is.
+            // This address extension's length contradicts its digit count, so it is kept undecoded.
             Facility::Other(0xc9, &[0x84, 0x99]),
         ]
     );
@@ -123,7 +123,7 @@ fn an_address_block_has_both_its_forms() {
         (address("731100", None), address("737411", None), &[0x66, 0x73, 0x11, 0, 0x73, 0x74, 0x11]),
         (address("123", None), address("45", None), &[0x23, 0x12, 0x34, 0x50]),
         (address("12", Some((1, 2))), Address::NONE, &[4, 0, 0x12, 0x12]),
-        // §5.2.1.2: an odd number of half octets is filled up.
+        // §5.2.1.2: an odd number of half octets is padded.
         (address("123", Some((1, 2))), address("4", Some((0, 1))), &[5, 3, 0x12, 0x12, 0x30, 0x14]),
     ];
     for (called, calling, bytes) in rows {

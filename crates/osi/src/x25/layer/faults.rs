@@ -1,4 +1,4 @@
-//! Protocol errors, and the answers to them: a restart, a clear, a reset, a diagnostic.
+//! Protocol errors and the packets that answer them: restart, clear, reset or diagnostic.
 
 use alloc::vec::Vec;
 
@@ -10,7 +10,7 @@ use crate::x25::state::{Call as CallState, Reset as ResetState, Restart};
 use crate::x25::{Cause, Indication, Role};
 
 impl Layer {
-    /// Returns the cause to send: a DTE's is always zero.
+    /// Returns the cause to send, which is always zero if this end is a DTE.
     pub(super) fn by_us(&self, cause: u8) -> u8 {
         if self.config.role == Role::Dte { cause::DTE_ORIGINATED } else { cause }
     }
@@ -18,7 +18,7 @@ impl Layer {
     pub(super) fn diagnose(&mut self, code: u8, bytes: &[u8]) {
         self.counters.diagnostics += 1;
         if self.config.role == Role::Dce && self.config.restarts {
-            // §5.6.1: the packet's first three octets are the explanation.
+            // §5.6.1: the diagnostic explanation is the packet's first three octets.
             let explained: Vec<u8> = core::iter::once(code).chain(bytes.iter().copied().take(3)).collect();
             self.send(0, Kind::Diagnostic, &explained);
         }
@@ -98,7 +98,7 @@ impl Layer {
         self.send(number, Kind::ClearRequest, &bytes);
     }
 
-    /// Ends all circuits: switched ones are cleared, permanent ones reset.
+    /// Ends all circuits: virtual calls are cleared, permanent circuits are reset.
     pub(super) fn end_all(&mut self, code: Cause, by_peer: bool) {
         let numbers: Vec<u16> = self.channels.keys().copied().collect();
         for number in numbers {

@@ -1,4 +1,4 @@
-//! The packet layer: its data, queues and timers. Requests, packets and protocol errors are in the
+//! The packet layer's data, queues and timers. Requests, packets and protocol errors are handled in the
 //! submodules.
 
 mod faults;
@@ -15,7 +15,7 @@ use super::channel::{Channel, put_header};
 use super::state::{Call as CallState, Reset as ResetState, Restart};
 use super::{Below, CONTROL_PACKETS_MAX, Cause, Config, Counters, Indication, Misuse, Request, Role, Sizes};
 
-/// An indication that waits for the host, with its channel's generation.
+/// An indication that waits for the host, with the generation of its channel when it was queued.
 #[derive(Debug)]
 struct Up {
     indication: Indication,
@@ -30,7 +30,7 @@ pub struct Layer {
     restart: Restart,
     restart_due: Instant,
     restart_cause: Cause,
-    /// Channels in use; a switched one that is absent is in p1.
+    /// Channels in use; a channel for virtual calls that is absent is in state p1.
     channels: BTreeMap<u16, Channel>,
     /// Channels that have packets to send.
     listed: VecDeque<u16>,
@@ -38,7 +38,7 @@ pub struct Layer {
     up: VecDeque<Up>,
     calls_up: usize,
     generation: u32,
-    /// No later than the first timer.
+    /// A lower bound of the first timer's deadline.
     next_due: Instant,
     counters: Counters,
 }
@@ -74,8 +74,7 @@ impl Layer {
         &self.counters
     }
 
-    /// Returns a channel that this end may call on: the highest free one at a DTE, the lowest at a DCE
-    /// (§4.1.2).
+    /// Returns a free channel on which this end may call: a DTE takes the highest, a DCE the lowest (§4.1.2).
     pub fn free_channel(&self) -> Option<u16> {
         let own = match self.config.role {
             Role::Dte => &self.config.channels.outgoing,
@@ -94,12 +93,12 @@ impl Layer {
         self.channels.get(&channel).filter(|channel| channel.is_open()).map(|channel| channel.sizes)
     }
 
-    /// Returns whether everything sent on a channel was acknowledged.
+    /// Returns whether all packets sent on a channel were acknowledged.
     pub fn is_quiet(&self, channel: u16) -> bool {
         self.channels.get(&channel).is_none_or(Channel::is_quiet)
     }
 
-    /// Returns how many bytes a channel's queue has room for.
+    /// Returns for how many more bytes a channel's queue has room.
     pub fn room(&self, channel: u16) -> usize {
         let open = self.channels.get(&channel).filter(|channel| channel.is_open());
         open.map_or(0, |channel| self.config.outgoing_bytes_max.saturating_sub(channel.outgoing_bytes()))
@@ -160,7 +159,7 @@ impl Layer {
         }
     }
 
-    /// Handles an indication of the link.
+    /// Handles an indication from the link.
     pub fn arrive(&mut self, below: Below, now: Instant) {
         match below {
             Below::Up => {
@@ -199,8 +198,8 @@ impl Layer {
         }
     }
 
-    /// Returns the next indication for the host. Returning a unit allows its acknowledgement; returning an
-    /// interrupt confirms it.
+    /// Returns the next indication for the host. A unit may be acknowledged once it was returned; an
+    /// interrupt is confirmed when it is returned.
     pub fn poll_up(&mut self) -> Option<Indication> {
         let Up { indication, generation } = self.up.pop_front()?;
         match &indication {
@@ -254,12 +253,12 @@ impl Layer {
         None
     }
 
-    /// Returns when [`Layer::settle`] is due; it may be early.
+    /// Returns when [`Layer::settle`] must be called; this may be earlier than any timer.
     pub fn deadline(&self) -> Instant {
         self.next_due
     }
 
-    /// Handles timers that are due.
+    /// Handles timers that have expired.
     pub fn settle(&mut self, now: Instant) {
         if self.next_due > now {
             return;
@@ -318,7 +317,7 @@ impl Layer {
         }
     }
 
-    /// Returns whether an end may call on a channel; `None` if there are no calls on it.
+    /// Returns whether the end with role `end` may call on a channel; `None` if no calls are made on it.
     fn may_call(&self, number: u16, end: Role) -> Option<bool> {
         let has = |range: &Option<core::ops::RangeInclusive<u16>>| {
             range.as_ref().is_some_and(|range| range.contains(&number))
@@ -361,8 +360,8 @@ impl Layer {
         }
     }
 
-    /// Merges a reset with one that the host has not polled yet: units between them are lost, as a reset
-    /// allows (§4.4.3).
+    /// Merges a reset with an earlier one that the host has not polled. The units between them are lost, as a
+    /// reset permits (§4.4.3).
     fn forget_units(&mut self, number: u16) {
         self.up.retain(|up| match &up.indication {
             Indication::Data { channel, .. } | Indication::Interrupt { channel, .. } => *channel != number,
@@ -370,7 +369,7 @@ impl Layer {
         });
     }
 
-    /// Reports to the host that a channel is free, if the host knew of the call.
+    /// Reports to the host that a channel is free, if the host was notified of the call.
     fn tell_free(&mut self, number: u16) {
         if self.channels.remove(&number).is_some_and(|channel| channel.is_known) {
             self.indicate(Indication::ClearConfirmed { channel: number }, 0);

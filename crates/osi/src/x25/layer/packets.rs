@@ -1,4 +1,4 @@
-//! Packets from the link: assigned to their channel, and processed as the state tables say.
+//! Processing of received packets: finds each packet's channel and follows the state tables.
 
 use alloc::vec::Vec;
 
@@ -74,7 +74,7 @@ impl Layer {
             _ => RestartEvent::OnChannelZero,
         };
         let cause = match fixed(&packet, 3, if event == RestartEvent::Restart { 1..=2 } else { 0..=0 }) {
-            // Annex C: a restart of the wrong length gets a diagnostic, but no answer.
+            // Annex C: a restart of the wrong length is answered by a diagnostic packet only.
             Err(code) if event != RestartEvent::OnChannelZero => return self.diagnose(code, bytes),
             Err(_) => Cause::default(),
             Ok(rest) => rest,
@@ -144,7 +144,8 @@ impl Layer {
         }
     }
 
-    /// Processes call set-up and clearing as the table allows; returns the diagnostic of an invalid packet.
+    /// Processes a packet of call set-up or clearing as the table allows; returns a diagnostic if it is
+    /// invalid.
     pub(super) fn on_call_packet(
         &mut self,
         front: Front,
@@ -165,7 +166,7 @@ impl Layer {
                     return Err(diagnostic::ONE_WAY_CHANNEL);
                 }
                 if next == CallState::Collision && self.config.role == Role::Dte {
-                    // §4.1.6: the DCE proceeds with this end's call and cancels its own.
+                    // §4.1.6: on a call collision the DCE proceeds with this end's call and cancels its own.
                     self.channels.get_mut(&number).expect("it calls").call = next;
                     return Ok(());
                 }
@@ -173,7 +174,7 @@ impl Layer {
                 self.on_incoming(number, next, call)
             }
             Event::Accepted => self.on_accepted(number, Call::read(rest, front.qualifier).map_err(fault)?),
-            // Clear collision: counts as a confirmation.
+            // Clear collision: the peer's clear counts as the confirmation.
             _ if event == Event::ClearConfirmation || next == CallState::Ready => {
                 self.tell_free(number);
                 Ok(())
@@ -209,7 +210,7 @@ impl Layer {
             return Err(diagnostic::NO_CHANNEL);
         }
         if next == CallState::Collision {
-            // At a DCE: its own call has lost the collision.
+            // This end is the DCE: its own call has lost the call collision.
             let code = Cause { cause: cause::CLEAR_NUMBER_BUSY, diagnostic: Some(diagnostic::COLLISION) };
             let lost =
                 Indication::Cleared { channel: number, by_peer: true, cause: code, user_data: Vec::new() };
@@ -253,7 +254,8 @@ impl Layer {
         Ok(())
     }
 
-    /// Processes data transfer as the table allows; returns the diagnostic of an invalid packet.
+    /// Processes a packet of the data transfer phase as the table allows; returns a diagnostic if it is
+    /// invalid.
     pub(super) fn on_data_packet(
         &mut self,
         header: Header,
@@ -321,7 +323,7 @@ impl Layer {
                     self.forget_units(number);
                 }
             }
-            // The confirmation, or a reset collision.
+            // A reset confirmation, or a reset collision.
             _ => {
                 channel.reset = ResetState::Ready;
                 channel.due = Instant::NEVER;
@@ -356,7 +358,7 @@ fn event(kind: Kind) -> Event {
     }
 }
 
-/// Returns the diagnostic of a decoding error.
+/// Returns the diagnostic for a decoding error.
 fn fault(rule: Malformed) -> u8 {
     match rule {
         Malformed::FacilityLength => diagnostic::FACILITY_LENGTH,
@@ -365,7 +367,7 @@ fn fault(rule: Malformed) -> u8 {
     }
 }
 
-/// Checks the number of octets after the header; returns the first two as cause and diagnostic, if present.
+/// Checks the number of octets behind the header; returns the first two as cause and diagnostic, if present.
 fn fixed(packet: &Rope, used: usize, lengths: core::ops::RangeInclusive<usize>) -> Result<Cause, u8> {
     let length = packet.len().saturating_sub(used);
     if length < *lengths.start() {

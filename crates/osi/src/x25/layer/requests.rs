@@ -1,4 +1,4 @@
-//! Calls: requests of the host, and the negotiation of sizes.
+//! Call requests of the host, and the negotiation of packet and window sizes.
 
 use alloc::vec::Vec;
 
@@ -68,7 +68,7 @@ impl Layer {
             call.facilities.window.unwrap_or(nearer(asked.1, self.config.window_max, WINDOW_DEFAULT));
         let fits =
             is_between(packet, asked.0, PACKET_BYTES_DEFAULT) && is_between(window, asked.1, WINDOW_DEFAULT);
-        // Sizes are answered if they were proposed, or if they differ from the default.
+        // The answer contains sizes if the call proposed them, or if they differ from the default.
         if channel.asked.packet_bytes.is_some() || packet != asked.0 || self.config.states_sizes {
             call.facilities.packet_bytes = Some(packet);
         }

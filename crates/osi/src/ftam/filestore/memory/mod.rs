@@ -1,11 +1,11 @@
 //! A disk in memory, with injected faults: for tests and the simulator.
 //!
-//! Purpose    everything a [`Disk`] promises, and every error it may return, at a moment that the test
-//!            chooses.
-//! Faults     a capacity ([`MemoryDisk::with_capacity`]), paths that are denied, an error of the n-th call of
-//!            a kind, files changed by another program ([`MemoryDisk::put`]), and a crash of the process
-//!            ([`MemoryDisk::crash`]), which closes everything and loses what was not settled.
-//! Limits     on open files, unfinished contents and records, as for a real disk.
+//! Purpose    implements everything that [`Disk`] specifies, and returns any of its errors at a moment that
+//!            the test chooses.
+//! Faults     a capacity ([`MemoryDisk::with_capacity`]), denied paths, an error in the n-th call of a kind,
+//!            files changed by another program ([`MemoryDisk::put`]), and a crash of the process
+//!            ([`MemoryDisk::crash`]), which closes everything and loses data that was not synced.
+//! Limits     the number of open files, unfinished contents and records, as on a real disk.
 
 use super::disk::{KEY_BYTES_MAX, RECORD_BYTES_MAX, is_key};
 use super::{
@@ -96,7 +96,7 @@ impl MemoryDisk {
         MemoryDisk { capacity_bytes: Some(bytes), ..MemoryDisk::default() }
     }
 
-    /// Sets the date.
+    /// Sets the disk's current date.
     pub fn set_date(&mut self, date: Date) {
         self.date = date;
     }
@@ -106,17 +106,17 @@ impl MemoryDisk {
         self.capacity_bytes = bytes;
     }
 
-    /// Denies access to `path` and everything below.
+    /// Denies access to `path` and everything below it.
     pub fn deny(&mut self, path: &Path) {
         self.denied.insert(path.clone());
     }
 
-    /// Makes one call of this kind fail, after `calls` that succeed.
+    /// Makes one call of this kind fail, after `calls` successful ones.
     pub fn fail_after(&mut self, call: Call, calls: u64, disk_error: DiskError) {
         self.faults.push((call, calls, disk_error));
     }
 
-    /// Writes a file as another program of the host would: in place, even while it is being read.
+    /// Writes a file in place, as another program on the host would, even while the file is being read.
     ///
     /// # Panics
     /// If it is a directory, or its parent directory does not exist.
@@ -138,7 +138,7 @@ impl MemoryDisk {
         }
     }
 
-    /// Returns the contents of a file, as another program of the host sees them.
+    /// Returns the contents of a file, as another program on the host sees them.
     pub fn contents(&self, path: &Path) -> Option<&[u8]> {
         let node = &self.nodes[self.names.get(path)?];
         (node.kind == Kind::File).then_some(&node.contents)
@@ -149,12 +149,12 @@ impl MemoryDisk {
         self.names.keys().map(|path| (path, self.contents(path)))
     }
 
-    /// Returns the number of open handles and of unfinished contents; both are 0 after a user that cleans up.
+    /// Returns the number of open handles and of unfinished contents; both are 0 if the user has cleaned up.
     pub fn loose_ends(&self) -> (usize, usize) {
         (self.open.len(), self.begun.len())
     }
 
-    /// Simulates a crash of the process: closes everything, and loses what was written but not settled.
+    /// Simulates a crash of the process: closes everything, and loses what was written but not synced.
     pub fn crash(&mut self) {
         self.open.clear();
         for unfinished in self.begun.values_mut() {
@@ -199,7 +199,7 @@ impl MemoryDisk {
             Some(node) => Ok(*node),
             None if path.is_root() => Err(DiskError::NotAFile),
             None => {
-                // Like the file system of a host, reports an ancestor that is not a directory.
+                // Like a host's file system, reports an error if an ancestor is not a directory.
                 let mut above = path.parent();
                 while let Some(path) = above {
                     if self.names.get(&path).is_some_and(|node| self.nodes[node].kind == Kind::File) {

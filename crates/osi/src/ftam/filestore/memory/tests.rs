@@ -1,4 +1,4 @@
-//! Tests of memory's own behaviour; those of every disk are with the directory's.
+//! Tests of what only the disk in memory does; tests of every disk are those of the directory disk.
 
 use super::*;
 
