@@ -1,8 +1,9 @@
 //! `kiban lab mix --to` as two users run it: over the loopback interface, and between two network namespaces
 //! with a token bucket on the wire.
 //!
-//! Goal      traffic within the rate arrives completely; excess traffic is reported as lost or late; each path
-//!           is policed by its own contract; if a peer dies, only what it had not reported yet is missing.
+//! Goal      traffic within the rate arrives completely; excess traffic is reported as lost or late; each
+//!           path is policed by its own contract; if a peer dies, only what it had not reported yet is
+//!           missing.
 //! Skipped   without the right to create namespaces (CAP_SYS_ADMIN, CAP_NET_ADMIN) or without tbf: the tests
 //!           in namespaces.
 

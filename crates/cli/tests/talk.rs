@@ -72,8 +72,8 @@ fn the_trace_of_a_failed_script_is_a_valid_script() {
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("\n#   expected  +40ms -> ack 12\n"), "{text}");
-    // The trace ends at the failure, with the packet that arrived instead, so the trace passes when it is run as
-    // a script.
+    // The trace ends at the failure, with the packet that arrived instead, so the trace passes when it is
+    // run as a script.
     let output = kiban(&["talk", &talk("again.talk", &text)]);
     assert!(output.status.success(), "{output:?}");
 }

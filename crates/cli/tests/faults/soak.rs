@@ -255,8 +255,8 @@ mod tests {
         for n in 0..10 {
             assert!(plans.contains(&(Plan::Kill { call: n }, n)), "{n}");
         }
-        // 40 runs in the first half of the time (one without faults, 39 seeds), then two for each of ten values
-        // of n.
+        // 40 runs in the first half of the time (one without faults, 39 seeds), then two for each of the ten
+        // values of n.
         assert_eq!(plans.len(), 40 + 20);
         assert_eq!(covered(Effort { time: Duration::from_secs(20), ..soak }).len(), 20);
     }
