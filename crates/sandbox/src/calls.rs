@@ -4,8 +4,8 @@
 //!                  library that makes another call, and kiban is built from source on many systems. So the
 //!                  list denies what helps an attacker: access to other programs, processes and privileges,
 //!                  namespaces, and rarely used kernel interfaces.
-//! clone3           has its flags in memory, which a filter cannot read. So it fails with ENOSYS, and libc falls
-//!                  back to clone(2), whose flags are checked.
+//! clone3           has its flags in memory, which a filter cannot read. So it fails with ENOSYS, and libc
+//!                  falls back to clone(2), whose flags are checked.
 //! Sockets          Unix, IP and netlink (which the resolver needs) are allowed; AF_PACKET and AF_XDP only if
 //!                  a link uses them.
 
