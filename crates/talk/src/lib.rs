@@ -3,8 +3,8 @@
 //! Purpose   one file per test case. It says what the peer and the host do, and what the board must send,
 //!           with exact times.
 //! Operation [`Talk`] is parsed from text (`parse`). [`run`] drives a real board with one IP port through it
-//!           in virtual time, without threads or a clock; the only randomness comes from a seed. An event that
-//!           no line expects is a failure.
+//!           in virtual time, without threads or a clock; the only randomness comes from a seed. An event
+//!           that no line expects is a failure.
 //! Numbers   sequence numbers are relative to each side's SYN, and timestamps to the side's first. Payload
 //!           bytes are generated from their position in the stream, so all bytes are checked without being
 //!           written in the script.
