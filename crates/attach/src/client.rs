@@ -1,4 +1,4 @@
-//! The client's side: slots, requests and indications.
+//! The client side of an attachment: slots, requests and indications.
 
 use super::entry::{ENTRY_BYTES, Indication, Request};
 use super::{BELLS_BYTES, CLIENT_BELL, Layout, PIPE_FRONT_BYTES};
@@ -14,13 +14,13 @@ use kiban_base::{Bell, Region, SharedBytes};
 pub enum Read {
     /// Number of bytes read.
     Bytes(usize),
-    /// No bytes are available yet.
+    /// No data is available yet.
     Nothing,
     /// End of stream.
     End,
 }
 
-/// The client's ends of a slot's two pipes.
+/// The client's sides of the two pipes of a slot.
 struct Ends {
     out: Writer,
     into: Reader,
@@ -36,9 +36,9 @@ pub struct Client {
     waiting: VecDeque<Request>,
     slots: Vec<Option<Ends>>,
     free: Vec<u32>,
-    /// Indications taken since the board was last notified of free room in the ring.
+    /// Indications that the client has taken since it last told the board that the ring has room.
     taken: usize,
-    /// Whether the board must be rung.
+    /// Whether the board has to be woken (its bell rung).
     ring_pending: bool,
 }
 
@@ -49,10 +49,10 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// Creates a client in new memory, which must be all zero.
+    /// Creates a client; its memory must be new, that is, all zero.
     ///
     /// # Panics
-    /// If the memory is shorter than the layout.
+    /// If the memory is smaller than the layout requires.
     pub fn new(memory: &Region, layout: Layout) -> Client {
         let region = memory.clone().with_address(0);
         let shape = layout.shape();
@@ -83,7 +83,7 @@ impl Client {
                 .write(at as u64, [0; BELLS_BYTES][..bytes].into())
                 .expect("the slot lies in the memory");
         };
-        // Reset what a previous stream left behind.
+        // Clear what the slot's previous stream left behind.
         blank(self.layout.slot_at(slot as usize), BELLS_BYTES);
         blank(out, PIPE_FRONT_BYTES);
         blank(into, PIPE_FRONT_BYTES);
@@ -97,7 +97,7 @@ impl Client {
     /// Sends a request; if the ring is full, it is queued until there is room.
     ///
     /// # Errors
-    /// [`Poisoned`] if the board violated the ring's protocol.
+    /// [`Poisoned`] if the board violated the protocol of the ring.
     pub fn request(&mut self, ask: Request) -> Result<(), Poisoned> {
         self.waiting.push_back(ask);
         self.flush()
@@ -114,11 +114,11 @@ impl Client {
         Ok(())
     }
 
-    /// Returns the next indication from the board, or `None` if there is none. [`Indication::Free`] makes its
-    /// slot free again.
+    /// Returns the next indication from the board, or `None` if there is none. After [`Indication::Free`],
+    /// its slot is free again.
     ///
     /// # Errors
-    /// [`Poisoned`] if the board violated the ring's protocol or sent an invalid indication.
+    /// [`Poisoned`] if the board violated the protocol of the ring, or sent an invalid indication.
     pub fn next_indication(&mut self) -> Result<Option<Indication>, Poisoned> {
         if !self.waiting.is_empty() {
             self.flush()?;
@@ -129,7 +129,7 @@ impl Client {
         self.done.release();
         self.taken += 1;
         if self.taken >= self.layout.shape().slots() / 4 {
-            // A board that found the ring full waits for room.
+            // The board may have found the ring full; tell it that there is room again.
             self.taken = 0;
             self.ring_pending = true;
         }
@@ -142,12 +142,12 @@ impl Client {
         Ok(Some(indication))
     }
 
-    /// Returns whether an indication is available; one load.
+    /// Returns whether an indication is available; this costs one load.
     pub fn has_indication(&self) -> bool {
         self.done.is_ready()
     }
 
-    /// Returns whether the board must be rung, and resets the flag.
+    /// Returns whether the board has to be woken, and clears the flag.
     pub fn take_ring_pending(&mut self) -> bool {
         core::mem::take(&mut self.ring_pending)
     }
@@ -158,14 +158,14 @@ impl Client {
 
     /// Sends [`Request::Notify`] if the board is waiting for this slot.
     fn notify_board(&mut self, slot: u32) -> Result<(), Poisoned> {
-        // The time of ringing is recorded in the channel's bell, not here.
+        // The channel's bell records the time of ringing; this one does not need it.
         if self.bell(slot, 0).ring(|| 0) { self.request(Request::Notify { slot }) } else { Ok(()) }
     }
 
     /// Reads available bytes into `target`.
     ///
     /// # Errors
-    /// [`Poisoned`] if the board violated the pipe's protocol, or the slot is not in use.
+    /// [`Poisoned`] if the board violated the protocol of the pipe, or the slot is not in use.
     pub fn read(&mut self, slot: u32, mut target: &mut [u8]) -> Result<Read, Poisoned> {
         self.take(slot, target.len(), |bytes| {
             let (front, rest) = core::mem::take(&mut target).split_at_mut(bytes.len());
@@ -197,17 +197,17 @@ impl Client {
         Ok(Read::Bytes(count))
     }
 
-    /// Returns whether a read would return bytes, the end of the stream, or an error.
+    /// Returns whether a read would return data, the end of the stream, or an error.
     pub fn has_bytes(&mut self, slot: u32) -> bool {
         self.ends(slot).is_ok_and(|ends| ends.into.has_ended() || ends.into.readable() != Ok(0))
     }
 
-    /// Returns whether the board has ended the stream, so that no further bytes will follow those available.
+    /// Returns whether the board has ended the stream, so that no more data will follow what is available.
     pub fn has_ended(&mut self, slot: u32) -> bool {
         self.ends(slot).is_ok_and(|ends| ends.into.has_ended())
     }
 
-    /// Returns whether a write would accept bytes or fail.
+    /// Returns whether a write would accept data or fail.
     pub fn has_room(&mut self, slot: u32) -> bool {
         self.ends(slot).is_ok_and(|ends| ends.out.room(1) != Ok(0))
     }
@@ -220,12 +220,12 @@ impl Client {
     /// Writes as many bytes as there is room for and returns how many.
     ///
     /// # Errors
-    /// [`Poisoned`] if the board violated the pipe's protocol, or the slot is not in use.
+    /// [`Poisoned`] if the board violated the protocol of the pipe, or the slot is not in use.
     pub fn write(&mut self, slot: u32, bytes: SharedBytes<'_>) -> Result<usize, Poisoned> {
         self.write_runs(slot, [bytes])
     }
 
-    /// Like [`Client::write`], for several runs of bytes; the board is notified once, after the last.
+    /// Like [`Client::write`], for several runs of bytes; notifies the board once, after the last.
     ///
     /// # Errors
     /// As for [`Client::write`].
@@ -251,16 +251,16 @@ impl Client {
         Ok(count)
     }
 
-    /// Ends the stream to the board.
+    /// Ends the client's direction of the stream: the board sends a FIN after the data.
     ///
     /// # Errors
-    /// [`Poisoned`] if the board violated the ring's protocol, or the slot is not in use.
+    /// [`Poisoned`] if the board violated the protocol of the ring, or the slot is not in use.
     pub fn finish(&mut self, slot: u32) -> Result<(), Poisoned> {
         self.ends(slot)?.out.end();
         self.notify_board(slot)
     }
 
-    /// Arms the slot's bell before waiting. The client must check the slot once more after this.
+    /// Arms the slot's bell. Before it sleeps, the client must check the slot once more.
     pub fn arm(&self, slot: u32) {
         self.bell(slot, CLIENT_BELL).arm();
     }

@@ -1,9 +1,9 @@
-//! Ring entries: requests of the client and indications of the board.
+//! Ring entries: requests from the client, and indications from the board.
 //!
 //! ```text
-//! 0  type            4  slot (32)        12  port of the local end       16  address of the local end
-//! 1  cause, option   8  families (4, 6,  14  port of the remote end      32  address of the remote end
-//! 2  listener (16)      0: none)             in machine byte order           in network byte order
+//! 0  type            4  slot (32 bits)   12  port of the local address    16  IP address, local
+//! 1  cause, option   8  families (4, 6,  14  port of the remote address   32  IP address, remote
+//! 2  listener (16)      0: none)             in machine byte order            in network byte order
 //! ```
 
 use core::fmt;
@@ -19,7 +19,7 @@ pub enum Request {
     Connect {
         /// The slot.
         slot: u32,
-        /// The local address and port on the board, if they are to be fixed; port 0: the board chooses one.
+        /// The local address and port on the board; `None` lets the board choose both, port 0 only the port.
         local: Option<SocketAddr>,
         /// The remote address and port.
         remote: SocketAddr,
@@ -28,11 +28,11 @@ pub enum Request {
     Listen {
         /// A listener number that is not in use.
         listener: u16,
-        /// The local address; an unspecified address means all of the board's addresses, `::` those of both
-        /// families. Port 0: the board chooses one.
+        /// The local address. An unspecified address means all of the board's addresses, and `::` those of
+        /// both families. Port 0 lets the board choose a port.
         local: SocketAddr,
     },
-    /// Stops listening. Waiting connections are reset, and offered slots become free.
+    /// Stops listening. Connections that wait for a slot are reset, and offered slots become free.
     Unlisten {
         /// The listener.
         listener: u16,
@@ -44,12 +44,12 @@ pub enum Request {
         /// The slot.
         slot: u32,
     },
-    /// Reports that bytes have been put in or taken out.
+    /// Reports that the client has written or read bytes.
     Notify {
         /// The slot.
         slot: u32,
     },
-    /// Closes a stream: nothing is read any more, but bytes already put in are still sent.
+    /// Closes a stream: the client reads no more data; data already written is still sent.
     /// [`Indication::Free`] follows.
     Close {
         /// The slot.
@@ -60,19 +60,20 @@ pub enum Request {
         /// The slot.
         slot: u32,
     },
-    /// Switches the Nagle algorithm (RFC 9293 §3.7.4): short segments may wait for acknowledgements.
+    /// Enables or disables the Nagle algorithm (RFC 9293 §3.7.4), with which short segments may wait for
+    /// ACKs.
     Nagle {
         /// The slot.
         slot: u32,
         /// Whether it is on.
         is_on: bool,
     },
-    /// Asks how a finished stream ended; answered by [`Indication::Ended`]. For clients without slots (`kiban
-    /// run`).
+    /// Requests the reason why a stream ended; answered by [`Indication::Ended`]. For clients without slots
+    /// (`kiban run`).
     QueryEnd {
-        /// The local end, on the board.
+        /// The stream's local address, on the board.
         local: SocketAddr,
-        /// The remote end.
+        /// The stream's remote address.
         remote: SocketAddr,
     },
 }
@@ -84,40 +85,40 @@ pub enum Indication {
     Listening {
         /// The listener.
         listener: u16,
-        /// The local address, or the reason of the failure.
+        /// The local address, or the reason why the request failed.
         result: Result<SocketAddr, EndReason>,
     },
     /// A stream is open.
     Opened {
         /// The slot.
         slot: u32,
-        /// The local end, on the board.
+        /// The local address, on the board.
         local: SocketAddr,
     },
     /// An incoming connection was accepted.
     Accepted {
         /// The listener.
         listener: u16,
-        /// The slot, as offered before.
+        /// The slot, which the client had offered.
         slot: u32,
-        /// The local end, on the board.
+        /// The local address, on the board.
         local: SocketAddr,
-        /// The remote end.
+        /// The remote address.
         remote: SocketAddr,
     },
-    /// Bytes have arrived, or there is room again.
+    /// Data has arrived, or there is room again.
     Notify {
         /// The slot.
         slot: u32,
     },
-    /// The stream is over; bytes already received can still be read. The client must close the slot.
+    /// The stream has ended; data already received can still be read. The client must close the slot.
     Ended {
         /// The slot.
         slot: u32,
-        /// The cause.
+        /// The reason.
         why: EndReason,
     },
-    /// The slot is free, and belongs to the client again.
+    /// The slot is free, and the client may use it again.
     Free {
         /// The slot.
         slot: u32,
@@ -128,7 +129,7 @@ pub enum Indication {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum EndReason {
-    /// Both sides finished.
+    /// Both sides have sent a FIN.
     Closed = 1,
     /// There is no listener.
     Refused = 2,

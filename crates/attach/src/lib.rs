@@ -1,35 +1,35 @@
-//! TCP streams on a board of another process, through shared memory.
+//! TCP streams on a board in another process, through shared memory.
 //!
-//! Purpose    a process without a board opens TCP streams on the board of another process, and transfers data
+//! Purpose    a process without a board opens TCP streams on another process's board, and transfers data
 //!            without system calls.
-//! Memory     two rings and the requested number of slots; a slot is one stream: a pipe for each direction
-//!            and two bells.
+//! Memory     two rings, and the requested number of slots. A slot holds one stream: a pipe for each
+//!            direction, and two bells.
 //!
 //! ```text
 //! at        work ring        client's requests ([`Request`]): connect, listen, offer a slot, notify, close, …
 //!           done ring        board's indications ([`Indication`]): opened, accepted, notify, ended, free, …
-//!           slot 0           0    the board's bell: rung when the client has put bytes in or taken some
-//!                            64   the client's bell: rung when the board has
+//!           slot 0           0    the board's bell: the client rings it when it has written or read data
+//!                            64   the client's bell: the board rings it when it has written or read data
 //!                            128  pipe from the client to the board
 //!                            …    pipe from the board to the client
 //!           slot 1 …
 //! ```
 //!
 //! Slots      belong to the client: it chooses the slot for a connection, and offers slots to its listeners
-//!            in advance. From then on a slot belongs to the board until [`Indication::Free`].
-//! Notify     a side that is about to wait for a slot arms its bell there and checks the slot again. A side
-//!            that has moved bytes rings the bell, and sends a notify entry through the ring only if the bell
-//!            was armed. So a ring holds at most one notify entry per slot, however many bytes move. A client
-//!            that waits for room is notified when half of the buffer is free.
-//! End        a pipe that has ended is a FIN; [`Request::Abort`] is a reset. When a client exits,
+//!            in advance. From then on, a slot belongs to the board until [`Indication::Free`].
+//! Notify     a side that is about to wait for a slot arms its bell in the slot, and checks the slot once
+//!            more. A side that has moved data rings the other's bell; only if that was armed, it also sends
+//!            a notify entry through the ring. So a ring holds at most one notify entry per slot, however
+//!            much data moves. A client that waits for room is notified when half of the buffer is free.
+//! End        the end of a pipe corresponds to a FIN, and [`Request::Abort`] to a reset. When a client exits,
 //!            its streams are closed: data already written is still sent.
-//! Isolation  a client has its own rings, slots and listeners; its slot numbers cannot refer to those of
-//!            other clients. If it writes invalid data, the request is rejected, or the memory counts as
-//!            poisoned and all streams of this client, and only of this client, are reset.
-//! Sharing    all streams of a client have one owner: memory and the number of sessions are divided among
-//!            clients, not among streams.
-//! Limits     slots, [`LISTENERS_MAX`], [`BACKLOG_MAX`] incoming connections per listener without an offered
-//!            slot; a slot uses one page of the board's memory in addition to its pipes.
+//! Isolation  each client has its own rings, slots and listeners; its slot numbers cannot refer to another
+//!            client's slots. If it writes invalid data, the request is rejected, or the memory counts as
+//!            poisoned and all streams of this client (but of no other) are reset.
+//! Sharing    all streams of a client have one owner: packet memory and the number of sessions are divided
+//!            among clients, not among streams.
+//! Limits     slots; [`LISTENERS_MAX`]; per listener, [`BACKLOG_MAX`] connections that wait for an offered
+//!            slot. Besides its pipes, a slot uses one page of the board's memory.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -70,8 +70,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Creates a layout of `slots` slots with `room` bytes in each pipe, `at` bytes (rounded up to 64) from
-    /// the memory's start; `None` if it is out of bounds.
+    /// Creates a layout of `slots` slots with `room` bytes in each pipe. It begins at offset `at` of the
+    /// memory, rounded up to 64; `None` if an argument is out of bounds.
     pub fn new(at: usize, slots: usize, room: usize) -> Option<Layout> {
         let good = (1..=SLOTS_MAX).contains(&slots) && ROOM_BYTES.contains(&room) && room.is_power_of_two();
         good.then_some(Layout { at: at.next_multiple_of(64), slots, room })
@@ -87,7 +87,7 @@ impl Layout {
         self.room
     }
 
-    /// Returns the shape of both rings; more requests or indications than this at once have to wait.
+    /// Returns the shape of both rings. If a ring is full, further requests or indications wait.
     pub fn shape(&self) -> Shape {
         Shape::new((2 * self.slots).clamp(64, 4096), entry::ENTRY_BYTES)
     }

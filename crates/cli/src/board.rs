@@ -148,7 +148,7 @@ impl Capture {
                     .into(),
             );
         }
-        // The board has another working directory.
+        // The board's working directory differs from this one.
         let file =
             std::path::absolute(&self.file).map_err(|error| format!("{}: {error}", self.file.display()))?;
         let seconds = self.seconds.map(|time| time.as_secs_f64());
@@ -158,7 +158,7 @@ impl Capture {
             let on_signal = move |wish| {
                 if wish == SignalRequest::Stop {
                     end.end();
-                    // A second ctrl-c exits at once, in case the board does not respond.
+                    // A second ctrl-c exits at once, in case the board does not answer.
                     if has_ended.swap(true, Ordering::AcqRel) {
                         std::process::exit(1);
                     }
@@ -195,8 +195,8 @@ fn carry_out(caller: &mut ControlClient, question: &Question) -> Result<(), Stri
     }
 }
 
-/// Returns why programs cannot use a board: it does not run, belongs to another user, or has no service of
-/// `kind`; else `otherwise`.
+/// Returns why programs cannot use a board: it does not run, it belongs to another user, or it has no service
+/// of this `kind`. In any other case returns `otherwise`.
 pub(crate) fn unavailable_reason(board: Option<&str>, kind: &str, otherwise: &str) -> String {
     let lacks = |status: &Status| !status.services.iter().any(|service| service.kind == kind);
     match ControlClient::call(board).and_then(|mut caller| query_status(&mut caller)) {

@@ -61,7 +61,7 @@ impl Connect {
             };
             exchange(stream).await.map_err(say)
         });
-        // The thread that reads standard input may block for ever: do not wait for it.
+        // The thread that reads standard input may block for ever, so do not wait for it.
         runtime.shutdown_background();
         ended.map(|()| ExitCode::SUCCESS)
     }
@@ -71,8 +71,8 @@ impl Connect {
 const PIECE_BYTES: usize = 1 << 16;
 const PIECES_MAX: usize = 4;
 
-/// Copies in both directions until both have ended. Standard input and output have their own threads, because
-/// tokio's versions panic if a thread cannot be created.
+/// Copies in both directions until both have ended. Standard input and output get a thread each, because
+/// tokio's versions panic if no thread can be created.
 async fn exchange(stream: Stream) -> std::io::Result<()> {
     let (mut from, mut to) = tokio::io::split(stream);
     let (read, mut pieces) = mpsc::channel::<std::io::Result<Vec<u8>>>(PIECES_MAX);
@@ -107,7 +107,7 @@ async fn exchange(stream: Stream) -> std::io::Result<()> {
         while let Some(piece) = pieces.recv().await {
             to.write_all(&piece?).await?;
         }
-        // The reader has sent everything; wait for its thread to end.
+        // The reading thread has passed everything on; wait for it to exit.
         let _ = reading.await;
         to.shutdown().await
     };
@@ -117,7 +117,7 @@ async fn exchange(stream: Stream) -> std::io::Result<()> {
             let mut piece = vec![0; PIECE_BYTES];
             let count = from.read(&mut piece).await?;
             piece.truncate(count);
-            // The writer thread has failed; its error is returned below.
+            // If the writing thread has failed, its error is returned below.
             if count == 0 || write.send(piece).await.is_err() {
                 break;
             }
@@ -125,8 +125,8 @@ async fn exchange(stream: Stream) -> std::io::Result<()> {
         drop(write);
         writing.await.map_err(std::io::Error::other)?
     };
-    // A broken pipe in this direction is that of standard output: its reader has closed it, which is not an
-    // error. In the other direction it is the stream that broke, which is one.
+    // In the direction to standard output, a broken pipe means that its reader has closed it, which is no
+    // error. In the other direction it means that the stream was reset, which is an error.
     let is_ours = |error: &std::io::Error| error.kind() == std::io::ErrorKind::BrokenPipe;
     let back = async { back.await.map_err(|error| (!is_ours(&error)).then_some(error)) };
     match tokio::try_join!(out, back) {

@@ -1,5 +1,5 @@
-//! Shared by the OSI commands: the peer's host and selectors, TLS, passwords, the async runtime and errors
-//! of listening.
+//! Shared by the OSI commands: the peer's host and selectors, TLS, passwords, the async runtime, and errors
+//! from listening.
 
 use clap::Args;
 use kiban_ftam::osi::association::Tls;
@@ -98,7 +98,7 @@ impl FromStr for Host {
                 let (name, rest) = rest.split_once(']').ok_or("missing ] after the IPv6 address")?;
                 (name, rest.strip_prefix(':'))
             }
-            // A bare IPv6 address has several colons, and no port.
+            // A plain IPv6 address contains several colons, and has no port.
             (None, Some((name, port))) if !name.contains(':') => (name, Some(port)),
             (None, _) => (text, None),
         };
@@ -152,7 +152,7 @@ pub(crate) fn octets(digits: &str) -> Option<Vec<u8>> {
     (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).ok()).collect()
 }
 
-/// Returns a tokio runtime: with threads for servers, on this thread for clients.
+/// Returns a tokio runtime: multi-threaded for servers, single-threaded for clients.
 pub(crate) fn runtime(threads: bool) -> Result<tokio::runtime::Runtime, String> {
     let mut builder = if threads {
         tokio::runtime::Builder::new_multi_thread()
@@ -163,7 +163,7 @@ pub(crate) fn runtime(threads: bool) -> Result<tokio::runtime::Runtime, String> 
         .map_err(|error| format!("cannot start threads or event polling: {error}"))
 }
 
-/// Returns the message for an address at which a server cannot listen, with a remedy.
+/// Returns the error for an address on which a server cannot listen, with a remedy.
 pub(crate) fn cannot_listen(address: impl Display, error: &std::io::Error) -> String {
     let remedy = match error.kind() {
         std::io::ErrorKind::PermissionDenied => {

@@ -148,12 +148,12 @@ fn open(lower: &Lower, wait: Wait) -> Result<Context, String> {
     Ok(context)
 }
 
-/// Returns whether a board is given by the path of its socket.
+/// Returns whether a board is named by the path of its socket.
 fn is_path(board: Option<&str>) -> bool {
     board.is_some_and(|name| name.contains('/'))
 }
 
-/// Returns an address of a board.
+/// Returns one of a board's addresses.
 fn address_of(board: Option<&str>) -> Result<IpAddr, String> {
     let status = query_status(&mut ControlClient::call(board)?)?;
     let addresses = status.ports.iter().flat_map(|port| &port.addresses);
@@ -240,10 +240,10 @@ impl Measure {
             Lower::Board { name } if is_path(name.as_deref()) => {
                 return Err(format!("the addresses of {} are unknown: specify SERVER", self.over));
             }
-            // Both ends use the same board, which delivers packets to its own address internally.
+            // Client and server use the same board, which delivers packets to its own address internally.
             Lower::Board { name } => (self.over.clone(), address_of(name.as_deref())?),
-            // An EFE endpoint is identified by its address, so the client uses the next one (127.0.0.0/8 has
-            // many).
+            // An EFE endpoint is identified by its address, so the client needs another one: it uses the next
+            // (127.0.0.0/8 has many).
             Lower::EfeUdp { at } => match at.ip() {
                 IpAddr::V4(ip) => {
                     let next = Ipv4Addr::from_bits(ip.to_bits().wrapping_add(1));

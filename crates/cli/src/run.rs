@@ -1,9 +1,9 @@
 //! `kiban run`: runs an unmodified program on the TCP of a running board.
 //!
-//! Method    LD_PRELOAD names the library (crates/service/preload/sockets.c), and KIBAN_SOCKETS the board's
-//!           socket. The program replaces this process (execve(2)).
-//! Limits    the library is not loaded into programs with more privileges than their user (set-user-ID,
-//!           capabilities), or into programs that are linked without libc.so.
+//! Method    set LD_PRELOAD to the library (crates/service/preload/sockets.c), and KIBAN_SOCKETS to the
+//!           board's socket. Then the program replaces this process (execve(2)).
+//! Limits    the library is not loaded into programs that have more privileges than their user (set-user-ID,
+//!           capabilities), or that are not linked to libc.so.
 
 use crate::board::unavailable_reason;
 use crate::verbs::{PRELOAD, become_program, library_dir, prepend, quoted};
@@ -50,7 +50,7 @@ impl Run {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
         let door = door(self.board.as_deref())?;
         let library = library_dir(&[LIBRARY])?.join(LIBRARY);
-        // LD_PRELOAD has no escape for its separators, ld.so(8).
+        // LD_PRELOAD has no escape for its separators (ld.so(8)).
         if library.to_str().is_none_or(|path| path.contains([' ', ':'])) {
             let path = library.display();
             return Err(format!(
@@ -73,7 +73,8 @@ impl Run {
     }
 }
 
-/// Returns the path of a board's socket for programs; without a name, that of the only board that has one.
+/// Returns the path of a board's socket for unmodified programs; without a name, that of the only board that
+/// has such a socket.
 fn door(board: Option<&str>) -> Result<PathBuf, String> {
     let why = || {
         unavailable_reason(

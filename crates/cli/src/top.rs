@@ -13,7 +13,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Interval between updates; a key is handled at once.
+/// Interval between updates; keys are handled at once.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Number of samples in the graph.
 const HISTORY: usize = 512;
@@ -43,7 +43,7 @@ impl Top {
     }
 }
 
-/// Updates the screen until the user quits or the board is gone.
+/// Updates the screen until the user quits or the board exits.
 fn show(
     terminal: &mut ratatui::DefaultTerminal,
     caller: &mut ControlClient,
@@ -69,7 +69,7 @@ fn show(
     }
 }
 
-/// Adds the current rate of all ports to the history, in bit/s, newest first.
+/// Adds the current rate, summed over all ports, to the history; in bit/s, newest first.
 fn note(history: &mut VecDeque<u64>, status: &Status) {
     let bits: f64 = status.ports.iter().map(|port| port.rates.bits_in + port.rates.bits_out).sum();
     history.push_front(bits as u64);

@@ -1,12 +1,12 @@
 //! `kiban verbs`: runs programs for RDMA hardware with kiban's libraries.
 //!
-//! Purpose   a program loads kiban's `libibverbs.so.1` and `librdmacm.so.1` instead of the system's; nothing
-//!           else in its environment changes.
-//! Method    LD_LIBRARY_PATH begins with kiban's library directory. LD_PRELOAD names, without a directory, a
-//!           library there that emulates the device files which some programs look for
-//!           (crates/verbs/preload). The program replaces this process (execve(2)).
-//! Limits    ld.so(8) ignores these variables for programs with more privileges than their user
-//!           (set-user-ID, capabilities), and searches an RPATH of the program first.
+//! Purpose   make a program load kiban's `libibverbs.so.1` and `librdmacm.so.1` instead of the system's,
+//!           without any other change to its environment.
+//! Method    put kiban's library directory first in LD_LIBRARY_PATH. LD_PRELOAD names, without a directory, a
+//!           library there that emulates the device files that some programs look for
+//!           (crates/verbs/preload). Then the program replaces this process (execve(2)).
+//! Limits    ld.so(8) ignores these variables for programs that have more privileges than their user
+//!           (set-user-ID, capabilities). If the program has an RPATH, ld.so searches it first.
 
 use clap::{Args, ValueEnum};
 use std::env::{current_exe, var_os};
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 const LIBRARIES: [&str; 3] = ["libibverbs.so.1", "librdmacm.so.1", PATHS];
-/// Emulates device files that some programs look for.
+/// The preloaded library, which emulates device files that some programs look for.
 const PATHS: &str = "libkiban_paths.so";
 pub(crate) const FOLDER: &str = "KIBAN_VERBS_LIB";
 const PATH: &str = "LD_LIBRARY_PATH";
@@ -89,8 +89,8 @@ impl Verbs {
     }
 }
 
-/// Replaces this process by a program. Returns only if the program cannot be started, with the exit status
-/// that shells use for that: 127 if it does not exist, else 126.
+/// Replaces this process by a program. If the program cannot be started, returns the exit status that shells
+/// use in this case: 127 if it does not exist, else 126.
 pub(crate) fn become_program(mut command: Command) -> ExitCode {
     let error = command.exec();
     let missing = error.kind() == ErrorKind::NotFound;
@@ -102,13 +102,13 @@ pub(crate) fn become_program(mut command: Command) -> ExitCode {
 /// Returns the directory of kiban's libraries.
 ///
 /// # Errors
-/// Some of `libraries` are missing there.
+/// If any of `libraries` is missing there.
 pub(crate) fn library_dir(libraries: &[&str]) -> Result<PathBuf, String> {
     let program = current_exe().map_err(|error| format!("cannot find the path of this program: {error}"))?;
     find(var_os(FOLDER), &program, libraries)
 }
 
-/// Searches for `libraries` in the directory `named`, if it is given, else in those beside `program`.
+/// Looks for `libraries` in the directory `named` if it is given, else in the directories beside `program`.
 fn find(named: Option<OsString>, program: &Path, libraries: &[&str]) -> Result<PathBuf, String> {
     let named = named.filter(|folder| !folder.is_empty());
     let beside = program.parent().unwrap_or(Path::new("/"));
@@ -128,7 +128,7 @@ fn find(named: Option<OsString>, program: &Path, libraries: &[&str]) -> Result<P
         return Err(format!("{} not found in {}: {remedy}", libraries.join(", "), looked.join(" or in ")));
     };
     let found = found.canonicalize().map_err(|error| format!("{}: {error}", found.display()))?;
-    // LD_LIBRARY_PATH has no escape for its separators, ld.so(8).
+    // LD_LIBRARY_PATH has no escape for its separators (ld.so(8)).
     if found.as_os_str().as_bytes().iter().any(|byte| matches!(byte, b':' | b';')) {
         return Err(format!(
             "{PATH} cannot contain {}: move it to a path without ':' and ';'",

@@ -82,7 +82,7 @@ enum Count {
     OneTwentyEight,
 }
 
-/// An NSAP address.
+/// An NSAP address, as octets.
 type Nsap = std::sync::Arc<[u8]>;
 
 /// An address at which TCP connections are accepted, and the call that is placed for each.
@@ -147,7 +147,7 @@ impl Xot {
         let (json, quiet) = (self.json, self.quiet);
         let relay = Relay::new(settings, move |said| {
             if json {
-                // The relay continues if the reader has closed standard output.
+                // The relay continues if the reader of standard output has closed it.
                 let _ = crate::output::print(&format!("{}\n", json!(said)));
             } else if !quiet {
                 eprintln!("{}", line(&said));
@@ -192,7 +192,7 @@ fn open(what: &str, address: SocketAddr, quiet: bool) -> Result<tokio::net::TcpL
     Ok(listener)
 }
 
-/// Formats an event as a line.
+/// Formats an event as one line.
 fn line(said: &CircuitEvent) -> String {
     let called = |called: &str| if called.is_empty() { String::new() } else { format!(" calls {called}") };
     match &said.event {

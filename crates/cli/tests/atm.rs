@@ -1,5 +1,5 @@
-//! `kiban atm` as an operator runs it: pings, a switch and bridges, over the loopback interface, in network
-//! namespaces of the tests.
+//! `kiban atm` as an operator runs it: pings, a switch and bridges, over the loopback interface of the tests'
+//! own network namespaces.
 
 use kiban_atm::TimedCell;
 use kiban_atm::wire::atm::{Header, Interface, Vc};
@@ -147,7 +147,7 @@ fn ip(command: &str) {
     assert!(output.status.success(), "ip {command}: {}", text(&output));
 }
 
-/// A board with two circuits, one of them on another path.
+/// A board with two circuits, one of them in another virtual path.
 const BOARD: &str = "name = \"lab\"\n[[port]]\nname = \"atm\"\nlink = \"udp-cells:127.0.0.1:7001-127.0.0.1:7000\"\n\
     address = \"10.0.0.2/24\"\n[[port.pvc]]\nvc = \"0.100\"\npeer = \"10.0.0.1\"\n[[port.pvc]]\nvc = \"5.101\"\npeer = \"10.0.0.3\"\n";
 const LINK: &str = "udp-cells:127.0.0.1:7000-127.0.0.1:7001";
@@ -225,7 +225,7 @@ fn a_board_and_the_ping_command_ping_each_other() {
     let last: Value = serde_json::from_str(rest.lines().last().expect("a summary")).expect("JSON");
     assert_eq!(last["summary"]["answered"].as_u64(), Some(6), "{last}");
     let [sent, received] = ["sent", "received"].map(|key| last["summary"][key].as_u64().expect("a number"));
-    // One may have been in flight.
+    // One ping may still be in flight.
     assert!(received <= sent && sent <= received + 1, "{last}");
     assert_eq!(child.wait().expect("it is a child of this process").code(), Some(0));
     for (arguments, says) in [
@@ -248,7 +248,7 @@ fn a_board_and_the_ping_command_ping_each_other() {
     }
 }
 
-/// A board whose circuits the kernel of a namespace uses through a TUN device.
+/// The configuration of a board that gives this host's kernel, through a TUN device, the use of its circuits.
 fn host_board(name: &str, own: u16, peer: u16, address: u8, vcs: &[&str]) -> String {
     let mut text = format!(
         "name = \"{name}\"\n[[port]]\nname = \"atm\"\nlink = \"udp-cells:127.0.0.1:{own}-127.0.0.1:{peer}\"\n\
@@ -276,14 +276,14 @@ fn ip_crosses_a_switch_between_three_boards_in_both_directions() {
         host_board("two", 7003, 7002, 2, &["1.200", "7.70"]),
         host_board("three", 7005, 7004, 3, &["0.300", "9.70"]),
     ];
-    // One network: InATMARP discovers the peer of each circuit.
+    // All boards are in one subnet; InATMARP discovers the peer of each circuit.
     let mut running = Vec::new();
     for (number, board) in boards.iter().enumerate() {
         let config = dir.write(&format!("board{number}.toml"), board);
         running.push(dir.start(None, &["up", &config]));
     }
-    // All three addresses belong to this kernel, so ping from the boards themselves: first with cells, then
-    // through each other's services.
+    // All three addresses belong to this kernel, so a ping from the kernel would not leave it. Therefore the
+    // boards ping: first with OAM cells, then by connecting to each other's services.
     for (board, circuit) in
         [("one", "0.100"), ("one", "0.101"), ("two", "7.70"), ("three", "9.70"), ("three", "0.300")]
     {
@@ -291,7 +291,7 @@ fn ip_crosses_a_switch_between_three_boards_in_both_directions() {
             dir.kiban(&["atm", "ping", circuit, "--board", board, "--port", "atm", "-c", "2", "-i", "1ms"]);
         assert!(output.status.success(), "{board} {circuit}: {}", text(&output));
     }
-    // The first segment ends at the switch, so nothing beyond it answers.
+    // The switch ends the first segment, so a segment ping never reaches what is beyond the switch.
     let output = dir.kiban(&[
         "atm",
         "ping",
@@ -324,7 +324,7 @@ fn ip_crosses_a_switch_between_three_boards_in_both_directions() {
     assert_eq!(switch.line()["counters"]["cells_unrouted"].as_u64(), Some(0));
 }
 
-/// Cells of circuits, one datagram each.
+/// Returns a cell of a circuit, for one datagram.
 fn cell(vc: Vc, number: u8) -> [u8; 53] {
     TimedCell::new(Instant::ZERO, Header::user(vc, true).to_word(Interface::Uni), [number; 48]).to_bytes()
 }
@@ -350,8 +350,8 @@ fn a_switch_polices_tags_shapes_and_counts_unknown_circuits() {
     let far = UdpSocket::bind("127.0.0.1:7003").expect("a port");
     far.set_read_timeout(Some(LONG)).expect("a timeout");
     let clock = kiban_os::Clock::new();
-    // Twenty cells of each circuit, and one of an unknown circuit; the contracts allow one per second, or a
-    // hundred.
+    // Send twenty cells on each circuit, and one on an unknown circuit. The contracts allow one cell per
+    // second, or a hundred.
     for number in 0..20 {
         for vci in [100, 101, 102, 103, 104] {
             near.send_to(&cell(Vc::new(0, vci), number), "127.0.0.1:7000").expect("sent");
@@ -359,7 +359,7 @@ fn a_switch_polices_tags_shapes_and_counts_unknown_circuits() {
     }
     let mut came = std::collections::BTreeMap::<u16, Vec<(bool, u8)>>::new();
     let mut bytes = [0; 64];
-    // The shaped cells arrive last.
+    // Shaped cells are delayed, so they arrive last.
     while came.get(&202).map_or(0, Vec::len) < 20 {
         let count = far.recv(&mut bytes).expect("a cell");
         let cell = TimedCell::from_bytes(Instant::ZERO, bytes[..count].try_into().expect("53 bytes"));
@@ -373,7 +373,7 @@ fn a_switch_polices_tags_shapes_and_counts_unknown_circuits() {
     let status = switch.line();
     let route = |place: usize, key: &str| status["routes"][place][key].as_u64().expect("a number");
     let (passed, tagged) = (came[&200].len() as u64, came[&201].iter().filter(|cell| cell.0).count() as u64);
-    // If the test is delayed by seconds, more cells than the first conform.
+    // If the test is delayed by seconds, more than the first cell conforms.
     assert_eq!((route(0, "cells_in"), route(0, "cells_policed")), (20, 20 - passed), "{status}");
     assert!((1..15).contains(&passed) && came[&200][0] == (false, 0), "{came:?}");
     assert_eq!((came[&201].len(), route(1, "cells_tagged")), (20, tagged), "{status}");
@@ -402,7 +402,7 @@ fn a_switch_counts_header_errors_at_the_incoming_link() {
     let near = UdpSocket::bind("127.0.0.1:7001").expect("a port");
     let far = UdpSocket::bind("127.0.0.1:7003").expect("a port");
     far.set_read_timeout(Some(LONG)).expect("a timeout");
-    // Five cells with errors that cannot be corrected, a valid one, one with a single wrong bit, which is
+    // Send five cells with uncorrectable header errors, a valid one, one with a single-bit error, which is
     // corrected, and a valid one.
     for wrong in [0b11, 0b11, 0b11, 0b11, 0b11, 0, 0b1, 0] {
         let mut cell = cell(Vc::new(0, 100), 7);
@@ -471,7 +471,7 @@ fn a_switch_reopens_a_lost_link() {
             assert!(clock.now().as_secs_f64() < LONG.as_secs_f64(), "nobody listens again");
         };
         far.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout");
-        // A cell that arrives before the client is accepted is lost, as on a line.
+        // The switch discards cells while no client is accepted, so send until one arrives.
         let mut bytes = [0; 57];
         loop {
             near.send_to(&cell(Vc::new(0, 100), losses), "127.0.0.1:7000").expect("sent");
@@ -534,7 +534,7 @@ fn switch_configuration_errors_say_what_to_write() {
     assert!(text(&output).contains("s.toml: line 3: link: the link carries packets"), "{}", text(&output));
 }
 
-/// Two namespaces joined by a wire that carries cells.
+/// Two network namespaces connected by a link that carries cells.
 struct Network([String; 2]);
 
 impl Network {
@@ -615,7 +615,7 @@ fn kernels_with_tap_devices_reach_each_other_over_a_circuit_in_every_encapsulati
         let summed = Command::new("sha256sum").arg(&file).output().expect("coreutils");
         assert_eq!(line.trim(), &text(&summed)[..64], "{more:?}");
     }
-    // Wireshark confirms lengths, CRCs and headers.
+    // Check lengths, CRCs and headers with Wireshark.
     for (name, with_fcs) in [("cells.pcap", false), ("cells--fcs.pcap", true)] {
         let record = dir.0.join(name);
         let output = Command::new("tshark")
@@ -688,7 +688,7 @@ fn a_bridge_learns_which_circuit_leads_to_each_address() {
     let frame = |target: [u8; 6], source: [u8; 6], payload: &[u8]| {
         [&target[..], &source, &[0x88, 0xb5], payload].concat()
     };
-    // A frame of Ethernet on a circuit, byte by byte: RFC 2684 §5.2, PID 00-07, two bytes of padding.
+    // An Ethernet frame on a circuit, encoded as in RFC 2684 §5.2: PID 00-07, two bytes of padding.
     let send = |vci: u16, frame: &[u8]| {
         let sdu = [&[0xaa, 0xaa, 3, 0, 0x80, 0xc2, 0, 7, 0, 0], frame].concat();
         for cell in cells(Vc::new(0, vci), &sdu) {
@@ -711,8 +711,7 @@ fn a_bridge_learns_which_circuit_leads_to_each_address() {
         }
     };
     let mut room = [0; 2000];
-    // A frame to an unknown address is flooded. It reaches the link with its padding, and the circuits
-    // unchanged.
+    // A frame to an unknown address is flooded: to the Ethernet link with padding, to the circuits unchanged.
     let short = frame(mac(9), mac(1), b"who");
     send(100, &short);
     let mut padded = short.clone();
@@ -720,11 +719,11 @@ fn a_bridge_learns_which_circuit_leads_to_each_address() {
     let count = lan.recv(&mut room).expect("a frame");
     assert_eq!(room[..count], padded);
     assert_eq!(next(), (101, short.clone()));
-    // The reply goes to the sender of the request, and nowhere else.
+    // The reply is forwarded only to the sender of the request.
     let answer = frame(mac(1), mac(2), &[7; 100]);
     send(101, &answer);
     assert_eq!(next(), (100, answer));
-    // From the link to each of the two circuits, and between them.
+    // Forward frames from the link to each of the two circuits, and from circuit to circuit.
     for (last, vci) in [(1, 100), (2, 101)] {
         let long = frame(mac(last), mac(3), &[last; 1500]);
         lan.send_to(&long, "127.0.0.1:7002").expect("sent");
@@ -762,7 +761,7 @@ fn lines_of(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(output)))
 }
 
-/// Returns the cells of a frame, as they are on the line.
+/// Returns the cells of an AAL5 frame, as they are on the line.
 fn cells(vc: Vc, sdu: &[u8]) -> Vec<[u8; 53]> {
     let mut crc = kiban_base::crc::Crc32Aal5::new();
     crc.update(sdu);

@@ -1,4 +1,5 @@
-//! `kiban lab` as a user runs it: killed and resumed, in shards, on a full disk, under job systems.
+//! `kiban lab` as a user runs it: killed and resumed, in shards, on a full disk, and under job systems
+//! (Slurm, HyperQueue, Kubernetes).
 
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -13,7 +14,7 @@ fn kiban(arguments: &[&str]) -> Output {
     Command::new(KIBAN).arg("lab").args(arguments).stdin(Stdio::null()).output().expect("the program starts")
 }
 
-/// Returns the output of a command that must succeed.
+/// Runs a command that must succeed; returns its output.
 fn good(arguments: &[&str]) -> String {
     let output = kiban(arguments);
     assert!(output.status.success(), "{arguments:?} {output:?}");
@@ -46,12 +47,12 @@ fn lines(dir: &Path) -> usize {
     records(dir).iter().filter(|byte| **byte == b'\n').count()
 }
 
-/// Sixty cells that take some milliseconds each.
+/// A plan of sixty cells, which take a few milliseconds each.
 const MAP: &str = "question = \"wide-area-atm\"\n[parameters]\nmilliseconds = 200\n\
                    message_bytes = { from = 500, to = 6000, step = 500 }\nbuffer_bytes = [2000, 4000, 8000, 12000, 16000]\n";
 const CELLS: usize = 60;
 
-/// Starts a run, kills it after a few more records, and returns how many lines there are.
+/// Starts a run, kills it after it has recorded a few more lines, and returns the number of lines.
 fn kill(arguments: &[&str], dir: &Path, more: usize) -> usize {
     let before = lines(dir);
     let mut child = Command::new(KIBAN)
@@ -86,7 +87,7 @@ fn a_run_that_is_killed_loses_nothing_and_repeats_nothing() {
     }
     let kept = lines(&out);
     let outcome = json(&good(&arguments));
-    // A kill may truncate one line; its trial is repeated.
+    // A kill may truncate the last line; its trial is then repeated.
     let made = outcome["made"].as_u64().expect("a count") as usize;
     assert!((CELLS - kept..=CELLS - kept + 4).contains(&made), "{kept} were kept, {outcome}");
     assert_eq!(outcome["found"].as_u64().expect("a count") as usize + made, CELLS);
@@ -122,7 +123,7 @@ fn any_number_of_shards_merges_into_the_same_bytes_even_if_one_was_killed() {
         results.insert((records(Path::new(&merged)), good(&["summary", &merged])));
     }
     assert_eq!(results.len(), 1);
-    // A single part is incomplete, and the error says so.
+    // A merge of one shard is incomplete, and the error says so.
     let part = kiban(&["merge", &text(&place.join("part")), &text(&place.join("3-of-7"))]);
     assert_eq!(part.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&part.stdout).contains("of 60 trials have a record"), "{part:?}");
@@ -194,7 +195,7 @@ fn many_trials_need_confirmation() {
     let words = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(words.contains("150000 trials") && words.contains("use --yes"), "{words}");
     assert!(!place.join("out").exists());
-    // A part that is small enough needs no confirmation.
+    // A shard that is small enough needs no confirmation.
     good(&["run", &plan, "--out", &out, "--shard", "7/75000"]);
     assert_eq!(lines(Path::new(&out)), 2);
     // On a terminal the command asks for confirmation.
@@ -314,7 +315,7 @@ fn a_question_prints_a_plan_that_runs_and_is_reported() {
     assert!(String::from_utf8_lossy(&nothing.stderr).contains("kiban lab run PLAN --out"), "{nothing:?}");
 }
 
-/// Runs a script of `kiban lab script` with a shell.
+/// Runs with a shell a script that `kiban lab script` wrote.
 fn shell(script: &Path, variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new("sh");
     command.arg(script).env("KIBAN", KIBAN).envs(variables.iter().copied());
@@ -330,7 +331,7 @@ fn script(place: &Path, scheduler: &str, plan: &str, out: &Path) -> PathBuf {
 
 #[test]
 fn gnu_parallel_runs_the_shards_and_merges_them() {
-    // A name that must be quoted for the shell.
+    // Use a directory name that must be quoted for the shell.
     let (place, plan) = folder("parallel it's here", MAP);
     let there = Command::new("parallel").arg("--version").output();
     if !there.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("GNU parallel")) {
@@ -353,7 +354,7 @@ fn a_slurm_job_array_runs_one_shard_per_job() {
     let path = script(&place, "slurm", &plan, &out);
     let words = fs::read_to_string(&path).expect("it was written");
     assert!(words.starts_with("#!/bin/sh\n") && words.contains("\n#SBATCH --array=1-3\n"), "{words}");
-    // Directives count only before the first command.
+    // Job systems read directives only before the first command.
     let first = words.lines().position(|line| !line.starts_with('#')).expect("it does something");
     assert!(words.lines().skip(first).all(|line| !line.starts_with("#SBATCH")), "{words}");
     for number in ["1", "2", "3"] {
@@ -366,16 +367,16 @@ fn a_slurm_job_array_runs_one_shard_per_job() {
     assert_eq!(lines(Path::new(&merged)), CELLS);
 }
 
-/// Uses a fake `hq` that behaves like `hq submit --array`: it runs the command once per number, which is in
-/// HQ_TASK_ID.
+/// Uses a fake `hq` that behaves like `hq submit --array`: it runs the command once for each number, which it
+/// passes in HQ_TASK_ID.
 #[test]
 fn a_hyperqueue_task_array_submits_itself_and_merges() {
     let (place, plan) = folder("hyperqueue", MAP);
     let stand_in = "#!/bin/sh\nset -eu\n[ \"$1 $2 $3\" = 'submit --array 1-3' ]\nwhile [ \"$1\" != -- ]; do shift; done\n\
                     shift\nfor HQ_TASK_ID in 1 2 3; do export HQ_TASK_ID; \"$@\"; done\n";
     fs::write(place.join("hq.sh"), stand_in).expect("it can be written");
-    // Written by another process: otherwise a child that this process forks may hold the file open for
-    // writing (ETXTBSY).
+    // Let another process write the file: if this process did, a child that it forks meanwhile could inherit
+    // the descriptor that is open for writing, and running the file would fail (ETXTBSY).
     let mut install = Command::new("install");
     let copied = install.args(["-m", "755"]).args([place.join("hq.sh"), place.join("hq")]).status();
     assert!(copied.is_ok_and(|status| status.success()), "it can be written");
@@ -402,7 +403,7 @@ fn an_indexed_kubernetes_job_contains_the_plan_and_one_index_per_shard() {
     ] {
         assert!(words.lines().any(|one| one == line), "{line}\n{words}");
     }
-    // Runs its command with an index as Kubernetes sets it, from 0.
+    // Run the manifest's command with an index from 0, as Kubernetes sets it.
     let command = words.lines().find_map(|line| line.trim().strip_prefix("command: "));
     let command: Vec<String> =
         serde_json::from_str(command.expect("there is one")).expect("a list, as in JSON");

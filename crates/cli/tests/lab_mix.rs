@@ -1,4 +1,4 @@
-//! `kiban lab mix` as a user runs it. The figures themselves are compared in `lab`.
+//! `kiban lab mix` as a user runs it. The tests of `lab` check the figures themselves.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ fn a_plan_is_reported_as_table_json_csv_and_pictures() {
     let table = mix(&[LECTURE, "--seconds", "1"]).stdout;
     assert!(String::from_utf8_lossy(&table).contains("mpeg2[1]"));
     let series = mix(&[LECTURE, "--seconds", "2", "--csv", "--seed", "3"]).stdout;
-    // A heading, and two seconds of each flow.
+    // The heading, and one line per flow and second: 19 flows, two seconds.
     assert_eq!(String::from_utf8_lossy(&series).lines().count(), 1 + 2 * 19);
 }
 

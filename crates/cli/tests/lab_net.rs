@@ -1,8 +1,8 @@
 //! `kiban lab serve`, `sweep`, `delay` and `trace` as two users run them: on the kernel's own TCP, in two
 //! network namespaces.
 //!
-//! Goal      write, write, read has a slow region there; the sweep finds it, names the cause in every slow
-//!           cell, and its remedy removes it.
+//! Goal      with the pattern write, write, read, the network has a region of slow cells; the sweep finds it,
+//!           names the cause in every slow cell, and suggests a remedy that removes it.
 //! Network   a veth pair with an MTU, and a token bucket of 135 Mbit/s in each direction, created and removed
 //!           here. Without the right to create it (CAP_SYS_ADMIN, CAP_NET_ADMIN) the tests are skipped.
 
@@ -25,7 +25,7 @@ fn network(letter: char, mtu: u32) -> Option<Network> {
     Some(network)
 }
 
-/// Runs a command of `kiban lab` that needs a token.
+/// Runs a `kiban lab` command that needs the token.
 fn lab(namespace: Option<&str>, folder: &Folder, arguments: &[&str]) -> Output {
     let mut command = kiban(namespace);
     command.arg("lab").args(arguments).args(["--token-file", &folder.path("token")]);
@@ -36,10 +36,10 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
-/// Options of a sweep on a busy machine.
+/// Options of a sweep that may run on a busy machine.
 const UNGUARDED: [&str; 5] = ["--json", "--quiet", "--foreign-cores", "100", "--seconds"];
 
-/// Cells of a map as (buffer, message, cell).
+/// Returns the cells of a map as (buffer, message, cell).
 fn cells(map: &Value) -> Vec<(u64, u64, Value)> {
     let list = |name: &str| map[name].as_array().expect("a list").clone();
     let numbers =
@@ -54,7 +54,7 @@ fn cells(map: &Value) -> Vec<(u64, u64, Value)> {
     cells
 }
 
-/// Sweeps write, write, read, and checks every cell and every remedy.
+/// Sweeps the pattern write, write, read, and checks every cell and every remedy.
 fn the_region_is_found(
     network: &Network,
     folder: &Folder,
@@ -98,7 +98,7 @@ fn the_region_is_found(
     let picture = std::fs::read_to_string(Path::new(&svg).join("map-1.svg")).expect("it was drawn");
     assert_eq!(picture.matches("<rect").count(), 1 + cells.len());
 
-    // Commands that only read runs can read this one, without a session.
+    // Commands that only read a run need no session with a peer.
     let page = Path::new(&out).join("page.html");
     let axes = ["--axes", "message_bytes,buffer_bytes", "--html", page.to_str().expect("a plain path")];
     let output = reader(&["report", &out], &axes);
@@ -109,7 +109,7 @@ fn the_region_is_found(
         "{shown}"
     );
     let page = std::fs::read_to_string(page).expect("it was written");
-    // One map per metric, each with the cause in its tooltips.
+    // There is one map per metric; the tooltips of each name the cause.
     let causes = page.matches("slow: Nagle&#39;s algorithm against delayed acknowledgements\n").count();
     let maps = page.matches("<figure ").count();
     assert_eq!((maps, causes), (5, 5 * slow.len()), "{} slow cells", slow.len());
@@ -120,7 +120,7 @@ fn the_region_is_found(
     assert_eq!(summary["rows"].as_array().map(Vec::len), Some(cells.len()));
 }
 
-/// Runs a command that only reads a directory, and needs no token.
+/// Runs a command that only reads a directory, so it needs no token.
 fn reader(verb: &[&str], more: &[&str]) -> Output {
     let mut command = kiban(None);
     command.arg("lab").args(verb).args(more).env_remove("KIBAN_LAB_TOKEN");
@@ -192,13 +192,13 @@ fn a_dead_peer_loses_no_records_and_the_sweep_resumes_later() {
     let at = server.at.clone();
     let sweep = kiban(None).arg("lab").args(arguments(&at)).stdout(Stdio::piped()).spawn();
     let sweep = sweep.expect("the program was built");
-    // Until some points are recorded; how long that takes depends on the machine.
+    // Wait until a few points are recorded; how long that takes depends on the machine.
     let clock = Clock::new();
     while lines() < 2 {
         assert!(clock.now().as_secs_f64() < 60.0, "points are kept as they are measured");
         pace(Duration::from_millis(5));
     }
-    // Meanwhile another process watches it.
+    // Watch the run from another process.
     let seen = json(&reader(&["live", &out, "--json"], &[]));
     assert_eq!((&seen["question"], &seen["trials"]), (&"network".into(), &8.into()));
     assert!(seen["done"].as_u64() >= Some(2), "{seen}");
@@ -229,7 +229,7 @@ fn a_dead_peer_loses_no_records_and_the_sweep_resumes_later() {
     assert!(page.contains("8 of 8 trials have a record"));
 }
 
-/// Runs a short sweep over loopback, into a directory.
+/// Runs a short sweep over the loopback interface; its records go to a directory.
 fn short(server: &Server, folder: &Folder, out: &str, more: &[&str]) -> Output {
     let list = ["sweep", &server.at, "--messages", "100..800/100", "--buffers", "0", "--nagle", "off"];
     lab(None, folder, &[&list[..], &["--out", out], more, &UNGUARDED, &["0.02"]].concat())
@@ -249,7 +249,7 @@ fn a_truncated_record_is_reported_and_its_point_measured_again() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("skipped: line 8: truncated"), "{output:?}");
     let report = json(&output);
     assert_eq!((&report["resumed"], &report["broken"][0]), (&7.into(), &"line 8: truncated".into()));
-    // Seven, the broken one, and its replacement.
+    // Seven complete records, the truncated one, and its replacement.
     assert_eq!(std::fs::read_to_string(&path).expect("there are records").lines().count(), 9);
 }
 
@@ -275,7 +275,7 @@ fn a_directory_of_another_version_or_sweep_is_refused_with_a_remedy() {
     let other = short(&server, &folder, &out, &["--mss", "1000"]);
     says(&other, &["belongs to another plan: the parameter mss_bytes differs", "(--out)"]);
     assert!(!String::from_utf8_lossy(&other.stderr).contains("--cache"), "nothing of real time is shared");
-    // A plan alone cannot run this question: it needs a session.
+    // A plan alone cannot run this question, because it needs a session with a peer.
     let plan = folder.path("plan.toml");
     std::fs::write(&plan, "question = \"network\"\nparameters.host = \"192.0.2.1\"\n")
         .expect("there is room");
@@ -357,7 +357,7 @@ fn round_trips_are_shown_with_percentiles_and_propagation_delay() {
             .map(|name| row[*name].as_f64().expect("a figure"))
             .collect();
         assert!(figures[0] > 0.0 && figures.is_sorted(), "{row}");
-        // 2.1 km in both directions; 16 bits per byte at 1000 Mbit/s.
+        // 2.1 km each way take 20 µs; 8 bits per byte each way at 1000 Mbit/s.
         let bytes = row["bytes"].as_f64().expect("a count");
         assert!((row["distance_us"].as_f64().expect("said") - 20.0).abs() < 1e-9, "{row}");
         assert!((row["sending_us"].as_f64().expect("said") - bytes * 0.016).abs() < 1e-9, "{row}");

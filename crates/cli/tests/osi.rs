@@ -82,14 +82,14 @@ fn a_peer_without_osi_is_reported_with_exit_status_1() {
 fn the_reason_of_a_transport_refusal_is_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let at = listener.local_addr().expect("it is bound");
-    // DR: the address is unknown, and text.
+    // A DR with the reason "address unknown", and additional information as text.
     let refusal = b"\x03\0\0\x11\x0c\x80\0\x01\0\0\x03\xe0\x04help";
     std::thread::spawn(move || {
         for socket in listener.incoming() {
             let mut socket = socket.expect("it comes");
             let _ = socket.read(&mut [0; 100]);
             let _ = socket.write_all(refusal);
-            // The refusing side leaves the close to the other.
+            // The refusing side waits for the initiator to close the connection.
             let _ = socket.read_to_end(&mut Vec::new());
         }
     });
@@ -100,7 +100,7 @@ fn the_reason_of_a_transport_refusal_is_reported() {
     ] {
         let output = kiban(arguments);
         let text = [output.stdout.clone(), output.stderr.clone()].concat();
-        // A table's cells are wrapped.
+        // The table wraps the text of its cells.
         let text = String::from_utf8_lossy(&text).split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(text.contains("the selector is unknown (3), saying \"help\""), "{arguments:?}: {text}");
     }

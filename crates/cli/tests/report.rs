@@ -1,7 +1,7 @@
-//! `kiban reproduce all` as a reader sees it: tables in the terminal, a page in the browser.
+//! `kiban reproduce all` as its reader sees it: tables in the terminal, a page in the browser.
 //!
-//! Once      the papers are reproduced once, short and exact; the tests check tables and page from several
-//!           sides.
+//! Operation the papers are reproduced once, in a short form with exact results; several tests check the
+//!           tables and the page.
 //! Browser   headless Chromium, if it is installed (`make test` installs it), driven by `report/browse.mjs`.
 
 use serde_json::Value;
@@ -35,8 +35,8 @@ fn page() -> String {
     std::fs::read_to_string(&made().page).expect("the page was written")
 }
 
-/// Virtual-time results are exact, so the whole text is recorded and compared. `KIBAN_KEEP_SNAPSHOTS=1`
-/// records it.
+/// Results in virtual time are exact, so the whole text is compared with a recorded one.
+/// `KIBAN_KEEP_SNAPSHOTS=1` records it anew.
 #[test]
 fn the_tables_equal_the_snapshot() {
     let text = String::from_utf8_lossy(&made().output.stdout).into_owned();
@@ -51,7 +51,7 @@ fn the_tables_equal_the_snapshot() {
         before == text,
         "all.txt has changed, first at {differs:?}; if that is meant, run with KIBAN_KEEP_SNAPSHOTS=1 and look at the difference"
     );
-    // Some published values are missed, and reported as missed.
+    // Some published values are not reproduced, and the program reports them.
     assert_eq!(made().output.status.code(), Some(1));
     assert!(text.contains("MISSED"));
 }
@@ -77,7 +77,7 @@ fn the_page_is_complete_and_contains_no_measurements() {
     assert!(page.len() < 2 << 20, "{} bytes", page.len());
 }
 
-/// The two pictures of the README must equal the program's output. `KIBAN_KEEP_SNAPSHOTS=1` (`make pictures`)
+/// The README's two pictures must equal the program's output. `KIBAN_KEEP_SNAPSHOTS=1` (`make pictures`)
 /// renews them.
 #[test]
 fn the_pictures_of_the_readme_are_up_to_date() {
@@ -94,7 +94,7 @@ fn the_pictures_of_the_readme_are_up_to_date() {
     }
 }
 
-/// Returns the first of some commands that is installed.
+/// Returns the first of some commands that is installed; `None` if none is.
 fn there(names: &[&str]) -> Option<String> {
     let works = |name: &&&str| {
         let version =
@@ -104,7 +104,8 @@ fn there(names: &[&str]) -> Option<String> {
     names.iter().find(works).map(|name| (*name).to_owned())
 }
 
-/// Returns a browser's view of a page, or `None` without a browser. `name` is the directory for its pictures.
+/// Returns a headless browser's view of a page; `None` without a browser. `name` is the directory for its
+/// screenshots.
 fn browsed(page: &Path, name: &str) -> Option<Value> {
     let (Some(node), Some(chromium)) =
         (there(&["node"]), there(&["chromium", "chromium-browser", "google-chrome"]))
@@ -122,7 +123,7 @@ fn browsed(page: &Path, name: &str) -> Option<Value> {
     Some(serde_json::from_slice(&output.stdout).expect("one JSON object"))
 }
 
-/// Checks what every page must satisfy.
+/// Checks what must hold for every page.
 fn is_sound(found: &Value) {
     let requests = found["requests"].as_array().expect("requests");
     let outside =
@@ -168,7 +169,7 @@ fn is_sound(found: &Value) {
 fn a_browser_shows_the_page_without_network_requests() {
     let Some(found) = browsed(&made().page, "report-browser") else { return };
     is_sound(&found);
-    // Curves, maps and bars.
+    // The kinds of charts: curves, maps and bars.
     assert_eq!(found["hover"].as_array().map(Vec::len), Some(3), "{}", found["hover"]);
     assert!(found["plain"].as_u64().is_some_and(|places| places > 100), "{}", found["plain"]);
 }
@@ -189,6 +190,6 @@ fn a_browser_opens_the_page_of_a_run() {
     }
     let Some(found) = browsed(&folder.join("plan.lab/report.html"), "run-page-browser") else { return };
     is_sound(&found);
-    // Two metrics of two profiles, nine cells each.
+    // Two metrics for each of two profiles, with nine cells each.
     assert_eq!((&found["svgs"], &found["plain"]), (&4.into(), &36.into()));
 }

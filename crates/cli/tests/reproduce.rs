@@ -1,4 +1,4 @@
-//! `kiban reproduce` as a user runs it. The tables themselves are compared in `lab`.
+//! `kiban reproduce` as a user runs it. The tests of `lab` check the tables themselves.
 
 use serde_json::Value;
 use std::process::{Command, Output};
@@ -53,7 +53,7 @@ fn maps_are_printed_as_rows_cells_and_pictures() {
     let _ = std::fs::remove_dir_all(&folder);
     let svg = folder.to_str().expect("a plain name");
     let output = kiban(&["reproduce", "wide-area-atm", "--quick", "--json", "--svg", svg]);
-    // Two published values are missed, and reported as missed.
+    // Two published values are not reproduced, and the program reports them.
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let made: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     let rows = made["rows"].as_array().expect("rows");
@@ -74,7 +74,8 @@ fn maps_are_printed_as_rows_cells_and_pictures() {
         .filter_map(|table| table.split_once('\n').map(|(name, rest)| (name, rest.lines().collect())))
         .collect();
     assert_eq!((tables[0].0, tables[0].1.len()), ("maps", 1 + 2 * 117));
-    // A minute of the lecture in samples of two seconds, each way: four kinds of flow and their sum.
+    // The traffic of one minute of the lecture in samples of two seconds, in each direction: four kinds of
+    // flow and their sum.
     for (name, curves) in [("traffic-to-musashino", ["mpeg2", "sum"]), ("traffic-to-waseda", ["jpeg", "sum"])]
     {
         let (_, lines) = tables.iter().find(|(other, _)| *other == name).expect("the series is a table");
@@ -94,7 +95,7 @@ fn a_figure_of_the_rdma_nic_is_drawn() {
     let _ = std::fs::remove_dir_all(&folder);
     let svg = folder.to_str().expect("a plain name");
     let output = kiban(&["reproduce", "rdma-nic", "--json", "--svg", svg]);
-    // The read request's latency is missed, and reported as missed.
+    // The published latency of the read request is not reproduced, and the program reports it.
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let made: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     let rows = made["rows"].as_array().expect("rows");
@@ -113,7 +114,7 @@ fn the_osi_board_has_figures_tasks_and_this_machine() {
     let _ = std::fs::remove_dir_all(&folder);
     let svg = folder.to_str().expect("a plain name");
     let output = kiban(&["reproduce", "osi-board", "--quick", "--json", "--svg", svg]);
-    // The growth of session's time is missed, and reported as missed.
+    // The published growth of the session layer's time is not reproduced, and the program reports it.
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let made: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     let rows = made["rows"].as_array().expect("rows");

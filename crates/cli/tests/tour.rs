@@ -36,10 +36,10 @@ fn a_given_file_is_transferred_intact_in_both_directions() {
     for row in &rows {
         assert_eq!(row["sha256_equal"], true);
         assert_eq!(row["bytes"], 130_000);
-        // The rate of a bare stream measured just before does not limit later rows.
+        // In real time the limit is the rate of a plain stream, measured just before; a row may exceed it.
         assert!(row["clock"] == "real" || row["limit_percent"].as_f64().unwrap() < 100.0);
     }
-    // sha256sum of the same bytes, by another program.
+    // Check the hash with sha256sum.
     let expected = Command::new("sha256sum").arg(&file).output().expect("sha256sum is part of every Debian");
     let expected = String::from_utf8_lossy(&expected.stdout);
     assert_eq!(rows[0]["sha256"], expected.split(' ').next().unwrap());

@@ -7,8 +7,8 @@ use std::process::{Command, Output};
 const LIBRARIES: [&str; 2] = ["libibverbs.so.1", "librdmacm.so.1"];
 const PATHS: &str = "libkiban_paths.so";
 
-/// Creates files with the libraries' names, which are never loaded. The preloaded one is a valid, empty
-/// library.
+/// Creates stand-ins for the libraries, which are never loaded; only the preloaded one must be a valid
+/// (empty) library.
 fn fill(folder: &Path) {
     for library in LIBRARIES {
         std::fs::write(folder.join(library), "").expect("the target folder can be written");
@@ -106,16 +106,16 @@ fn usage_errors_name_a_remedy() {
     }
 }
 
-/// As installed: bin/kiban and lib/kiban; and as built: the directory `verbs` beside the program, which is
-/// tried first.
+/// The program looks for the directory `verbs` beside itself first, as in a build, then for `lib/kiban` next
+/// to `bin`, as installed.
 #[test]
 fn the_libraries_are_found_where_they_are_installed_or_built() {
     let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("verbs installed");
     let _ = std::fs::remove_dir_all(&root);
     std::fs::create_dir_all(root.join("bin")).expect("the target folder can be written");
     let program = root.join("bin/kiban");
-    // Written by another process: otherwise a child that this process forks may hold the file open for
-    // writing (ETXTBSY).
+    // Let another process write the copy: if this process did, a child that it forks meanwhile could inherit
+    // the descriptor that is open for writing, and running the copy would fail (ETXTBSY).
     let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_kiban")).arg(&program).status();
     assert!(copied.is_ok_and(|status| status.success()), "there is room");
     let run = || {
@@ -137,8 +137,8 @@ fn the_libraries_are_found_where_they_are_installed_or_built() {
     }
 }
 
-/// Opens a missing device and some files, and counts the calls into the dynamic linker meanwhile, which take
-/// its locks.
+/// A program that opens a missing device and some files, and counts its calls into the dynamic linker while
+/// doing so; such calls take the dynamic linker's locks.
 const ASKS: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -186,7 +186,7 @@ fn the_preloaded_paths_stay_async_signal_safe() {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../verbs/preload/paths.c");
     compile(&["-shared", "-O2", "-fPIC", "-fvisibility=hidden", source, "-o", PATHS, "-ldl"]);
     let base = if cfg!(target_arch = "x86_64") { "-DBASE=\"GLIBC_2.2.5\"" } else { "-DBASE=\"GLIBC_2.17\"" };
-    // None of the interposed functions is a macro or inlined here.
+    // At -O1, glibc's headers define none of the interposed functions as a macro or an inline function.
     compile(&["-O1", "-rdynamic", base, "asks.c", "-o", "asks", "-ldl"]);
     let mut asks = Command::new(folder.join("asks"));
     let output = asks.env("LD_PRELOAD", folder.join(PATHS)).output().expect("it was just made");

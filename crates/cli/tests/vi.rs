@@ -38,7 +38,7 @@ fn a_server_of_another_process_is_measured_by_name() {
         .spawn()
         .expect("the program was built");
     let _server = Server(child);
-    // It is ready as soon as it has started.
+    // Retry until the server, which was just started, accepts the client.
     let mut tries = 0;
     let output = loop {
         let output = kiban(&["vi", "stream", &name, "--quiet", "--count", "80", "--json"]);

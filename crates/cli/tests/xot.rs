@@ -1,4 +1,4 @@
-//! `kiban xot` as a user runs it: two relays and both ends of an association, five processes in all.
+//! `kiban xot` as a user runs it: two relays and the two endpoints of an association, in five processes.
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};

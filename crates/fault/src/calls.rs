@@ -1,5 +1,5 @@
-//! Which system calls stop, and which faults a kernel may return from each (the ERRORS of their manual
-//! pages).
+//! The system calls that are intercepted, and the faults that a kernel may return from each (the ERRORS
+//! section of its manual page).
 
 use libc::{
     EADDRINUSE, EADDRNOTAVAIL, EAGAIN, ECONNABORTED, ECONNREFUSED, EINTR, EIO, EMFILE, ENFILE, ENOBUFS,
@@ -53,7 +53,7 @@ pub enum Family {
     Lock,
 }
 
-/// The calls that stop: number, name, family.
+/// The intercepted calls: number, name, family.
 pub const CALLS: &[(c_long, &str, Family)] = &[
     (libc::SYS_read, "read", Family::Read),
     (libc::SYS_pread64, "pread64", Family::Read),
@@ -125,14 +125,14 @@ pub const CALLS: &[(c_long, &str, Family)] = &[
     (libc::SYS_flock, "flock", Family::Lock),
 ];
 
-/// The kind of file of a descriptor.
+/// What a descriptor refers to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum File {
-    /// A file or directory with a name.
+    /// A file or directory that has a name.
     Regular,
-    /// A socket that carries bytes.
+    /// A byte-stream socket.
     Stream,
-    /// A socket that carries messages.
+    /// A message socket.
     Message,
     /// A pipe.
     Pipe,
@@ -149,9 +149,9 @@ pub struct Call {
     pub family: Family,
     /// Its arguments.
     pub arguments: [u64; 6],
-    /// The kind of the first argument, a descriptor.
+    /// What the first argument, a descriptor, refers to.
     pub file: File,
-    /// Whether the call never waits: O_NONBLOCK or MSG_DONTWAIT.
+    /// Whether the call never blocks: O_NONBLOCK or MSG_DONTWAIT.
     pub never_waits: bool,
     /// Whether epoll watches the file edge-triggered.
     pub by_edges: bool,
@@ -166,7 +166,8 @@ pub enum Injection {
     Errno(i32),
     /// The call transfers fewer bytes than requested.
     Short,
-    /// The call is delayed until this many other calls have stopped, or until nothing else moves.
+    /// The call is delayed until this many other calls have been intercepted, or until no other thread makes
+    /// progress.
     Stall(u32),
     /// The process is killed (SIGKILL) before the call.
     Kill,
@@ -178,11 +179,11 @@ pub fn find(number: c_long) -> Option<(&'static str, Family)> {
 }
 
 impl Call {
-    /// Lists the errors and short counts that a kernel may return here. [`Injection::Stall`] and
-    /// [`Injection::Kill`] are always possible.
+    /// Lists the errors and short counts that a kernel may return from this call. [`Injection::Stall`] and
+    /// [`Injection::Kill`] are always legal.
     pub fn legal(&self) -> Vec<Injection> {
         if self.family == Family::Write && self.arguments[0] == 2 {
-            // Writes to standard error do not fail: tests read there why a program gave up.
+            // Writes to standard error never fail, because tests check what the program prints there.
             return Vec::new();
         }
         let is_socket = matches!(self.file, File::Stream | File::Message);
@@ -202,7 +203,8 @@ impl Call {
             Family::Open => vec![EMFILE, ENFILE, ENOMEM, EINTR, EIO],
             Family::Descriptor => vec![EMFILE, ENFILE, ENOMEM],
             Family::Duplicate if self.duplicates() => vec![EMFILE],
-            // Commands of fcntl that lock wait only as F_SETLKW; the others have no errors of the system's.
+            // Of fcntl's lock commands, only F_SETLKW waits; the other commands have no errors that the
+            // system causes.
             Family::Duplicate => vec![],
             Family::Memory => vec![ENOMEM],
             Family::Thread => vec![EAGAIN, ENOMEM],
@@ -244,7 +246,7 @@ impl Call {
         let flags = match self.number {
             libc::SYS_open => self.arguments[1],
             libc::SYS_openat => self.arguments[2],
-            // Flags are in memory: treat it as an open without creation.
+            // The flags of openat2 are in memory, not in a register: treat it as an open without O_CREAT.
             _ => 0,
         };
         flags & libc::O_CREAT as u64 != 0

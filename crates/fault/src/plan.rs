@@ -1,9 +1,9 @@
-//! Plans: which fault is injected into which call, as a pure function.
+//! Plans: which fault is injected into which call, as a pure function of the call and its number.
 
 use crate::calls::{Call, Family, File, Injection};
 use libc::{EINTR, EMFILE, ENOMEM, ENOSPC, c_long};
 
-/// A resource that runs out, or a kind of failure that persists, for a while.
+/// A resource that is exhausted for a while, or a failure that persists for a while.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// No descriptor is free (EMFILE).
@@ -18,7 +18,7 @@ pub enum Kind {
     Short,
 }
 
-/// All of them.
+/// All kinds.
 pub const KINDS: [Kind; 5] = [Kind::Descriptors, Kind::Memory, Kind::Disk, Kind::Interrupts, Kind::Short];
 
 /// A plan. Calls are counted from 0, over all threads and children of the program, from
@@ -68,7 +68,7 @@ pub fn mix(seed: u64, number: u64) -> u64 {
 }
 
 impl Plan {
-    /// Draws a plan for a run that makes about `calls` calls. It does not kill.
+    /// Returns a random plan for a run that makes about `calls` calls. It never kills the process.
     pub fn from_seed(seed: u64, calls: u64) -> Plan {
         let draw = |number| mix(seed, u64::MAX - number);
         let calls = calls.max(1);
@@ -83,7 +83,7 @@ impl Plan {
         }
     }
 
-    /// Returns whether the plan may change the n-th call; needs no information about the call.
+    /// Returns whether the plan may change the n-th call, whatever that call is.
     pub fn concerns(&self, index: u64) -> bool {
         match *self {
             Plan::Watch => false,
@@ -143,7 +143,8 @@ impl Kind {
     }
 }
 
-/// Returns whether a program repeats the call after EINTR: injected every time, EINTR would never let it end.
+/// Returns whether programs repeat this call after EINTR. Such a call would never end if EINTR were injected
+/// every time.
 fn is_endless(number: c_long) -> bool {
     number == libc::SYS_flock
 }

@@ -1,11 +1,11 @@
 //! The tracer: a thread that starts a program, stops its system calls, and injects faults as planned.
 //!
-//! State            a number for each call that stopped, a mark for each process whether its loader is done
-//!                  (the dynamic linker's own calls are not kiban's), the threads that are stalled.
-//! Stalls           are counted in stops of other threads; when nothing has stopped for [`IDLE`], no other
-//!                  thread will release the delayed one, so it continues.
-//! Limits           ptrace(2) belongs to the thread that traces, so each program has a thread of this
-//!                  process.
+//! State            the number of intercepted calls; for each process, whether its dynamic linker has
+//!                  finished (the linker's own calls are not part of kiban); the stalled threads.
+//! Stalls           are measured in intercepted calls of other threads. When no call has been intercepted for
+//!                  [`IDLE`], no other thread will release the stalled one, so it continues.
+//! Limits           ptrace(2) works only from the thread that started the tracing, so each traced program has
+//!                  its own tracer thread in this process.
 
 use crate::calls::{CALLS, Call, Family, File, Injection, find};
 use crate::plan::{Plan, mix};
@@ -24,11 +24,11 @@ use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long no thread may stop before delayed threads continue.
+/// Stalled threads continue when no call has been intercepted for this time.
 const IDLE: Duration = Duration::from_millis(20);
-/// Limit of recorded faults.
+/// Maximum number of faults that are recorded.
 const NOTES_MAX: usize = 200;
-/// Limit of the inspected parts of an I/O vector.
+/// Maximum number of parts of an I/O vector that are inspected.
 const PARTS_MAX: u64 = 64;
 
 /// How a program ended.
@@ -36,14 +36,14 @@ const PARTS_MAX: u64 = 64;
 pub enum End {
     /// It exited with this status.
     Code(i32),
-    /// By a signal.
+    /// It was killed by this signal.
     Signal(i32),
 }
 
 /// A program that runs under a plan; it is killed when this value is dropped.
 #[derive(Debug)]
 pub struct Traced {
-    /// Its process.
+    /// Its process ID.
     pub process: u32,
     /// Its standard input, if that is piped.
     pub stdin: Option<ChildStdin>,
@@ -76,7 +76,7 @@ struct Started {
     stderr: Option<ChildStderr>,
 }
 
-/// Checks that programs can be traced on this system; an error says why not.
+/// Checks whether programs can be traced on this system; the error gives the reason.
 pub fn available() -> Result<(), String> {
     let mut traced = Traced::spawn(Command::new("true"), Plan::Watch).map_err(|error| {
         format!("cannot trace programs: {error} (needs ptrace and seccomp filters; in a container, CAP_SYS_PTRACE)")
@@ -89,10 +89,10 @@ pub fn available() -> Result<(), String> {
 }
 
 impl Traced {
-    /// Starts a program. Its calls are counted, and the plan begins, when it is armed.
+    /// Starts a program. The plan begins, and calls are counted, when it is armed.
     ///
     /// # Errors
-    /// The program could not be started or traced.
+    /// If the program could not be started or traced.
     pub fn spawn(command: Command, plan: Plan) -> io::Result<Traced> {
         let shared = Arc::new(Shared::default());
         let (tell_started, started) = mpsc::channel();
@@ -115,12 +115,12 @@ impl Traced {
         Ok(Traced { process, stdin, stdout, stderr, shared, ended, end: None, thread: Some(thread) })
     }
 
-    /// Starts a program that is armed at once: its first call after the dynamic linker's is number 0.
+    /// Starts a program that is armed at once: its first call after those of the dynamic linker is number 0.
     ///
     /// # Errors
     /// As [`Traced::spawn`].
     pub fn spawn_armed(command: Command, plan: Plan) -> io::Result<Traced> {
-        // The dynamic linker's calls are not counted, whether they happen before or after this line.
+        // It makes no difference when the dynamic linker runs, because its calls are never counted.
         let traced = Traced::spawn(command, plan)?;
         traced.arm();
         Ok(traced)
@@ -141,7 +141,7 @@ impl Traced {
         self.shared.calls.load(Ordering::SeqCst)
     }
 
-    /// Returns how many calls have stopped, armed or not.
+    /// Returns how many calls have been intercepted, armed or not.
     pub fn stops(&self) -> u64 {
         self.shared.stops.load(Ordering::SeqCst)
     }
@@ -169,10 +169,10 @@ impl Traced {
         self.end
     }
 
-    /// Ends it and its children (SIGKILL).
+    /// Kills the program and its children (SIGKILL).
     pub fn kill(&self) {
         for process in self.shared.processes.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            // It may have ended.
+            // The process may have exited already.
             let _ = nix::sys::signal::kill(Pid::from_raw(*process), Signal::SIGKILL);
         }
     }
@@ -182,7 +182,7 @@ impl Drop for Traced {
     fn drop(&mut self) {
         self.kill();
         if let Some(thread) = self.thread.take() {
-            // If it has panicked, that was printed.
+            // If the thread panicked, the message was printed then.
             let _ = thread.join();
         }
     }
@@ -204,7 +204,8 @@ fn start(mut command: Command) -> io::Result<Started> {
     Ok(Started { process: child.id(), stdin, stdout, stderr })
 }
 
-/// Returns a filter that stops at the calls of the table, and at the call that marks the end of the loader.
+/// Returns a seccomp filter that stops the program at the calls in the table, and at the call by which the
+/// end of the dynamic linker is recognized.
 fn filter() -> Vec<libc::sock_filter> {
     // AUDIT_ARCH_X86_64; offsets are those of seccomp_data.
     const ARCHITECTURE: u32 = 0xC000_003E;
@@ -244,14 +245,14 @@ struct Tracer {
     plan: Plan,
     shared: Arc<Shared>,
     is_ready: bool,
-    /// Process of each thread.
+    /// The process of each thread, by thread ID.
     threads: HashMap<i32, i32>,
-    /// Processes whose loader is done.
+    /// Processes whose dynamic linker has finished.
     loaded: HashSet<i32>,
-    /// What must be restored after a thread's call: words of memory, and the arguments, which a call
-    /// preserves.
+    /// For each thread, what must be restored after its call: words of memory, and the argument registers,
+    /// which a system call preserves.
     restores: HashMap<i32, (Vec<Restore>, [u64; 6])>,
-    /// Threads that are delayed, and until which stop.
+    /// The stalled threads, each with the number of the call that releases it.
     stalled: Vec<(i32, u64)>,
     is_done: bool,
 }
@@ -289,7 +290,7 @@ impl Tracer {
                         stops_seen = stops;
                         continue;
                     }
-                    // No child and no thread is left.
+                    // No traced child or thread is left.
                     _ => break,
                 }
             }
@@ -330,7 +331,7 @@ impl Tracer {
             let process = process_of(thread);
             self.threads.insert(thread, process);
             self.lock_processes(|processes| processes.insert(process));
-            // A child of fork continues where its parent was.
+            // After fork, the dynamic linker of the child has finished if the parent's had.
             if process == thread {
                 self.loaded.insert(process);
             }
@@ -338,7 +339,7 @@ impl Tracer {
         match (signal, event) {
             (libc::SIGTRAP, libc::PTRACE_EVENT_SECCOMP) => return self.on_call(thread),
             (libc::SIGTRAP, libc::PTRACE_EVENT_EXEC) => {
-                // Whichever thread called it, the process's first thread continues.
+                // Whichever thread called execve, the process continues in its first thread.
                 self.loaded.remove(&thread);
                 self.restores.remove(&thread);
             }
@@ -381,12 +382,12 @@ impl Tracer {
     fn meddle(&mut self, thread: i32) -> Option<u32> {
         let go_on = Some(libc::PTRACE_CONT);
         let pid = Pid::from_raw(thread);
-        // A thread that was killed meanwhile has no registers.
+        // The thread may have been killed in the meantime; then it has no registers.
         let Ok(mut registers) = ptrace::getregs(pid) else { return go_on };
         let number = registers.orig_rax as libc::c_long;
         let process = self.threads.get(&thread).copied().unwrap_or(thread);
         if number == libc::SYS_prlimit64 {
-            // glibc's loader asks for the stack's limit when all libraries are in their places.
+            // glibc's dynamic linker reads the stack limit when it has loaded all libraries.
             self.loaded.insert(process);
             return go_on;
         }
@@ -413,7 +414,7 @@ impl Tracer {
         }
         match injection {
             Injection::Errno(_) if number == libc::SYS_brk => {
-                // It has no error: it returns where the heap ends, as it does for 0.
+                // brk returns no error: on failure it returns the current end of the heap, as it does for 0.
                 registers.rdi = 0;
                 let _ = ptrace::setregs(pid, registers);
                 self.restores.insert(thread, (Vec::new(), arguments));
@@ -482,7 +483,7 @@ fn process_of(thread: i32) -> i32 {
     line.and_then(|number| number.trim().parse().ok()).unwrap_or(thread)
 }
 
-/// A call as read from registers.
+/// A system call, as read from the registers.
 struct Seen {
     process: i32,
     thread: i32,
@@ -640,7 +641,7 @@ impl Seen {
     }
 }
 
-/// Wakes the tracer from waitpid(2) while a thread is stalled.
+/// Interrupts the tracer's waitpid(2) regularly while a thread is stalled.
 struct Ticks {
     stop: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -652,8 +653,8 @@ impl Ticks {
         extern "C" fn nothing(_: i32) {}
         HANDLER.call_once(|| {
             let action = SigAction::new(SigHandler::Handler(nothing), SaFlags::empty(), SigSet::empty());
-            // SAFETY: the handler is empty, and so async-signal-safe; nothing else in a test's process uses
-            // this signal.
+            // SAFETY: the handler is empty, so it is async-signal-safe; no other code in the test process
+            // uses this signal.
             unsafe { sigaction(Signal::SIGUSR2, &action) }.expect("the signal can be caught");
         });
         let tracer: Pthread = pthread_self();
@@ -661,7 +662,7 @@ impl Ticks {
         let tick = move || {
             while stopped.recv_timeout(IDLE) == Err(RecvTimeoutError::Timeout) {
                 if shared.stalled.load(Ordering::SeqCst) > 0 {
-                    // The tracer waits for this thread before it ends.
+                    // The tracer joins this thread before it ends, so the thread ID is valid.
                     let _ = pthread_kill(tracer, Signal::SIGUSR2);
                 }
             }

@@ -1,13 +1,13 @@
-//! System calls that a confined program never makes (seccomp(2)).
+//! Denies the system calls that a confined program never makes (seccomp(2)).
 //!
-//! Deny-list        an allow-list would be stronger, but would break with every libc, allocator or Rust
-//!                  library that makes another call: kiban is built from source on many systems. So the list
-//!                  denies what helps an attacker: other programs, processes and privileges, namespaces, and
-//!                  rarely used kernel interfaces.
-//! clone3           passes its flags in memory, which a filter cannot read. It fails with ENOSYS, so that
-//!                  libc falls back to clone(2), whose flags are checked.
-//! Sockets          Unix, IP and netlink (for the resolver) are allowed; AF_PACKET and AF_XDP only if a link
-//!                  uses them.
+//! Deny-list        an allow-list would be stronger, but it would break with every libc, allocator or Rust
+//!                  library that makes another call, and kiban is built from source on many systems. So the
+//!                  list denies what helps an attacker: access to other programs, processes and privileges,
+//!                  namespaces, and rarely used kernel interfaces.
+//! clone3           has its flags in memory, which a filter cannot read. So it fails with ENOSYS, and libc
+//!                  falls back to clone(2), whose flags are checked.
+//! Sockets          Unix, IP and netlink (which the resolver needs) are allowed; AF_PACKET and AF_XDP only if
+//!                  a link uses them.
 
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen::Dword, SeccompCmpOp, SeccompCondition, SeccompFilter,
@@ -15,25 +15,25 @@ use seccompiler::{
 };
 use std::collections::BTreeMap;
 
-/// What happens on a denied system call.
+/// What happens when the program makes a denied system call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OnRefusal {
     /// The call fails with EPERM.
     Error,
-    /// The call ends the process with SIGSYS, to find such calls.
+    /// The call kills the process with SIGSYS, so that such calls can be found.
     Kill,
 }
 
-/// Socket families that stay available besides those of IP and Unix.
+/// Socket families that stay available in addition to IP and Unix.
 #[derive(Clone, Copy)]
 pub(super) struct Sockets {
     pub(super) packet: bool,
     pub(super) xdp: bool,
 }
 
-/// Calls that are denied with any arguments.
+/// Calls that are denied whatever their arguments.
 const REFUSED: &[libc::c_long] = &[
-    // Other programs and processes.
+    // Access to other programs and processes.
     libc::SYS_execve,
     libc::SYS_execveat,
     libc::SYS_ptrace,
@@ -46,7 +46,7 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_kill,
     libc::SYS_rt_sigqueueinfo,
     libc::SYS_personality,
-    // Other users and groups.
+    // Changes of user and group.
     libc::SYS_setuid,
     libc::SYS_setgid,
     libc::SYS_setreuid,
@@ -56,7 +56,7 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_setfsuid,
     libc::SYS_setfsgid,
     libc::SYS_setgroups,
-    // Namespaces, mounts and roots.
+    // Namespaces, mounts and root directories.
     libc::SYS_unshare,
     libc::SYS_setns,
     libc::SYS_mount,
@@ -76,7 +76,7 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_name_to_handle_at,
     libc::SYS_open_by_handle_at,
     libc::SYS_mknodat,
-    // The kernel itself, its keys and its clocks.
+    // Administration of the kernel, its keys and its clocks.
     libc::SYS_init_module,
     libc::SYS_finit_module,
     libc::SYS_delete_module,
@@ -94,7 +94,7 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_sethostname,
     libc::SYS_setdomainname,
     libc::SYS_vhangup,
-    // Interfaces with a history of flaws, none of which kiban uses.
+    // Interfaces with a history of vulnerabilities, none of which kiban uses.
     libc::SYS_perf_event_open,
     libc::SYS_userfaultfd,
     libc::SYS_io_uring_setup,
@@ -129,7 +129,8 @@ const NAMESPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWPID,
     libc::CLONE_NEWNET,
 ];
-/// Terminal ioctls that inject input: TIOCSTI and TIOCLINUX. Their type differs among libcs.
+/// The ioctls TIOCSTI and TIOCLINUX, which inject input into a terminal. The type of the constants differs
+/// among libcs.
 const TERMINAL: [u64; 2] = [0x5412, 0x541c];
 
 /// Installs the filters on every thread.

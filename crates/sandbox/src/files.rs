@@ -1,4 +1,4 @@
-//! The file system of a confined program (landlock(7)).
+//! Restricts a confined program's access to the file system (landlock(7)).
 
 use super::need::{Access, Need, What};
 use landlock::{
@@ -22,10 +22,10 @@ impl Access {
     }
 }
 
-/// The Landlock ABI that is requested; the crate omits rights that the kernel does not know.
+/// The Landlock ABI that is requested; the landlock crate omits access rights that the kernel does not know.
 const LEVEL: ABI = ABI::V5;
 
-/// Files of the resolver, because host names are resolved again when a link is reopened.
+/// The resolver's files: they are needed because a link that is reopened resolves its host name again.
 const RESOLVER: [&str; 11] = [
     "/etc/hosts",
     "/etc/host.conf",
@@ -42,12 +42,12 @@ const RESOLVER: [&str; 11] = [
 
 /// The paths that stay accessible.
 pub(super) struct Files {
-    /// Canonical paths, and what may be done with them.
+    /// Canonical paths, each with its permitted access.
     open: Vec<(PathBuf, Access)>,
 }
 
 impl Files {
-    /// Returns the rules for the needs, which the threads still have to apply.
+    /// Returns a Landlock ruleset for the needs; each thread still has to apply it.
     pub(super) fn new(needs: &[Need]) -> Result<(Files, OwnedFd), String> {
         let say = |error: landlock::RulesetError| error.to_string();
         let ruleset = Ruleset::default().handle_access(AccessFs::from_all(LEVEL)).map_err(say)?;
@@ -73,7 +73,7 @@ impl Files {
                     let is_absent =
                         |kind| matches!(kind, Kind::NotFound | Kind::NotADirectory | Kind::PermissionDenied);
                     if !real.is_err_and(|error| is_absent(error.kind())) {
-                        // The path exists, but the system was short of something. Rules without the path
+                        // The path exists, but could not be opened for lack of a resource. Rules without it
                         // would deny it for good.
                         return Err(why);
                     }
@@ -91,16 +91,16 @@ impl Files {
         Ok((Files { open }, file))
     }
 
-    /// Returns whether the access to a path is allowed.
+    /// Returns whether this access to a path is permitted.
     pub(super) fn allow(&self, path: &Path, access: Access) -> bool {
-        // A file that does not exist yet is created in its directory, which decides.
+        // For a file that does not exist yet, the rule of its directory applies.
         let Ok(real) = std::fs::canonicalize(path) else { return true };
         self.open
             .iter()
             .any(|(open, granted)| real.starts_with(open) && granted.rights().contains(access.rights()))
     }
 
-    /// Returns the directories with this access.
+    /// Returns the directories for which this access was named.
     pub(super) fn named(&self, access: Access) -> Vec<String> {
         let open = self.open.iter().filter(|(_, granted)| granted.rights().contains(access.rights()));
         open.map(|(path, _)| path.display().to_string()).collect()

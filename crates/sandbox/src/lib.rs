@@ -1,20 +1,21 @@
-//! Sandbox: a program drops the privileges that it no longer needs once it has started.
+//! Sandbox: once it has started, a program drops the privileges that it no longer needs.
 //!
-//! Purpose          limit what a flaw in the code that parses outside input can do.
+//! Purpose          limit the damage that a flaw in the code that parses outside input can do.
 //! Capabilities     are dropped from every set of every thread, except those needed to reopen a lost link. If
-//!                  a filter around this process refuses capset(2), the capabilities stay and are reported as
-//!                  kept.
-//! Files            Landlock: only the paths that the program named can be read or written; nothing can be
+//!                  a seccomp filter that this process inherited refuses capset(2), the capabilities stay,
+//!                  and are reported as kept.
+//! Files            Landlock: only the paths that the program named can be read or written; no file can be
 //!                  executed.
 //! System calls     seccomp: a deny-list (`calls`); a denied call fails with EPERM, or ends the process with
 //!                  SIGSYS if so configured.
 //! no_new_privs     is set on every thread, so that no executed program could gain privileges.
-//! Threads          all of them, including those that already run (`threads`); later ones inherit the
-//!                  restrictions.
-//! Limits           Landlock since Linux 5.13, seccomp on x86-64, aarch64 and riscv64: features that a system
-//!                  lacks are reported ([`Sandbox::report`]) and the program continues. Open files and
-//!                  sockets stay open. Once per process.
-//! Not implemented  rules for TCP ports: a reload may add services on other ports, and links reopen sockets.
+//! Threads          the restrictions apply to all threads, including those that already run (`threads`); new
+//!                  threads inherit them.
+//! Limits           Landlock requires Linux 5.13, seccomp x86-64, aarch64 or riscv64. Features that a system
+//!                  lacks are reported ([`Sandbox::report`]), and the program continues. Open files and
+//!                  sockets stay open. A process can enter the sandbox only once.
+//! Not implemented  rules for TCP ports, because a reload may add services on other ports, and links reopen
+//!                  sockets.
 //!
 //! ```no_run
 //! use kiban_sandbox::{Need, OnRefusal, Sandbox};
@@ -41,19 +42,19 @@ use need::What;
 use rustix::thread::CapabilitySet;
 use std::io;
 
-/// The restrictions in force in this process.
+/// The restrictions that apply to this process.
 pub struct Sandbox {
-    /// The permitted set before the sandbox.
+    /// The permitted capabilities before the sandbox was entered.
     before: CapabilitySet,
     kept: CapabilitySet,
     files: Result<Files, String>,
     calls: Result<(), String>,
 }
 
-/// The restrictions in force, as text.
+/// The restrictions that apply, as text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
-    /// Capabilities that are kept, as `CAP_NET_ADMIN`.
+    /// Capabilities that are kept, such as `CAP_NET_ADMIN`.
     pub capabilities: Vec<String>,
     /// `on`, or `off` and the reason.
     pub landlock: String,
@@ -62,11 +63,12 @@ pub struct Report {
 }
 
 impl Sandbox {
-    /// Drops everything but `needs`, on every thread of this process, and logs what is in force. Call it
-    /// once, when links are open and services listen.
+    /// Drops everything but `needs`, on every thread of this process, and logs the restrictions. Call it
+    /// once, after links are open and services listen.
     ///
     /// # Errors
-    /// A thread could not be restricted, or this process is already confined. The program should then end.
+    /// If a thread could not be restricted, or this process is already confined. The program should then
+    /// exit.
     pub fn enter(needs: &[Need], on_refusal: OnRefusal) -> io::Result<Sandbox> {
         let sets = rustix::thread::capabilities(None)?;
         let before = sets.permitted;
@@ -90,7 +92,7 @@ impl Sandbox {
         Ok(sandbox)
     }
 
-    /// Returns why a new need cannot be met; `None` if the sandbox does not forbid it.
+    /// Returns why a new need cannot be met; `None` if the sandbox permits it.
     pub fn refuses(&self, need: &Need) -> Option<String> {
         match &need.what {
             What::Capabilities(wanted) => {
@@ -112,7 +114,7 @@ impl Sandbox {
         }
     }
 
-    /// Returns the restrictions in force.
+    /// Returns the restrictions that apply.
     pub fn report(&self) -> Report {
         let word = |reason: Option<&String>| reason.map_or("on".to_owned(), |why| format!("off: {why}"));
         Report {
@@ -123,7 +125,7 @@ impl Sandbox {
     }
 }
 
-/// Returns a hint to append to the error of a file that a confined process cannot open, or an empty text.
+/// Returns a hint to append to an error if the sandbox may have caused it, else an empty string.
 pub fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {

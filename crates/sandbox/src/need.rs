@@ -1,4 +1,4 @@
-//! What a program may still need after its start.
+//! What a program still needs after it has started.
 
 use kiban_link::Address;
 use kiban_link::address::Transport;
@@ -7,10 +7,10 @@ use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// Ports below this one need CAP_NET_BIND_SERVICE.
+/// Binding a port below this one needs CAP_NET_BIND_SERVICE.
 const PORTS_UNPRIVILEGED: u16 = 1024;
 
-/// A privilege or a path that is needed after start, and its purpose.
+/// A privilege or a path that is needed after start, and what for.
 #[derive(Clone, Debug)]
 pub struct Need {
     /// The purpose, such as `opening tap:kiban0`.
@@ -25,7 +25,7 @@ pub(super) enum What {
     Path(PathBuf, Access),
 }
 
-/// What may be done with a path and everything below it.
+/// The permitted access to a path and everything below it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Access {
     /// Read files and list directories.
@@ -44,9 +44,10 @@ impl Need {
         Need::path("reading", path, Access::Read)
     }
 
-    /// Returns the needs to reread a file that may be replaced by another with the same name.
+    /// Returns the needs for rereading a file, even if another file replaces it under the same name.
     pub fn read_again(file: &Path) -> Vec<Need> {
-        // The file's own mode decides whether it can be read; a link leads to another directory.
+        // The file's mode decides whether it can be read. If it is a symlink, the target is in another
+        // directory.
         let real = std::fs::canonicalize(file).ok();
         let beside = [Some(file), real.as_deref()].into_iter().flatten().map(folder_of);
         beside.map(|folder| Need::path("reading", &folder, Access::Read)).chain([Need::read(file)]).collect()
@@ -76,14 +77,14 @@ impl Need {
         })
     }
 
-    /// Returns the need to give sockets more memory than the system's limit (`net.core.wmem_max`), if that is
-    /// permitted.
+    /// Returns the need for socket buffers larger than the system's limit (`net.core.wmem_max`), if the
+    /// process may set them.
     pub fn buffers() -> Need {
         let what = What::Capabilities(CapabilitySet::NET_ADMIN);
         Need { why: "setting socket buffers beyond the system's limit".to_owned(), what }
     }
 
-    /// Returns the needs to open a link, again or for the first time.
+    /// Returns the needs for opening a link, now or again later.
     pub fn link(address: &Address) -> Vec<Need> {
         use CapabilitySet as Set;
         let why = format!("opening {}", address.transport);
@@ -93,7 +94,7 @@ impl Need {
         let whats = match &address.transport {
             Transport::Tun(_) | Transport::Tap(_) => vec![What::Capabilities(Set::NET_ADMIN), device()],
             Transport::Packet(_) => vec![What::Capabilities(Set::NET_RAW)],
-            // Without CAP_IPC_LOCK, the memory shared with the kernel counts against RLIMIT_MEMLOCK.
+            // Without CAP_IPC_LOCK, the memory that is shared with the kernel counts against RLIMIT_MEMLOCK.
             Transport::Xdp(_) => {
                 vec![What::Capabilities(Set::NET_ADMIN | Set::NET_RAW | Set::BPF | Set::IPC_LOCK)]
             }
@@ -116,7 +117,7 @@ impl Need {
         matches!(&self.what, What::Capabilities(wanted) if wanted.contains(capability))
     }
 
-    /// Returns the required capabilities, of those that are `permitted`.
+    /// Returns the capabilities that this need requires, out of those that are `permitted`.
     pub(super) fn capabilities(&self, permitted: CapabilitySet) -> CapabilitySet {
         use CapabilitySet as Set;
         match &self.what {
@@ -124,7 +125,7 @@ impl Need {
             What::Path(path, access) => {
                 let wanted = match access {
                     _ if !is_closed_to_us(path, *access) => Set::empty(),
-                    // CAP_DAC_READ_SEARCH is enough for reading, if it is permitted.
+                    // CAP_DAC_READ_SEARCH, if it is permitted, suffices for reading.
                     Access::Read if permitted.contains(Set::DAC_READ_SEARCH) => Set::DAC_READ_SEARCH,
                     _ => Set::DAC_OVERRIDE,
                 };
@@ -141,7 +142,8 @@ fn folder_of(file: &Path) -> PathBuf {
     }
 }
 
-/// Returns whether the modes of a path or of its parent directories keep out users other than the owner.
+/// Returns whether the mode of a path or of one of its parent directories denies access to users other than
+/// the owner.
 fn is_closed_to_us(path: &Path, access: Access) -> bool {
     let Ok(path) = std::fs::canonicalize(path) else { return false };
     let own = rustix::process::geteuid().as_raw();

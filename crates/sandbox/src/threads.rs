@@ -1,11 +1,11 @@
-//! Restricts every thread: capabilities, no_new_privs and Landlock rules are per thread.
+//! Restricts every thread, because capabilities, no_new_privs and Landlock rules are per thread.
 //!
-//! Method           each thread but the caller gets a signal, whose handler makes the calls for it, as libc
-//!                  does for setuid(2).
-//! Race             a thread that is already restricted creates restricted threads. So the search ends when
-//!                  it finds no unrestricted thread; after that, new threads can only come from restricted
-//!                  threads, or from the caller, which is the last.
-//! Limits           a thread that blocks the signal for [`PATIENCE`] is an error.
+//! Method           every thread except the caller gets a signal, whose handler makes the system calls for
+//!                  that thread, as libc does for setuid(2).
+//! Race             a restricted thread creates only restricted threads. So the search for threads ends when
+//!                  it finds no unrestricted one: after that, new threads can only come from restricted
+//!                  threads, or from the caller, which is restricted last.
+//! Limits           if a thread blocks the signal for [`PATIENCE`], the result is an error.
 
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets, futex};
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// How long to wait for one thread.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Interval of checks whether a thread has ended instead.
+/// Interval of the checks whether the thread has exited instead of responding.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The restrictions that each thread applies.
@@ -30,16 +30,16 @@ pub(super) struct Job {
     pub(super) ruleset: Option<OwnedFd>,
 }
 
-/// The job of the signal handlers, set once per process.
+/// The restrictions that the signal handlers apply; set once per process.
 static JOB: OnceLock<Job> = OnceLock::new();
 /// The number of threads that have run the handler.
 static DONE: AtomicU32 = AtomicU32::new(0);
-/// The error of a thread that failed; 0: none.
+/// The errno of a thread that failed; 0 if none did.
 static FAILED: AtomicI32 = AtomicI32::new(0);
 
 impl Job {
-    /// Applies the restrictions to the calling thread. Makes system calls only, because it runs in signal
-    /// handlers.
+    /// Applies the restrictions to the calling thread. It runs in signal handlers, so it only makes system
+    /// calls.
     fn apply(&self) -> Result<(), Errno> {
         if self.sets.effective.contains(CapabilitySet::SETPCAP) {
             for capability in CapabilitySet::all().iter().filter(|its| !self.kept.contains(*its)) {
@@ -55,7 +55,7 @@ impl Job {
         let inheritable = CapabilitySet::empty();
         let sets = CapabilitySets { effective, permitted: self.kept, inheritable };
         match rustix::thread::set_capabilities(None, sets) {
-            // Dropping is always allowed, unless a filter around this process refuses the call. Then the
+            // Dropping capabilities is always allowed, unless an inherited filter refuses the call. Then the
             // capabilities stay, and are reported as kept.
             Ok(()) | Err(Errno::PERM) => {}
             Err(error) => return Err(error),
@@ -70,10 +70,10 @@ impl Job {
     }
 }
 
-/// Restricts the thread that it interrupts.
+/// Signal handler: restricts the thread that it interrupts.
 extern "C" fn on_signal(_: libc::c_int) {
-    // SAFETY: a pointer to this thread's errno, valid as long as the thread. The interrupted code may still
-    // read errno, so it is restored below.
+    // SAFETY: the pointer to this thread's errno is valid as long as the thread. The interrupted code may
+    // still read errno, so the handler restores it below.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: `errno` points to this thread's errno.
     let before = unsafe { *errno };
@@ -81,7 +81,7 @@ extern "C" fn on_signal(_: libc::c_int) {
         FAILED.store(error.raw_os_error(), Ordering::Release);
     }
     DONE.fetch_add(1, Ordering::Release);
-    // A lost wake-up only delays the waiting thread, which also polls.
+    // If the wake-up is lost, the waiting thread is only delayed, because it also polls.
     let _ = futex::wake(&DONE, futex::Flags::PRIVATE, 1);
     // SAFETY: `errno` points to this thread's errno.
     unsafe { *errno = before };
@@ -116,7 +116,7 @@ fn restrict(thread: i32, signal: libc::c_int) -> io::Result<()> {
     // SAFETY: the call takes three numbers; the signal's handler is ours.
     if unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal) } != 0 {
         let error = io::Error::last_os_error();
-        // ESRCH: the thread has ended.
+        // ESRCH: the thread has exited.
         return if error.raw_os_error() == Some(libc::ESRCH) { Ok(()) } else { Err(error) };
     }
     let look = futex::Timespec { tv_sec: 0, tv_nsec: LOOK.as_nanos() as _ };

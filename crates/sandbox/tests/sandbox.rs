@@ -1,4 +1,4 @@
-//! Tests the sandbox from inside: a child process enters it and then tries forbidden operations.
+//! Tests the sandbox from inside: a child process enters the sandbox and then tries forbidden operations.
 //!
 //! Each test runs in a child process, because a process cannot leave the sandbox.
 
@@ -27,18 +27,18 @@ fn succeeded(output: &Output) {
     assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&printed));
 }
 
-/// Makes a system call. Returns its errno.
+/// Makes a system call, and returns its errno.
 fn call(number: libc::c_long, arguments: [libc::c_long; 5]) -> i32 {
     let [a, b, c, d, e] = arguments;
-    // SAFETY: the filter refuses these calls before they look at their arguments, which are numbers that
-    // point nowhere.
+    // SAFETY: the filter refuses these calls before they look at their arguments, which are numbers and not
+    // valid pointers.
     match unsafe { libc::syscall(number, a, b, c, d, e) } {
         -1 => std::io::Error::last_os_error().raw_os_error().unwrap_or(0),
         _ => 0,
     }
 }
 
-/// Checks that the calling thread can do nothing that a sandbox denies.
+/// Checks that the calling thread cannot do anything that the sandbox denies.
 fn try_everything() {
     let none = [0; 5];
     let user = [libc::c_long::from(libc::CLONE_NEWUSER), 0, 0, 0, 0];
@@ -78,7 +78,7 @@ fn try_everything() {
     std::os::unix::net::UnixStream::pair().expect("this stays possible");
 }
 
-/// Returns the lines of the thread's status about privileges.
+/// Returns the lines about privileges in the thread's /proc status.
 fn lines() -> Vec<String> {
     let text = std::fs::read_to_string("/proc/thread-self/status").expect("it was named");
     let names = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp"];
@@ -97,7 +97,7 @@ fn earlier_and_later_threads_are_confined() {
     let folder = std::env::temp_dir().join(format!("kiban-sandbox-{}", std::process::id()));
     std::fs::create_dir(&folder).expect("room");
     std::fs::write(folder.join("old"), "old").expect("room");
-    // One thread is blocked, one runs without a pause.
+    // One thread is blocked in a call, another runs without a pause.
     let (go, gone) = mpsc::channel::<()>();
     let before = std::thread::spawn(move || {
         gone.recv().expect("it is printed");
@@ -119,7 +119,7 @@ fn earlier_and_later_threads_are_confined() {
     assert_eq!(report.capabilities, Vec::<String>::new());
     assert_eq!((report.landlock.as_str(), report.seccomp.as_str()), ("on", "on"));
     try_everything();
-    // New files can be created in the folder; existing files cannot be read or removed.
+    // In this directory, new files can be created; existing files can be neither read nor removed.
     let mut file =
         std::fs::File::options().write(true).create_new(true).open(folder.join("new")).expect("it was named");
     file.write_all(b"new").expect("it is ours");

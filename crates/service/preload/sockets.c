@@ -81,13 +81,14 @@ struct known {
 
 /* Descriptors from this number on stay with the kernel. */
 #define FILES 65536
-/* Records: one per descriptor, and some for calls in progress. */
+/* The number of records: one per descriptor, and some for calls in progress. */
 #define RECORDS (FILES + 1024)
 #define WORDS (sizeof(struct known) / sizeof(uint64_t))
 _Static_assert(sizeof(struct known) % sizeof(uint64_t) == 0, "copied word by word");
 static _Atomic uint64_t records[RECORDS][WORDS];
 static _Atomic uint32_t generations[RECORDS], next_free[RECORDS];
-/* The first free record plus one, below a counter; and the first record that was never used. */
+/* free_list: the index of the first free record plus one in the lower half, a counter in the upper half. The
+ * other word: the first record that was never used. */
 static _Atomic uint64_t free_list;
 static _Atomic uint32_t fresh;
 /* By descriptor: record plus one, flags, and generation of the record. Readers copy the record and check
@@ -439,7 +440,7 @@ static int board_address(struct sockaddr_un *name) {
     return folder;
 }
 
-/* Connects a new socket to the board and sends a request: 0, EAGAIN if the board's backlog is full, or
+/* Connects a new socket to the board and sends a request. Returns 0, EAGAIN if the board's backlog is full, or
  * another error number. */
 static int begin_to_ask(int socket, const struct entry *entry) {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
@@ -460,8 +461,8 @@ static int begin_to_ask(int socket, const struct entry *entry) {
 
 static int new_asker(int flags) { return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0); }
 
-/* Sends a request to the board and waits for the reply: 0 or an error number; ENETDOWN without a board,
- * ECONNABORTED without a reply. */
+/* Sends a request to the board and waits for the reply. Returns 0 or an error number: ENETDOWN if no board runs,
+ * ECONNABORTED if it does not reply. */
 static int ask(const struct entry *entry, struct entry *reply, int *file) {
     int asker = new_asker(0);
     if (asker < 0)
@@ -473,7 +474,7 @@ static int ask(const struct entry *entry, struct entry *reply, int *file) {
     return error;
 }
 
-/* Waits for the reply for up to PROMPT_MS: 0, EAGAIN, or ECONNABORTED. */
+/* Waits for the reply for up to PROMPT_MS. Returns 0, EAGAIN (no reply yet), or ECONNABORTED. */
 static int answer_soon(int asker, struct entry *reply, int *file) {
     struct timespec begun, now;
     clock_gettime(CLOCK_MONOTONIC, &begun);
@@ -574,7 +575,7 @@ static void carry(int program, int far) {
         for (int i = 0; i < 2; i++) {
             bool is_empty = from[i] == to[i];
             short events = (is_empty && !has_ended[i] ? POLLIN : 0) | (from[!i] != to[!i] ? POLLOUT : 0);
-            /* A file without requested events is left out: after a hang-up, poll() would return at once
+            /* Leave out a file for which no events are requested: after a hang-up, poll() would return at once
              * for ever. */
             bool is_polled = events || (i == 0 && is_empty && has_ended[0]);
             polled[i] = (struct pollfd){is_polled ? file[i] : -1, events, 0};
@@ -817,7 +818,7 @@ static int outcome(int fd, struct found *found, int wait_ms) {
         int gone = 0;
         socklen_t length = sizeof gone;
         ssize_t count = system_recv(fd, &why, 1, MSG_DONTWAIT | MSG_PEEK);
-        /* The error is reported once, here. */
+        /* The error is returned once; afterwards the socket may connect again. */
         if (change(found, CONNECTING, FAILED)) {
             system_recv(fd, &why, 1, MSG_DONTWAIT);
             system_getsockopt(fd, SOL_SOCKET, SO_ERROR, &gone, &length);
@@ -857,7 +858,7 @@ static bool failed(int fd) {
     return true;
 }
 
-/* Distinguishes the end of a stream from a reset after a read of zero bytes. */
+/* Called after a read of zero bytes: distinguishes an orderly end of the stream from a reset. */
 static ssize_t ended(int fd, ssize_t count, size_t wanted, int flags) {
     int kept = errno;
     struct found found;
@@ -867,7 +868,7 @@ static ssize_t ended(int fd, ssize_t count, size_t wanted, int flags) {
         return count;
     if (!(found.word & HAS_FINISHED))
         return fail(ECONNRESET);
-    /* After shutdown() both look the same here: ask the board, once. */
+    /* After shutdown() the two cannot be distinguished here, so query the board, once. */
     struct entry entry = {.what = ASK_FATE}, reply;
     put(&entry, LOCAL, &found.known.name[LOCAL].any, sizeof found.known.name[LOCAL]);
     put(&entry, REMOTE, &found.known.name[REMOTE].any, sizeof found.known.name[REMOTE]);
@@ -962,8 +963,8 @@ static int listen_on_board(int fd, struct found *found, enum state state) {
     return note(fd, *known, state);
 }
 
-/* Requests a stream from the board: 0 with its reply; EAGAIN or EINTR without one yet; or another error
- * number. */
+/* Requests a stream from the board. Returns 0 and the reply; EAGAIN or EINTR if there is no reply yet; or another
+ * error number. */
 static int ask_for_connect(int fd, bool waits, const struct entry *entry, struct entry *reply, int *file, int *asker,
                            bool *has_asked) {
     *has_asked = false;
@@ -1045,7 +1046,7 @@ OURS int connect(int fd, const struct sockaddr *name, socklen_t length) {
             close(file);
         return connect_in_kernel(fd, &found, name, length);
     }
-    /* Without an error code, the reply did find a free descriptor in the board, but none in this program. */
+    /* If the reply has no error code, the board had sent a descriptor, but this program had no number free for it. */
     if (!is_ours)
         return fail(reply.code ? error_of(reply.code) : EMFILE);
     if ((error = replace_file(fd, file)))
@@ -1081,7 +1082,7 @@ static void replace_listener(int fd) {
     static const char words[] = "kiban: the board has stopped: this program no longer receives connections; restart it\n";
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
         return;
-    /* The other end stays open as long as the process lives. */
+    /* Keep the other end open until the process exits. */
     if (!replace_file(fd, ends[0])) {
         note(fd, (struct known){.domain = AF_INET}, LISTENING);
         if (write(STDERR_FILENO, words, sizeof words - 1) < 0)
@@ -1195,7 +1196,7 @@ OURS int getsockopt(int fd, int level, int option, void *target, socklen_t *leng
         return system_getsockopt(fd, level, option, target, length);
     }
     if (level == IPPROTO_TCP && option == TCP_INFO) {
-        /* The board's figures are in kiban status; only the state is returned here. */
+        /* Only the state is returned; kiban status shows the board's other figures. */
         struct tcp_info info = {.tcpi_state = TCP_ESTABLISHED};
         return tell(target, length, &info, sizeof info);
     }
@@ -1216,7 +1217,7 @@ OURS int setsockopt(int fd, int level, int option, const void *value, socklen_t 
     begin();
     struct found found;
     bool is_ours = find(fd, &found) && found.state != BOUND;
-    /* Without effect: the board's configuration decides how segments are sent. */
+    /* Accept the option without any effect: the board's configuration decides how segments are sent. */
     if (is_ours && (level == IPPROTO_TCP || level == IPPROTO_IP || level == IPPROTO_IPV6))
         return 0;
     return system_setsockopt(fd, level, option, value, length);

@@ -1,5 +1,5 @@
-//! A capture point at every link: traffic is recorded while a client wants it; otherwise it costs only a look
-//! at a flag.
+//! A capture point at every link: records traffic while a client has a capture running. Otherwise it costs
+//! only the test of a flag.
 //!
 //! Format           as [`kiban_link::record`] writes it: packets, frames, or cells reassembled into frames.
 //! Limits           in time, in packets, and [`BYTES_MAX`] bytes.
@@ -58,7 +58,7 @@ struct Recording {
 }
 
 impl Recording {
-    /// Returns whether it has reached a limit.
+    /// Returns whether the capture has reached a limit.
     fn is_full(&self) -> bool {
         self.packets >= self.packets_max || self.bytes >= BYTES_MAX || self.fault.is_some()
     }
@@ -67,7 +67,7 @@ impl Recording {
         self.ends <= now || self.is_full() || self.tell.is_closed()
     }
 
-    /// Writes the remainder, and informs the client.
+    /// Writes what is buffered, closes the file, and sends the client the result.
     fn end(mut self) -> Result<Captured, String> {
         let flushed = self.file.flush().map_err(|error| error.to_string());
         let Recording { port, path: file, packets, bytes, .. } = self;
@@ -83,7 +83,7 @@ impl Recording {
     }
 }
 
-/// Escapes a path from a client for one line of a message.
+/// Escapes a client's path so that it stays on one line of a message.
 fn shown(path: &Path) -> String {
     printable(&path.to_string_lossy()).into_owned()
 }
@@ -97,7 +97,7 @@ pub(crate) struct CapturePoint {
     is_full: Flag,
     /// If a panic happens while units are recorded, the counts may include units that are not in the file.
     recording: Mutex<Option<Recording>>,
-    /// The link type of captures; unset until the link has been opened once.
+    /// The link type of capture files; unset until the link has been opened for the first time.
     form: OnceLock<u32>,
 }
 
@@ -123,10 +123,10 @@ impl CapturePoint {
         let mut head = Vec::new();
         recorders[0].begin(&mut head);
         let mut file = {
-            // Opened for writing only (`create_new` alone would also read): the sandbox allows captures to be
-            // written only.
+            // Open for writing only (`create_new` alone would also read), because the sandbox allows only
+            // writing captures.
             let mut options = File::options();
-            // Traffic is for the board's user only.
+            // Only the board's user may read the traffic.
             let file = options.write(true).create_new(true).mode(0o600).open(path).map_err(say)?;
             BufWriter::with_capacity(1 << 18, file)
         };
@@ -157,12 +157,12 @@ impl CapturePoint {
         Ok(RunningCapture { number, ended })
     }
 
-    /// Returns whether its capture has reached a limit.
+    /// Returns whether the running capture has reached a limit.
     pub(crate) fn is_full(&self) -> bool {
         self.is_full.get()
     }
 
-    /// Ends a capture that has finished, and returns its outcome.
+    /// Ends the running capture if it has reached a limit or its client is gone, and returns its result.
     pub(crate) fn end(&self, now: Instant) -> Option<Result<Captured, String>> {
         self.end_if(|recording| recording.is_over(now))
     }
@@ -208,7 +208,7 @@ impl CapturePoint {
         for unit in units {
             let before = bytes.len();
             unit.record(&mut recording.recorders[direction], nanoseconds, direction as u8, &mut bytes);
-            // A cell adds a record only if it ends a frame.
+            // A cell adds a record only if it completes a frame.
             recording.packets += u64::from(bytes.len() > before);
             if recording.packets >= recording.packets_max {
                 break;
@@ -228,9 +228,9 @@ impl CapturePoint {
 pub(crate) struct CapturedLink<U> {
     link: Box<dyn Link<U>>,
     capture: Arc<CapturePoint>,
-    /// Whether units that the link does not take are kept for a retry.
+    /// Whether units that the link does not accept are kept and offered again.
     keeps: bool,
-    /// Units that wait for the link and are already recorded.
+    /// The number of units that are waiting for the link and have already been recorded.
     noted: usize,
 }
 
@@ -265,8 +265,8 @@ impl<U: Unit> Link<U> for CapturedLink<U> {
             self.noted = 0;
             return self.link.send(units, lent);
         }
-        // Units that the link did not take are offered again, but recorded once. Cells are not offered again:
-        // the line does not wait.
+        // Units that the link has not accepted are offered again, but must be recorded only once. Cells are
+        // never offered again, because the line does not wait.
         let noted = if self.keeps { self.noted.min(units.len()) } else { 0 };
         self.capture.record(1, units.range(noted..), lent.now);
         let result = self.link.send(units, lent);

@@ -1,4 +1,4 @@
-//! A board as a service of this host: `kiban up`.
+//! Runs a board as a service of this host: `kiban up`.
 //!
 //! ```text
 //!   board.toml ─► config ─► running ─┬─ links ─ kiban_link
@@ -9,9 +9,9 @@
 //!
 //! Configuration    TOML, validated completely before anything is changed.
 //! Threads          two: one drives the board and does all its work; the other (`control`) handles signals,
-//!                  the control socket and Prometheus, and passes requests to the first through a queue with
-//!                  a bell.
-//! Limits           on sessions, connections, requests and times each have a name in the configuration or in
+//!                  the control socket and Prometheus, and passes requests to the first through a queue that
+//!                  wakes it.
+//! Limits           of sessions, connections, requests and times each have a name in the configuration or in
 //!                  the code.
 #![forbid(unsafe_code)]
 

@@ -3,9 +3,10 @@
 //!
 //! Devices          `tun:NAME` and `tap:NAME` get the board's MTU and this host's own address, and are
 //!                  brought up; a device that did not exist before is removed with the board.
-//! Bridge           a bridge's link is promiscuous, and takes no frames with unfinished offloads.
-//! Host             if this host's kernel has a port's address, its packets pass through the board unchanged,
-//!                  so neither link takes segments whole.
+//! Bridge           a bridge's link is promiscuous, and receives no frames with checksums or segmentation
+//!                  left to do.
+//! Host             if a port has a device through which this host's kernel owns its address, packets pass
+//!                  through the board unchanged, so neither link uses segmentation offload.
 
 use crate::capture::{CapturePoint, CapturedLink};
 use crate::config::{Carries, PortPlan};
@@ -17,7 +18,7 @@ use kiban_os::interface;
 use std::io;
 use std::sync::Arc;
 
-/// Returns what a link with this address carries.
+/// Returns which kind of unit a link with this address carries.
 pub(crate) fn carries(address: &str) -> Result<Carries, String> {
     let address: Address =
         address.parse().map_err(|error: kiban_link::address::AddressError| error.to_string())?;
@@ -38,7 +39,7 @@ pub(crate) fn carries(address: &str) -> Result<Carries, String> {
     })
 }
 
-/// Returns the device that the board creates and sets up at this address, if it is one.
+/// Returns the name of the device that the board creates and sets up for this address, if any.
 pub(crate) fn device(address: &str) -> Option<String> {
     match address.parse::<Address>().ok()?.transport {
         Transport::Tun(name) | Transport::Tap(name) => Some(name),
@@ -46,7 +47,7 @@ pub(crate) fn device(address: &str) -> Option<String> {
     }
 }
 
-/// Returns the MAC that a board at this link must use; `None` if it can choose.
+/// Returns the MAC that a board must use at this link; `None` if it may choose one.
 pub(crate) fn mac(address: &str) -> io::Result<Option<Mac>> {
     address.parse::<Address>().map_err(io::Error::other)?.mac()
 }
@@ -57,14 +58,14 @@ pub(crate) fn open(port: &PortPlan, capture: &Arc<CapturePoint>) -> io::Result<A
     if port.host.is_some() || port.bridge.is_some() {
         address.options.offload = Some(false);
     }
-    // Links without a device cannot find out their MTU.
+    // Links without a network device have no MTU of their own: use the port's.
     address.options.mtu = address.options.mtu.or(match address.transport {
         Transport::Udp(UnitKind::Packets | UnitKind::Frames, _) | Transport::Tcp(..) | Transport::Pcap(_) => {
             Some(port.mtu_bytes)
         }
         _ => None,
     });
-    // Frames for a MAC that is not the interface's own arrive only in promiscuous mode.
+    // An interface receives frames for another MAC than its own only in promiscuous mode.
     if matches!(address.transport, Transport::Packet(_) | Transport::Xdp(_))
         && address.mac()? != Some(port.mac)
     {

@@ -1,12 +1,12 @@
 //! State of a link: up, or lost and when it is reopened.
 //!
-//! Pauses           [`PAUSE_FIRST`] after a loss, then doubled each time, up to [`PAUSE_MOST`].
+//! Pauses           [`PAUSE_FIRST`] after a loss, doubled after each failed attempt, up to [`PAUSE_MOST`].
 
 use kiban_base::Instant;
 use std::io;
 use std::time::Duration;
 
-/// Pause before a lost link is reopened: the first, and the longest.
+/// The first and the longest pause before another attempt to open a link.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_MOST: Duration = Duration::from_secs(30);
 
@@ -36,7 +36,7 @@ impl LinkState {
 
     /// Records that the link was lost.
     pub(crate) fn lose(&mut self, error: &io::Error, now: Instant) {
-        // After a link has been up for a while, retry quickly.
+        // If the link had been up for long enough, start again with the shortest pause.
         if now.since(self.up_at) > PAUSE_MOST {
             self.pause = PAUSE_FIRST;
         }
@@ -61,7 +61,7 @@ impl LinkState {
         self.retry_at = Instant::NEVER;
     }
 
-    /// Makes the link due to be opened again.
+    /// Makes the link due to be reopened now.
     pub(crate) fn renew(&mut self, now: Instant) {
         self.is_up = false;
         self.retry_at = now;

@@ -1,4 +1,4 @@
-//! Outstanding pings of circuits, and the clients that wait for them.
+//! Pings of circuits that have not returned, and the clients that wait for them.
 
 use crate::requests::Answer;
 use kiban_atm::PING_TIMEOUT;
@@ -8,7 +8,7 @@ use std::any::Any;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// An outstanding ping.
+/// A ping that has not returned.
 struct Ping {
     port: usize,
     circuit: u32,
@@ -18,14 +18,14 @@ struct Ping {
     sender: oneshot::Sender<Answer>,
 }
 
-/// Receives the answers.
+/// Sends pings and receives their answers.
 #[derive(Default)]
 pub(crate) struct Loopbacks {
     pings: Vec<Ping>,
 }
 
 impl Loopbacks {
-    /// Sends a ping. The answer goes to `sender`, at once if the ping cannot be sent.
+    /// Sends a ping. The result goes to `sender`; at once if the ping cannot be sent.
     pub(crate) fn ask(
         &mut self,
         (port, circuit): (usize, u32),

@@ -1,13 +1,13 @@
 //! The losses of a port, by cause.
 //!
-//! Purpose          one sum of everything that should have been received or sent and was not, with the
-//!                  counter of each part.
-//! Names            `FAMILY_NAME` of the counter, so that a cause can be found among the other figures.
-//! Units            as counted at the place of the loss: packets, frames or cells; for cells lost before they
-//!                  arrived here, the incomplete frames.
+//! Purpose          one sum of all units that should have been received or sent but were lost, together with
+//!                  the counters that contribute to it.
+//! Names            a cause is `FAMILY_NAME`, after its counter, so that it can be found among the counters.
+//! Units            packets, frames or cells, as counted where the loss happened; cells that were lost before
+//!                  they reached this host are counted as incomplete frames.
 //! Not counted      traffic that is not for this port (unmatched packets, closed circuits, unknown
-//!                  protocols), and losses that another counter includes: cells of frames that were
-//!                  discarded.
+//!                  protocols), and losses that another counter includes (cells of frames that were
+//!                  discarded).
 
 use crate::status::{Counters, named};
 use kiban_link::LinkCounters;

@@ -1,7 +1,7 @@
-//! The metrics of a board in Prometheus' text format (version 0.0.4).
+//! A board's metrics in Prometheus' text format (version 0.0.4).
 //!
 //! Names            `kiban_FAMILY_NAME_total` for counters, `kiban_…` with a unit for gauges.
-//! Labels           `board`; `port`, `service`, `state`, `pool`, `cause` where there are several.
+//! Labels           `board`; also `port`, `service`, `state`, `pool` and `cause`, where there may be several.
 
 use crate::status::{Counters, Status, Use};
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ struct Metric {
     values: Vec<(String, f64)>,
 }
 
-/// All metrics, grouped by name, as the format requires.
+/// All metrics by name; the format requires that values of the same name follow each other.
 #[derive(Default)]
 struct Metrics(BTreeMap<String, Metric>);
 
@@ -40,7 +40,7 @@ impl Metrics {
     fn counters(&mut self, family: &str, of: &str, labels: &[(&str, &str)], counters: &Counters) {
         for (name, value) in counters {
             let help = format!("{}: {}", of, name.replace('_', " "));
-            // The unit comes last but one: `bytes_in` becomes `in_bytes`.
+            // Prometheus names end with the unit and `total`: `bytes_in` becomes `in_bytes`.
             let name = match name.strip_prefix("bytes_") {
                 Some(direction) => format!("{direction}_bytes"),
                 None => name.clone(),

@@ -1,12 +1,12 @@
-//! A running board: its links, services, requests and end.
+//! A running board: its links, services, control requests and shutdown.
 //!
-//! Start            links are opened first, then the board is built, because the links' properties decide how
-//!                  segments are passed down.
+//! Start            links are opened first, then the board is built, because its configuration depends on
+//!                  what the links can segment.
 //! Links            a lost link is reported and reopened, after 1 s at first, then with growing pauses up to
 //!                  30 s; the board continues.
-//! Reload           services, routes and links that differ are changed; the others are not affected. A change
-//!                  that needs a new board is refused, naming the key.
-//! Stop             services stop listening; sessions get a bounded time to end; then they are reset.
+//! Reload           only services, routes and links that differ are changed. A change that needs a new board
+//!                  is refused; the message names the key.
+//! Stop             services stop listening; sessions have a limited time to end, and are then reset.
 
 use crate::capture::{CapturePoint, Wanted};
 use crate::config::{Carries, Kind, Plan, PortPlan, RoutePlan};
@@ -49,16 +49,16 @@ use tokio::sync::oneshot;
 
 /// Interval of the samples of link counters.
 const SAMPLE: Duration = Duration::from_secs(1);
-/// Size limit of a configuration, in bytes: room for ten thousand circuits, and short enough to be parsed on
-/// the board's own thread.
+/// Size limit of a configuration, in bytes: enough for ten thousand circuits, and small enough to be parsed
+/// on the board's own thread.
 const CONFIG_BYTES_MAX: usize = 1 << 20;
-/// The largest segment that links take whole.
+/// The largest segment passed to links that segment themselves.
 const SEGMENT_BYTES: u32 = 65_000;
 
-/// A port's link, or the device on its host's side.
+/// A port's link, or the device through which this host's kernel shares the port.
 struct PortLink {
     plan: PortPlan,
-    /// The device, for the host's side of a port.
+    /// The device, if this is the kernel's side of a port.
     device: Option<String>,
     capture: Arc<CapturePoint>,
     state: LinkState,
@@ -80,7 +80,7 @@ pub struct Running {
     links: Vec<PortLink>,
     requests: Arc<RequestQueue>,
     sampled_at: Instant,
-    /// When it stops remaining sessions; `None` while it runs.
+    /// When sessions that remain are reset; `None` unless the board is stopping.
     stops_at: Option<Instant>,
     reloads: u64,
     on_change: Box<dyn FnMut(&Plan)>,
@@ -88,19 +88,19 @@ pub struct Running {
     captures: u64,
     /// The active parts of the sandbox; `None` if it is off.
     sandbox: Option<Sandbox>,
-    /// Rate limit of log lines about requests, which clients may send without end.
+    /// Limits the rate of log lines about requests, because clients may send any number of requests.
     lines: LogLimiter,
 }
 
 impl Running {
-    /// Opens the links of a plan, and builds its board. `file` is where the plan was read from, if from a
-    /// file; a reload reads it again.
+    /// Opens the links of a plan, and builds its board. `file` is the file that the plan was read from, if
+    /// any; a reload reads it again.
     ///
     /// # Errors
     /// A required link cannot be opened (the message says what to do), or a service cannot listen.
     pub fn start(plan: Plan, file: Option<&Path>) -> Result<Running, String> {
         let clock = Clock::new();
-        // Ports first, then the host's sides: the board numbers them in this order.
+        // Ports first, then the kernel's sides of ports: the board numbers them in this order.
         let mut links: Vec<PortLink> =
             plan.ports.iter().map(|port| PortLink::new(port.clone(), None)).collect();
         let sides = plan.ports.iter().filter(|port| port.host.is_some());
@@ -173,10 +173,11 @@ impl Running {
         self.driver.with_program(self.services, work).expect("the services are the driver's program")
     }
 
-    /// Drops the privileges that are no longer needed, on all threads. Everything else has started by now.
+    /// Drops the privileges that are no longer needed, on all threads. Call it after everything else has
+    /// started.
     ///
     /// # Errors
-    /// They could not be dropped.
+    /// If they could not be dropped.
     pub fn confine(&mut self) -> Result<(), String> {
         if !self.plan.sandbox.enabled {
             tracing::warn!("all privileges are kept: the sandbox is off (`enabled` in [sandbox])");
@@ -201,12 +202,12 @@ impl Running {
         self.requests.clone()
     }
 
-    /// Returns a handle that wakes it from another thread.
+    /// Returns a handle that wakes the board's thread from another thread.
     pub fn waker(&self) -> Waker {
         self.driver.waker()
     }
 
-    /// Sets a callback for every configuration that is taken over.
+    /// Sets a callback that is called with every configuration that is applied.
     pub fn tell(&mut self, on_change: impl FnMut(&Plan) + 'static) {
         self.on_change = Box::new(on_change);
     }
@@ -352,7 +353,7 @@ impl Running {
         }
     }
 
-    /// Pings a circuit; the client is answered when the cell is back.
+    /// Pings a circuit; the client gets its answer when the OAM cell returns.
     fn ping(&mut self, port: &str, vc: Vc, segment: bool, sender: oneshot::Sender<Answer>) {
         let ports = &self.plan.ports;
         let circuit = match ports.iter().position(|its| its.name == port) {
@@ -435,7 +436,7 @@ impl Running {
         {
             return Err(why);
         }
-        // Find out what cannot be created before anything is changed.
+        // Create the new services before anything is changed, because this may fail.
         let chime = self.with_services(|services, _, _| services.chime().clone());
         let is_new = |service: &&crate::config::ServicePlan| !self.plan.services.contains(service);
         let made: Vec<_> = plan
@@ -494,7 +495,7 @@ impl Running {
             said.push_str(&format!("; metrics at {at}"));
         }
         self.plan = plan;
-        // Services that could not start are tried again at the next reload.
+        // Remove services that could not start from the plan, so that the next reload tries them again.
         self.plan.services.retain(|service| failed.iter().all(|(name, _)| *name != service.name));
         self.reloads += 1;
         self.reopen(now);
@@ -526,7 +527,7 @@ impl Running {
         let board = self.driver.board();
         let mut counters: BTreeMap<String, Counters> = BTreeMap::new();
         board.counters(&mut |family, name, value| {
-            // A port's counters are reported with the port.
+            // Skip counters that are reported with their port.
             if !at_ports.iter().any(|port| port.contains_key(family)) {
                 *counters.entry(family.into()).or_default().entry(name.into()).or_default() += value;
             }
@@ -624,24 +625,24 @@ impl Running {
     }
 }
 
-/// Interval of checks, while the board stops, whether all sessions have ended.
+/// While the board stops, the interval between checks whether all sessions have ended.
 const QUIET_LOOK: Duration = Duration::from_millis(100);
 
-/// Reads a plan from a file at start; waits for a pipe (`kiban up <(…)`, `/dev/stdin`).
+/// Reads a plan from a file at start; if it is a pipe (`kiban up <(…)`, `/dev/stdin`), waits for its end.
 ///
 /// # Errors
-/// The file cannot be read, or it is invalid; the message names the line.
+/// If the file cannot be read, or is invalid; the message names the line.
 pub fn read(file: &Path) -> Result<Plan, String> {
     validate(file, File::open(file), false)
 }
 
-/// Reads a plan again, from a regular file only: the board's thread must not block.
+/// Reads a plan again. Accepts a regular file only, because the board's thread must not block.
 fn read_again(file: &Path, is_confined: bool) -> Result<Plan, String> {
     validate(file, regular::open(file), is_confined)
 }
 
 fn validate(file: &Path, opened: io::Result<File>, is_confined: bool) -> Result<Plan, String> {
-    // A pipe or a terminal is in no directory: relative paths are relative to the working directory.
+    // For a pipe or a terminal, relative paths are relative to the working directory.
     let is_regular = opened.as_ref().is_ok_and(|opened| opened.metadata().is_ok_and(|about| about.is_file()));
     let folder = file.parent().filter(|_| is_regular).unwrap_or(Path::new(""));
     let text = opened.and_then(|opened| regular::text(opened, CONFIG_BYTES_MAX));
@@ -669,14 +670,14 @@ fn not_zero(untold: u64) -> Option<u64> {
     (untold > 0).then_some(untold)
 }
 
-/// Returns whether nothing is left that must end.
+/// Returns whether all sessions have ended (TIME-WAIT excepted).
 fn is_quiet(driver: &Driver, services: usize) -> bool {
     let sessions = driver.program::<Services>(services).map_or(0, Services::sessions);
     sessions == 0 && driver.view().infos().all(|info| info.state == State::TimeWait)
 }
 
-/// Checks that there is memory enough: a board allocates its packet memory at start, and failure would end
-/// the process.
+/// Checks that enough memory is available: a board allocates its packet memory at start, and a failed
+/// allocation would abort the process.
 fn has_memory(wanted: usize) -> Result<(), String> {
     let host = rustix::system::sysinfo();
     let there = (host.totalram as u64).saturating_mul(host.mem_unit.into());
@@ -719,7 +720,7 @@ impl PortLink {
         }
     }
 
-    /// Returns its name; the host's side of a port has one of its own.
+    /// Returns the link's name; the kernel's side of a port has a name of its own.
     fn name(&self) -> String {
         match self.device {
             None => self.plan.name.clone(),
@@ -761,7 +762,7 @@ fn route_of(plan: &Plan, route: &RoutePlan) -> Route {
 /// Returns the configuration of a plan's board, for the links that were opened.
 fn plan_board(plan: &Plan, opened: &[io::Result<AnyLink>]) -> kiban_board::BoardConfig {
     let mut board = plan.board.clone();
-    // Bridges take no part in IP.
+    // Ports of bridges do not carry IP.
     let own = plan.ports.iter().filter(|port| port.bridge.is_none()).count();
     let mtu = plan.ports[..own].iter().map(|port| port.mtu_bytes).min().unwrap_or(1500);
     if !plan.mss_is_configured {
@@ -777,7 +778,7 @@ fn plan_board(plan: &Plan, opened: &[io::Result<AnyLink>]) -> kiban_board::Board
     board.tcp.segmentation_offload = any_whole && !opened[..own].iter().all(is_whole);
     for (number, (port, opened)) in plan.ports.iter().zip(opened).enumerate() {
         let whole = is_whole(opened);
-        // Packets to the host pass unchanged.
+        // Packets to the kernel's side pass unchanged.
         let (cuts, merges) = (!whole, !whole && port.host.is_none());
         let PortPlan { mtu_bytes, packets_max, .. } = *port;
         if let Some(circuits) = &port.bridge {
@@ -809,7 +810,7 @@ fn plan_board(plan: &Plan, opened: &[io::Result<AnyLink>]) -> kiban_board::Board
                 PortConfig::Ethernet(EthernetPortConfig { link, packets_max, cuts, merges, believe_sums })
             }
             Carries::Cells => {
-                // Without an address, its circuits belong to bridges.
+                // A port without an address: its circuits belong to bridges.
                 let none = (IpAddr::from([0; 4]), Prefix::new(IpAddr::from([0; 4]), 32));
                 let (address, prefix) = port.addresses.first().copied().unwrap_or(none);
                 for (address, prefix) in port.addresses.iter().skip(1) {

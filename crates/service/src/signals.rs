@@ -12,10 +12,10 @@ pub enum SignalRequest {
     Report,
 }
 
-/// Handles signals from now on, on a thread of its own; `on_signal` is called for each.
+/// Handles signals on a thread of its own from now on; calls `on_signal` for each.
 ///
 /// # Errors
-/// The system has no thread or descriptor left.
+/// If the system has no thread or descriptor left.
 pub fn handle(on_signal: impl Fn(SignalRequest) + Send + 'static) -> io::Result<()> {
     let runtime = kiban_tokio::runtime::build(tokio::runtime::Builder::new_current_thread().enable_all())?;
     let entered = runtime.enter();

@@ -1,4 +1,4 @@
-//! A board's status at one moment: what `kiban status` shows and Prometheus reads.
+//! A snapshot of a board's status, for `kiban status` and Prometheus.
 
 use kiban_sandbox::Report;
 use serde::{Deserialize, Serialize};
@@ -37,7 +37,7 @@ pub struct Status {
     pub circuits: Vec<Circuit>,
     /// Services.
     pub services: Vec<Service>,
-    /// Counters of the board as a whole, by family and name; those of a port are listed with the port.
+    /// Counters of the whole board, by family and name; a port's counters are listed with the port.
     pub counters: BTreeMap<String, Counters>,
 }
 
@@ -104,7 +104,7 @@ pub struct Port {
     pub waiting: u64,
     /// Times that the link was lost.
     pub losses: u64,
-    /// Losses by cause: each is a counter below, `FAMILY_NAME`.
+    /// Losses by cause; a cause is `FAMILY_NAME` of one of the counters below.
     #[serde(default)]
     pub lost: Counters,
     /// Rates over the last second or so.
@@ -138,8 +138,8 @@ pub struct Circuit {
     /// The peer's address.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub peer: Option<String>,
-    /// `fixed`: the peer is configured; `known`: InATMARP has found the peer; `asking`: it has not;
-    /// `bridged`: the circuit belongs to a bridge.
+    /// `fixed`: the peer is configured; `known`: InATMARP has discovered the peer; `asking`: InATMARP has no
+    /// answer yet; `bridged`: the circuit belongs to a bridge.
     pub state: String,
 }
 
@@ -162,7 +162,7 @@ pub struct Service {
     pub counters: Counters,
 }
 
-/// Rounds a figure to thousandths: more digits carry no information.
+/// Rounds a value to three decimals, because further digits carry no information.
 pub fn rounded(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }

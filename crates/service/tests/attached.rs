@@ -1,4 +1,4 @@
-//! The `attach` service in virtual time: what peers on the wire can do to the streams of attached programs.
+//! The `attach` service in virtual time: what remote peers can do to the streams of attached programs.
 
 use kiban_base::Instant;
 use kiban_board::{BoardConfig, Completion, Host, IpPortConfig, PortConfig, Program, StreamId};
@@ -22,7 +22,7 @@ fn at(side: u8, port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::from([10, 0, 0, side]), port)
 }
 
-/// The services of a board; requests of programs are polled every ten milliseconds.
+/// A board's services; requests of attached programs are polled every 10 ms.
 struct Driven {
     services: Rc<RefCell<Services>>,
     look_at: Instant,
@@ -54,7 +54,7 @@ impl Program for Driven {
     }
 }
 
-/// Peers on the wire: each has a connection, and a read rate in bytes per second.
+/// Remote peers: each has a connection, and reads at this rate in bytes per second.
 struct Peers {
     to: SocketAddr,
     count: usize,
@@ -99,7 +99,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// Creates two boards; the second offers its TCP to programs, with `sessions_max` streams in all.
+    /// Creates two boards; programs attach to the second, which has `sessions_max` streams in all.
     fn new(name: &str, sessions_max: usize) -> Rig {
         let folder = std::env::temp_dir().join(format!("kiban-attached-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a directory");
@@ -149,7 +149,7 @@ impl Rig {
         self.world.settle(until);
     }
 
-    /// Attaches a program with this many streams. Virtual time stands still meanwhile.
+    /// Attaches a program with this many streams. Virtual time does not advance meanwhile.
     fn attach(&mut self, streams: usize) -> std::io::Result<Board> {
         let path = self.folder.join("it.streams");
         let settings = Settings { streams, room_bytes: ROOM_BYTES, ..Settings::default() };
@@ -196,7 +196,7 @@ fn connections_to_one_programs_listener_take_no_streams_from_another() {
     rig.call(80, 100, 1000);
     let taken: Vec<_> = (0..100).map_while(|_| listener.accept().expect("it listens")).collect();
     assert!((1..=3).contains(&taken.len()), "{} streams", taken.len());
-    // Another program finds as many free streams as without them.
+    // Another program has as many free streams as if the first did not exist.
     let (other, its) = rig.listening(3, 81);
     rig.call(81, 1, 1000);
     assert!(its.accept().expect("it listens").is_some());
@@ -211,7 +211,7 @@ fn a_slow_peer_does_not_keep_the_streams_of_an_ended_program() {
         rig.call(80, 1, reads);
         let stream = listener.accept().expect("it listens").expect("a peer has connected");
         let bytes = vec![7; ROOM_BYTES];
-        // Until both the stream and the pipe are full.
+        // Write until both the stream and the pipe are full.
         loop {
             let count = stream.write(bytes[..].into()).expect("it is open");
             rig.pass(1);
@@ -226,7 +226,7 @@ fn a_slow_peer_does_not_keep_the_streams_of_an_ended_program() {
         rig.pass(seconds);
         assert_eq!(rig.sessions(), 0, "{reads} bytes a second");
         let counters = rig.services.borrow().views().next().expect("one").counters;
-        // A peer that reads at a sufficient rate gets everything.
+        // A peer that reads at or above the minimum rate gets all data.
         assert_eq!(counters.aborted, u64::from(reads < 512), "{reads} bytes a second");
     }
 }

@@ -1,4 +1,5 @@
-//! A board that runs asks the operating system for its key: two of the same configuration have other secrets.
+//! A running board gets its key from the operating system, so two boards with the same configuration have
+//! different secrets.
 
 use kiban_base::Sum;
 use kiban_base::checksum;
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 const BOARD: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 const PEER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
-/// Requests of each board.
+/// The peer's ports, from each of which a SYN is sent to each board.
 const PORTS: std::ops::Range<u16> = 2000..2008;
 
 /// Returns a SYN to the board's echo service.
@@ -48,7 +49,7 @@ fn syn(port: u16) -> Vec<u8> {
     packet
 }
 
-/// Returns the initial sequence numbers with which a new board answers.
+/// Starts a new board, and returns the initial sequence numbers of its SYN/ACKs.
 fn answers() -> Vec<u32> {
     let peer = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("the loopback");
     peer.set_read_timeout(Some(Duration::from_millis(200))).expect("a socket can wait");
@@ -60,13 +61,13 @@ fn answers() -> Vec<u32> {
          [[service]]\nkind = \"echo\"\nlisten = \"{BOARD}:7\"\n"
     );
     let plan = Plan::read(&text, "test").unwrap_or_else(|error| panic!("{error}"));
-    // It runs until the process ends.
+    // The board runs until the process exits.
     std::thread::spawn(move || Running::start(plan, None).expect("the port is free again").run());
     let mut room = [0; 2048];
     PORTS
         .map(|port| {
             for _ in 0..100 {
-                // The board may not listen yet.
+                // The board may not be listening yet.
                 if peer.send_to(&syn(port), own).is_err() {
                     continue;
                 }
@@ -85,7 +86,8 @@ fn answers() -> Vec<u32> {
 #[test]
 fn boards_with_the_same_configuration_use_different_sequence_numbers() {
     let (one, other) = (answers(), answers());
-    // With one key they would differ by the clock alone (RFC 6528 §3): 250,000 a second, the same for all.
+    // With the same key, the initial sequence numbers would differ only by the clock (RFC 6528 §3): by
+    // 250,000 per second, equally for all ports.
     let by: Vec<u32> = one.iter().zip(&other).map(|(one, other)| other.wrapping_sub(*one)).collect();
     let near = by.iter().filter(|by| (**by).min(by.wrapping_neg()) < 600 * 250_000).count();
     assert!(near < by.len(), "the same key: {by:?}");

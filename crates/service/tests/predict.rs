@@ -1,5 +1,5 @@
-//! Numbers that NICs, pings and servers choose in real time are not predictable, and two instances differ,
-//! because each gets a key of its own from the operating system.
+//! The random numbers that NICs, pings and servers choose in real time are not predictable: each instance
+//! gets its own key from the operating system, so two instances choose different numbers.
 
 use kiban_atm::wire::atm::{CELL_BYTES, Interface, Vc};
 use kiban_atm::wire::oam;
@@ -25,7 +25,7 @@ fn socket(host: u8) -> UdpSocket {
     socket
 }
 
-/// Returns the keys of a VI NIC's requests, as they arrive at a peer that does not answer.
+/// Returns the keys in a VI NIC's connection requests, as they arrive at a peer that does not answer.
 fn vi_keys(count: usize) -> Vec<u64> {
     let peer = socket(1);
     let nic = Nic::open(&"udp:127.0.0.1:0".parse().expect("a device")).expect("it opens");
@@ -50,7 +50,7 @@ fn vi_keys(count: usize) -> Vec<u64> {
             let Ok((header, _)) = Header::read(&room[..length], length) else { continue };
             let payload = &room[HEADER_BYTES..][..usize::from(header.payload_bytes)];
             let Ok((setup, _)) = Setup::read(payload) else { continue };
-            // A number sent twice counts once.
+            // A retransmitted request counts once.
             if header.kind == Kind::PeerRequest && keys.last() != Some(&u64::from(setup.key)) {
                 keys.push(setup.key.into());
                 break;
@@ -61,7 +61,7 @@ fn vi_keys(count: usize) -> Vec<u64> {
     keys
 }
 
-/// Returns correlation tags of `kiban atm ping`.
+/// Returns the correlation tags in the cells of `kiban atm ping`.
 fn ping_tags(count: usize) -> Vec<u64> {
     let peer = socket(1);
     let own = socket(1).local_addr().expect("bound");
@@ -85,7 +85,7 @@ fn ping_tags(count: usize) -> Vec<u64> {
         .collect()
 }
 
-/// Returns the key that an RDMA NIC over EFE gives its peer first.
+/// Returns the key in the first packet that an RDMA NIC over EFE sends to its peer.
 fn efe_key() -> u32 {
     let peer = socket(2);
     let port = peer.local_addr().expect("bound").port();

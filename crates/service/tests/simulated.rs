@@ -1,4 +1,5 @@
-//! Services in the simulator: the same code in virtual time, over a cable that loses packets.
+//! Tests the services in the simulator: the code of `kiban up`, in virtual time, over a cable that loses
+//! packets.
 
 use kiban_base::Instant;
 use kiban_board::{BoardConfig, Completion, Host, IpPortConfig, PortAddress, PortConfig, Program, StreamId};
@@ -17,14 +18,14 @@ use std::time::Duration;
 
 const BOUNDS: SessionLimits = SessionLimits { sessions_max: 3, idle: Some(Duration::from_secs(30)) };
 
-/// A client that sends, optionally finishes, and stores what it receives.
+/// A client that sends data, optionally then a FIN, and stores what it receives.
 struct Client {
     local: SocketAddr,
     remote: SocketAddr,
     sends: Vec<u8>,
     sent: usize,
     finishes: bool,
-    /// Whether it reads.
+    /// Whether it reads what it receives.
     reads: bool,
     stream: Option<StreamId>,
     heard: Vec<u8>,
@@ -100,7 +101,7 @@ impl Program for Client {
     }
 }
 
-/// Returns two boards with a cable; the second has the service.
+/// Returns two boards connected by a cable; the second runs the service.
 fn world(
     impairment: ImpairmentConfig,
     service: impl Service + 'static,
@@ -119,7 +120,7 @@ fn fair_world(
     world_with(impairment, service, kind, [tcp.clone(), tcp])
 }
 
-/// The same, with these settings of TCP; the first board has more addresses, 10.0.0.3 to 10.0.0.9.
+/// Like [`world`], with these TCP settings; the first board also has the addresses 10.0.0.3 to 10.0.0.9.
 fn world_with(
     impairment: ImpairmentConfig,
     service: impl Service + 'static,
@@ -222,8 +223,8 @@ fn a_full_service_takes_a_slot_from_the_address_with_the_most() {
                 };
                 world.run_program(boards[0], Box::new(client));
             };
-            // A single address holds all slots; the first caller from another address gets one, the second
-            // does not: its address would have more.
+            // One address holds all slots. The first connection from another address gets one of them, the
+            // second does not, because its address would then have more.
             [(1, 1), (2, 1), (3, 1), (4, 1), (5, 3), (6, 3)]
                 .into_iter()
                 .for_each(|(second, last)| call(second, last));
@@ -241,20 +242,20 @@ fn a_full_service_takes_a_slot_from_the_address_with_the_most() {
     }
 }
 
-/// A connection of a caller: when it was opened, and when it ended.
+/// One of a caller's connections: when it was opened, and when it ended.
 type Visit = (Instant, Option<Instant>);
 
-/// A client that reconnects whenever it is disconnected or refused.
+/// A client that reconnects whenever it is reset or refused.
 #[derive(Clone)]
 struct Caller {
     local: SocketAddr,
-    /// The data that it sends, and the interval; it reads at the same interval, at most this many bytes.
+    /// The data that it sends at an interval; at the same interval, it reads at most `reads` bytes.
     sends: Vec<u8>,
     every: Duration,
     reads: usize,
-    /// The data that it sends from the second time on.
+    /// What it sends at each interval after the first.
     then: Vec<u8>,
-    /// After how long it resets its connection and opens another at once.
+    /// If set, it resets its connection after this time and opens another at once.
     renews: Option<Duration>,
     stream: Option<StreamId>,
     is_open: bool,
@@ -278,7 +279,7 @@ impl Caller {
         }
     }
 
-    /// Sends a byte at intervals.
+    /// Returns a caller that sends one byte at each interval.
     fn trickling(last: u8) -> Caller {
         Caller::new(last, 0, b"x", Duration::from_secs(5))
     }
@@ -293,7 +294,7 @@ impl Caller {
     }
 }
 
-/// Returns the visits that lasted more than half a second, up to `now`: those that were not refused.
+/// Returns a caller's connections up to `now` that lasted more than half a second, that is, were not refused.
 fn visits(of: &Caller, now: Instant) -> Vec<Visit> {
     let lasted = |visit: &&Visit| visit.1.unwrap_or(now).since(visit.0) > Duration::from_millis(500);
     of.visits.borrow().iter().filter(lasted).copied().collect()
@@ -350,8 +351,8 @@ impl Program for Caller {
     }
 }
 
-/// Runs these callers against an echo or an `http` service with this limit of sessions; returns how many were
-/// displaced.
+/// Runs these callers against an `echo` or `http` service with this limit of sessions; returns how many
+/// sessions were displaced.
 fn call(is_http: bool, sessions_max: usize, callers: &[&Caller], seconds: u64) -> u64 {
     let bounds = SessionLimits { sessions_max, idle: None };
     let head_time = Duration::from_secs(30);
@@ -376,14 +377,15 @@ const HEAD: &[u8] = b"HEAD /a.txt HTTP/1.1\r\nHost: a\r\n\r\n";
 #[test]
 fn a_newcomer_displaces_one_of_many_single_session_addresses_after_their_tenure() {
     for is_http in [false, true] {
-        // They keep their connections, or open new ones all the time.
+        // The holders of the slots keep their connections, or open new ones all the time.
         for renews in [None, Some(Duration::from_secs(4))] {
             for sessions in [1, 3] {
                 let sends = if is_http { HEAD } else { b"x" };
                 let holders: Vec<Caller> = (0..sessions)
                     .map(|at| Caller { renews, ..Caller::new(3 + at, 0, sends, Duration::from_secs(5)) })
                     .collect();
-                // The newcomer transfers 2 KiB/s, there and back, and connects when all sessions are taken.
+                // The newcomer transfers 2 KiB/s, both directions together, and connects when all slots are
+                // taken.
                 let request = [HEAD, b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n"].concat();
                 let newcomer = match is_http {
                     true => Caller { reads: 2048, ..Caller::new(9, 2, &request, Duration::from_secs(1)) },
@@ -396,7 +398,7 @@ fn a_newcomer_displaces_one_of_many_single_session_addresses_after_their_tenure(
                 let name = format!("http: {is_http}, renews: {renews:?}, sessions: {sessions}");
                 assert!(!its.is_empty(), "{name}: it never gets in");
                 assert!(its[0].0 <= Instant::ZERO + Duration::from_secs(25), "{name}: {:?}", its[0]);
-                // Since it moves bytes, it is not displaced again.
+                // The newcomer moves enough bytes, so it is not displaced again.
                 assert_eq!((its.len(), its[0].1), (1, None), "{name}: {its:?}");
             }
         }
@@ -407,7 +409,7 @@ fn a_newcomer_displaces_one_of_many_single_session_addresses_after_their_tenure(
 fn a_session_that_moves_data_is_not_displaced_by_newcomers() {
     for is_http in [false, true] {
         let request = b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n";
-        // 1 KiB every second, or at the same rate 8 KiB every eight seconds.
+        // The holder moves 1 KiB every second or, at the same rate, 8 KiB every eight seconds.
         for every in [1, 8] {
             let (time, count) = (Duration::from_secs(every), 1024 * every as usize);
             let holder = match is_http {
@@ -433,7 +435,7 @@ fn slow_clients_take_turns_without_constant_displacement() {
     for count in [2, 6] {
         let callers: Vec<Caller> = (0..count).map(|at| Caller::trickling(3 + at)).collect();
         let displaced = call(false, 1, &callers.iter().collect::<Vec<_>>(), 1200);
-        // A tenure is 20 s; a returning address waits until the other has had 20 s more.
+        // A tenure is 20 s. A displaced address waits until another has used up 20 s more than itself.
         assert!((10..=60).contains(&displaced), "{displaced} of {count} clients displaced");
         let end = Instant::ZERO + Duration::from_secs(1200);
         for caller in &callers {
@@ -492,7 +494,7 @@ fn http() -> (Http, Kind) {
     )
 }
 
-/// Returns a server's response to these bytes.
+/// Sends these bytes to a server; returns its response.
 fn talk(sends: &str, finishes: bool) -> (Option<&'static str>, String) {
     let (service, kind) = http();
     let (mut world, boards) = world(ImpairmentConfig::NONE, service, kind);
@@ -556,7 +558,7 @@ fn bad_requests_are_answered_and_disconnected() {
 
 #[test]
 fn an_unfinished_request_head_times_out() {
-    // No end of the head ever comes.
+    // The head never ends.
     let (ended, heard) = talk("GET / HTTP/1.1\r\n", false);
     assert_eq!((ended, heard.as_str()), (Some("cut"), ""));
 }
@@ -571,15 +573,15 @@ fn a_client_that_does_not_read_holds_one_buffer_and_is_disconnected() {
     run(&mut world, 10);
     let view = world.program::<Services>(boards[1]).expect("given").views().next().expect("one");
     assert_eq!(view.sessions, 1);
-    // Both ends' buffers: 256 KiB each.
+    // The send buffer and the receive buffer hold 256 KiB each.
     assert!((1..=(512 << 10) + 1000).contains(&view.counters.bytes_out), "{}", view.counters.bytes_out);
     run(&mut world, 60);
     let view = world.program::<Services>(boards[1]).expect("given").views().next().expect("one");
     assert_eq!((view.sessions, view.counters.idle_timeouts), (0, 1));
 }
 
-/// Runs this caller, with a small receive buffer, against an `http` service with this `idle`; returns its
-/// first visit.
+/// Runs this caller, whose receive buffer is small, against an `http` service with this `idle`; returns its
+/// first connection.
 fn slow_reader(idle: u64, reader: Caller, seconds: u64) -> Visit {
     let bounds = SessionLimits { sessions_max: 3, idle: Some(Duration::from_secs(idle)) };
     let config = HttpConfig { list: true, head_time: Duration::from_secs(10), bounds };
@@ -595,7 +597,7 @@ fn slow_reader(idle: u64, reader: Caller, seconds: u64) -> Visit {
 
 #[test]
 fn a_response_must_be_read_at_a_minimum_rate() {
-    // The second fits into the send buffer whole.
+    // The small file fits into the send buffer completely.
     for path in ["big", "small"] {
         let request = format!("GET /{path} HTTP/1.1\r\nHost: a\r\n\r\n");
         for (idle, reads, is_cut) in [(30, 0, true), (30, 256, true), (30, 1100, false), (10, 1100, false)] {

@@ -17,9 +17,9 @@ pub struct Settings {
     /// Limit of concurrent streams.
     pub streams: usize,
     /// Buffer size of each direction of a stream between client and board, in bytes: a power of two. A writer
-    /// that waits for room is woken when half of the buffer is free.
+    /// that waits for room wakes when half of the buffer is free.
     pub room_bytes: usize,
-    /// How long a reader that finds nothing spins before it sleeps.
+    /// How long a reader without data spins before it sleeps.
     pub spin: Duration,
 }
 
@@ -31,19 +31,19 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Connects to a board by its socket in a directory of boards, with the checks of
-    /// [`kiban_os::unix::names::call`]. The board has not answered yet.
+    /// Connects to a board's socket in one of the users' directories, with the checks of
+    /// [`kiban_os::unix::names::call`]. Does not wait for the board's answer.
     ///
     /// # Errors
-    /// The settings are invalid, or the board does not listen at the socket.
+    /// If the settings are invalid, or no board listens at the socket.
     pub fn call_board(self, door: &Path) -> io::Result<(PendingChannel, Layout)> {
         self.call_by(PendingChannel::connect_to_board, door)
     }
 
-    /// Connects to a board by an explicit socket path. The board has not answered yet.
+    /// Connects to a board's socket at an explicit path. Does not wait for the board's answer.
     ///
     /// # Errors
-    /// The settings are invalid, or the board does not listen at the socket.
+    /// If the settings are invalid, or no board listens at the socket.
     pub fn call(self, door: &Path) -> io::Result<(PendingChannel, Layout)> {
         self.call_by(PendingChannel::connect_at, door)
     }
@@ -71,17 +71,17 @@ pub fn memory_bytes(layout: Layout) -> usize {
 /// Returns the given name, or without one the name of the only board that accepts clients.
 ///
 /// # Errors
-/// No name is given, and no board or several boards accept clients.
+/// If no name is given, and no board or several boards accept clients.
 pub fn named(board: Option<&str>) -> io::Result<String> {
     board.map_or_else(only_board, |board| Ok(board.to_owned()))
 }
 
-/// Returns whether an error means that there is no listener at a socket.
+/// Returns whether an error means that no process listens at a socket.
 pub fn is_no_listener(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
-/// Returns the error for a board that listens on none of its sockets.
+/// Returns the error for a board without a listener at any of its sockets.
 pub fn no_listener_error(board: &str) -> io::Error {
     let message = format!(
         "no board {board} accepts clients: add a service of kind \"attach\" to its configuration{}",

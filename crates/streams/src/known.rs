@@ -1,7 +1,7 @@
-//! A client's state of its attachment: slots, listeners, and the tasks that wait for them.
+//! A client's state for one attachment: slots, listeners, and the tasks that wait for them.
 //!
-//! Purpose          process the board's indications, for tasks of a runtime, which store their wakers here,
-//!                  and for drivers, which poll.
+//! Purpose          process the board's indications; both for tasks of a runtime, which store their wakers
+//!                  here, and for drivers, which poll.
 
 use super::{board_gone_error, end_error};
 use kiban_attach::{Client, EndReason, Indication, LISTENERS_MAX, Layout, Read, Request};
@@ -16,10 +16,10 @@ use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::task::Waker;
 
-/// Slots that a listener offers in advance.
+/// The number of slots that each listener offers to the board in advance.
 const SLOTS_OFFERED: usize = 16;
 
-/// Marks a slot as given back: the board may have reassigned it.
+/// Marks a slot that was returned to the board, which may have reassigned it.
 pub const GIVEN_BACK: u32 = u32::MAX;
 
 /// An accepted stream.
@@ -58,10 +58,10 @@ impl Slot {
 /// State of a listener.
 #[derive(Default)]
 pub struct ListenerState {
-    /// The board's answer to the listen request; `None` until it has answered.
+    /// The board's answer to the listen request; `None` until it arrives.
     result: Option<Result<SocketAddr, EndReason>>,
     offered: usize,
-    /// Streams that have not been accepted by the program yet.
+    /// Streams that the program has not accepted yet.
     pub arrived: VecDeque<Accepted>,
     /// The task that waits for a stream.
     pub waker: Option<Waker>,
@@ -75,12 +75,12 @@ pub struct Core {
     pub slots: Vec<Slot>,
     /// Listeners by number.
     pub listeners: BTreeMap<u16, ListenerState>,
-    /// Whether the board has gone.
+    /// Whether the board has exited.
     pub is_gone: bool,
     /// Tasks that wait for a free slot.
     pub slot_waiters: Vec<Waker>,
-    /// The number of the next listener. Numbers are not reused at once, because the board may still report on
-    /// a listener that is gone.
+    /// The number of the next listener. Numbers are not reused immediately, because indications for a closed
+    /// listener may still arrive.
     next: u16,
 }
 
@@ -125,7 +125,7 @@ impl Core {
                         waiting.arrived.push_back(Accepted { slot, local, remote });
                         waiting.waker.take().into_iter().for_each(Waker::wake);
                     }
-                    // The listener has been closed meanwhile.
+                    // The listener was closed in the meantime.
                     None => self.give_up(slot),
                 }
                 self.offer();
@@ -157,7 +157,7 @@ impl Core {
         }
     }
 
-    /// Starts to connect and returns the slot; `None` if all are in use.
+    /// Starts to connect, and returns the slot; `None` if all slots are in use.
     pub fn connect(&mut self, local: Option<SocketAddr>, remote: SocketAddr) -> Option<io::Result<u32>> {
         if self.is_gone {
             return Some(Err(board_gone_error()));
@@ -177,10 +177,10 @@ impl Core {
         }
     }
 
-    /// Starts to listen and returns the listener's number.
+    /// Starts to listen, and returns the listener's number.
     ///
     /// # Errors
-    /// There are [`LISTENERS_MAX`] listeners already.
+    /// If there are [`LISTENERS_MAX`] listeners already.
     pub fn listen(&mut self, local: SocketAddr) -> io::Result<u16> {
         let number = self.next;
         self.next = self.next.wrapping_add(1);
@@ -192,7 +192,7 @@ impl Core {
         Ok(number)
     }
 
-    /// Returns the address on which the board listens, with the port that it has chosen, once it has
+    /// Returns the address on which the board listens, with the port that it has chosen; `None` until it has
     /// answered.
     pub fn listening(&mut self, listener: u16) -> Option<io::Result<SocketAddr>> {
         match self.listeners.get(&listener)?.result {
@@ -215,7 +215,7 @@ impl Core {
         }
     }
 
-    /// Stops listening; streams that were not accepted by the program are closed.
+    /// Stops listening, and closes streams that the program has not accepted.
     pub fn unlisten(&mut self, listener: u16) {
         if let Some(waiting) = self.listeners.remove(&listener) {
             self.request(Request::Unlisten { listener });
@@ -223,8 +223,8 @@ impl Core {
         }
     }
 
-    /// Reads from a stream and returns the number of bytes, zero at the end; `None` if nothing is there.
-    /// Passes the bytes in runs to `take`, at most `most` of them.
+    /// Reads at most `most` bytes from a stream, and passes them in runs to `take`. Returns their number:
+    /// zero at the end of the stream; `None` if no data is available.
     pub fn read(
         &mut self,
         slot: u32,
@@ -246,7 +246,7 @@ impl Core {
         }
     }
 
-    /// Writes to a stream and returns the number of bytes; `None` if there is no room.
+    /// Writes to a stream, and returns the number of bytes; `None` if there is no room.
     pub fn write(&mut self, slot: u32, bytes: SharedBytes<'_>) -> Option<io::Result<usize>> {
         if let Some(why) = self.slots[slot as usize].ended {
             return Some(Err(end_error(why)));
@@ -262,10 +262,10 @@ impl Core {
         }
     }
 
-    /// Writes runs of bytes, as much as there is room for, and returns the number of bytes.
+    /// Writes runs of bytes, as far as there is room, and returns the number of bytes.
     ///
     /// # Errors
-    /// The stream has ended, or the board has gone.
+    /// If the stream has ended, or the board has exited.
     pub fn write_runs<'a>(
         &mut self,
         slot: u32,
@@ -299,19 +299,19 @@ impl Core {
         }
     }
 
-    /// Sends a request. If the board has gone, it is discarded, and waiting tasks are informed.
+    /// Sends a request. If the board has exited, discards the request and wakes the waiting tasks.
     pub fn request(&mut self, ask: Request) {
         if self.client.request(ask).is_err() {
             self.end();
         }
     }
 
-    /// Closes a stream that is not read any more.
+    /// Closes a stream whose reader is gone.
     pub fn give_up(&mut self, slot: u32) {
         self.request(Request::Close { slot });
     }
 
-    /// Records that the board has gone.
+    /// Records that the board has exited.
     pub fn end(&mut self) {
         self.is_gone = true;
         self.slots.iter_mut().for_each(Slot::wake);
@@ -335,7 +335,7 @@ impl Shared {
         Shared { core: Mutex::new(Core::new(channel.region(), layout)), channel }
     }
 
-    /// Runs `work` on the state, then wakes the board if there is a request for it.
+    /// Runs `work` on the state, then wakes the board if it has to handle a request.
     pub fn with<T>(&self, work: impl FnOnce(&mut Core) -> T) -> T {
         let mut core = lock(&self.core);
         if core.client.has_indication() {

@@ -1,10 +1,10 @@
-//! Streams of a running board for other programs of this host, through shared memory ([`kiban_attach`]).
+//! Streams on a running board for other programs of this host, through shared memory ([`kiban_attach`]).
 //!
-//! Socket           `NAME.streams` in a directory of the user's ([`kiban_os::unix::names`]): a Unix socket
-//!                  over which the board passes the client a memfd of the requested length.
+//! Socket           `NAME.streams` in the user's directory of sockets ([`kiban_os::unix::names`]): a Unix
+//!                  socket over which the board passes the client a memfd of the requested length.
 //! Access           the user who runs the board, and root. Root's clients search the directories of all
-//!                  users, which may contain anything. So [`names::call`] checks each socket before
-//!                  connecting, and the number of files examined is limited.
+//!                  users, which may contain anything, so [`names::call`] checks each socket before it
+//!                  connects, and the number of files examined is limited.
 //!
 //! ```no_run
 //! use kiban_base::SharedBytes;
@@ -44,16 +44,16 @@ pub const NAME_BYTES_MAX: usize = 32;
 /// Limit of the files examined in one directory.
 const FILES_MAX: usize = 1 << 14;
 
-/// Returns whether a text is a valid name of a board, or of one of its parts.
+/// Returns whether a text is a valid name for a board, or for a part of its configuration.
 pub fn is_name(text: &str) -> bool {
     let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(good)
 }
 
-/// Returns whether a process listens on a socket file; a killed board leaves its file behind.
+/// Returns whether a process listens at a socket file; a killed board leaves its file behind.
 ///
 /// # Errors
-/// The socket cannot be trusted ([`names::call`]).
+/// If the socket cannot be trusted ([`names::call`]).
 pub fn has_listener(path: &Path) -> io::Result<bool> {
     let kind = match path.extension() {
         Some(end) if end == "sockets" => SocketType::SEQPACKET,
@@ -62,12 +62,12 @@ pub fn has_listener(path: &Path) -> io::Result<bool> {
     match names::call(path, kind, false) {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(error),
-        // A listener with a full backlog is alive.
+        // A listener whose backlog is full is alive.
         Err(error) => Ok(error.kind() == io::ErrorKind::WouldBlock),
     }
 }
 
-/// Returns the names of boards that listen on a socket with this file extension, sorted.
+/// Returns the names of boards that listen at a socket with this file extension, sorted.
 pub fn boards(end: &str) -> Vec<String> {
     let mut names = Vec::new();
     for folder in folders_of_boards() {
@@ -83,7 +83,7 @@ pub fn boards(end: &str) -> Vec<String> {
     names
 }
 
-/// Returns the path of a board's socket for streams, in one of the directories for sockets
+/// Returns the path of a board's socket for streams, in one of the directories of sockets
 /// ([`kiban_os::unix::names`]).
 pub fn socket_path(folder: &Path, board: &str) -> PathBuf {
     folder.join(format!("{board}.streams"))
@@ -94,7 +94,7 @@ pub fn run_socket_path(folder: &Path, board: &str) -> PathBuf {
     folder.join(format!("{board}.sockets"))
 }
 
-/// Returns a client's greeting: the layout of its memory, as two numbers.
+/// Returns a client's greeting: two numbers that determine the layout of its memory.
 pub fn greeting(slots: usize, room: usize) -> Vec<u8> {
     [(slots as u32).to_be_bytes(), (room as u32).to_be_bytes()].concat()
 }
@@ -102,7 +102,7 @@ pub fn greeting(slots: usize, room: usize) -> Vec<u8> {
 /// Parses a client's greeting.
 ///
 /// # Errors
-/// It is malformed, or exceeds the limits.
+/// If it is malformed or exceeds the limits.
 pub fn parse_greeting(greeting: &[u8]) -> io::Result<Layout> {
     let (words, rest) = greeting.as_chunks::<4>();
     let layout = match (words, rest) {
@@ -116,7 +116,7 @@ pub fn parse_greeting(greeting: &[u8]) -> io::Result<Layout> {
     })
 }
 
-/// Converts the reason for a stream's end to an I/O error.
+/// Converts the reason of a stream's end to an I/O error.
 pub fn end_error(why: EndReason) -> io::Error {
     let kind = match why {
         EndReason::Closed => io::ErrorKind::BrokenPipe,
@@ -133,7 +133,7 @@ pub fn end_error(why: EndReason) -> io::Error {
     io::Error::new(kind, why)
 }
 
-/// Returns the error for a board that has gone, or has broken the shared memory.
+/// Returns the error for a board that has exited or has corrupted the shared memory.
 pub fn board_gone_error() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, "the board has gone: attach again")
 }

@@ -1,12 +1,12 @@
-//! A board's streams for drivers with a wait set of their own: the RDMA NIC and the VI NIC on a running
-//! board.
+//! Non-blocking streams on a board, for drivers that have a wait set of their own: the RDMA NIC and the VI
+//! NIC on a running board.
 //!
-//! Purpose          non-blocking calls, and a descriptor to wait on, as sockets have.
+//! Purpose          non-blocking calls, and a file descriptor to wait on, as sockets provide.
 //! Waiting          arm the bells ([`Board::arm`], and [`Stream::arm`] for each stream), check everything
-//!                  once more, wait on [`Board::file`], [disarm](Board::disarm). [`Board::is_gone`] drains a
-//!                  file that caused a wake-up.
-//! Blocking         only attaching and [listening](Board::listen) block: until the board's answer, or for ten
-//!                  seconds.
+//!                  once more, wait until [`Board::file`] is readable, then [disarm](Board::disarm).
+//!                  [`Board::is_gone`] drains the file after a wake-up.
+//! Blocking         only attaching and [listening](Board::listen) block, until the board answers, for at most
+//!                  ten seconds.
 
 use super::call::{
     ATTACH_TIMEOUT, Settings, is_no_listener, memory_bytes, named, no_answer_error, no_listener_error,
@@ -38,10 +38,11 @@ impl std::fmt::Debug for Board {
 }
 
 impl Board {
-    /// Attaches to a board by its name, or without a name to the only one that runs.
+    /// Attaches to a board by its name, or without a name to the only running one.
     ///
     /// # Errors
-    /// No board of that name accepts clients, or it belongs to another user; or the settings are invalid.
+    /// If no board of that name accepts clients, if it belongs to another user, or if the settings are
+    /// invalid.
     pub fn attach(board: Option<&str>, settings: Settings) -> io::Result<Board> {
         let board = named(board)?;
         let mut why = no_listener_error(&board);
@@ -56,7 +57,7 @@ impl Board {
         Err(why)
     }
 
-    /// Attaches by the path of the board's socket. The spin setting is ignored.
+    /// Attaches to the board whose socket has this path. Ignores the spin setting.
     ///
     /// # Errors
     /// As [`Board::attach`].
@@ -76,10 +77,10 @@ impl Board {
         }
     }
 
-    /// Starts to connect. `from` is an address and port of the board; port 0 means any.
+    /// Starts to connect. `from` is a local address and port of the board; port 0 lets the board choose.
     ///
     /// # Errors
-    /// All streams of this attachment are in use, or the board is gone.
+    /// If all streams of this attachment are in use, or the board has exited.
     pub fn connect(&self, from: Option<SocketAddr>, to: SocketAddr) -> io::Result<Stream> {
         let slot = self
             .0
@@ -92,7 +93,7 @@ impl Board {
     /// chooses one, which [`Listener::local_addr`] returns.
     ///
     /// # Errors
-    /// The address is in use, or not the board's; or the board has gone.
+    /// If the address is in use or not the board's, or the board has exited.
     pub fn listen(&self, local: SocketAddr) -> io::Result<Listener> {
         let mut listener = self.start_listen(local)?;
         let until = machine_nanos() + ATTACH_TIMEOUT.as_nanos() as u64;
@@ -115,23 +116,23 @@ impl Board {
     /// Starts to listen without waiting: [`Listener::is_listening`] returns the result.
     ///
     /// # Errors
-    /// This attachment has too many listeners.
+    /// If this attachment has too many listeners.
     pub fn start_listen(&self, local: SocketAddr) -> io::Result<Listener> {
         let number = self.0.with(|core| core.listen(local))?;
         Ok(Listener { shared: self.0.clone(), number, local })
     }
 
-    /// Returns the file that is readable when the board rings, and hung up when it has gone.
+    /// Returns the file, which is readable after the board rings, and hung up after it has exited.
     pub fn file(&self) -> BorrowedFd<'_> {
         self.0.channel.socket()
     }
 
-    /// Drains the wake-up, and processes the board's indications. Returns whether the board has gone; its
-    /// streams report that too.
+    /// Drains the file, and processes the board's indications. Returns whether the board has exited; its
+    /// streams then return errors, too.
     pub fn is_gone(&self) -> bool {
         let hung_up = self.0.channel.is_gone();
         self.0.with(|core| {
-            // Even without an indication there may be room for requests.
+            // Also if there was no indication, because the ring may have room for waiting requests.
             core.process_indications();
             if hung_up && !core.is_gone {
                 core.end();
@@ -140,7 +141,7 @@ impl Board {
         })
     }
 
-    /// Arms the bell: the driver is about to sleep.
+    /// Arms the bell before the driver sleeps.
     pub fn arm(&self) {
         self.0.channel.own_bell().arm();
     }
@@ -150,13 +151,13 @@ impl Board {
         self.0.channel.own_bell().is_armed()
     }
 
-    /// Disarms the bell after a sleep. Returns when it was first rung, if it was.
+    /// Disarms the bell after a sleep. Returns when it was first rung, if it was rung.
     pub fn disarm(&self) -> Option<u64> {
         self.0.channel.own_bell().disarm()
     }
 }
 
-/// Waits until a file is readable, or until a time in nanoseconds of CLOCK_MONOTONIC.
+/// Waits until a file is readable, or until a time (nanoseconds of CLOCK_MONOTONIC).
 fn wait_for(file: BorrowedFd<'_>, until: u64) -> io::Result<()> {
     let left = timespec(Duration::from_nanos(until.saturating_sub(machine_nanos())));
     match poll(&mut [PollFd::from_borrowed_fd(file, PollFlags::IN)], Some(&left)) {
@@ -166,7 +167,7 @@ fn wait_for(file: BorrowedFd<'_>, until: u64) -> io::Result<()> {
     }
 }
 
-/// A TCP stream of the board. Dropping it ends reading; written data is still sent.
+/// A TCP stream on the board. Dropping it closes it; written data is still sent.
 pub struct Stream {
     shared: Arc<Shared>,
     slot: u32,
@@ -184,7 +185,7 @@ impl Stream {
     /// Returns whether the stream is connected.
     ///
     /// # Errors
-    /// The connection failed.
+    /// If the connection failed.
     pub fn is_connected(&mut self) -> io::Result<bool> {
         if self.local.is_none() {
             self.local = self.shared.with(|core| core.opened(self.slot)).transpose()?;
@@ -202,11 +203,11 @@ impl Stream {
         self.remote
     }
 
-    /// Reads up to `most` bytes, which are passed to `take` in runs. Returns the number of bytes: zero at the
-    /// end, `None` if nothing is there now.
+    /// Reads up to `most` bytes, and passes them to `take` in runs. Returns the number of bytes: zero at the
+    /// end of the stream, `None` if no data is available yet.
     ///
     /// # Errors
-    /// The stream is lost.
+    /// If the connection is lost.
     pub fn read(&self, most: usize, take: impl FnMut(SharedBytes<'_>)) -> io::Result<Option<usize>> {
         self.shared.with(|core| core.read(self.slot, most, take)).transpose()
     }
@@ -214,7 +215,7 @@ impl Stream {
     /// Writes as much as there is room for, and returns the number of bytes.
     ///
     /// # Errors
-    /// The stream is lost.
+    /// If the connection is lost.
     pub fn write(&self, bytes: SharedBytes<'_>) -> io::Result<usize> {
         self.write_runs([bytes])
     }
@@ -227,22 +228,23 @@ impl Stream {
         self.shared.with(|core| core.write_runs(self.slot, runs))
     }
 
-    /// Returns whether a read would return something: bytes, the end, or an error.
+    /// Returns whether a read would return data, the end of the stream, or an error.
     pub fn is_readable(&self) -> bool {
         self.shared.with(|core| core.client.has_bytes(self.slot) || self.is_over(core))
     }
 
-    /// Returns whether a write would return something: there is room, or an error.
+    /// Returns whether a write would accept data or return an error.
     pub fn has_room(&self) -> bool {
         self.shared.with(|core| core.client.has_room(self.slot) || self.is_over(core))
     }
 
-    /// Returns whether the peer has finished, even if not all data has been read.
+    /// Returns whether the peer has sent a FIN, even if not all data has been read.
     pub fn has_ended(&self) -> bool {
         self.shared.with(|core| core.client.has_ended(self.slot))
     }
 
-    /// Returns whether the stream did not end in order, even if not all earlier data has been read.
+    /// Returns whether the stream ended in any way but an orderly close, even if not all earlier data has
+    /// been read.
     pub fn is_lost(&self) -> bool {
         self.shared.with(|core| {
             core.is_gone || core.slots[self.slot as usize].ended.is_some_and(|why| why != EndReason::Closed)
@@ -258,8 +260,8 @@ impl Stream {
         core.is_gone || core.slots[self.slot as usize].ended.is_some()
     }
 
-    /// Arms the stream's bell. The board rings when data has arrived, when half of the transmit buffer is
-    /// free, or at the stream's end.
+    /// Arms the stream's bell. The board rings it when data has arrived, when half of the transmit buffer is
+    /// free, and when the stream ends.
     pub fn arm(&self) {
         self.shared.with(|core| core.client.arm(self.slot));
     }
@@ -273,7 +275,7 @@ impl Stream {
         });
     }
 
-    /// Aborts the stream: the peer is reset.
+    /// Aborts the stream: the peer receives a reset.
     pub fn abort(mut self) {
         let slot = std::mem::replace(&mut self.slot, GIVEN_BACK);
         self.shared.with(|core| core.request(Request::Abort { slot }));
@@ -307,10 +309,11 @@ impl Listener {
         self.local
     }
 
-    /// Returns whether the board listens; from then on the address has the port that it chose.
+    /// Returns whether the board is listening. From then on [`Listener::local_addr`] has the port that it
+    /// chose.
     ///
     /// # Errors
-    /// The address is in use, or the board has gone.
+    /// If the address is in use, or the board has exited.
     pub fn is_listening(&mut self) -> io::Result<bool> {
         let address = self.shared.with(|core| core.listening(self.number)).transpose()?;
         self.local = address.unwrap_or(self.local);
@@ -320,7 +323,7 @@ impl Listener {
     /// Returns the next stream, if a peer has connected.
     ///
     /// # Errors
-    /// The board has gone.
+    /// If the board has exited.
     pub fn accept(&self) -> io::Result<Option<Stream>> {
         let accepted = self.shared.with(|core| core.accept(self.number)).transpose()?;
         Ok(accepted.map(|Accepted { slot, local, remote }| Stream {
@@ -331,7 +334,7 @@ impl Listener {
         }))
     }
 
-    /// Returns whether [`Listener::accept`] would return something.
+    /// Returns whether [`Listener::accept`] would return a stream or an error.
     pub fn is_readable(&self) -> bool {
         self.shared.with(|core| {
             let arrived = core.listeners.get(&self.number).is_some_and(|waiting| !waiting.arrived.is_empty());

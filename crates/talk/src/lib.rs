@@ -1,16 +1,16 @@
-//! Packet scripts: readable timelines of a protocol conversation that a board must follow.
+//! Packet scripts: readable timelines of a protocol exchange, against which a board is tested.
 //!
-//! Purpose   one file per test case: what the peer and the host do, what the board must send, and exactly
-//!           when.
-//! How       [`Talk`] is read from text (`parse`), [`run`] drives a real board with one IP port through it in
-//!           virtual time: no threads, no clock, and no randomness but a seed. An event that no line
-//!           expects is a failure.
-//! Numbers   sequence numbers are relative to each side's SYN, timestamps to the first one; payload is
-//!           generated from its position in the stream, so that every byte is checked without being written
-//!           down.
-//! Trace     every run is recorded as a script: see [`Report::trace`].
+//! Purpose   one file per test case. It says what the peer and the host do, and what the board must send,
+//!           with exact times.
+//! Operation [`Talk`] is parsed from text (`parse`). [`run`] drives a real board with one IP port through it
+//!           in virtual time, without threads or a clock; the only randomness comes from a seed. An event
+//!           that no line expects is a failure.
+//! Numbers   sequence numbers are relative to each side's SYN, and timestamps to the side's first. Payload
+//!           bytes are generated from their position in the stream, so all bytes are checked without being
+//!           written in the script.
+//! Trace     every run is recorded in the form of a script: see [`Report::trace`].
 //! Grammar   `docs/talks.md`.
-//! Left out  several ports or boards; errors about datagrams of ours.
+//! Limits    one board with one port; no ICMP errors about UDP datagrams that the board has sent.
 //!
 //! ```
 //! let talk = kiban_talk::Talk::read(
@@ -43,7 +43,7 @@ use std::path::{Path, PathBuf};
 /// Reads a script and the files that it includes; paths in `include` are relative to the including file.
 ///
 /// # Errors
-/// A file that cannot be read, or a [`ParseError`], as a message.
+/// A message, if a file cannot be read, or a [`ParseError`].
 pub fn load(path: &Path) -> Result<Talk, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let folder = path.parent().map(Path::to_path_buf).unwrap_or_default();
@@ -51,11 +51,10 @@ pub fn load(path: &Path) -> Result<Talk, String> {
     Talk::read(&path.display().to_string(), &text, &include).map_err(|error| error.to_string())
 }
 
-/// Returns the scripts that these files and directories name: files as they are, directories searched for
-/// `*.talk`, sorted.
+/// Returns the scripts that these paths name: a file itself; of a directory, every `*.talk` below it, sorted.
 ///
 /// # Errors
-/// A path that does not exist or cannot be read, as a message.
+/// A message, if a path does not exist or cannot be read.
 pub fn find(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     let mut found = Vec::new();
     for path in paths {

@@ -1,7 +1,7 @@
-//! Makes packets from a script's description, and describes packets in the words of a script.
+//! Builds packets from a script's descriptions, and describes packets in the notation of scripts.
 //!
-//! Options are written and read here, not by `wire`: a script may contain any options in any order, valid or
-//! not, and a second decoder of what the board sends is worth having.
+//! TCP options are encoded and decoded here and not by the crate `wire`, because a script may contain any
+//! options in any order, valid or not, and because a second decoder checks what the board sends.
 
 use crate::script::{Content, IpFields, Message, Number, Packet, Quote, Segment, TcpOption, UNREACHABLE};
 use crate::side::Connection;
@@ -12,14 +12,14 @@ use kiban_tcpip::wire::tcp::{Flags, HEADER_BYTES};
 use kiban_tcpip::wire::{icmp, icmpv6, ipv4, ipv6, udp};
 use std::net::IpAddr;
 
-/// A payload byte that must never be delivered.
+/// The byte that fills payload that must never be delivered.
 const EVIL: u8 = 0xee;
 
-/// The number of the fragment header among the next headers (RFC 8200 §4.5), and its length.
+/// The protocol number of the IPv6 fragment header (RFC 8200 §4.5), and its length.
 const FRAGMENT: u8 = 44;
 const FRAGMENT_BYTES: usize = 8;
 
-/// Returns an IP packet around a payload.
+/// Returns an IP packet with this payload.
 pub(crate) fn ip(source: IpAddr, target: IpAddr, protocol: u8, payload: &[u8]) -> Vec<u8> {
     ip_with(source, target, protocol, payload, IpFields::default())
 }
@@ -65,7 +65,7 @@ fn ip_with(source: IpAddr, target: IpAddr, protocol: u8, payload: &[u8], ip_fiel
     packet
 }
 
-/// Splits an IP packet into fragments of `by` bytes, as a router (IPv4) or its sender (IPv6) would.
+/// Splits an IP packet into fragments of `by` bytes of payload, as a router (IPv4) or the sender (IPv6) does.
 pub(crate) fn cut(packet: &[u8], by: usize) -> Vec<Vec<u8>> {
     let is_six = packet[0] >> 4 == 6;
     let (header, payload) = packet.split_at(if is_six { ipv6::HEADER_BYTES } else { ipv4::HEADER_BYTES });
@@ -97,7 +97,7 @@ pub(crate) fn cut(packet: &[u8], by: usize) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Returns the bytes of a segment of the peer, all of whose fields are set.
+/// Returns the bytes of a segment from the peer; all of its fields must be set.
 pub(crate) fn segment(connection: &Connection, local: IpAddr, said: &Segment) -> Vec<u8> {
     let mut options = Vec::new();
     for option in said.options.iter().flatten() {
@@ -146,7 +146,7 @@ pub(crate) fn datagram(connection: &Connection, local: IpAddr, count: usize, wro
     bytes.extend(Connection::datagram(count, false));
     let remote = connection.remote.ip();
     let sum = checksum::pseudo(remote, local, protocol::UDP, bytes.len()).plus(Sum::of(&bytes));
-    // RFC 768: zero would mean no checksum.
+    // RFC 768: a checksum of zero would mean that there is none.
     let checksum = match sum.checksum() ^ u16::from(wrong_sum) {
         0 => 0xffff,
         other => other,
@@ -212,7 +212,8 @@ pub(crate) fn message(
         quoted.extend(connection.local_port.unwrap_or(0).to_be_bytes());
         quoted.extend(connection.remote.port().to_be_bytes());
         quoted.extend(connection.board.absolute(sequence).to_be_bytes());
-        // The quoted IP header has the length of the whole segment; only eight bytes of it follow (RFC 792).
+        // The quoted IP header keeps the length of the whole segment, although only eight bytes of the
+        // segment follow (RFC 792).
         let kept = quoted.len();
         quoted.resize(HEADER_BYTES + bytes, 0);
         rest = ip(local, remote, protocol::TCP, &quoted);
@@ -250,7 +251,7 @@ pub(crate) fn message(
             Message::TooLong { mtu } => icmpv6::Header::TooLong { mtu },
             Message::TimeExceeded => icmpv6::Header::TimeExceeded { code: 0 },
             Message::ParameterProblem => icmpv6::Header::ParameterProblem { code: 0, pointer: 0 },
-            // IPv6 has no such message: an unassigned type is sent instead.
+            // IPv6 has no such message, so send an unassigned type.
             Message::SourceQuench => icmpv6::Header::Other { kind: 100, code: 0, rest: [0; 4] },
         };
         let mut bytes = vec![0; icmpv6::HEADER_BYTES];
@@ -263,18 +264,18 @@ pub(crate) fn message(
     }
 }
 
-/// A packet from the board, decoded.
+/// A decoded packet from the board.
 pub(crate) struct Opened<'a> {
     pub(crate) source: IpAddr,
     pub(crate) target: IpAddr,
     pub(crate) protocol: u8,
     pub(crate) payload: &'a [u8],
     pub(crate) ip_fields: IpFields,
-    /// Its fragment offset, and whether more fragments follow; `None`: it is not a fragment.
+    /// The fragment offset, and whether more fragments follow; `None` if the packet is not a fragment.
     pub(crate) fragment: Option<(usize, bool)>,
 }
 
-/// Decodes an IP packet of the board.
+/// Decodes an IP packet from the board.
 pub(crate) fn open(packet: &[u8]) -> Result<Opened<'_>, &'static str> {
     if packet.first().is_some_and(|byte| byte >> 4 == 6) {
         let (header, length) = ipv6::Header::read(packet).map_err(|_| "its IPv6 header is wrong")?;
@@ -326,7 +327,7 @@ pub(crate) fn open(packet: &[u8]) -> Result<Opened<'_>, &'static str> {
     })
 }
 
-/// A TCP segment of the board, with absolute sequence numbers.
+/// A TCP segment from the board, with absolute sequence numbers.
 pub(crate) struct Raw<'a> {
     pub(crate) source_port: u16,
     pub(crate) target_port: u16,
@@ -339,7 +340,7 @@ pub(crate) struct Raw<'a> {
     pub(crate) payload: &'a [u8],
 }
 
-/// Decodes a TCP segment of the board.
+/// Decodes a TCP segment from the board.
 pub(crate) fn open_tcp<'a>(opened: &Opened<'a>) -> Result<Raw<'a>, &'static str> {
     let bytes = opened.payload;
     if bytes.len() < HEADER_BYTES {
@@ -371,7 +372,7 @@ pub(crate) fn open_tcp<'a>(opened: &Opened<'a>) -> Result<Raw<'a>, &'static str>
     })
 }
 
-/// Describes a segment in the words of a script.
+/// Describes a segment in the notation of scripts.
 pub(crate) fn in_words(raw: &Raw<'_>, connection: &Connection) -> Segment {
     let acknowledges = raw.flags.has(Flags::ACK);
     Segment {
@@ -403,7 +404,8 @@ pub(crate) fn stamp_in(mut options: &[u8]) -> Option<u32> {
     None
 }
 
-/// Returns the first option that is not padding: kind, value, the rest. Moves `options` to its kind.
+/// Returns the first option that is not padding, as kind, value, and the remaining options. Advances
+/// `options` to the option's kind.
 fn cut_option(options: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     match options {
         [] | [0, ..] => None,
@@ -445,7 +447,7 @@ fn read_options(mut bytes: &[u8], connection: &Connection) -> Vec<TcpOption> {
     options
 }
 
-/// Describes a packet other than TCP in the words of a script.
+/// Describes a packet that is not TCP in the notation of scripts.
 pub(crate) fn other_in_words(opened: &Opened<'_>) -> Packet {
     if let Some((begin, more)) = opened.fragment {
         return Packet::Fragment { begin, end: begin + opened.payload.len(), more };

@@ -1,7 +1,8 @@
 //! Parses a [`Talk`].
 //!
-//! A line is a flat sequence of words, and the first ones determine its kind. So the parser is a cursor over
-//! words and their columns. It reports every unexpected word with its position and the words that would fit.
+//! A line is a flat sequence of words; the first ones determine its kind. So the parser is a cursor over
+//! words and their columns. An error reports the unexpected word, its position, and the words that would be
+//! valid.
 
 use crate::script::{
     Bytes, Call, Content, FLAGS, Line, Message, Number, Opening, Packet, ParseError, Quote, Segment, Talk,
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 /// The maximum depth of includes.
 const INCLUDES_MAX: usize = 8;
-/// The maximum length of one run of segments.
+/// The maximum length of a run of data.
 const RUN_BYTES_MAX: i64 = 1 << 30;
 
 impl Talk {
@@ -164,7 +165,7 @@ impl<'a> Words<'a> {
         word
     }
 
-    /// Takes the next word if it is `word`; returns whether it was.
+    /// Takes the next word if it is `word`; returns whether it did.
     fn takes(&mut self, word: &str) -> bool {
         let is = self.peek() == Some(word);
         self.at += usize::from(is);
@@ -231,7 +232,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Parses the edges of a SACK block: a peer may send them in the wrong order.
+    /// Parses the edges of a SACK block, which a peer may send in the wrong order.
     fn block(&mut self) -> Result<(i64, i64), ParseError> {
         let word = self.word("a block")?;
         let edges = word.split_once(':').and_then(|(left, right)| Some((plain(left)?, plain(right)?)));

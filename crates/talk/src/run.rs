@@ -1,4 +1,4 @@
-//! Runs a script line by line; a failure says what was expected and what arrived.
+//! Runs a script line by line. A failure says what was expected and what happened instead.
 
 use crate::script::{
     Call, Content, FLAGS, IpFields, Line, Number, Opening, Packet, Segment, Talk, TcpOption, What, When,
@@ -14,19 +14,19 @@ use kiban_tcpip::wire::tcp::Flags;
 use std::fmt;
 use std::time::Duration;
 
-/// Lines of the conversation that a failure shows.
+/// The number of recent lines that a failure shows.
 const RECENT: usize = 12;
-/// How long `eventually` waits.
+/// How long a line with `eventually` waits.
 const EVENTUALLY: Duration = Duration::from_secs(3600);
 
-/// The result of a script.
+/// The result of running a script.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// Why it failed; `None` if it passed.
     pub failure: Option<Failure>,
-    /// The feature that the stack lacks; the script was skipped.
+    /// A feature that the stack does not have; the script was skipped.
     pub waits_for: Option<String>,
-    /// The conversation as a script.
+    /// The recorded exchange, as a script.
     pub trace: String,
     /// The packets on the wire, as a pcap file of IP packets.
     pub capture: Vec<u8>,
@@ -45,9 +45,9 @@ pub struct Failure {
     pub message: String,
     /// The line of the script.
     pub expected: String,
-    /// The actual event, in the same notation; empty if there was none.
+    /// What happened instead, in the same notation; empty if nothing did.
     pub came: String,
-    /// The last lines of the conversation.
+    /// The most recent lines of the exchange.
     pub recent: String,
 }
 
@@ -66,7 +66,7 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Why a line failed, and the actual event.
+/// Why a line failed, and what happened instead.
 struct Mismatch {
     message: String,
     came: String,
@@ -142,7 +142,7 @@ fn written(world: &World, log: &[Entry]) -> String {
             (_, false) => format!("+{}", length_of(at.since(before))),
         };
         before = *at;
-        // A line that continues a burst has the time and the connection of its first line.
+        // A further line of a burst has the time and the connection of the burst's first line.
         let goes_on = words.starts_with("& ");
         let label = if label.is_empty() || goes_on { String::new() } else { format!("{label}: ") };
         text += &format!("{when:<9} {label}{words}\n");
@@ -152,7 +152,7 @@ fn written(world: &World, log: &[Entry]) -> String {
 
 struct Runner {
     settings: Settings,
-    /// The lines that changed settings or declared connections, for the trace.
+    /// Lines that changed settings or declared connections; they are repeated in the trace.
     said: Vec<String>,
     world: Option<World>,
     /// The time of the previous line.
@@ -205,7 +205,7 @@ impl Runner {
         if self.world.is_some() { Err("settings must come before the first event".into()) } else { Ok(()) }
     }
 
-    /// Returns the times between which a line may happen.
+    /// Returns the earliest and the latest time at which a line may happen.
     fn span(&mut self, when: When) -> Result<(Instant, Instant), Mismatch> {
         self.world();
         let mark = self.mark;
@@ -224,8 +224,8 @@ impl Runner {
         }
     }
 
-    /// Advances the time to that of an action or a check. Fails if there is a packet or completion that no
-    /// line has expected.
+    /// Advances the time to that of an action or a check. Fails if the board has sent a packet or a
+    /// completion that no line expected.
     fn quiet_until(&mut self, until: Instant, wants_quiet: bool) -> Result<(), Mismatch> {
         self.mark = until;
         let world = self.world();
@@ -418,7 +418,7 @@ impl Runner {
         }
     }
 
-    /// Performs a handshake that is not part of the script, whose time starts afterwards.
+    /// Performs a handshake that is not part of the script; the script's time starts after it.
     fn establish(&mut self, label: Option<&str>, opening: &Opening) -> Result<(), Mismatch> {
         let is_first = self.world().log.is_empty();
         let mark = self.mark;
@@ -456,7 +456,7 @@ impl Runner {
             let log = world.log.len();
             match world.call(label, &Call::Listen(port))? {
                 Ok(()) => {}
-                // The handshake of another connection has already opened the listener.
+                // Another connection's handshake has already opened the listener.
                 Err(kiban_board::HostError::Tcp(kiban_tcpip::tcp::Refusal::AddressInUse)) => {
                     world.log.truncate(log)
                 }
@@ -473,7 +473,7 @@ impl Runner {
         self.expect_completion(label, told, until, until)
     }
 
-    /// Takes the next segment of a handshake.
+    /// Takes the next segment of a handshake from the board, which must have these flags.
     fn next_segment(&mut self, index: usize, flags: Flags) -> Result<(), Mismatch> {
         let world = self.world();
         let Some(seen) = world.transmitted.pop_front() else {
@@ -489,7 +489,7 @@ impl Runner {
     }
 }
 
-/// Returns whether a line only checks.
+/// Returns whether a line only checks, so that it has no effect.
 fn is_check(what: &What) -> bool {
     matches!(what, What::Info(_) | What::Got(_) | What::Sessions(_) | What::Counter { .. })
 }
@@ -601,7 +601,7 @@ fn state_in_words(state: State) -> &'static str {
     }
 }
 
-/// Describes in a sentence how a packet differs from the expected one.
+/// Returns a sentence that describes how a packet differs from the expected one; `None` if it does not.
 fn differs(world: &World, label: Option<&str>, wanted: &Packet, seen: &Transmitted) -> Option<String> {
     let connection = seen.connection.map(|index| &world.connections[index]);
     let name = connection.map_or("", |connection| connection.label.as_str());
@@ -628,7 +628,7 @@ fn segment_differs(
     came: &Segment,
     seen: &Transmitted,
 ) -> Option<String> {
-    // PSH is compared only where a line names it.
+    // Compare PSH only if the line names it.
     let mask = if wanted.flags.has(Flags::PSH) { Flags::NONE } else { Flags::PSH };
     if wanted.flags.without(mask) != came.flags.without(mask) {
         let [came, wanted] = [came, wanted].map(|segment| flags_in_words(segment.flags.without(mask)));
@@ -683,7 +683,7 @@ fn flags_in_words(flags: Flags) -> String {
     if words.is_empty() { "none".into() } else { words.join(" ") }
 }
 
-/// Compares the fields of the IP header that the line names.
+/// Compares those fields of the IP header that the line names.
 fn ip_fields_differ(wanted: &Segment, seen: &Transmitted) -> Option<String> {
     let IpFields { time_to_live, dont_fragment, traffic_class } = wanted.ip_fields;
     let its = seen.ip_fields;
@@ -699,8 +699,8 @@ fn ip_fields_differ(wanted: &Segment, seen: &Transmitted) -> Option<String> {
     None
 }
 
-/// SACK blocks are always compared; other options on a SYN completely if any is named; otherwise only those
-/// that are named.
+/// Compares options: SACK blocks always; on a SYN, all options if the line names any; otherwise only those
+/// that the line names.
 fn options_differ(wanted: &Segment, came: &Segment) -> Option<String> {
     let none = Vec::new();
     let came_options = came.options.as_ref().unwrap_or(&none);

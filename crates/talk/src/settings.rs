@@ -1,4 +1,4 @@
-//! The settings of a script by name, and the board configuration made of them.
+//! A script's settings by name, and the board configuration that results from them.
 
 use crate::parse::hint;
 use kiban_base::{RngKey, SettingError};
@@ -7,7 +7,7 @@ use kiban_tcpip::ip::Prefix;
 use kiban_tcpip::tcp;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The settings of a script besides those of `tcp.`.
+/// A script's settings other than those that begin with `tcp.`.
 const OTHERS: [&str; 9] = [
     "ip.mtu",
     "ip.family",
@@ -53,7 +53,7 @@ impl Settings {
     /// Changes a setting.
     ///
     /// # Errors
-    /// An unknown setting or an invalid value, as a message.
+    /// A message, if the setting is unknown or the value invalid.
     pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let number =
             || value.replace('_', "").parse::<u64>().map_err(|_| format!("`{value}` is not a number"));
@@ -73,7 +73,7 @@ impl Settings {
                         SettingError::Unknown { .. } => unknown(&format!("tcp.{name}")),
                         error => error.to_string(),
                     })?;
-                    // No lower layer segments: a segment is what is sent on the wire.
+                    // No layer below TCP segments here, so TCP must produce segments as they are on the wire.
                     self.tcp.segment_bytes_max = self.tcp.mss.into();
                 }
                 None => return Err(unknown(name)),
@@ -94,7 +94,7 @@ impl Settings {
         self.host(1)
     }
 
-    /// Returns a host of the network, by its last byte.
+    /// Returns the address of a host in the network, by its last byte.
     pub(crate) fn host(&self, last: u8) -> IpAddr {
         if self.is_six {
             Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, last.into()).into()
@@ -128,7 +128,7 @@ impl Settings {
     }
 }
 
-/// Returns the error message for an unknown setting, with the nearest name or the place where all are listed.
+/// Returns the error for an unknown setting, with the nearest known name, or with the page that lists them.
 fn unknown(name: &str) -> String {
     let mut known: Vec<String> = OTHERS.map(String::from).into();
     tcp::Config::default().each(&mut |name, _, _| known.push(format!("tcp.{name}")));

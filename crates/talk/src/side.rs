@@ -1,13 +1,13 @@
-//! The two sides of a connection as a script sees them: relative numbers, and the bytes of each position of a
-//! stream.
+//! The two sides of a connection in the terms of a script: relative numbers, and the payload byte at each
+//! position of a stream.
 
 use kiban_board::StreamId;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-/// The peer's default initial sequence number; its sequence numbers wrap early.
+/// The peer's default initial sequence number, chosen so that its sequence numbers wrap soon.
 pub(crate) const PEER_INITIAL: u32 = 0xffff_f000;
-/// The peer's timestamp clock at the start of the script; it wraps early, too.
+/// The peer's timestamp clock at the start of the script, chosen so that it wraps soon, too.
 const PEER_STAMP: u32 = 0xffff_ff00;
 
 /// The sequence numbers and timestamps of one side.
@@ -18,7 +18,7 @@ pub(crate) struct Side {
     pub(crate) next: i64,
     pub(crate) first_stamp: Option<u32>,
     pub(crate) last_stamp: u32,
-    /// Whether its SYN carried timestamps.
+    /// Whether the side's SYN had a timestamps option.
     pub(crate) stamps: bool,
 }
 
@@ -37,7 +37,7 @@ impl Side {
 
     pub(crate) fn relative_stamp(&self, absolute: u32) -> i64 {
         match self.first_stamp {
-            // RFC 7323 §3.2: without a value to echo the field is zero.
+            // RFC 7323 §3.2: the field is zero if there is no value to echo.
             Some(first) if absolute != 0 => i64::from(absolute.wrapping_sub(first) as i32),
             _ => i64::from(absolute),
         }
@@ -49,16 +49,16 @@ impl Side {
 pub(crate) struct Connection {
     pub(crate) label: String,
     pub(crate) remote: SocketAddr,
-    /// Known from the start for a passive open, taken from the board's SYN for an active open.
+    /// Known from the start for a passive open; taken from the board's SYN for an active open.
     pub(crate) local_port: Option<u16>,
     pub(crate) board: Side,
     pub(crate) peer: Side,
-    /// The window of those segments of the peer for which the script gives none.
+    /// The window in the peer's segments for which the script gives none.
     pub(crate) window: u16,
     pub(crate) stream: Option<StreamId>,
     /// The bytes that the host has written.
     pub(crate) written: Vec<u8>,
-    /// Literal bytes of the peer's stream, by position.
+    /// Bytes of the peer's stream that the script gives literally, by position.
     pub(crate) literals: BTreeMap<i64, u8>,
     /// The position of the first byte of the peer's stream.
     pub(crate) begin: i64,
@@ -87,7 +87,7 @@ impl Connection {
         }
     }
 
-    /// Returns whether both SYNs carried timestamps (RFC 7323 §3.2).
+    /// Returns whether both SYNs had a timestamps option (RFC 7323 §3.2).
     pub(crate) fn stamps(&self) -> bool {
         self.board.stamps && self.peer.stamps
     }
@@ -109,8 +109,8 @@ impl Connection {
     }
 }
 
-/// Returns a byte that differs from its neighbours, from those 256 or 1460 positions away, and from the other
-/// side's.
+/// Returns a byte that differs from the neighbouring bytes, from those 256 or 1460 positions away, and from
+/// the other side's byte at this position.
 fn generated(place: i64, side: u8) -> u8 {
     ((place as u32).wrapping_mul(0x9e37_79b1) >> 24) as u8 ^ side
 }

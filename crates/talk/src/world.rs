@@ -1,10 +1,12 @@
-//! The world of a script: one board, its host, and a peer at the other end of a wire without delay.
+//! The simulation that a script runs in: one board, its host, and a peer at the other end of a link without
+//! delay.
 //!
-//! Down      packets that the script injects and calls of the host are handled at once, and the board is
+//! Down      packets that the script injects and the host's calls are processed at once, and the board is
 //!           polled until it is idle.
-//! Up        packets that leave, and completions, are kept with their times until the script takes them.
-//! Time      passes only when the script says so, from deadline to deadline.
-//! Log       everything is written down in the notation of the talks, in the order in which it happened.
+//! Up        packets that the board sends, and its completions, are queued with their times until the script
+//!           expects them.
+//! Time      advances only where the script says so, from deadline to deadline.
+//! Log       records all events in the notation of scripts, in the order in which they happened.
 
 use crate::packet;
 use crate::script::{Bytes, Call, Content, IpFields, Message, Number, Packet, Quote, Segment, TcpOption};
@@ -20,9 +22,9 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// The most deadlines within one step of a script; more means that the board never becomes idle.
+/// The maximum number of deadlines within one line of a script; more mean that the board never becomes idle.
 const DEADLINES_MAX: usize = 100_000;
-/// How long a script's sessions may take to end after it.
+/// How long a script's sessions may take to end after the last line.
 const AFTERWARDS: Duration = Duration::from_secs(24 * 3600);
 /// The name of connections that the script has not declared.
 pub(crate) const OTHERS: &str = "others";
@@ -33,7 +35,7 @@ pub(crate) struct Transmitted {
     pub(crate) connection: Option<usize>,
     pub(crate) packet: Packet,
     pub(crate) payload: Vec<u8>,
-    /// The next sequence number of the board, relative to its SYN.
+    /// The board's next sequence number after this packet, relative to its SYN.
     pub(crate) next: i64,
     pub(crate) ip_fields: IpFields,
 }
@@ -63,20 +65,20 @@ pub(crate) struct World {
     pub(crate) transmitted: VecDeque<Transmitted>,
     pub(crate) host_events: VecDeque<HostEvent>,
     pub(crate) log: Vec<Entry>,
-    /// The packets on the wire, for a capture.
+    /// All packets on the link, for a capture.
     pub(crate) wire: Vec<(Instant, Vec<u8>)>,
-    /// An error that no script can expect: wrong bytes, a packet that cannot be parsed.
+    /// An error that no script can expect, such as wrong bytes or a packet that cannot be parsed.
     pub(crate) fault: Option<String>,
     listener: Option<u32>,
     socket: Option<SocketId>,
-    /// Whether the host reads at once.
+    /// Whether the host reads data as soon as it arrives.
     pub(crate) reads: bool,
     undeclared_peers: u16,
 }
 
 impl World {
     pub(crate) fn new(settings: Settings) -> World {
-        // Not zero, because some events happen before the start of the script.
+        // Start late, because some events happen before the start of the script.
         let now = Instant::ZERO + Duration::from_secs(1000);
         World {
             board: Board::new(&settings.board(), settings.key()),
@@ -100,7 +102,7 @@ impl World {
     // ---- Connections
     // ------------------------------------------------------------------------------------------
 
-    /// Declares a connection; absent numbers get their defaults.
+    /// Declares a connection; numbers that are not given get their defaults.
     pub(crate) fn declare(
         &mut self,
         label: &str,
@@ -114,7 +116,7 @@ impl World {
         self.connections.len() - 1
     }
 
-    /// Returns the index of a connection by its name; the one without a name is created on demand.
+    /// Returns the index of a connection by its name; the connection without a name is created on demand.
     pub(crate) fn connection(&mut self, label: Option<&str>) -> Result<usize, String> {
         let name = label.unwrap_or("");
         if name == OTHERS {
@@ -145,7 +147,7 @@ impl World {
     // ---- Time
     // -------------------------------------------------------------------------------------------------
 
-    /// Advances the time to `until`, or until `stop` returns true. Returns whether it did.
+    /// Advances the time to `until`, or until `stop` returns true. Returns whether `stop` did.
     pub(crate) fn pass(&mut self, until: Instant, stop: impl Fn(&World) -> bool) -> Result<bool, String> {
         for _ in 0..DEADLINES_MAX {
             let deadline = self.drain();
@@ -245,7 +247,7 @@ impl World {
         connection.local_port = Some(raw.source_port);
         let stamp = packet::stamp_in(raw.options);
         if raw.flags.has(Flags::SYN) && connection.board.initial != Some(raw.sequence) {
-            // The first SYN, or that of a new incarnation.
+            // This is the first SYN, or the SYN of a new incarnation of the connection.
             connection.board.initial = Some(raw.sequence);
             connection.board.next = 0;
             connection.written.clear();
@@ -338,7 +340,7 @@ impl World {
         }
     }
 
-    /// Reads and checks at most `count` bytes; returns how many.
+    /// Reads and checks at most `count` bytes; returns the number of bytes read.
     fn read(&mut self, index: usize, count: usize) -> usize {
         let Some(stream) = self.connections[index].stream else { return 0 };
         let mut buffer = vec![0; count.min(64 << 10)];
@@ -367,7 +369,7 @@ impl World {
     // ---- Packets of the peer
     // ----------------------------------------------------------------------------------
 
-    /// Delivers a burst; the board answers when all of it has arrived.
+    /// Delivers a burst; the board sends its response after all of it has arrived.
     pub(crate) fn arrive(&mut self, label: Option<&str>, burst: &[Packet]) -> Result<(), String> {
         let mut packets = Vec::new();
         let first = self.log.len();
@@ -387,7 +389,7 @@ impl World {
         Ok(())
     }
 
-    /// Builds the packets of a line.
+    /// Builds the packets that a line describes.
     fn lay_out(&mut self, label: Option<&str>, packet: &Packet) -> Result<Vec<Vec<u8>>, String> {
         let mut packets = Vec::new();
         match packet {
@@ -451,11 +453,11 @@ impl World {
         Ok(pdu)
     }
 
-    /// Fills in the fields that the line leaves out, remembers the others, and builds the bytes.
+    /// Sets the fields that the line leaves out, remembers the others, and returns the segment's bytes.
     fn speak(&mut self, index: usize, said: &Segment) -> Vec<u8> {
         let stamp = (self.now.as_nanos() as i64 - self.zero.as_nanos() as i64).div_euclid(1_000_000);
         let connection = &mut self.connections[index];
-        // Until the board has sent a segment, the local port is the listener's.
+        // Until the board has sent a segment, use the listener's port.
         connection.local_port.get_or_insert(80);
         let is_syn = said.flags.has(Flags::SYN);
         let begin = match said.sequence {
@@ -519,11 +521,11 @@ impl World {
     // ---- Calls of the host
     // -----------------------------------------------------------------------------------
 
-    /// Makes a call of the host. The inner error is the board's.
+    /// Calls the host interface. The inner error is the board's.
     pub(crate) fn call(&mut self, label: Option<&str>, call: &Call) -> Result<Result<(), HostError>, String> {
         let index = self.connection(label)?;
         self.note(Some(index), call.to_string());
-        // The board's clock is the time of its last input.
+        // The board's time is that of its last input, so pass it the current time first.
         self.board.handle(Input::Timeout, self.now);
         let outcome = self.do_call(index, call);
         self.drain();
@@ -621,7 +623,7 @@ impl World {
         })
     }
 
-    /// Sets whether the host reads at once, or only when the script says so.
+    /// Sets whether the host reads data at once, or only where the script says so.
     pub(crate) fn set_reads(&mut self, reads: bool) {
         self.reads = reads;
         if reads {
@@ -633,19 +635,19 @@ impl World {
         }
     }
 
-    /// Returns TCP's state of a connection; `None` if it is gone.
+    /// Returns TCP's view of a connection; `None` if the connection no longer exists.
     pub(crate) fn info(&mut self, index: usize) -> Option<kiban_tcpip::tcp::Info> {
         let stream = self.connections[index].stream?;
         self.board.host().info(stream).ok().map(|info| info.until(self.now))
     }
 
-    /// Aborts all connections and lets time pass without further packets of the peer. Returns whether all
-    /// memory is free.
+    /// Aborts all connections, and advances the time without further packets from the peer. Returns whether
+    /// all memory is free then.
     pub(crate) fn ends_with_all_memory_free(&mut self) -> Result<bool, String> {
         self.board.handle(Input::Timeout, self.now);
         for index in 0..self.connections.len() {
             if let Some(stream) = self.connections[index].stream.take() {
-                // A stream that has ended need not be aborted.
+                // The abort fails if the stream has ended already.
                 let _ = self.board.host().abort(stream);
             }
         }
@@ -658,7 +660,7 @@ impl World {
     }
 }
 
-/// Splits a run into segments; FIN and PSH are set only on the last.
+/// Splits a run of data into segments; only the last has FIN and PSH.
 pub(crate) fn pieces(run: &Segment) -> Vec<Segment> {
     let (Some(by), Number::Is(begin)) = (run.by, run.sequence) else { return vec![run.clone()] };
     let ends = Flags::FIN | Flags::PSH;

@@ -1,4 +1,4 @@
-//! Every script under `talks` passes.
+//! Runs every script under `talks`; all must pass.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ fn every_script_passes() {
     assert!(run > 200, "only {run} scripts were run");
 }
 
-/// The index counts the scripts of each topic.
+/// The index must have the right number of scripts for each topic.
 #[test]
 fn the_index_counts_the_scripts_of_every_topic() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../talks");
@@ -47,7 +47,7 @@ fn the_index_counts_the_scripts_of_every_topic() {
     assert!(all >= 200, "only {all} scripts");
 }
 
-/// A script from which any one event is removed fails.
+/// If any one expected event is removed from a script, the script must fail.
 #[test]
 fn a_script_without_one_of_its_expectations_fails() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../talks");
@@ -61,7 +61,7 @@ fn a_script_without_one_of_its_expectations_fails() {
                 continue;
             }
             let mut others = lines.clone();
-            // Its time remains.
+            // Keep the time of the removed event.
             let when = lines[at].split_whitespace().next().filter(|word| word.starts_with(['+', '0']));
             let silence = format!("{} silence", when.unwrap_or_default());
             others[at] = &silence;
@@ -74,7 +74,7 @@ fn a_script_without_one_of_its_expectations_fails() {
     assert!(left_out > 100, "only {left_out} lines were left out");
 }
 
-/// Every number that a script names is compared.
+/// Checks that every number that a script names is compared.
 #[test]
 fn a_failure_shows_the_expected_and_the_actual_event() {
     let begin = "established mss 1460\n0ms <- seq 1:1461 ack 1\n";
@@ -113,7 +113,7 @@ fn a_failure_shows_the_expected_and_the_actual_event() {
     }
 }
 
-/// An unknown setting or profile: the error lists the known ones.
+/// For an unknown setting or profile, the error must list the known ones.
 #[test]
 fn an_unknown_name_is_reported_with_the_known_ones() {
     for (line, message) in [
@@ -129,7 +129,7 @@ fn an_unknown_name_is_reported_with_the_known_ones() {
     }
 }
 
-/// A trace is a script, which passes when it is run.
+/// The trace of a run is a script, and must pass when it is run.
 #[test]
 fn a_trace_can_be_run_again() {
     let text = "0ms listen 80\n<- SYN seq 0 win 65535 mss 1000\n-> SYN seq 0 ack 1\n+5ms <- ack 1\n\
@@ -144,7 +144,7 @@ fn a_trace_can_be_run_again() {
     assert_eq!(again.capture, report.capture);
 }
 
-/// The trace of every script is a script that passes.
+/// The trace of every script must pass when it is run.
 #[test]
 fn every_trace_can_be_run_again() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../talks");

@@ -1,5 +1,5 @@
-//! Checks `docs/tcp.md`, the list of TCP's requirements: everything that it names exists, and no requirement
-//! of RFC 9293 is missing.
+//! Checks `docs/tcp.md`, the list of TCP's requirements: everything that it names must exist, and no
+//! requirement of RFC 9293 may be missing.
 
 use kiban_tcpip::tcp::{Config, PROFILES};
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ fn page() -> String {
     fs::read_to_string(root().join("docs/tcp.md")).expect("docs/tcp.md")
 }
 
-/// Returns the text between backticks in the tables.
+/// Returns the texts between backticks in the page's tables.
 fn named(page: &str) -> Vec<&str> {
     page.lines()
         .filter(|line| line.starts_with("| ") || line.contains("/`"))
@@ -22,7 +22,7 @@ fn named(page: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Returns every Rust file under `crates`, by path, with its text.
+/// Returns the text of every Rust file under `crates`, by path.
 fn sources() -> BTreeMap<String, String> {
     fn search(folder: &Path, found: &mut BTreeMap<String, String>) {
         for entry in fs::read_dir(folder).expect("a folder") {
@@ -50,7 +50,7 @@ fn every_script_test_function_and_setting_on_the_page_exists() {
     let (root, page, sources) = (root(), page(), sources());
     let mut settings = Vec::new();
     Config::default().each(&mut |name, _, _| settings.push(name));
-    // Files by how their paths end, without `.rs`; a module with children is a `mod.rs`.
+    // The page names files by the ends of their paths, without `.rs`; a module with submodules is a `mod.rs`.
     let ends_with = |end: &str| {
         let ends = [format!("/{end}.rs"), format!("/{end}/mod.rs")];
         let is_it = move |path: &str| ends.iter().any(|end| path.ends_with(end));
@@ -69,7 +69,7 @@ fn every_script_test_function_and_setting_on_the_page_exists() {
             let found = ends_with(module);
             (1, found.iter().any(|(_, text)| has_function(text, function)))
         } else if let Some((file, function)) = name.split_once(".rs") {
-            // The page leaves out the directory of TCP's files.
+            // For TCP's own files, the page omits the directory.
             let whole = ends_with(&format!("crates/{file}"));
             let of_tcp = ends_with(file).into_iter().filter(|(path, _)| path.contains("tcpip/src/tcp/"));
             let found: Vec<_> = whole.into_iter().chain(of_tcp).collect();
@@ -101,7 +101,7 @@ fn every_number_of_rfc_9293_has_one_row() {
             assert_eq!(rows, 1, "{kind}-{number}");
         }
     }
-    // A requirement marked as met names its code and its test.
+    // A requirement that is marked as met must name its code and its test.
     for row in page
         .lines()
         .filter(|line| ["| MUST-", "| SHLD-", "| MAY-"].iter().any(|begin| line.starts_with(begin)))
@@ -117,7 +117,7 @@ fn every_number_of_rfc_9293_has_one_row() {
     }
 }
 
-/// Requirements that are not met are listed first, in the order of the numbers.
+/// Requirements that are not met must be listed first, in the order of their numbers.
 #[test]
 fn requirements_not_met_are_listed_first() {
     let page = page();
@@ -152,7 +152,7 @@ fn every_directory_of_scripts_is_named() {
     }
 }
 
-/// The two tables of settings are generated from the code; `KIBAN_KEEP_SNAPSHOTS=1` writes them.
+/// The page's two tables of settings must match the code; `KIBAN_KEEP_SNAPSHOTS=1` rewrites them.
 #[test]
 fn the_tables_of_settings_match_the_code() {
     let mut settings = String::from("| setting | default | what, and why so |\n|---|---|---|\n");
@@ -163,7 +163,7 @@ fn the_tables_of_settings_match_the_code() {
         let others = if others.is_empty() { String::new() } else { format!(" (or {})", others.join(", ")) };
         settings += &format!("| `tcp.{name}` | {value}{others} | {about} |\n");
     });
-    // Only where a profile differs from another.
+    // List only settings in which the profiles differ.
     let mut rows: Vec<(&str, Vec<String>)> = Vec::new();
     for profile in PROFILES {
         let mut at = 0;

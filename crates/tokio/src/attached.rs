@@ -16,7 +16,7 @@ pub(super) struct Attached {
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        // The board sees the end once the task has closed the socket.
+        // The board notices the end when the task has closed the socket.
         self.task.get().into_iter().for_each(tokio::task::AbortHandle::abort);
     }
 }
@@ -27,8 +27,8 @@ impl Attached {
         self.shared.with(work)
     }
 
-    /// Returns whether a reader that has found nothing since `began`, in nanoseconds of CLOCK_MONOTONIC,
-    /// should keep spinning.
+    /// Returns whether a reader that has had no data since `began` (nanoseconds of CLOCK_MONOTONIC) should
+    /// keep spinning.
     pub(super) fn may_spin(&self, began: u64) -> bool {
         let spun = Duration::from_nanos(machine_nanos() - began);
         if spun >= self.spin {

@@ -1,10 +1,10 @@
-//! An attachment to one board: passes the board's indications on to its streams.
+//! An attachment to a board, which passes the board's indications to its streams.
 //!
-//! Indications      are read by a task of the runtime, which waits on the channel's socket, or by a task that
-//!                  spins for a stream.
+//! Indications      are read by a task of the runtime that waits on the channel's socket, or by a task that
+//!                  spins for its stream.
 //! Spinning         a reader without data spins for a while ([`Settings::spin`]) before it sleeps, so that a
-//!                  quick answer needs no wake-up.
-//! Locking          one lock for all streams of an attachment, which is held while bytes are copied. A
+//!                  quick response needs no wake-up.
+//! Locking          all streams of an attachment share one lock, which is held while bytes are copied. A
 //!                  program with several busy threads should attach once per thread.
 
 use super::attached::Attached;
@@ -39,10 +39,10 @@ impl std::fmt::Debug for Attachment {
 }
 
 impl Attachment {
-    /// Attaches to a board by its name, or without a name to the only one that runs.
+    /// Attaches to a board by its name, or without a name to the only running one.
     ///
     /// # Errors
-    /// No board of that name accepts clients, or it belongs to another user.
+    /// If no board of that name accepts clients, or it belongs to another user.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -75,7 +75,7 @@ impl Attachment {
         Err(why)
     }
 
-    /// Attaches by the path of the board's socket, for example one that is mounted in a container.
+    /// Attaches to the board whose socket has this path, for example a socket that is mounted in a container.
     ///
     /// # Errors
     /// As [`Attachment::attach_with`].
@@ -101,18 +101,18 @@ impl Attachment {
         Ok(Attachment(attached))
     }
 
-    /// Connects; the route decides the local address.
+    /// Connects; the board's route determines the local address.
     ///
     /// # Errors
-    /// There is no listener, or no route; the error contains [`super::EndReason`].
+    /// If there is no listener, or no route; the error contains [`super::EndReason`].
     pub async fn connect(&self, remote: SocketAddr) -> io::Result<Stream> {
         self.connect_from(None, remote).await
     }
 
-    /// Connects from an address and port of the board; with port 0 one is chosen.
+    /// Connects from a local address and port of the board; port 0 lets the board choose.
     ///
     /// # Errors
-    /// As [`Attachment::connect`]; or the address is not the board's, or the port is in use.
+    /// As [`Attachment::connect`]; also if the address is not the board's, or the port is in use.
     pub async fn connect_from(&self, local: Option<SocketAddr>, remote: SocketAddr) -> io::Result<Stream> {
         let claim = |cx: &mut Context<'_>| {
             self.0.with(|core| match core.connect(local, remote) {
@@ -124,7 +124,7 @@ impl Attachment {
             })
         };
         let slot = poll_fn(claim).await?;
-        // From here on, dropping the stream gives the slot back.
+        // From here on, dropping the stream returns the slot.
         let mut stream = Stream::new(self.0.clone(), Accepted { slot, local: remote, remote });
         let opened = |cx: &mut Context<'_>| {
             self.0.with(|core| match core.opened(slot) {
@@ -143,7 +143,7 @@ impl Attachment {
     /// chooses one, which [`Listener::local_addr`] returns.
     ///
     /// # Errors
-    /// The address is in use, or not the board's.
+    /// If the address is in use or not the board's.
     pub async fn listen(&self, local: SocketAddr) -> io::Result<Listener> {
         let number = self.0.with(|core| core.listen(local))?;
         let mut listener = Listener::new(self.0.clone(), number, local);
@@ -165,7 +165,7 @@ async fn complete(mut half: PendingChannel, bytes: usize) -> io::Result<Channel>
             return Ok(channel);
         }
         socket.readable().await?;
-        // The half has read the answer: clear the runtime's readiness.
+        // `PendingChannel` has read the answer itself, so clear the runtime's readiness.
         let _ = socket.try_io(Interest::READABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
     }
 }
@@ -174,18 +174,18 @@ async fn complete(mut half: PendingChannel, bytes: usize) -> io::Result<Channel>
 async fn listen(attached: Weak<Attached>, socket: UnixStream) {
     loop {
         {
-            // The last stream has been dropped.
+            // The attachment and all its streams have been dropped.
             let Some(attached) = attached.upgrade() else { return };
             attached.shared.channel.own_bell().arm();
-            // Process what arrived before the bell was armed.
+            // Process the indications that arrived before the bell was armed.
             attached.with(Core::process_indications);
         }
-        // An error means that the runtime ends.
+        // An error means that the runtime is shutting down.
         let woken = socket.readable().await;
         let Some(attached) = attached.upgrade() else { return };
         attached.shared.channel.own_bell().disarm();
-        // The channel drains the bytes. Clear the runtime's readiness before that, so that no later byte is
-        // missed.
+        // The channel drains the bytes. Clear the runtime's readiness before that, so that a byte that
+        // arrives later is noticed.
         let _ = socket.try_io(Interest::READABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
         if woken.is_err() || attached.shared.channel.is_gone() {
             return attached.with(|core| {

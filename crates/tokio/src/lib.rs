@@ -1,8 +1,8 @@
-//! kiban for programs that use tokio.
+//! kiban for programs that use the tokio runtime.
 //!
-//! [`Attachment`] provides streams of a running board that are `AsyncRead` and `AsyncWrite`. [`runtime`]
-//! builds runtimes without panicking if the system is out of threads or descriptors; [`unix`] accepts
-//! Unix-socket peers.
+//! [`Attachment`] provides a running board's streams as `AsyncRead` and `AsyncWrite`. [`runtime`] builds
+//! runtimes that return an error instead of panicking if the system is out of threads or descriptors.
+//! [`unix`] accepts clients on Unix sockets.
 //!
 //! ```no_run
 //! # async fn example() -> std::io::Result<()> {

@@ -1,10 +1,11 @@
-//! Tokio runtimes on a system that may run out of threads and descriptors.
+//! Tokio runtimes for systems that may run out of threads or descriptors.
 //!
-//! Purpose          tokio panics if no thread can be started (`spawn_blocking`, the first worker of a
-//!                  runtime) or no socket pair can be created (signals). Here that is an ordinary error.
-//! Method           [`build`] catches the panic; [`blocking`] starts a thread of its own for blocking work.
-//! Limits           if there is no memory for the signal stack of a tokio thread, the thread panics before
-//!                  the panic can be caught, which ends the process; std prints the reason.
+//! Purpose          tokio panics if it cannot start a thread (`spawn_blocking`, the first worker of a
+//!                  runtime) or create a socket pair (signals). Here these are ordinary errors.
+//! Method           [`build`] catches the panic; [`blocking`] starts a new thread for each piece of blocking
+//!                  work.
+//! Limits           if there is no memory for the signal stack of a tokio thread, the thread panics where the
+//!                  panic cannot be caught. This aborts the process; std prints the reason.
 
 use kiban_os::thread;
 use std::cell::Cell;
@@ -18,18 +19,18 @@ use tokio::sync::oneshot;
 /// Builds a runtime.
 ///
 /// # Errors
-/// The system is out of threads or descriptors.
+/// If the system is out of threads or descriptors.
 pub fn build(builder: &mut Builder) -> io::Result<Runtime> {
     catch_panic(|| builder.build())?
 }
 
-/// Calls tokio and converts a panic to an error. Panics of other threads are still printed.
+/// Calls tokio, and converts a panic to an error. Panics in other threads are still printed.
 pub fn catch_panic<T>(call: impl FnOnce() -> T) -> io::Result<T> {
     thread_local! {
         static IS_QUIET: Cell<bool> = const { Cell::new(false) };
     }
     static HOOK: Once = Once::new();
-    // The hook belongs to the process, and is never removed.
+    // The panic hook applies to the whole process, and is never removed.
     HOOK.call_once(|| {
         let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
@@ -47,10 +48,10 @@ pub fn catch_panic<T>(call: impl FnOnce() -> T) -> io::Result<T> {
     })
 }
 
-/// Starts blocking work on a thread of its own. Returns the receiver of its result.
+/// Starts blocking work on a thread of its own. Returns the receiver for its result.
 ///
 /// # Errors
-/// No thread could be started.
+/// If no thread could be started.
 pub fn blocking<T: Send + 'static>(
     name: &'static CStr,
     work: impl FnOnce() -> T + Send + 'static,

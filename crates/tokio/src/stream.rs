@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A TCP stream of the board.
+/// A TCP stream on the board.
 ///
-/// Reading ends at the peer's FIN; shutting down sends one. Dropping the stream ends reading; written data is
-/// still sent.
+/// Reading ends at the peer's FIN; shutdown sends one. Dropping the stream closes it; written data is still
+/// sent.
 pub struct Stream {
     attached: Arc<Attached>,
     at: Accepted,
@@ -47,18 +47,19 @@ impl Stream {
         self.at.remote
     }
 
-    /// Sets whether short segments are sent at once, or may wait for ACKs (RFC 9293 §3.7.4).
+    /// Sets TCP_NODELAY: whether short segments are sent at once, instead of waiting for ACKs (RFC 9293
+    /// §3.7.4).
     pub fn set_nodelay(&self, nodelay: bool) {
         self.attached.with(|core| core.request(Request::Nagle { slot: self.at.slot, is_on: !nodelay }));
     }
 
-    /// Aborts the stream: the peer is reset.
+    /// Aborts the stream: the peer receives a reset.
     pub fn reset(mut self) {
         let slot = std::mem::replace(&mut self.at.slot, GIVEN_BACK);
         self.attached.with(|core| core.request(Request::Abort { slot }));
     }
 
-    /// Spins until `look` finds something or the time for spinning is over; then `wait` registers the task's
+    /// Spins until `look` returns a result or the time for spinning is over; then `wait` registers the task's
     /// waker.
     fn look<T>(
         &self,
@@ -76,7 +77,7 @@ impl Stream {
             }
         }
         self.attached.with(|core| {
-            // Arm first, then look once more: the board rings for anything that comes later.
+            // Arm the bell, then look once more: the board rings it for anything that arrives later.
             core.client.arm(slot);
             match look(core) {
                 Some(found) => Poll::Ready(found),
@@ -118,7 +119,7 @@ impl AsyncWrite for Stream {
         self.look(|core| core.write(slot, bytes.into()), |state| state.writer = Some(cx.waker().clone()))
     }
 
-    /// Written data is always sent without a flush.
+    /// Returns at once, because written data is always sent without a flush.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
@@ -168,7 +169,7 @@ impl Listener {
     /// Accepts the next stream.
     ///
     /// # Errors
-    /// The board has gone.
+    /// If the board has exited.
     pub async fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
         let accepted = self.wait(|core| core.accept(self.number)).await?;
         Ok((Stream::new(self.attached.clone(), accepted), accepted.remote))

@@ -15,7 +15,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Registers a [`Listener`] or a [`Peer`] with the runtime.
 fn register<T: AsRawFd>(file: T) -> io::Result<AsyncFd<T>> {
-    // SAFETY: a value of either type owns one descriptor, always returns the same one, and keeps it open
+    // SAFETY: a [`Listener`] or [`Peer`] owns one descriptor, always returns the same one, and keeps it open
     // until it is dropped.
     Ok(unsafe { AsyncFd::register(file) }?)
 }
@@ -27,7 +27,7 @@ impl AsyncListener {
     /// Registers a listener with the runtime.
     ///
     /// # Errors
-    /// The runtime cannot register it.
+    /// If the runtime cannot register it.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -38,7 +38,7 @@ impl AsyncListener {
     /// Waits for the next peer.
     ///
     /// # Errors
-    /// The runtime has ended.
+    /// If the runtime is shutting down.
     pub async fn accept(&self) -> io::Result<AsyncPeer> {
         loop {
             let mut ready = self.0.readable().await?;

@@ -49,7 +49,7 @@ impl Bridge {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
         let text = self.config()?;
         let plan = Plan::read(&text, "bridge").map_err(|error| {
-            // Omit the line number: the configuration was generated here.
+            // Omit the line number, because the user did not write this configuration.
             let kiban_service::config::ConfigError { wrong, remedy, .. } = error;
             format!("{wrong}: {remedy}")
         })?;

@@ -9,7 +9,7 @@ use url::{Host, Url};
 const PATH: &AsciiSet = &CONTROLS.add(b'%').add(b'?').add(b'#');
 const USER: &AsciiSet = &PATH.add(b'@').add(b'/').add(b':');
 
-/// A file or directory of a responder.
+/// A file or directory on a responder.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Remote {
     /// Initiator identity.
@@ -17,7 +17,7 @@ pub(crate) struct Remote {
     /// Name or address, without brackets.
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// The filename, without the slash after the port. Empty for the responder's root.
+    /// The filename, without the slash after the port; empty for the responder's root directory.
     pub(crate) path: String,
 }
 

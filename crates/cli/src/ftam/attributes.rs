@@ -177,8 +177,8 @@ fn actions_of(actions: PermittedActions) -> Vec<&'static str> {
     words.into_iter().filter(|(action, _)| actions.contains(*action)).map(|(_, word)| word).collect()
 }
 
-/// Formats a GeneralizedTime as `2026-11-22 10:43:16`. If it does not begin with 14 digits (some peers send
-/// years of three digits), it is returned unchanged.
+/// Formats a GeneralizedTime as `2026-11-22 10:43:16`. A value that does not begin with 14 digits is returned
+/// unchanged, because some peers send years of three digits.
 fn date(date: &Option<DateAndTimeAttribute>) -> Option<String> {
     let Some(DateAndTimeAttribute::Actual(date)) = date else { return None };
     let text = date.text().escape_debug().to_string();

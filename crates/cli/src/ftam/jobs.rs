@@ -68,7 +68,7 @@ impl Report {
             let rate = *bytes as f64 / seconds.max(1e-9) / 1e6;
             let how = match *bytes {
                 _ if *resumed => ", resumed".into(),
-                // For small files the rate would measure only the protocol exchanges.
+                // For small files, a rate would only reflect the protocol exchanges.
                 ..1_000_000 => String::new(),
                 _ => format!(", {rate:.1} MB/s"),
             };
@@ -124,7 +124,7 @@ impl Get {
         let association = &self.transfer.association;
         let mut link = PersistentClient::new(association, &self.remotes[0], &absolute(&root)?)?;
         let mut report = Report::default();
-        // Subdirectories are added as they are found.
+        // Subdirectories that have been found but not listed yet.
         let mut waiting: Vec<(Remote, String, usize)> = Vec::new();
         for remote in &self.remotes {
             let name = match into {
@@ -176,7 +176,7 @@ impl Get {
         std::fs::create_dir_all(&here).map_err(|error| format!("{}: {error}", here.display()))?;
         for entry in entries(link, remote, &mut self.transfer.retries.clone()).await? {
             let Some(last) = entry.name.rsplit('/').next().filter(|last| !last.is_empty()) else { continue };
-            // The peer's file names must not lead outside of the target directory.
+            // File names from the peer must not lead outside the target directory.
             let above = if name.is_empty() { Ok(Name::root()) } else { Name::read(name) };
             let inside = above.and_then(|above| above.join(last));
             let inside = inside.map_err(|wrong| format!("{remote}{last}: {wrong}"))?;
@@ -229,8 +229,8 @@ impl Put {
         }
         while let Some((local, path, depth)) = waiting.pop() {
             let root = absolute(&parent(&local))?;
-            // State of interrupted transfers is kept beside the local files, so each local directory needs
-            // its own association.
+            // The state of an interrupted transfer is kept beside the local file, so each local directory
+            // needs its own association.
             let mut link = match links.take() {
                 Some((at, link)) if at == root => link,
                 other => {
@@ -302,7 +302,7 @@ async fn descend_local(
         return Err(format!("{}: more than {DEPTH_MAX} nested directories", local.display()));
     }
     let about = remote.to_string();
-    // The directory may already exist; then errors are reported for its files.
+    // This fails if the directory exists already, so the error is reported only if it does not exist.
     let made = link.ask(Job::MakeDirectory { remote: remote.path.clone() }, &about).await;
     let listed = std::fs::read_dir(local).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let mut listed = listed.map_err(|error| format!("{}: {error}", local.display()))?;
@@ -359,7 +359,7 @@ async fn entries(
     remote: &Remote,
     retries: &mut u32,
 ) -> Result<Vec<FileAttributes>, String> {
-    // "." is ISODE's name for the user's home directory.
+    // ISODE names the user's home directory ".".
     let path = remote.path.trim_end_matches('/');
     let list = Job::List { remote: if path.is_empty() { "." } else { path }.to_owned() };
     match link.run_with_retry(list, &remote.to_string(), retries).await? {
@@ -458,7 +458,7 @@ async fn plain(association: &Association, jobs: Vec<(Job, Remote)>) -> Result<Ex
     report.finish(association, link).await
 }
 
-/// Returns a link for jobs that use no local file.
+/// Returns a client for jobs that use no local file.
 fn here(association: &Association, remote: &Remote) -> Result<PersistentClient, String> {
     PersistentClient::new(association, remote, &absolute(Path::new("."))?)
 }

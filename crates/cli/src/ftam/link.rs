@@ -1,5 +1,5 @@
-//! An association that is established on demand and re-established when it is lost, with a progress bar for
-//! its transfers.
+//! An association that is established when it is needed and re-established when it is lost, with a progress
+//! bar for its transfers.
 
 use super::address::Remote;
 use super::options::{Association, activity};
@@ -53,7 +53,7 @@ pub(super) struct RetryPolicy {
 }
 
 impl PersistentClient {
-    /// Returns a link to the host of `remote`, for files below `local`. It connects when it is first used.
+    /// Returns a client for the host of `remote`, for files below `local`. It connects on first use.
     pub(super) fn new(
         association: &Association,
         remote: &Remote,
@@ -136,13 +136,13 @@ impl PersistentClient {
         let began_resumed = resumed;
         let (mut retries, mut pause) = (persistence.retries, PAUSE);
         let bar = bar(self.quiet, remote.name());
-        // The time to connect does not count as transfer time.
+        // Connect first, so that the connection time does not count as transfer time.
         self.client().await?;
         let clock = Clock::new();
         loop {
             let client = match self.connect().await {
                 Ok(client) => client,
-                // A restarted server may not listen yet.
+                // A restarted server may not be listening yet.
                 Err(error) if is_transient(&error) && retries > 0 => {
                     retries -= 1;
                     tokio::time::sleep(pause).await;
@@ -208,18 +208,19 @@ impl PersistentClient {
     }
 }
 
-/// Returns whether a failure is due to the association and not a response of the peer.
+/// Returns whether a failure means that the association is lost; it is not a response of the peer.
 fn says_lost(failure: &Failure) -> bool {
     let mut said = failure.diagnostics.iter();
     failure.diagnostics.is_empty() || said.any(|item| item.error() == ErrorIdentifier::LOWER_LAYER_FAILURE)
 }
 
-/// Returns whether a later attempt to connect may succeed.
+/// Returns whether a later connection attempt may succeed.
 fn is_transient(error: &ConnectError) -> bool {
     matches!(error, ConnectError::Socket(_) | ConnectError::Lost | ConnectError::Timeout(_))
 }
 
-/// Removes the empty directories that transfers leave beside a local file; state of other transfers is kept.
+/// Removes the empty directories that transfers leave beside a local file; those with the state of other
+/// transfers stay.
 fn tidy(local: &Path) {
     let Some(reserved) = local.parent().map(|directory| directory.join(RESERVED)) else { return };
     for directory in ["new", "dockets", "attributes"] {

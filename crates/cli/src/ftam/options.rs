@@ -69,8 +69,8 @@ impl Kind {
     pub(crate) fn document(self) -> Document {
         match self {
             Kind::Binary => Document::UnstructuredBinary(BinaryParameters::NONE),
-            // As in ISODE and most profiles: GeneralString (universal class number 27), and boundaries
-            // between strings are not significant.
+            // As in ISODE and most profiles: GeneralString (universal class number 27), with string
+            // boundaries that are not significant.
             Kind::Text => Document::UnstructuredText(TextParameters {
                 universal_class_number: Some(27),
                 string_significance: Some(StringSignificance::NOT_SIGNIFICANT),
@@ -115,11 +115,11 @@ impl Association {
     }
 }
 
-/// Returns the activity number of a transfer, which identifies it at both ends. It is derived from the names,
-/// so that a repeated command finds the interrupted transfer.
+/// Returns the activity number of a transfer, which identifies it at both sides. It is computed from the
+/// names, so that a repeated command finds the interrupted transfer.
 pub(crate) fn activity(remote: &Remote, local: &Path) -> i64 {
     let digest = Sha256::digest(format!("{remote}\n{}", local.display()));
     let bytes: [u8; 8] = digest[..8].try_into().expect("eight of thirty-two");
-    // Positive, and small enough that it can be incremented without overflow.
+    // A positive number, small enough that incrementing it does not overflow.
     (i64::from_be_bytes(bytes) & (i64::MAX >> 1)) | 2
 }

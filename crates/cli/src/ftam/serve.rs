@@ -139,7 +139,7 @@ impl Serve {
             Sandbox::enter(&needs, OnRefusal::Error)
                 .map_err(|error| format!("cannot drop privileges: {error}; --no-sandbox keeps them"))?;
         }
-        // Signals are handled by now: a reader of this line may send one.
+        // Print this only now that signals are handled, because its reader may send one.
         tracing::info!(%address, root = %self.root.display(), tls = self.tls_cert.is_some(), "serving FTAM");
         let stop = async {
             loop {
@@ -165,9 +165,9 @@ impl Serve {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Reads the users file, or fails if it or any other file that this server reads for itself can be
-    /// reached through the root. Adds these files to `protected`: peers cannot fetch them even if they are
-    /// moved there or replaced later.
+    /// Reads the users file. Fails if the users file, or any other file that this server itself reads, can be
+    /// reached through the root. Adds these files to `protected`, so that peers cannot fetch them even if
+    /// they are moved into the root or replaced later.
     fn read_users(&self, protected: &Protected) -> Result<Users, String> {
         let files = [
             ("the users file", Some(&self.users)),
@@ -182,7 +182,7 @@ impl Serve {
         let sockets = folders.iter().map(|path| Private { what: "the directory of kiban's sockets", path });
         let private = files.iter().filter_map(|(what, path)| Some(Private { what, path: path.as_ref()? }));
         let private: Vec<Private<'_>> = private.chain(sockets).collect();
-        // If the root does not exist, opening it reports the error with a remedy.
+        // If the root does not exist, opening it fails later, with a remedy.
         if self.root.exists() {
             exposure::check(&self.root, &private).map_err(|error| error.to_string())?;
         }

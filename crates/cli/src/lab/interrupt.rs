@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// Starts handling Ctrl-C: the first calls `first`, the second ends the program.
+/// Starts handling Ctrl-C: the first one calls `first`, the second ends the program.
 pub(super) fn on_interrupt(first: impl FnOnce() + Send + 'static) -> Result<(), String> {
     let say = |error: std::io::Error| format!("cannot handle signals: {error}");
     let runtime = kiban_tokio::runtime::build(tokio::runtime::Builder::new_current_thread().enable_io())

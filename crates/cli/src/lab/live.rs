@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Interval at which the directory is read; a key is handled at once.
+/// Interval at which the directory is read again; keys are handled at once.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Watch a run: progress, rate, the maps so far, and the latest records.
@@ -222,7 +222,7 @@ mod tests {
             }
             assert!(!screen.contains(hidden), "{screen}");
         }
-        // A terminal of any size.
+        // The screen can be drawn on a terminal of any size.
         let mut small = Terminal::new(TestBackend::new(1, 1)).expect("it is memory");
         small.draw(|frame| draw(frame, &view, 0)).expect("it is memory");
         assert!(text(&view).contains("the other"));

@@ -10,7 +10,7 @@ pub(super) fn plan(path: &Path) -> Result<(Plan, &'static dyn Question), String>
     Ok((plan, question))
 }
 
-/// Checks that every point of a plan is possible. It examines each point, which takes a while if there are
+/// Checks that every point of a plan is possible. It examines each point, so it takes a while if there are
 /// millions.
 pub(super) fn validate(path: &Path, plan: &Plan, question: &dyn Question) -> Result<(), String> {
     plan.validate(question).map_err(|what| format!("the plan {}: {what}", path.display()))
@@ -31,7 +31,7 @@ pub(super) fn parse_plan(path: &Path) -> Result<(Plan, &'static dyn Question), S
     Ok((plan, question))
 }
 
-/// Returns the name of a directory in the working directory: the name of the plan with another ending.
+/// Returns the name of a directory in the working directory: the plan's name with another suffix.
 pub(super) fn folder(plan: &Path, ending: &str) -> PathBuf {
     let stem = plan.file_stem().map_or("plan".into(), |stem| stem.to_string_lossy().into_owned());
     PathBuf::from(stem + ending)

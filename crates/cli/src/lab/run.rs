@@ -105,7 +105,7 @@ fn words(outcome: &engine::Outcome, out: &str) -> String {
 /// Asks for confirmation on the terminal.
 ///
 /// # Errors
-/// There is no terminal.
+/// If there is no terminal.
 fn confirmed(trials: u64) -> Result<bool, String> {
     let what = format!("the plan has {trials} trials to run, more than {TRIALS_MAX}");
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {

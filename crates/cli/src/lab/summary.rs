@@ -34,7 +34,7 @@ impl Summary {
     }
 }
 
-/// Reads the report of a directory, and its question if that is known.
+/// Reads the report of a directory, and looks up its question, if that is known.
 pub(super) fn read(dir: &Path) -> Result<(Report, Option<&'static dyn Question>), String> {
     let say = |error: kiban_lab::engine::StoreError| error.to_string();
     let manifest = Manifest::read(dir).map_err(say)?;

@@ -33,7 +33,7 @@ type Picture = (&'static str, String);
 
 /// The reproduced results of a paper.
 pub(super) trait PaperResult: Serialize + Display {
-    /// Returns the published values with the reproduced ones.
+    /// Returns the published values, each with the reproduced one.
     fn report(&self) -> &Report;
 
     /// Returns the figures as SVG.
@@ -96,7 +96,7 @@ impl PaperResult for WideArea {
 }
 
 impl Output {
-    /// Writes the figures and prints the results. Returns failure if a value was missed.
+    /// Writes the figures and prints the results. Returns failure if a published value was not reproduced.
     pub(super) fn put(&self, made: &impl PaperResult) -> Result<ExitCode, String> {
         let report = made.report();
         if let Some(folder) = &self.svg {

@@ -1,4 +1,4 @@
-//! A board that lends its TCP, and programs on it: faults in the board, in `kiban connect`, in `kiban run`.
+//! A board and the programs attached to it: faults in the board, in `kiban connect`, and in `kiban run`.
 
 use crate::memory;
 use crate::place::{Ended, Place, Running, compile, noise, until};
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 pub(crate) const BYTES: usize = 100_000;
 
-/// The folder of `libkiban_sockets.so` and of the program that knows nothing of kiban.
+/// The directory with `libkiban_sockets.so` and with an ordinary program that does not use kiban's API.
 static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("faults-sockets");
     std::fs::create_dir_all(&folder).expect("the target folder can be written");
@@ -30,8 +30,8 @@ static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     folder
 });
 
-/// Returns two ports that are free for UDP and TCP, and no other program is given by chance: they are below
-/// the ephemeral range (ip_local_port_range).
+/// Returns two ports that are free for both UDP and TCP. They are below the ephemeral range
+/// (ip_local_port_range), so that the kernel does not assign them to another program.
 pub(crate) fn ports() -> [u16; 2] {
     static STEPS: AtomicU32 = AtomicU32::new(0);
     let first = std::process::id() * 64;
@@ -43,7 +43,8 @@ pub(crate) fn ports() -> [u16; 2] {
     [(); 2].map(|()| ports.find(is_free).expect("a port is free"))
 }
 
-/// The lines of a port at 10.9.0.`number` whose link is UDP packets between two ports of this host.
+/// Returns the configuration lines of a port at 10.9.0.`number`; its link carries packets in UDP between two
+/// ports of this host.
 fn wire(number: u8, ports: [u16; 2]) -> String {
     format!(
         "link = \"udp-packets:127.0.0.1:{}-127.0.0.1:{}\"\naddress = \"10.9.0.{number}/24\"\n",
@@ -57,12 +58,12 @@ pub(crate) struct Board {
 }
 
 impl Board {
-    /// Starts a board at 10.9.0.`number`, with a wire to one at the other port.
+    /// Starts a board at 10.9.0.`number`; its link leads to the board at the other UDP port.
     fn start(place: &Place, name: &str, number: u8, ports: [u16; 2], plan: Plan, at_once: bool) -> Board {
         Board::start_as(place, name, number, &wire(number, ports), plan, at_once, |command| command)
     }
 
-    /// Starts a board at 10.9.0.`number` with the lines of its port, by a command that is changed a little.
+    /// Starts a board at 10.9.0.`number` with the given port configuration; `change` can modify its command.
     pub(crate) fn start_as(
         place: &Place,
         name: &str,
@@ -88,7 +89,7 @@ impl Board {
         Board { running: Running::start(change(command), plan, at_once, &[]), notify }
     }
 
-    /// Waits until it is ready: false when it ended before.
+    /// Waits until the board is ready; returns false if it exited before that.
     pub(crate) fn is_ready(&mut self) -> bool {
         let mut bytes = [0; 64];
         until(|| {
@@ -98,7 +99,7 @@ impl Board {
         !self.running.has_ended()
     }
 
-    /// Returns whether sessions, memory and descriptors are as they were before the first client.
+    /// Returns whether sessions, memory and descriptors return to their values from before the first client.
     fn comes_to_rest(&self, place: &Place, name: &str, before: (&Value, usize)) -> Result<(), String> {
         let mut last = String::new();
         let is_clean = until(|| {
@@ -125,7 +126,7 @@ fn status(place: &Place, name: &str) -> Option<Value> {
     serde_json::from_slice(&output.stdout).ok()
 }
 
-/// Returns the part of the status that is the same whenever there are no clients.
+/// Returns the fields of the status that must be the same whenever there are no clients.
 fn rests(status: &Value) -> String {
     let services = status["services"].as_array().into_iter().flatten();
     let sessions: Vec<_> = services.map(|service| service["sessions"].as_u64()).collect();
@@ -140,7 +141,7 @@ pub(crate) fn connect(place: &Place, board: &str) -> Command {
     place.kiban(&["connect", "10.9.0.2:7", "--board", board])
 }
 
-/// A client of the board at 10.9.0.2 by this host's kernel.
+/// Returns the command of a client that connects to the board at 10.9.0.2 through this host's kernel.
 pub(crate) fn echo() -> Command {
     let mut command = Command::new(LIBRARY.join("echo"));
     command.args(["10.9.0.2", "7", &BYTES.to_string()]);
@@ -153,7 +154,7 @@ fn preloaded(place: &Place) -> Command {
     command
 }
 
-/// A client that exits successfully has everything; otherwise it has a prefix.
+/// Checks the echo: a client that exits successfully must have received everything, any other a prefix.
 pub(crate) fn echoed(ended: &Ended, sent: &[u8], who: &str) -> Result<(), String> {
     ended.judge(who)?;
     if !sent.starts_with(&ended.out) || (ended.is_well() && ended.out != sent) {
@@ -175,7 +176,7 @@ pub(crate) fn served(ended: &Ended, who: &str) -> Result<(), String> {
     }
 }
 
-/// Checks that an honest client of each kind is served.
+/// Checks that a client of each kind is served, without faults.
 fn serves(place: &Place, sent: &[u8]) -> Result<(), String> {
     let ended = Running::honest(connect(place, "lab"), sent).ended();
     served(&ended, "an attached client")?;
@@ -183,7 +184,7 @@ fn serves(place: &Place, sent: &[u8]) -> Result<(), String> {
     served(&Running::honest(preloaded(place), &[]).ended(), "a preloaded client")
 }
 
-/// Runs a board under a plan, from its start or once it is ready.
+/// Runs a board under a fault plan that begins at its start, or once it is ready.
 fn board_under(
     plan: Plan,
     at_once: bool,
@@ -278,7 +279,7 @@ fn clients(name: &'static str, command: impl Fn(&Place) -> Command, input: &[u8]
             return Err(format!("the board has ended: {}", board.running.err()));
         }
         board.comes_to_rest(&place, "lab", (&before.0, before.1))?;
-        // Not after each run: that the board becomes idle says nearly as much.
+        // Only after every seventh run, because a board that becomes idle is already good evidence.
         if seed.is_multiple_of(7) { serves(&place, &sent) } else { Ok(()) }
     });
 }
@@ -293,7 +294,7 @@ fn a_preloaded_client_that_fails_or_dies_at_any_call_leaves_a_board_as_it_was() 
     clients("preloaded", preloaded, &[]);
 }
 
-/// A client one of whose allocations fails: a board is left as it was.
+/// Tests a client, each time with one of its allocations failing: the board must be unaffected.
 fn refused_clients(name: &str, command: impl Fn(&Place) -> Command, input: &[u8]) {
     if !can_trace() {
         return;
@@ -350,7 +351,7 @@ fn a_board_whose_nth_allocation_fails_leaves_its_clients_whole() {
             board.running.signal("-TERM");
         }
         board.running.ended().judge("the board")?;
-        // The remains of the old board do not block its name.
+        // The socket files that the old board left behind do not block its name.
         let mut next = Board::start(&place, "lab", 2, ports(), Plan::Watch, false);
         match next.is_ready() {
             true => Ok(()),

@@ -1,7 +1,7 @@
-// A program that knows nothing of kiban: sends so many bytes to an address, reads them back, compares.
+// An ordinary program without kiban's API: sends bytes to an echo server, reads them back, and compares.
 //
-//     echo ADDRESS PORT BYTES         exit status: 0 all came back, 1 an error was reported, 2 other bytes came
-//     echo serve                      sends back what comes, to one client after another; says "ready PORT"
+//     echo ADDRESS PORT BYTES         exit status: 0 all data came back, 1 an error was reported, 2 wrong data
+//     echo serve                      echoes data, to one client after another; prints "ready PORT"
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
@@ -42,7 +42,7 @@ static int serve(void) {
     if (bind(listener, (struct sockaddr *)&at, sizeof at) != 0) return failed("bind");
     if (listen(listener, 8) != 0) return failed("listen");
     if (getsockname(listener, (struct sockaddr *)&at, &length) != 0) return failed("getsockname");
-    // Not by stdio, which forgets what it could not write when it was interrupted.
+    // Do not use stdio, which loses its buffered output if a write is interrupted.
     char ready[32];
     int said = snprintf(ready, sizeof ready, "ready %d\n", ntohs(at.sin_port));
     while (write(1, ready, (size_t)said) != said)

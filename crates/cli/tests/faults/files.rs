@@ -1,4 +1,4 @@
-//! A filestore: faults in the FTAM server and in its clients.
+//! FTAM: faults in the server and in its clients.
 
 use crate::memory;
 use crate::place::{Place, Running, noise, until};
@@ -8,7 +8,7 @@ use kiban_fault::Plan;
 use std::path::Path;
 use std::process::Command;
 
-/// The password is "secret", at the least cost that Argon2 has.
+/// The users file; the password is "secret", hashed at Argon2's lowest cost.
 const USERS: &str = "[users.eve]\nrights = \"all\"\npassword = \
     \"$argon2id$v=19$m=8,t=1,p=1$a2liYW4tdGVzdC1zYWx0IQ$bjzvKg0iHeKobd3+JhSiAulUcXRgnx05rzSFpkZNhgU\"\n";
 const SIZES: [usize; 3] = [10, 30_000, 400_000];
@@ -23,7 +23,7 @@ impl Server {
         Server::start_as(place, plan, at_once, |command| command)
     }
 
-    /// The same, by a command that is changed a little.
+    /// Like `start`; `change` can modify the command.
     fn start_as(place: &Place, plan: Plan, at_once: bool, change: impl FnOnce(Command) -> Command) -> Server {
         let command = place.kiban(&[
             "ftam",
@@ -39,7 +39,7 @@ impl Server {
         Server { running: Running::start(change(command), plan, at_once, &[]), port: 0 }
     }
 
-    /// Waits until it serves: false when it ended before.
+    /// Waits until the server is ready; returns false if it exited before that.
     fn is_ready(&mut self) -> bool {
         until(|| {
             let said = self.running.err();
@@ -92,7 +92,7 @@ fn is_whole(path: &Path, size: usize, what: &str) -> Result<(), String> {
     }
 }
 
-/// A server under a plan: what it confirms is on the disk, at once and after it was killed.
+/// Runs a server under a fault plan: files that it confirms must be on disk, at once and after it is killed.
 fn server_under(plan: Plan, at_once: bool, seen: &mut Seen) -> Result<(), String> {
     let place = place();
     let root = place.0.join("root");
@@ -117,7 +117,7 @@ fn server_under(plan: Plan, at_once: bool, seen: &mut Seen) -> Result<(), String
                 resumable.push((name.clone(), size));
             }
             if root.join(&name).exists() {
-                // Not confirmed: all of it or nothing.
+                // A put that was not confirmed: the file must be complete or absent.
                 is_whole(&root.join(&name), size, "a file that was not confirmed")?;
             }
         }
@@ -132,10 +132,10 @@ fn server_under(plan: Plan, at_once: bool, seen: &mut Seen) -> Result<(), String
         if server.running.has_ended() {
             return Ok(());
         }
-        // An honest client.
+        // A client without faults.
         let ended = Running::honest(put(&place, SIZES[1], &server.file("last")), &[]).ended();
         if !ended.is_well() {
-            // It may have been killed at a late call.
+            // The plan may have killed the server at a late call.
             return match matches!(plan, Plan::Kill { .. }) {
                 true => Ok(()),
                 false => Err(format!("the next client is not served: {:?} {}", ended.end, ended.err)),
@@ -145,8 +145,9 @@ fn server_under(plan: Plan, at_once: bool, seen: &mut Seen) -> Result<(), String
         // Interrupted contents remain until the transfer is resumed.
         for (name, size) in resumable {
             let ended = Running::honest(resume(&place, size, &server.file(&name)), &[]).ended();
-            // If the request that begins was lost, or the answer that ends it, the server knows of no
-            // transfer, has the file whole, or has removed what it could of a transfer that failed.
+            // If the request that begins a transfer, or the response that ends it, was lost, then the server
+            // does not know the transfer, has the complete file, or has removed what it could of a failed
+            // transfer.
             let answers = ["6004 activity not recognized", "activity no longer exists"];
             let is_unknown = answers.iter().any(|answer| ended.err.contains(answer));
             let ended = match is_unknown {
@@ -159,8 +160,9 @@ fn server_under(plan: Plan, at_once: bool, seen: &mut Seen) -> Result<(), String
             confirmed.push((name, size));
         }
         let left = || std::fs::read_dir(root.join(".kiban-ftam/new")).map_or(0, Iterator::count);
-        // Files that could not be removed may stay; the operator learns how to remove them (docs/ftam.md).
-        // Removing takes an unlinkat; before it, an openat2 for the directory, and the file's lock.
+        // Files that could not be removed may stay; the log tells the operator how to remove them
+        // (docs/ftam.md). To remove a file the server calls unlinkat; before it, openat2 for the directory,
+        // and flock for the file.
         let was_kept =
             |note: &String| ["unlinkat", "openat2", "flock"].iter().any(|call| note.contains(call));
         let was_kept = server.running.traced.notes().iter().any(was_kept);
@@ -172,7 +174,7 @@ fn server_under(plan: Plan, at_once: bool, seen: &mut Seen) -> Result<(), String
     let outcome = outcome();
     remember(&server.running, seen);
     outcome.map_err(|why: String| format!("{why}\n  server: {}", server.running.err()))?;
-    // As when the power goes, but for what the system has not written.
+    // Kill the server, as in a power failure, except that data in the kernel's page cache survives.
     server.running.signal(if seen.calls.is_multiple_of(2) { "-KILL" } else { "-TERM" });
     let ended = server.running.ended();
     ended.judge("the server")?;
@@ -211,7 +213,7 @@ fn a_client_of_a_filestore_that_fails_or_dies_at_any_call_harms_neither_side() {
         let ended = Running::honest(put(&place, SIZES[2], &server.file("kept")), &[]).ended();
         assert!(ended.is_well(), "{}", ended.err);
     }
-    // Its own threads start with the first clients.
+    // The server starts its own threads with its first clients.
     let before = server.running.descriptors();
     Soak::new("ftam client").run(|plan, seed, seen| {
         let gets = seed.is_multiple_of(2);

@@ -1,4 +1,4 @@
-//! Measurements: a server whose calls fail, and clients of it that are honest.
+//! Measurements: a server whose system calls fail, with clients that have no faults.
 
 use crate::place::Place;
 use crate::serving::Service;

@@ -1,5 +1,5 @@
-//! Links other than packets in UDP: a board whose calls fail, and at the other end one without faults, or
-//! this host's kernel.
+//! Links other than packets in UDP: a board under faults at one end; at the other end a board without faults,
+//! or this host's kernel.
 
 use crate::board::{BYTES, Board, connect, echo, echoed, ports, served};
 use crate::place::{Ended, Place, Running, noise, until};
@@ -7,7 +7,7 @@ use crate::serving::remember;
 use crate::soak::{Seen, Soak, can_trace};
 use kiban_fault::Plan;
 
-/// Kinds of link, and whether they carry cells or frames of AAL5, on a circuit.
+/// Kinds of link, and whether the link carries AAL5 (as cells or as frames) on a circuit.
 const KINDS: [(&str, bool); 5] = [
     ("udp-frames", false),
     ("udp-cells", true),
@@ -16,8 +16,8 @@ const KINDS: [(&str, bool); 5] = [
     ("atmtcp", true),
 ];
 
-/// Returns the lines of a port at 10.9.0.`number`, for each end of a link. Of two ends over TCP, the first
-/// listens.
+/// Returns the configuration of the ports at both ends of a link; the boards are at 10.9.0.`number`. On a TCP
+/// link, the first listens.
 fn wires((kind, is_atm): (&str, bool), numbers: [u8; 2]) -> [String; 2] {
     let [a, b] = ports();
     let ends = match kind.starts_with("udp") {
@@ -34,10 +34,11 @@ fn wires((kind, is_atm): (&str, bool), numbers: [u8; 2]) -> [String; 2] {
     })
 }
 
-/// Runs a board under a plan: it continues, or says why not, and a lost link is opened again.
+/// Runs a board under a fault plan: it must continue, or exit with a reason, and reopen a lost link.
 fn board_under(plan: Plan, seed: u64, seen: &mut Seen) -> Result<(), String> {
     let kind = KINDS[seed as usize % KINDS.len()];
-    // Which end listens, and whether faults begin with the board: in every combination with a kind.
+    // Vary which end listens, and whether faults begin at the board's start, so that every kind of link gets
+    // each combination.
     let (listens, at_once) = ((seed / 5).is_multiple_of(2), (seed / 10).is_multiple_of(3));
     let (place, other, sent) = (Place::new("link"), Place::new("link-far"), noise(BYTES));
     let [here, there] = match listens {
@@ -55,7 +56,7 @@ fn board_under(plan: Plan, seed: u64, seen: &mut Seen) -> Result<(), String> {
         far = Some(board).filter(|_| is_ready);
         is_ready
     };
-    // The end that listens is first.
+    // Start the listening end first.
     if !listens && !starts_far() {
         return Err(format!("the other board does not start: {last}"));
     }
@@ -86,7 +87,8 @@ fn board_under(plan: Plan, seed: u64, seen: &mut Seen) -> Result<(), String> {
     }
 }
 
-/// Runs a client beside a board's faults, and one after them, which is served unless the board has ended.
+/// Runs a client while the board is under faults, and another after the faults, which must be served unless
+/// the board has exited.
 fn serves(
     board: &mut Board,
     client: impl Fn() -> Running,
@@ -113,7 +115,7 @@ fn serves(
     if is_served { Ok(()) } else { last }
 }
 
-/// The same on a TAP device: the other end is this host's kernel.
+/// Like `board_under`, on a TAP device with this host's kernel as the other end.
 fn tap_under(plan: Plan, seed: u64, seen: &mut Seen) -> Result<(), String> {
     let place = Place::new("tap");
     let port = "link = \"tap:kiban0\"\naddress = \"10.9.0.2/24\"\nhost_address = \"10.9.0.1/24\"\n";
@@ -140,7 +142,7 @@ fn a_board_on_a_tap_device_whose_calls_fail_serves_whoever_comes_next() {
     if !can_trace() {
         return;
     }
-    // Of this thread, and of those and the processes that it starts.
+    // The namespace is that of this thread, and of the threads and processes that it starts.
     match kiban_os::interface::enter_new_namespace() {
         Ok(()) => Soak::new("tap").run(tap_under),
         Err(error) => println!("SKIPPED: {error}"),

@@ -1,23 +1,24 @@
-//! What kiban does when the operating system refuses: system calls that fail, fall short, stall, or are a
-//! process's last.
+//! What kiban does when the operating system refuses: system calls fail, transfer fewer bytes than requested,
+//! stall, or the process is killed at one of them.
 //!
-//! Purpose          no panic, no hang, no leak, nothing lost that was confirmed, and the next honest client
-//!                  is served.
-//! How              programs run under `kiban_fault`, which injects the faults of a plan; a plan is derived
-//!                  from a seed, or is "the n-th call fails". A *scenario* is a short run with an outcome
-//!                  that can be checked.
-//! Seeds            `make test` runs 200, and a few values of n; `make soak TIME=600` (or SEEDS=10000) runs
-//!                  more; a failure names its seed, and `make soak SEED=17` runs it alone. Scenarios share
-//!                  the seeds in turn. Of a time that is given, half is for seeds, half for every n.
-//! Skipped          where programs cannot be traced, unless KIBAN_FAULTS=required: then the tests fail.
-//! Limits           which thread reaches the kernel first is the scheduler's choice: a seed that fails once
-//!                  may have to run a few times. A process that is refused memory may end: by Rust's global
-//!                  allocator (SIGABRT, "memory allocation of"), where std gets no signal stack for a new
-//!                  thread (SIGABRT, "alternative stack", then "failed to initiate panic"), or where glibc
-//!                  cannot note the destructor of a thread's variable (SIGABRT, "failed to register TLS
-//!                  destructor"). That is the rule of Rust and glibc, and no failure here, as long as peers
-//!                  and confirmed data are whole; [`place::Ended::judge`] knows it by those words, and only
-//!                  where a call that maps memory was let fail.
+//! Purpose          no panic, no hang, no leak; no confirmed data is lost, and the next client without
+//!                  faults is served.
+//! Operation        programs run under `kiban_fault`, which injects the faults of a plan; a plan is derived
+//!                  from a seed, or is "the n-th call fails". A *scenario* is a short run whose result can
+//!                  be checked.
+//! Seeds            `make test` runs 200 seeds, and a few values of n; `make soak TIME=600` (or SEEDS=10000)
+//!                  runs more. A failure prints its seed, and `make soak SEED=17` runs that seed alone. The
+//!                  seeds are divided among the scenarios. If a time is given, half of it is used for seeds,
+//!                  half for values of n.
+//! Skipped          on systems where programs cannot be traced; with KIBAN_FAULTS=required the tests fail.
+//! Limits           the scheduler decides which thread reaches the kernel first, so a failing seed may have
+//!                  to be run a few times. A process whose memory allocation fails may abort: in Rust's
+//!                  global allocator (SIGABRT, "memory allocation of"), where std cannot allocate a new
+//!                  thread's signal stack (SIGABRT, "alternative stack", then "failed to initiate panic"),
+//!                  or where glibc cannot register the destructor of a thread-local variable (SIGABRT,
+//!                  "failed to register TLS destructor"). Rust and glibc do this by design, so it is no
+//!                  failure of the test, as long as peers work and confirmed data is complete.
+//!                  [`place::Ended::judge`] accepts these messages only if a call that maps memory failed.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 

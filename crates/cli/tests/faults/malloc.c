@@ -1,7 +1,7 @@
-// To be preloaded: counts allocations in a file (KIBAN_ALLOCATIONS, eight bytes) that a program shares with those that it
-// becomes or starts, and lets the n-th of them all fail, once (KIBAN_REFUSE_ALLOCATION=n, from 1; 0 for none).
+// A preloaded library that counts allocations in a file of eight bytes (KIBAN_ALLOCATIONS), which a program shares with the
+// programs that it executes. It makes the n-th allocation fail, once (KIBAN_REFUSE_ALLOCATION=n, from 1; 0: none).
 //
-// The file is mapped: the count is there whatever ends the program.
+// The file is mapped into memory, so the count is kept however the program ends.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
-//! The n-th allocation fails. Rust aborts such a process (`handle_alloc_error`) unless the code uses a
-//! fallible allocation. The tests check that its peers are not affected, that nothing confirmed is lost, and
-//! that the next process serves.
+//! Makes the n-th allocation of a program fail. Rust aborts such a process (`handle_alloc_error`) unless the
+//! code uses a fallible allocation. The tests check that the process's peers are not affected, that no
+//! confirmed data is lost, and that the next process works.
 
 use crate::place::{Place, compile};
 use crate::soak::{Effort, FAILURES_MAX, spread};
@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-/// The environment variable with the number of the allocation that fails.
+/// The environment variable that holds the number of the allocation that fails.
 pub(crate) const VARIABLE: &str = "KIBAN_REFUSE_ALLOCATION";
 
 static REFUSER: LazyLock<PathBuf> = LazyLock::new(|| {
@@ -19,10 +19,10 @@ static REFUSER: LazyLock<PathBuf> = LazyLock::new(|| {
     library
 });
 
-/// The allocations of one program, of which the n-th fails.
+/// The allocations of one program; the n-th fails.
 pub(crate) struct Allocations {
     n: u64,
-    /// Where `malloc.c` counts them.
+    /// The file in which `malloc.c` counts them.
     count: PathBuf,
 }
 
@@ -31,8 +31,8 @@ impl Allocations {
         Allocations { n, count: place.write("count", 0u64.to_ne_bytes()) }
     }
 
-    /// Prepares a command, which may preload libraries of its own. The allocations of programs that it
-    /// starts count, too.
+    /// Prepares a command, which may have preloaded libraries of its own. Allocations of its child processes
+    /// count, too.
     pub(crate) fn of(&self, mut command: Command) -> Command {
         let mut preload = REFUSER.as_os_str().to_owned();
         if let Some((_, Some(own))) = command.get_envs().find(|(name, _)| *name == "LD_PRELOAD") {
@@ -44,26 +44,26 @@ impl Allocations {
         command
     }
 
-    /// Returns whether all succeed, as in the run that measures how many there are.
+    /// Returns whether none fails, as in the first run, which counts the allocations.
     pub(crate) fn all_succeed(&self) -> bool {
         self.n == 0
     }
 
-    /// Returns how many there were.
+    /// Returns the number of allocations that the program made.
     fn count(&self) -> u64 {
         let bytes = std::fs::read(&self.count).expect("it was written");
         u64::from_ne_bytes(bytes.try_into().expect("eight bytes"))
     }
 }
 
-/// Runs a test with every allocation of a program refused in turn, up to the first n that it does not reach;
-/// `make test` takes a few, evenly spread.
+/// Runs a test once for each n, with the n-th allocation failing, until n exceeds the number of allocations;
+/// `make test` runs a few values of n, evenly spread.
 pub(crate) fn each(name: &str, run: impl FnMut(&Allocations) -> Result<(), String>) {
     let clock = kiban_os::Clock::new();
     cover(name, &Effort::asked(), &|| clock.now().since(kiban_base::Instant::ZERO), run);
 }
 
-/// Returns the values of n that were reached.
+/// Runs the test for several values of n; returns the values that were reached.
 fn cover(
     name: &str,
     effort: &Effort,
@@ -79,9 +79,9 @@ fn cover(
     run(&none).unwrap_or_else(|why| panic!("{name}: no allocation refused: {why}"));
     let count = none.count();
     let mut failures = Vec::new();
-    // How many a program makes is a little different each time.
+    // The number of allocations varies slightly from run to run.
     for n in spread(count).map(|n| n + 1).chain(count + 1..).take(effort.allocations) {
-        // The first one is run however little time there is.
+        // Always run at least the first, even if the time is over.
         if n > 1 && (elapsed() >= effort.time || failures.len() >= FAILURES_MAX) {
             break;
         }
@@ -116,7 +116,7 @@ fn a_library_that_a_command_preloads_stays_beside_ours() {
 #[test]
 fn every_allocation_is_refused_that_a_program_reaches_and_no_more() {
     let all = Effort { allocations: usize::MAX, ..Effort::quick() };
-    // Five allocations when nothing is refused, and one more otherwise.
+    // The test program makes five allocations if none fails, and six otherwise.
     let run = |allocations: &Allocations| {
         let made: u64 = if allocations.n == 0 { 5 } else { 6 };
         std::fs::write(&allocations.count, made.to_ne_bytes()).map_err(|error| error.to_string())
@@ -125,7 +125,7 @@ fn every_allocation_is_refused_that_a_program_reaches_and_no_more() {
     reached.sort_unstable();
     assert_eq!(reached, [1, 2, 3, 4, 5, 6]);
     assert_eq!(cover("few", &Effort { allocations: 3, ..all }, &|| Duration::ZERO, run).len(), 3);
-    // Neither one seed nor the end of the time leads to 3000 runs.
+    // With a single seed nothing runs here; a time limit ends the runs early.
     assert!(cover("seed", &Effort { seed: Some(17), ..all }, &|| panic!("it does not run"), run).is_empty());
     let runs = std::cell::Cell::new(0);
     let counted = |allocations: &Allocations| {

@@ -1,4 +1,4 @@
-//! A program under a plan, its output, and whether it may end like that.
+//! Runs a program under a fault plan, collects its output, and checks whether it may end as it did.
 
 use kiban_fault::{End, Plan, Traced};
 use std::io::{Read, Write};
@@ -10,10 +10,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 pub(crate) const KIBAN: &str = env!("CARGO_BIN_EXE_kiban");
-/// Longer than anything here takes on a machine that is busy with other things: what takes longer hangs.
+/// Longer than any step takes, even on a busy machine: a program that takes longer counts as hung.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A folder that goes when the test does.
+/// A temporary directory, removed at the end of the test.
 pub(crate) struct Place(pub(crate) PathBuf);
 
 impl Place {
@@ -46,35 +46,36 @@ impl Drop for Place {
     }
 }
 
-/// Bytes that differ from each other.
+/// Returns pseudo-random bytes without repetition.
 pub(crate) fn noise(length: usize) -> Vec<u8> {
     (0..length as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8).collect()
 }
 
 type Bytes = Arc<Mutex<Vec<u8>>>;
 
-/// A program that runs.
+/// A running program.
 pub(crate) struct Running {
     pub(crate) traced: Traced,
     out: Bytes,
     err: Bytes,
     readers: Vec<JoinHandle<()>>,
     is_killed_by_plan: bool,
-    /// Whether one of its allocations fails ([`crate::memory`]).
+    /// Whether the plan makes one of its allocations fail ([`crate::memory`]).
     is_refused: bool,
 }
 
-/// How a program ended, and its output.
+/// How a program ended, and what it printed.
 pub(crate) struct Ended {
     pub(crate) end: Option<End>,
     pub(crate) out: Vec<u8>,
     pub(crate) err: String,
-    /// Whether the system, or the allocator, refused it memory.
+    /// Whether the kernel or the allocator refused it memory.
     pub(crate) lacked_memory: bool,
 }
 
 impl Running {
-    /// Starts a program whose plan begins at once, or when it is armed; `input` is what it reads.
+    /// Starts a program whose plan begins at once (`at_once`) or when it is armed; `input` is its standard
+    /// input.
     pub(crate) fn start(mut command: Command, plan: Plan, at_once: bool, input: &[u8]) -> Running {
         let is_refused = command.get_envs().any(|(name, _)| name == crate::memory::VARIABLE);
         command.stdin(if input.is_empty() { Stdio::null() } else { Stdio::piped() });
@@ -93,7 +94,7 @@ impl Running {
         }
         if let Some(mut stdin) = traced.stdin.take() {
             let input = input.to_vec();
-            // It may end before it has read all.
+            // The program may exit before it has read all of its input.
             readers.push(std::thread::spawn(move || drop(stdin.write_all(&input))));
         }
         let is_killed_by_plan = matches!(plan, Plan::Kill { .. });
@@ -114,12 +115,12 @@ impl Running {
     }
 
     pub(crate) fn has_ended(&mut self) -> bool {
-        // A killed process may take a moment to disappear.
+        // After SIGKILL, a process may take a moment to disappear.
         let is_killed = self.is_killed_by_plan && self.traced.injections() > 0;
         self.traced.wait(if is_killed { PATIENCE } else { Duration::ZERO }).is_some()
     }
 
-    /// Waits for its end. A program that does not end is killed.
+    /// Waits for the program's exit. A program that does not exit within `PATIENCE` is killed.
     pub(crate) fn ended(&mut self) -> Ended {
         let end = self.traced.wait(PATIENCE);
         if end.is_none() && std::env::var_os("KIBAN_SOAK_HOLD").is_some() {
@@ -132,8 +133,9 @@ impl Running {
         Ended { end, out: self.out(), err: self.err(), lacked_memory }
     }
 
-    /// Waits for its end, or for that of the board at the other end of its stream: then there is nothing to
-    /// check. It does not learn that a board is gone until its own TCP gives up, minutes later.
+    /// Waits for the program's exit, or for the exit of the board at the other end of its stream; in the
+    /// second case there is nothing to check, because the program notices the board's exit only when its own
+    /// TCP gives up, minutes later.
     pub(crate) fn ended_beside(&mut self, board: &mut Running) -> Option<Ended> {
         until(|| self.has_ended() || board.has_ended());
         if board.has_ended() && !self.has_ended() {
@@ -150,7 +152,7 @@ impl Running {
             .stderr(Stdio::null())
             .status()
             .expect("kill is there");
-        // It may have ended.
+        // The process may have exited already.
         let _ = done;
     }
 
@@ -187,19 +189,19 @@ fn keep(mut from: impl Read + Send + 'static, to: Bytes) -> JoinHandle<()> {
 }
 
 impl Ended {
-    /// Says whether a program may end so: not by a panic, never not at all, and with a reason unless all is
-    /// well.
+    /// Checks how the program ended: it must not have panicked or hung, and if it failed it must have printed
+    /// a reason.
     pub(crate) fn judge(&self, who: &str) -> Result<(), String> {
         let said = self.err.trim();
         // A process that cannot get memory may abort, with these messages and no others (docs/security.md):
-        // those of the global allocator (std::alloc::handle_alloc_error), of std for a thread without a
-        // signal stack, before any code of kiban runs in it, and of glibc if it cannot register the
-        // destructor of a thread-local variable (__cxa_thread_atexit_impl). The caller also checks that
-        // confirmed data is complete, and that the next process serves.
+        // that of the global allocator (std::alloc::handle_alloc_error); that of std if it cannot allocate a
+        // new thread's signal stack, which happens before any of kiban's code runs in the thread; and that of
+        // glibc if it cannot register the destructor of a thread-local variable (__cxa_thread_atexit_impl).
+        // The caller also checks that confirmed data is complete, and that the next process works.
         let count = |word| said.matches(word).count();
-        // Such a thread panics below the frame that would catch it, so Rust's runtime aborts with a message
-        // of its own: "failed to initiate panic". It is counted too, as several threads' messages may be
-        // mixed.
+        // A thread without a signal stack panics below the frame that would catch the panic, so Rust's
+        // runtime aborts with its own message, "failed to initiate panic". Count it too, because the messages
+        // of several threads may be mixed.
         let stacks = count("std/src/sys/pal/unix/stack_overflow.rs").max(count("failed to initiate panic"));
         let aborts = ["memory allocation of", "failed to register TLS destructor: out of memory"];
         let ends_for_memory =
@@ -245,13 +247,13 @@ pub(crate) fn until(mut is_so: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// Waits a moment, because there is no notification of what is polled here.
+/// Sleeps for a moment between two polls of a condition that has no notification.
 pub(crate) fn glance() {
     let (_keep, never) = std::sync::mpsc::channel::<()>();
     let _ = never.recv_timeout(Duration::from_millis(2));
 }
 
-/// Compiles a C program of this folder.
+/// Compiles a C program from this directory.
 pub(crate) fn compile(source: &str, to: &Path, flags: &[&str]) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
     let mut cc = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
@@ -262,7 +264,7 @@ pub(crate) fn compile(source: &str, to: &Path, flags: &[&str]) {
 
 #[test]
 fn a_process_may_abort_for_lack_of_memory_and_not_otherwise() {
-    // Two threads without signal stacks, whose messages the kernel has mixed.
+    // The messages of two threads without signal stacks, as the kernel mixed them.
     let stacks = "thread 'kiban-vi' (2) panicked at /rustc/library/std/src/sys/pal/unix/\nthread 'a' (3) panicked at \
         stack_overflow.rs:236:13:\nfailed to allocate an alternative stack: Cannot allocate memory (os error 12)\n\
         fatal runtime error: failed to initiate panic, error fatal runtime error: failed to initiate panic, error 5";

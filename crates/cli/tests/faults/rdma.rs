@@ -1,4 +1,4 @@
-//! `kiban rdma`: faults in a server, and in clients of it.
+//! `kiban rdma`: tests that inject faults into a server, and into its clients.
 
 use crate::place::Place;
 use crate::serving::Service;

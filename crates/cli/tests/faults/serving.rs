@@ -1,5 +1,5 @@
-//! A server that serves one client after another, and its clients: faults in either, or an allocation of a
-//! client's that fails.
+//! A server with one client after another. The tests inject faults into the server or into a client, or make
+//! one of the client's allocations fail.
 
 use crate::memory;
 use crate::place::{Ended, Place, Running, until};
@@ -7,36 +7,38 @@ use crate::soak::{Seen, Soak, can_trace};
 use kiban_fault::{End, Plan};
 use std::process::Command;
 
-/// A server and its clients, as commands. Their exit status 2 means that other bytes came than were sent.
+/// The commands of a server and of its clients. Exit status 2 means that the bytes received differ from the
+/// bytes sent.
 pub(crate) struct Service {
-    /// A server, at an address of its choice.
+    /// The command of a server, which chooses its own address.
     pub(crate) server: fn(&Place) -> Command,
-    /// What it prints before its address, once it serves, and what follows the address.
+    /// The text that the server prints before its address once it is ready, and the text after the address.
     pub(crate) says: (&'static str, &'static str),
-    /// A client of a server at this address.
+    /// The command of a client that connects to a server at this address.
     pub(crate) client: fn(&Place, &str) -> Command,
-    /// Whether clients give up a server that a busy machine keeps waiting: over UDP, after 0.9 s of silence.
+    /// Whether a client gives up on a server that a busy machine delays: over UDP it does, after 0.9 s of
+    /// silence.
     pub(crate) is_hasty: bool,
 }
 
-/// A server that runs, and where.
+/// A running server and its address.
 struct Serving<'a> {
     service: &'a Service,
     place: &'a Place,
     running: Running,
-    /// Unknown if the server ended before it served, or hangs.
+    /// The server's address; `None` if the server exited or hung before it was ready.
     at: Option<String>,
 }
 
 impl Service {
-    /// Starts a server, and waits until it serves or has ended.
+    /// Starts a server, and waits until it is ready or has exited.
     fn start<'a>(&'a self, place: &'a Place, plan: Plan, at_once: bool) -> Serving<'a> {
         let mut running = Running::start((self.server)(place), plan, at_once, &[]);
         let mut at = None;
         until(|| {
             let said = String::from_utf8_lossy(&running.out()).into_owned() + &running.err();
             let address = said.split_once(self.says.0).and_then(|(_, rest)| rest.split_once(self.says.1));
-            // A thread without a signal stack may print its end within this line (`Ended::judge`).
+            // A thread without a signal stack may write its abort message into this line (`Ended::judge`).
             let address = address.filter(|(address, _)| !address.contains(char::is_whitespace));
             at = address.map(|(address, _)| address.to_owned());
             at.is_some() || running.has_ended()
@@ -44,8 +46,8 @@ impl Service {
         Serving { service: self, place, running, at }
     }
 
-    /// Runs a server under a plan: it continues, or says why not; a client that comes after the faults is
-    /// served.
+    /// Runs a server under a fault plan. It must continue, or exit with a reason; a client that connects
+    /// after the faults must be served.
     fn server_under(&self, place: &Place, plan: Plan, at_once: bool, seen: &mut Seen) -> Result<(), String> {
         let mut serving = self.start(place, plan, at_once);
         let outcome = serving.bears_faults();
@@ -55,7 +57,7 @@ impl Service {
         serving.running.ended().judge("the server")
     }
 
-    /// A server under faults: `name` is the scenario's.
+    /// Tests a server under faults; `name` is the scenario's name.
     pub(crate) fn bears_faults(&self, name: &'static str) {
         if can_trace() {
             let place = Place::new("serving");
@@ -64,7 +66,7 @@ impl Service {
         }
     }
 
-    /// Clients under faults: a server is left as it was. `name` is the scenario's.
+    /// Tests clients under faults: they must leave the server unaffected. `name` is the scenario's name.
     pub(crate) fn bears_clients(&self, name: &'static str) {
         if can_trace() {
             self.beside(|serving, at, before| {
@@ -81,7 +83,7 @@ impl Service {
         }
     }
 
-    /// The same with an allocation that fails.
+    /// Like [`Service::bears_clients`], but one of the client's allocations fails.
     pub(crate) fn bears_refused_clients(&self, name: &str) {
         if can_trace() {
             self.beside(|serving, at, before| {
@@ -97,12 +99,14 @@ impl Service {
         }
     }
 
-    /// Runs a test beside a server without faults, which has so many descriptors.
+    /// Runs a test with a server that has no faults; passes the number of file descriptors that the server
+    /// has open.
     fn beside(&self, test: impl FnOnce(&mut Serving<'_>, &str, usize)) {
         let place = Place::new("serving");
         let mut serving = self.start(&place, Plan::Watch, false);
         let at = serving.at.clone().unwrap_or_else(|| panic!("{}", serving.running.err()));
-        // Its own threads start with the first clients.
+        // The server starts its own threads with its first clients, so connect two before counting
+        // descriptors.
         for _ in 0..2 {
             serving.serves().expect("no fault was injected");
         }
@@ -154,13 +158,14 @@ impl Serving<'_> {
             });
         }
         match outcome {
-            // It was about to end; the caller checks whether it was allowed to.
+            // The server was about to exit; the caller checks whether it was allowed to.
             Err(_) if until(|| self.running.has_ended()) => Ok(()),
             outcome => outcome,
         }
     }
 
-    /// Checks that a client that had faults may end as it did, and that it has left the server as it was.
+    /// Checks that a client under faults ended in a permitted way, and that the server still works and has no
+    /// more descriptors than `before`.
     fn is_as_before(&mut self, ended: &Ended, before: usize) -> Result<(), String> {
         judge(ended)?;
         if self.running.has_ended() {
@@ -182,7 +187,7 @@ fn judge(ended: &Ended) -> Result<(), String> {
     }
 }
 
-/// Keeps what is known of a run under a plan.
+/// Copies the call count, the injection count and the list of faults from a run to `seen`.
 pub(crate) fn remember(running: &Running, seen: &mut Seen) {
     seen.calls = running.traced.calls();
     seen.injections = running.traced.injections();

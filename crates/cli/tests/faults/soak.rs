@@ -1,10 +1,10 @@
-//! Chooses the seeds and the n that are run, and reports the results.
+//! Chooses which seeds and which values of n are run, and reports the results.
 
 use kiban_fault::Plan;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-/// Scenarios, which take the seeds in turn.
+/// The scenarios; seed s runs scenario s modulo their number.
 const SCENARIOS: [&str; 20] = [
     "board",
     "start",
@@ -27,34 +27,35 @@ const SCENARIOS: [&str; 20] = [
     "vipl client",
     "lab server",
 ];
-/// Seeds of `make test`.
+/// The number of seeds that `make test` runs.
 const SEEDS: u64 = 200;
-/// Values of n of `make test`, in each scenario.
+/// The number of values of n that `make test` runs in each scenario.
 const STEPS: usize = 6;
-/// Allocations that are refused by `make test`, in each program.
+/// The number of allocations that `make test` lets fail in each program.
 const ALLOCATIONS: usize = 10;
-/// The number of failures that are reported.
+/// The maximum number of failures that are reported.
 pub(crate) const FAILURES_MAX: usize = 5;
 
-/// How much is run.
+/// How much to run.
 #[derive(Clone, Copy)]
 pub(crate) struct Effort {
-    /// This seed alone.
+    /// If set, only this seed is run.
     pub(crate) seed: Option<u64>,
-    /// How often a seed that is alone runs.
+    /// How many times a single seed is run.
     pub(crate) times: u64,
-    /// Seeds of all scenarios together.
+    /// The number of seeds, shared among all scenarios.
     pub(crate) seeds: u64,
-    /// Values of n at each of which a call fails, or is its process's last.
+    /// The number of values of n in each scenario. For each, one run lets the n-th call fail, and one kills
+    /// the process there.
     pub(crate) steps: usize,
-    /// Allocations that are refused.
+    /// The number of allocations that fail.
     pub(crate) allocations: usize,
-    /// For each test.
+    /// The time limit of each test.
     pub(crate) time: Duration,
 }
 
 impl Effort {
-    /// That of `make test`.
+    /// Returns the effort of `make test`.
     pub(crate) fn quick() -> Effort {
         Effort {
             seed: None,
@@ -66,7 +67,7 @@ impl Effort {
         }
     }
 
-    /// What the environment asks for (`make soak`).
+    /// Returns the effort that the environment variables request (`make soak`).
     pub(crate) fn asked() -> Effort {
         let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
         let quick = Effort::quick();
@@ -93,8 +94,8 @@ impl Effort {
     }
 }
 
-/// Returns every number below `count` once, the first of them 0, in an order whose beginnings are evenly
-/// spread: steps by the golden ratio.
+/// Returns every number below `count` once, starting with 0. Any prefix of the sequence is evenly spread
+/// (steps by the golden ratio).
 pub(crate) fn spread(count: u64) -> impl Iterator<Item = u64> {
     let is_coprime = |step: &u64| {
         let (mut a, mut b) = (*step, count);
@@ -111,7 +112,7 @@ pub(crate) fn spread(count: u64) -> impl Iterator<Item = u64> {
 /// Returns whether programs can be traced; prints why not.
 ///
 /// # Panics
-/// They cannot, and have to be (`KIBAN_FAULTS=required`, as in `.ci/run`).
+/// If programs cannot be traced although `KIBAN_FAULTS=required` (as in `.ci/run`).
 pub(crate) fn can_trace() -> bool {
     static CAN: LazyLock<Result<(), String>> = LazyLock::new(kiban_fault::available);
     is_run(&CAN, std::env::var("KIBAN_FAULTS").is_ok_and(|value| value == "required"))
@@ -125,7 +126,7 @@ fn is_run(can: &Result<(), String>, is_required: bool) -> bool {
     can.is_ok()
 }
 
-/// The result of a run: how many calls its plan saw, and what was injected.
+/// The result of a run: how many calls the plan saw, and which faults were injected.
 #[derive(Default)]
 pub(crate) struct Seen {
     pub(crate) calls: u64,
@@ -133,13 +134,13 @@ pub(crate) struct Seen {
     pub(crate) notes: Vec<String>,
 }
 
-/// Runs a scenario's share of the seeds, and of every n.
+/// Runs a scenario with its share of the seeds and of the values of n.
 pub(crate) struct Soak {
     name: &'static str,
     failures: Vec<String>,
     runs: u64,
     injections: u64,
-    /// Calls of a run without faults.
+    /// The number of calls in a run without faults.
     calls: u64,
 }
 
@@ -148,8 +149,8 @@ impl Soak {
         Soak { name, failures: Vec::new(), runs: 0, injections: 0, calls: 0 }
     }
 
-    /// Runs it: without faults first, then by seeds, then with the n-th call failing, and with the n-th call
-    /// its process's last.
+    /// Runs the scenario without faults, then with its seeds, then for each n once with the n-th call
+    /// failing, and once with the process killed at that call.
     pub(crate) fn run(self, scenario: impl FnMut(Plan, u64, &mut Seen) -> Result<(), String>) {
         let clock = kiban_os::Clock::new();
         self.cover(&Effort::asked(), &|| clock.now().since(kiban_base::Instant::ZERO), scenario);
@@ -180,7 +181,7 @@ impl Soak {
             return self.tell(0);
         }
         let mut seed = place;
-        // The other half is for the n.
+        // Use half of the time for seeds; the rest is for the values of n.
         while seed < effort.seeds && elapsed() < effort.time / 2 && self.failures.len() < FAILURES_MAX {
             self.once(Plan::from_seed(seed, self.calls), seed, true, &mut scenario);
             if effort.is_soak() && (seed / scenarios).is_multiple_of(25) {
@@ -234,7 +235,8 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
-    /// Runs a scenario of ten calls, each run of which takes a second; returns its plans and numbers.
+    /// Runs a scenario of ten calls in which each run takes a second; returns the plans and seeds that were
+    /// run.
     fn covered(effort: Effort) -> Vec<(Plan, u64)> {
         let (mut plans, seconds) = (Vec::new(), Cell::new(0));
         Soak::new("board").cover(&effort, &|| Duration::from_secs(seconds.get()), |plan, seed, seen| {
@@ -253,7 +255,8 @@ mod tests {
         for n in 0..10 {
             assert!(plans.contains(&(Plan::Kill { call: n }, n)), "{n}");
         }
-        // One run without faults, and two for each n.
+        // 40 runs in the first half of the time (one without faults, 39 seeds), then two for each of the ten
+        // values of n.
         assert_eq!(plans.len(), 40 + 20);
         assert_eq!(covered(Effort { time: Duration::from_secs(20), ..soak }).len(), 20);
     }

@@ -1,7 +1,8 @@
-// An RDMA server and client that look at every result: messages there and back, by the connection manager.
+// An RDMA server and a client that check the result of every call. They connect through the connection manager; the server
+// echoes messages.
 //
-//     verbs server ADDRESS               serves one client after another, whatever becomes of each; says "ready PORT"
-//     verbs client ADDRESS PORT COUNT    exit status: 0 all came back, 1 an error was reported, 2 other bytes came
+//     verbs server ADDRESS               serves one client after another, even after errors; prints "ready PORT"
+//     verbs client ADDRESS PORT COUNT    exit status: 0 all data came back, 1 an error was reported, 2 wrong data
 #include <arpa/inet.h>
 #include <errno.h>
 #include <rdma/rdma_verbs.h>
@@ -61,7 +62,7 @@ static int serve_one(struct rdma_cm_id *id) {
     else if (rdma_accept(id, 0) != 0) failed("accept");
     else {
         while (receive(id) == 0) {
-            // One buffer: it is posted again when what it holds has left.
+            // There is one buffer, so it is posted again only after its contents have been sent.
             if (send_all(id, bytes, mr) != 0) break;
             if (rdma_post_recv(id, 0, bytes, BYTES, mr) != 0) break;
         }
@@ -81,7 +82,7 @@ static int serve(char *address) {
     if (rdma_create_ep(&listener, found, 0, &attr) != 0) return failed("endpoint");
     rdma_freeaddrinfo(found);
     if (rdma_listen(listener, 8) != 0) return failed("listen");
-    // Not by stdio, which forgets what it could not write when it was interrupted.
+    // Do not use stdio, which loses its buffered output if a write is interrupted.
     char ready[32];
     int said = snprintf(ready, sizeof ready, "ready %d\n", ntohs(rdma_get_src_port(listener)));
     while (write(1, ready, (size_t)said) != said)

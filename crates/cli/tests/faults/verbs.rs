@@ -1,5 +1,5 @@
-//! Programs on the drop-in libraries: those of verbs, and ordinary ones over rsockets. Faults in a server,
-//! and in clients of it.
+//! Programs that use the drop-in verbs libraries: verbs programs, and ordinary socket programs over rsockets.
+//! Faults are injected into the server, and into its clients.
 
 #[path = "../../../verbs/tests/common/libraries.rs"]
 mod libraries;

@@ -1,7 +1,7 @@
-// A VIPL server and client that look at every result: messages there and back through a VI in shared memory.
+// A VIPL server and a client that check the result of every call. The server echoes messages over a VI in shared memory.
 //
-//     vipl server DEVICE             serves one client after another, whatever becomes of each; says "ready NAME"
-//     vipl client NAME COUNT         exit status: 0 all came back, 1 an error was reported, 2 other bytes came
+//     vipl server DEVICE             serves one client after another, even after errors; prints "ready NAME"
+//     vipl client NAME COUNT         exit status: 0 all data came back, 1 an error was reported, 2 wrong data
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ static struct {
     VIP_NIC_ATTRIBUTES limits;
     VIP_PROTECTION_HANDLE tag;
     VIP_MEM_HANDLE memory;
-    // Two descriptors, then what they receive and send.
+    // Two descriptors, followed by their buffers.
     VIP_DESCRIPTOR *in, *out;
     unsigned char *heard, *sent;
 } side;
@@ -115,7 +115,7 @@ static int serve_one(VIP_VI_HANDLE vi, const union address *local) {
     if (post_receive(vi) != 0) return 1;
     TRY(VipConnectWait(side.nic, &local->net, VIP_INFINITE, &remote.net, &attributes, &request));
     TRY(VipConnectAccept(request, vi));
-    // One buffer: it is posted again when what it holds has left.
+    // There is one buffer, so it is posted again only after its contents have been sent.
     while (receive(vi) == 0)
         if (send_all(vi, side.heard) != 0 || post_receive(vi) != 0) break;
     return 0;
@@ -127,7 +127,7 @@ static int serve(const char *device) {
     VIP_DESCRIPTOR *done;
     if (open_side(device) != 0) return 1;
     make_address(side.limits.LocalNicAddress, "faults", &local);
-    // Not by stdio, which forgets what it could not write when it was interrupted.
+    // Do not use stdio, which loses its buffered output if a write is interrupted.
     char ready[64];
     int said = snprintf(ready, sizeof ready, "ready %s\n", strchr(device, ':') ? strchr(device, ':') + 1 : device);
     while (write(1, ready, (size_t)said) != said)
@@ -139,7 +139,7 @@ static int serve(const char *device) {
         if (create(&vi) != 0) continue;
         serve_one(vi, &local);
         VipDisconnect(vi);
-        // A VI with descriptors cannot be destroyed.
+        // A VI that still has descriptors cannot be destroyed.
         VIP_RETURN code;
         do code = VipRecvDone(vi, &done);
         while (code == VIP_SUCCESS || code == VIP_DESCRIPTOR_ERROR);
@@ -159,7 +159,7 @@ static int call(char *name, unsigned long count) {
     TRY(VipNSGetHostByName(side.nic, name, &host.net, 0));
     make_address(side.limits.LocalNicAddress, "client", &local);
     make_address(host.net.HostAddress, "faults", &remote);
-    // Between two clients the server does not wait for a moment.
+    // For a moment between two clients, the server is not waiting for a connection.
     VIP_RETURN code;
     time_t end = time(0) + 10;
     do code = VipConnectRequest(vi, &local.net, &remote.net, 10000, &attributes);

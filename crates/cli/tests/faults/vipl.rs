@@ -1,4 +1,4 @@
-//! VIPL programs in shared memory: faults in a server, and in clients of it.
+//! VIPL programs that use a NIC through shared memory: faults in the server, and in its clients.
 
 use crate::place::{Place, compile};
 use crate::serving::Service;
@@ -13,7 +13,7 @@ const VIPL: Service = Service {
     is_hasty: false,
 };
 
-/// The folder of `libvipl.so.1` and of the program.
+/// The directory with `libvipl.so.1` and the test program.
 static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
     // Cargo puts the library beside the tests that depend on it.
     let test = std::env::current_exe().expect("a test is a file");

@@ -1,4 +1,5 @@
-//! A directory, a server of its `root`, the server's log, and a relay that can stall or cut connections.
+//! A temporary directory, a server for its subdirectory `root`, the server's log, and a relay that can stall
+//! or cut connections.
 
 use serde_json::Value;
 use std::fs;
@@ -16,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// The lines of a log, as they are written.
+/// The lines of a log, added as they are written.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<(Mutex<Vec<Value>>, Condvar)>);
 
@@ -31,7 +32,7 @@ impl Log {
         self.0.0.lock().expect("no thread panics").clone()
     }
 
-    /// Waits for the first line that satisfies `wanted`, and returns its fields.
+    /// Waits for the first line for which `is_wanted` is true, and returns its fields.
     pub(crate) fn wait(&self, what: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
         let lines = self.0.0.lock().expect("no thread panics");
         let find =
@@ -44,7 +45,7 @@ impl Log {
         find(&lines).unwrap_or_else(|| panic!("no line says {what}: {lines:#?}"))
     }
 
-    /// Waits until this many lines have the message.
+    /// Waits until this many lines have this message.
     pub(crate) fn wait_count(&self, message: &str, count: usize) {
         let is_one = |line: &&Value| line["fields"]["message"] == message;
         let few = |lines: &mut Vec<Value>| lines.iter().filter(is_one).count() < count;
@@ -53,14 +54,14 @@ impl Log {
         assert!(!few(&mut lines), "not {count} lines say {message}: {lines:#?}");
     }
 
-    /// Returns the line of a refusal with this diagnostic for this file.
+    /// Returns the log line of a refusal of this file with this diagnostic.
     pub(crate) fn refused(&self, diagnostic: i64, file: &str) -> Value {
         self.wait(&format!("{diagnostic} of {file}"), |line| {
             line["message"] == "refused" && line["diagnostic"] == diagnostic && line["file"] == file
         })
     }
 
-    /// Returns how many lines have the message.
+    /// Returns how many lines have this message.
     pub(crate) fn count(&self, message: &str) -> usize {
         self.lines().iter().filter(|line| line["fields"]["message"] == message).count()
     }
@@ -78,7 +79,7 @@ impl Server {
         self.child.id()
     }
 
-    /// Returns a number from `/proc/PID/status`, kB.
+    /// Returns a value from `/proc/PID/status`, in KiB.
     pub(crate) fn status_kib(&self, key: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("it runs");
         let line = status.lines().find(|line| line.starts_with(key)).expect("a line of it");
@@ -98,7 +99,7 @@ impl Drop for Server {
     }
 }
 
-/// A directory that is removed with the test.
+/// A temporary directory that is removed at the end of the test.
 pub(crate) struct TestDir {
     pub(crate) folder: PathBuf,
 }
@@ -137,12 +138,12 @@ impl TestDir {
         self.folder.join(name)
     }
 
-    /// Starts a server; `before` are the words of a command that runs it, with their arguments.
+    /// Starts a server; `before` is a command with arguments that runs it, such as a wrapper.
     pub(crate) fn serve(&self, before: &[String], more: &[&str]) -> Server {
         self.serve_at(0, before, more)
     }
 
-    /// The same, at this port.
+    /// Like [`TestDir::serve`], on this port.
     pub(crate) fn serve_at(&self, port: u16, before: &[String], more: &[&str]) -> Server {
         let mut words = before.iter().cloned();
         let kiban = env!("CARGO_BIN_EXE_kiban");
@@ -180,7 +181,7 @@ impl TestDir {
         Server { child, port, log }
     }
 
-    /// Returns why a server does not start; `before` are the words of a command that runs it.
+    /// Starts a server that must fail, and returns its error; `before` is as in [`TestDir::serve`].
     pub(crate) fn refuses(&self, before: &[&str], arguments: &[&str]) -> String {
         let mut words = before.iter().copied().chain([env!("CARGO_BIN_EXE_kiban")]).chain(["ftam", "serve"]);
         let mut child = Command::new(words.next().expect("one at least"))
@@ -225,7 +226,7 @@ impl TestDir {
         said(self.try_run(arguments), words);
     }
 
-    /// Returns the number of unfinished or abandoned files in the root.
+    /// Returns the number of unfinished or abandoned transfers' files in the root.
     pub(crate) fn left(&self) -> usize {
         fs::read_dir(self.at("root/.kiban-ftam/new")).map_or(0, Iterator::count)
     }
@@ -250,14 +251,14 @@ pub(crate) fn same(one: &Path, bytes: &[u8]) {
     assert!(fs::read(one).unwrap_or_else(|error| panic!("{}: {error}", one.display())) == bytes);
 }
 
-/// What happens to a connection after this many bytes from one side.
+/// What the relay does to a connection.
 #[derive(Clone, Copy)]
 pub(crate) enum Fate {
-    /// All bytes pass.
+    /// Passes all bytes.
     Pass,
-    /// Both ends are closed.
+    /// Closes both sides after this many bytes in one direction.
     Cut { up: u64, down: u64 },
-    /// No more bytes pass, without notice, until [`Relay::go_on`].
+    /// Passes no more bytes after this many, without closing, until [`Relay::go_on`].
     Hold { up: u64, down: u64 },
 }
 
@@ -271,14 +272,14 @@ pub(crate) struct Relay {
 struct State {
     up: AtomicU64,
     down: AtomicU64,
-    /// How many directions are held, whether they may continue, and how many clients connected while the
-    /// server was away.
+    /// The number of directions that are held, whether they may continue, and the number of clients that
+    /// connected while the server was down.
     held: Mutex<(usize, bool, usize)>,
     bell: Condvar,
 }
 
 impl Relay {
-    /// Creates a relay that applies one fate to each connection in turn, and then passes bytes unchanged.
+    /// Creates a relay that applies one fate to each connection in turn. Later connections pass unchanged.
     pub(crate) fn new(server: u16, fates: Vec<Fate>) -> Relay {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("bound").port();
@@ -288,7 +289,7 @@ impl Relay {
             let mut fates = fates.into_iter();
             for client in listener.incoming() {
                 let client = client.expect("accepted");
-                // A client that connects while the server is away is disconnected.
+                // Disconnect a client that connects while the server is down.
                 let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else {
                     shared.held.lock().expect("no thread panics").2 += 1;
                     shared.bell.notify_all();
@@ -309,7 +310,7 @@ impl Relay {
         Relay { port, state }
     }
 
-    /// Returns the bytes from clients, and from the server.
+    /// Returns the number of bytes passed from clients, and from the server.
     pub(crate) fn passed(&self) -> (u64, u64) {
         (self.state.up.load(Ordering::Relaxed), self.state.down.load(Ordering::Relaxed))
     }
@@ -321,14 +322,14 @@ impl Relay {
         assert!(waited.expect("no thread panics").0.0 > 0, "so many bytes never came");
     }
 
-    /// Waits until a client has connected while the server was away.
+    /// Waits until a client has connected while the server is down.
     pub(crate) fn wait_turned_away(&self) {
         let held = self.state.held.lock().expect("no thread panics");
         let waited = self.state.bell.wait_timeout_while(held, PATIENCE, |held| held.2 == 0);
         assert!(waited.expect("no thread panics").0.2 > 0, "nobody came");
     }
 
-    /// Passes the bytes that were held.
+    /// Lets all held bytes pass.
     pub(crate) fn go_on(&self) {
         self.state.held.lock().expect("no thread panics").1 = true;
         self.state.bell.notify_all();

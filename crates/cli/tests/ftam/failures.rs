@@ -16,7 +16,8 @@ use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Returns the words that run a command in a mount namespace; empty if that is not permitted.
+/// Returns the words of a command line that runs a command in a mount namespace; empty if that is not
+/// permitted.
 fn namespace(script: &str, argument: &str) -> Option<Vec<String>> {
     let ways: [&[&str]; 2] = [&["unshare", "-rm"], &["unshare", "-m"]];
     let can = |way: &&&[&str]| {
@@ -63,7 +64,7 @@ fn a_full_disk_is_reported_and_the_old_file_is_kept() {
         line["diagnostic"] == 5029 && line["said"] == "F-TRANSFER-END response"
     });
     same(&inside.join("there"), b"old");
-    // There is room again.
+    // Now there is room again.
     dir.run(&["put", "-q", "half", &there]);
     same(&inside.join("there"), &noise(1_200_000));
 }
@@ -76,7 +77,7 @@ fn files_without_permission_are_refused_and_not_changed() {
     fs::write(root.join("fixed/there"), b"old").expect("written");
     fs::write(root.join("closed"), b"nobody's").expect("written");
     fs::set_permissions(root.join("closed"), fs::Permissions::from_mode(0o0)).expect("set");
-    // Errors that apply to root, too: a read-only mount, and a process without capabilities.
+    // Errors that occur even for root: on a read-only mount, and in a process without capabilities.
     let script = "mount --bind \"$0\" \"$0\" && mount -o remount,bind,ro \"$0\" && exec setpriv --bounding-set=-all --inh-caps=-all \"$@\"";
     let Some(before) = namespace(script, root.join("fixed").to_str().expect("text")) else { return };
     let server = dir.serve(&before, &[]);
@@ -109,8 +110,8 @@ fn a_get_returns_one_consistent_state_of_the_file_or_fails() {
     let server = dir.serve(&[], &[]);
     let contents = noise(8_000_000);
     let file = dir.at("root/there");
-    // Truncated, extended or overwritten files are reported. If another file replaces the file, the old one
-    // is read to its end.
+    // Truncated, extended or overwritten files are reported. If the file is replaced by another, the server
+    // reads the old one to its end.
     type Change = fn(&std::path::Path);
     let changes: [(&str, Change); 3] = [
         ("shortened", |file| {
@@ -170,7 +171,7 @@ fn a_peer_that_stalls_is_disconnected_and_can_resume() {
     server.log.wait("that it ended", |line| line["message"] == "ended" && line["files"] == 1);
     same(&dir.at("root/there"), b"old");
     assert_eq!(dir.left(), 1, "what came waits to be gone on with");
-    // The file is not locked any more.
+    // The file is no longer locked.
     dir.run(&["stat", &remote(server.port, "there")]);
     relay.go_on();
     said(child.wait_with_output().expect("it ends"), "1011 lower layer failure; use --resume to continue");
@@ -215,14 +216,14 @@ fn password_guesses_are_limited_over_all_connections() {
         unjudged += usize::from(error.contains("2000 association with user not allowed"));
     }
     assert_eq!(wrong + unjudged, 40);
-    // Three attempts are free, four are verified at a time; each failure doubles the delay, up to four
-    // seconds.
+    // Three attempts are not delayed, and up to four are verified at the same time; then each failure doubles
+    // the delay, up to four seconds.
     assert!((3..=12).contains(&wrong), "{wrong} guesses were judged");
     server.log.wait_count("login refused", wrong);
     assert_eq!(server.log.count("login refused"), wrong);
     server.log.wait("that some were not judged", |line| line["message"] == "too many failures: not verified");
-    // Even the right password is not verified from this address until the delay is over. On a busy machine it
-    // may be over before the attempt arrives, and then another wrong guess starts it again.
+    // During the delay, even the correct password is not verified for this address. On a busy machine the
+    // delay may be over when the attempt arrives; then another wrong guess starts it again.
     let is_held = (0..5).any(|_| {
         guess().wait_with_output().expect("it ends");
         let output = dir.try_run(&["ls", &home]);
@@ -242,7 +243,7 @@ fn repeated_associations_do_not_increase_memory_use() {
     let before = server.status_kib("VmRSS");
     (0..10).for_each(|_| drop(dir.run(&["ls", &home])));
     let grown = server.status_kib("VmRSS").saturating_sub(before);
-    // Verifying one password takes 19 MiB.
+    // Verifying a password takes 19 MiB.
     assert!(grown < 16 << 10, "ten associations one after another left {grown} KiB");
 }
 
@@ -302,7 +303,7 @@ fn silent_connections_do_not_keep_clients_out() {
     let mut all = Vec::with_capacity(crowd);
     for number in 0..crowd {
         let mut socket = TcpStream::connect(("127.0.0.1", server.port)).expect("it listens");
-        // Writing to a client that was disconnected already fails.
+        // The write fails if the server has already disconnected the client.
         let _ = socket.write_all(says[number % says.len()]);
         all.push(socket);
         if number % (crowd / 4) == crowd / 8 {
@@ -313,7 +314,8 @@ fn silent_connections_do_not_keep_clients_out() {
     same(&dir.at("back"), &noise(1_000_000));
     let grown = server.status_kib("VmRSS").saturating_sub(before);
     assert!(grown < 200 << 10, "{crowd} connections took {grown} KiB");
-    // 1024 unauthenticated connections with two descriptors each, and the server's own.
+    // Up to 1024 unauthenticated connections with two descriptors each, in addition to the server's own
+    // descriptors.
     assert!(server.descriptors() < 2200, "{} descriptors", server.descriptors());
     let mut gone = 0;
     for socket in &mut all {
@@ -348,7 +350,7 @@ fn no_spelling_of_a_name_leaves_the_root_and_each_attempt_is_logged() {
     fs::write(dir.at("here"), b"new").expect("written");
     let long = "x/".repeat(600) + "secret";
     let wide = "x".repeat(256);
-    // The name as the server receives it, and as it is written in the address.
+    // Each name as the server receives it, and as the address encodes it.
     let names = [
         ("../secret", "..%2fsecret"),
         ("d/..", "d%2f.."),
@@ -388,7 +390,7 @@ fn no_spelling_of_a_name_leaves_the_root_and_each_attempt_is_logged() {
         let told: String = name.chars().take(256).collect();
         server.log.refused(3000, &told);
     }
-    // Names that look like a path upwards, but are ordinary names.
+    // Ordinary names that resemble a path to a parent directory.
     for written in ["..%5csecret", "%252e%252e", "%ef%bc%8e%ef%bc%8e", "...", "~", "$HOME"] {
         dir.run(&["put", "-q", "here", &remote(server.port, written)]);
         dir.run(&["rm", &remote(server.port, written)]);
@@ -401,7 +403,7 @@ fn no_spelling_of_a_name_leaves_the_root_and_each_attempt_is_logged() {
     assert_eq!(beside, ["here", "root", "secret", "users.toml"]);
 }
 
-/// The length of a long transfer; longer with `KIBAN_HARM_BYTES`.
+/// The length of a long transfer in bytes; `KIBAN_HARM_BYTES` sets a larger one.
 fn long_bytes() -> usize {
     std::env::var("KIBAN_HARM_BYTES").ok().and_then(|text| text.parse().ok()).unwrap_or(64_000_000)
 }
@@ -416,10 +418,10 @@ fn a_long_transfer_interrupted_anywhere_does_not_restart_from_zero() {
     fs::write(dir.at("here"), &contents).expect("written");
     fs::write(dir.at("root/there"), b"old").expect("written");
     let of = |parts: u64| bytes as u64 * parts / 100;
-    // In the first block, early, in the middle, and just before the end.
+    // Cut the transfer in the first block, early, in the middle, and just before the end.
     let cuts = [1, 12, 37, 49];
-    // Three checkpoints may be unacknowledged, one is in preparation, and sockets and the relay buffer some
-    // data.
+    // The data that may have to be sent again: three unacknowledged checkpoints, one in preparation, and what
+    // sockets and the relay buffer.
     let window = 5 * CHECKPOINT_BYTES + (8 << 20);
     let most = |times: u64| bytes as u64 * 102 / 100 + times * window;
     for put in [true, false] {
@@ -435,7 +437,7 @@ fn a_long_transfer_interrupted_anywhere_does_not_restart_from_zero() {
         for _ in cuts {
             let ended = server.log.count("ended");
             said(dir.try_run(&words), "1011 lower layer failure; use --resume to continue");
-            // The lost association holds the file until the server notices the loss.
+            // The lost association keeps the file locked until the server notices the loss.
             server.log.wait_count("ended", ended + 1);
         }
         let done = dir.run(&words);
@@ -448,7 +450,7 @@ fn a_long_transfer_interrupted_anywhere_does_not_restart_from_zero() {
     }
 }
 
-/// A file longer than 4 GiB, with `KIBAN_HARM_LARGE` set: needs 9 GiB of space and a minute.
+/// Transfers a file longer than 4 GiB if `KIBAN_HARM_LARGE` is set: needs 9 GiB of space and a minute.
 #[test]
 fn a_file_of_more_than_four_gib_is_put_resumed_and_fetched() {
     if std::env::var_os("KIBAN_HARM_LARGE").is_none() {
@@ -469,7 +471,7 @@ fn a_file_of_more_than_four_gib_is_put_resumed_and_fetched() {
         let mut read = vec![0; tail.len()];
         file.read_exact_at(&mut read, BYTES - tail.len() as u64).expect("read");
         assert!(read == tail, "{name}: another tail");
-        // On both sides of 2^32, to detect offsets that lost their upper half.
+        // Change bytes on both sides of 2^32, to detect offsets that are truncated to 32 bits.
         for at in [5, (4 << 30) - 4096, 4 << 30] {
             let mut read = vec![1; 4096];
             file.read_exact_at(&mut read, at).expect("read");
@@ -503,10 +505,10 @@ fn a_file_of_more_than_four_gib_is_put_resumed_and_fetched() {
 #[test]
 fn a_thousand_associations_at_once_take_little_memory() {
     const ASSOCIATIONS: usize = 1000;
-    // Each association has a socket at either end, and the server a directory.
+    // Each association needs a socket at the client and one at the server; the server also opens a directory.
     assert!(descriptors() > 2 * ASSOCIATIONS, "the limit of descriptors is too low for this test");
     let dir = TestDir::new();
-    // A hash of "secret" that is cheap to verify, because only the memory of associations is measured.
+    // A hash of "secret" that is cheap to verify, because the test measures only the memory of associations.
     let cheap =
         "$argon2id$v=19$m=8,t=1,p=1$a2liYW4tdGVzdHMtc2FsdA$Jvf1PpJ6DVMpBPguhtcFSR+A3s8zvbMdkICkAIoEVlA";
     fs::write(dir.at("users.toml"), format!("[users.eve]\npassword = \"{cheap}\"\nrights = \"all\"\n"))
@@ -540,7 +542,7 @@ fn a_thousand_associations_at_once_take_little_memory() {
         let held = server.status_kib("VmHWM");
         assert!(held < 256 << 10, "{ASSOCIATIONS} associations take {held} KiB");
         eprintln!("{ASSOCIATIONS} associations: {held} KiB");
-        // The first and the last association are still open.
+        // The first and the last association still work.
         for client in [clients.swap_remove(0), clients.pop().expect("the last")] {
             client.close().await;
         }
@@ -560,7 +562,7 @@ fn every_thread_of_a_server_is_sandboxed_and_users_can_still_be_reloaded() {
     let confined = || {
         let tasks = fs::read_dir(format!("/proc/{}/task", server.pid())).expect("it runs");
         let texts = tasks.map(|task| fs::read_to_string(task.expect("it runs").path().join("status")));
-        // A thread may exit in the meantime.
+        // A thread may exit between the listing and the read.
         let texts: Vec<String> = texts.filter_map(Result::ok).collect();
         assert!(texts.len() >= 2, "it has several threads");
         for text in &texts {

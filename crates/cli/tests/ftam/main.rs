@@ -1,4 +1,4 @@
-//! `kiban ftam` as a user runs it, and as an attacker meets it.
+//! `kiban ftam` as a user runs it, and under attack.
 //!
 //! ```text
 //! common      a directory, a server of it, and a relay between client and server

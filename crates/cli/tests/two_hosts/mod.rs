@@ -1,5 +1,5 @@
-//! Two hosts for tests of the laboratory: a network namespace each, a wire between them, `kiban lab serve` in
-//! one.
+//! Two hosts for tests of the laboratory: two network namespaces connected by a veth pair, with `kiban lab
+//! serve` in one of them.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 pub(crate) const TOKEN: &str = "a token of these stories alone";
 
-/// A directory that is removed at the end; it contains the token.
+/// A temporary directory that contains the token; it is removed at the end of the test.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
@@ -30,17 +30,18 @@ impl Drop for Folder {
     }
 }
 
-/// Two namespaces and a wire between them.
+/// Two network namespaces connected by a veth pair.
 pub(crate) struct Network {
     pub(crate) near: String,
     pub(crate) far: String,
 }
 
-/// The address of the far host.
+/// The address of the host in the second namespace.
 pub(crate) const FAR: &str = "10.77.31.2";
 
 impl Network {
-    /// Creates a veth pair with an MTU; without the right to do so, prints a line and returns `None`.
+    /// Creates a veth pair with this MTU. Without the necessary privileges, prints a message and returns
+    /// `None`.
     pub(crate) fn new(letter: char, mtu: u32) -> Option<Network> {
         let name = |side| format!("kiban-{}-{letter}{side}", std::process::id());
         let network = Network { near: name('n'), far: name('f') };
@@ -60,7 +61,7 @@ impl Network {
         Some(network)
     }
 
-    /// Puts a token bucket in front of the wire at one end; returns false if the kernel has none.
+    /// Limits the rate at one end of the veth pair by a token bucket; returns false if the kernel has no tbf.
     pub(crate) fn bucket(side: &str, rate: &str) -> bool {
         let bucket = ["qdisc", "add", "dev", "wire", "root", "tbf", "rate", rate, "burst", "32kb"];
         run(Command::new("tc").args(["-n", side]).args(bucket).args(["latency", "50ms"]))

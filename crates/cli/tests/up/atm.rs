@@ -1,5 +1,5 @@
-//! Two hosts connected by ATM: a board on each, with cells in UDP datagrams between them; all programs use
-//! the kernels.
+//! Two hosts connected by ATM: each runs a board, and the boards exchange cells in UDP datagrams. All
+//! programs use the kernels' TCP.
 
 use crate::common::{Board, Far, TestDir, connect, echo, enter};
 use crate::iperf::rate;
@@ -7,7 +7,8 @@ use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 
-/// The board of a host: cells to the other host over the wire, the kernel's address on a device.
+/// Returns the configuration of a host's board: cells to the other host's board over the veth, and a TUN
+/// device with the kernel's address.
 fn host(own: u8, other: u8, options: &str, more: &str) -> String {
     format!(
         "name = \"lab\"\n[[port]]\nname = \"atm\"\nlink = \"udp-cells:10.7.0.{own}:7000-10.7.0.{other}:7000{options}\"\n\
@@ -15,7 +16,7 @@ fn host(own: u8, other: u8, options: &str, more: &str) -> String {
     )
 }
 
-/// Checks that no link was lost and no cell had errors.
+/// Checks that the link was never lost and that no cell had errors.
 fn is_sound(board: &Board<'_>) -> Value {
     let status = board.status();
     for port in status["ports"].as_array().expect("ports") {
@@ -39,7 +40,8 @@ fn iperf3_fills_an_oc3c_between_two_hosts_in_both_directions() {
         let near_board = near_place.up(&host(1, 2, options, ""));
         near_board.until("the peer is known", |status| status["circuits"][0]["peer"] == "10.1.0.2");
         for way in [&[][..], &["-R"], &["-P", "4"]] {
-            // An OC-3c has 149.76 Mbit/s for cells; TCP reaches 134.3 of these in packets of 9180 bytes.
+            // OC-3c carries 149.76 Mbit/s of cells; with packets of 9180 bytes, TCP gets 134.3 Mbit/s of
+            // these.
             let rate = rate(&[&["-c", "10.1.0.2"], way].concat(), 60e6, |command| far.spawn(command));
             assert!((60e6..136e6).contains(&rate), "{way:?}, udp-cells{options}: {rate} bit/s");
         }
@@ -47,7 +49,7 @@ fn iperf3_fills_an_oc3c_between_two_hosts_in_both_directions() {
         let cells =
             |status: &Value, name: &str| status["ports"][0]["link_counters"][name].as_u64().expect("a count");
         let (sent, came) = (cells(&near, "units_out"), cells(&far, "units_in"));
-        // A busy machine may lose datagrams; here that must be rare.
+        // A busy machine may drop datagrams, but here this must be rare.
         assert!(came.abs_diff(sent) < sent / 100, "{options}: {came} of {sent} cells came");
     }
 }
@@ -73,7 +75,7 @@ fn a_kernel_session_survives_a_killed_board() {
     for round in 0..2 {
         far_board.signal("-KILL");
         assert_eq!(far_board.wait(), None, "it has not ended by itself");
-        // Sent while the board is down, and retransmitted by the kernel until it is back.
+        // Send while the board is down: the kernel retransmits until the board is back.
         session.write_all(b"meanwhile").expect("the kernel keeps it");
         far_board = far_place.up_by(&host(2, 1, "", ""), |command| far.spawn(command));
         let mut heard = [0; 9];

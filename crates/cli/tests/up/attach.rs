@@ -1,5 +1,6 @@
-//! Programs of this host that use a running board's TCP through shared memory: `kiban up` in one process,
-//! clients in this one and others, this host's kernel as the peer, in a network namespace of the test.
+//! Programs of this host that use a running board's TCP through shared memory. `kiban up` is a separate
+//! process; the clients are in this process and others, and the peer is this host's kernel, all in the test's
+//! own network namespace.
 
 use crate::common::{Board, ECHO, PORT, TestDir, enter, text};
 use kiban_streams::{Settings, nonblocking};
@@ -35,7 +36,7 @@ async fn echoes(stream: &mut Stream, words: &[u8]) {
     assert!(heard == words);
 }
 
-/// Runs a test of clients on a runtime whose threads stay in the namespace.
+/// Runs a test on a runtime whose threads stay in this network namespace.
 fn run_in_namespace(told: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async { tokio::time::timeout(Duration::from_secs(120), told).await }).expect("in time");
@@ -58,7 +59,7 @@ fn streams_connect_client_and_kernel_both_ways_and_the_board_to_itself() {
     let kernel = TcpListener::bind("10.9.0.1:5000").expect("a socket");
     let bytes = noise(20 << 20, 1);
     let sent = bytes.clone();
-    // The kernel's end echoes everything.
+    // The peer on the kernel's TCP echoes everything.
     let far = std::thread::spawn(move || {
         let (mut stream, peer) = kernel.accept().expect("it connects");
         assert_eq!(peer.ip().to_string(), BOARD);
@@ -77,11 +78,11 @@ fn streams_connect_client_and_kernel_both_ways_and_the_board_to_itself() {
         let mut back = Vec::new();
         from.read_to_end(&mut back).await.expect("it comes back");
         assert!(back == bytes);
-        // The board's own service, without a wire.
+        // Connect to a service of the same board, so that no packet leaves the board.
         let mut own = lab.connect(at(BOARD, 7)).await.expect("it is there");
         echoes(&mut own, &bytes[..1 << 20]).await;
         drop(own);
-        // Connections from the kernel, more than there were slots at once.
+        // Accept connections from the kernel, more in total than there are slots.
         let listener = lab.listen(at(BOARD, 6000)).await.expect("a free port");
         let taken = lab.listen(at(BOARD, 6000)).await.expect_err("it is taken");
         assert_eq!(taken.kind(), std::io::ErrorKind::AddrInUse);
@@ -109,7 +110,7 @@ fn streams_connect_client_and_kernel_both_ways_and_the_board_to_itself() {
         }
         assert!(callers.into_iter().all(|caller| caller.join().expect("no panic")));
         drop(listener);
-        // Requests that cannot succeed.
+        // Requests that must fail.
         let refused = lab.connect(at("10.9.0.1", 5999)).await.expect_err("there is no listener");
         assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
         let lost = lab.connect(at("192.0.2.1", 80)).await.expect_err("no way");
@@ -121,7 +122,7 @@ fn streams_connect_client_and_kernel_both_ways_and_the_board_to_itself() {
     });
     assert!(far.join().expect("no panic"));
     board.until("all have ended", |status| status["services"][1]["sessions"] == 0);
-    // 20 MiB and 1 MiB in each direction; forty connections.
+    // The transfers: 20 MiB and 1 MiB in each direction, and forty short connections.
     assert!(counter(&board, "bytes_out") > 21 << 20);
     assert_eq!(counter(&board, "accepted"), 42);
     dir.kiban(&["down"]);
@@ -129,7 +130,8 @@ fn streams_connect_client_and_kernel_both_ways_and_the_board_to_itself() {
     assert!(!dir.0.join("kiban/lab.streams").exists());
 }
 
-/// Polls until a condition holds, as a driver does: it arms the bells and sleeps on the board's file.
+/// Polls until a condition holds, as a driver does: it arms the bells, then sleeps on the board's file
+/// descriptor.
 fn until<T>(
     board: &nonblocking::Board,
     stream: Option<&nonblocking::Stream>,
@@ -163,11 +165,11 @@ fn a_nonblocking_driver_uses_streams_with_a_file_and_a_bell() {
     let mut stream = board.connect(None, at(BOARD, 7)).expect("there is a slot");
     until(&board, None, || stream.is_connected().expect("there is a listener").then_some(()));
     assert_eq!(stream.local_addr().expect("it is connected").ip().to_string(), BOARD);
-    // Far more than the pipes hold, in both directions at once, as far as each accepts.
+    // Transfer far more than the pipes hold, in both directions at the same time; each call moves what fits.
     let words = noise(4 << 20, 3);
     let (mut sent, mut heard) = (0, Vec::new());
     until(&board, Some(&stream), || {
-        // After the end, writes fail.
+        // After `finish`, a write would fail.
         let rest = &words[sent..];
         let written = if rest.is_empty() { 0 } else { stream.write(rest.into()).expect("the peer reads it") };
         sent += written;
@@ -186,7 +188,7 @@ fn a_nonblocking_driver_uses_streams_with_a_file_and_a_bell() {
     });
     assert!(heard == words && stream.is_drained());
     drop(stream);
-    // The board connects, and the stream is aborted.
+    // The board connects to the client's listener; the client aborts the stream.
     let listener = board.listen(at(BOARD, 6000)).expect("a free port");
     let again = board.listen(at(BOARD, 6000)).expect_err("it is taken");
     assert_eq!(again.kind(), std::io::ErrorKind::AddrInUse);
@@ -198,7 +200,7 @@ fn a_nonblocking_driver_uses_streams_with_a_file_and_a_bell() {
     let mut refused = board.connect(None, at("10.9.0.1", 5999)).expect("there is a slot");
     let why = until(&board, None, || refused.is_connected().err());
     assert_eq!(why.kind(), std::io::ErrorKind::ConnectionRefused);
-    // When the board goes, its streams end.
+    // When the board exits, its streams end.
     let mut stream = board.connect(None, at(BOARD, 7)).expect("there is a slot");
     until(&board, None, || stream.is_connected().expect("there is a listener").then_some(()));
     up.signal("-KILL");
@@ -218,7 +220,7 @@ fn a_killed_or_corrupting_client_affects_no_other() {
     run_in_namespace(async {
         let lab = attached(&dir).await;
         let mut mine = lab.connect(at(BOARD, 7)).await.expect("it is there");
-        // A client with work in its rings, in a process of its own.
+        // A client in another process, with requests in its rings.
         let mut other = dir
             .command(&["connect", "10.9.0.1:5000"])
             .stdin(Stdio::piped())
@@ -236,11 +238,11 @@ fn a_killed_or_corrupting_client_affects_no_other() {
         drop(far);
         echoes(&mut mine, &noise(300_000, 4)).await;
         board.until("its stream has gone", |status| status["services"][1]["sessions"] == 1);
-        // A client that corrupts its rings is disconnected; others are not affected.
+        // A client that corrupts its rings is disconnected; other clients are not affected.
         scribble(&dir);
         board.until("it is cut off", |_| counter(&board, "errors") > 0);
         echoes(&mut mine, &noise(300_000, 5)).await;
-        // A silent client, and one that sends invalid data.
+        // A client that sends nothing, and one that sends invalid data.
         let silent =
             std::os::unix::net::UnixStream::connect(dir.0.join("kiban/lab.streams")).expect("a door");
         let mut rude =
@@ -253,7 +255,7 @@ fn a_killed_or_corrupting_client_affects_no_other() {
     assert!(!dir.log().contains("panicked"), "{}", dir.log());
 }
 
-/// A client that attaches correctly and then fills its memory with random data.
+/// A client that attaches correctly and then fills its shared memory with random data.
 fn scribble(dir: &TestDir) {
     use kiban_os::channel::PendingChannel;
     use kiban_streams::{greeting, parse_greeting};
@@ -269,7 +271,7 @@ fn scribble(dir: &TestDir) {
     };
     let region = channel.region().clone().with_address(0);
     for at in (128..bytes as u64).step_by(64) {
-        // A slot that is marked full and has an impossible length.
+        // A ring slot that is marked full and has an impossible length.
         region.write(at, [1u32.to_ne_bytes(), u32::MAX.to_ne_bytes()].concat()[..].into());
     }
     channel.ring(|| 0);
@@ -300,7 +302,7 @@ fn a_pipeline_sends_bytes_to_the_board_and_back() {
         .output()
         .expect("a shell");
     assert!(output.status.success(), "{}", text(&output));
-    // Port 0: it prints the port.
+    // With port 0, the program prints the chosen port.
     let mut listens = dir.command(&["connect", "--listen", &format!("{BOARD}:0")]);
     let listens = listens.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut listens = listens.spawn().expect("the program was built");
@@ -335,7 +337,7 @@ fn opening_too_many_streams_returns_an_error() {
         let much = ask(9).await.expect_err("there are eight");
         assert_eq!(much.to_string(), "too many streams: 9 requested, 8 free: raise `sessions`");
         let seven = ask(7).await.expect("it accepts the client");
-        // One slot is enough for a pipeline; then all are taken.
+        // A pipeline needs one slot; then all slots are in use.
         let output = dir.kiban(&["connect", &format!("{BOARD}:7")]);
         assert_eq!((output.status.code(), text(&output).as_str()), (Some(0), ""));
         board.until("its stream has gone", |status| status["services"][1]["sessions"] == 0);
@@ -344,7 +346,7 @@ fn opening_too_many_streams_returns_an_error() {
         let told = "kiban: board lab: too many streams: 1 requested, 0 free: raise `sessions`\n";
         assert_eq!((output.status.code(), text(&output).as_str()), (Some(1), told));
         assert_eq!(counter(&board, "refused"), 2);
-        // Clients that have a slot keep it.
+        // Clients that hold a slot keep it.
         for client in [seven, eighth] {
             echoes(&mut client.connect(at(BOARD, 7)).await.expect("it is there"), b"still here").await;
         }

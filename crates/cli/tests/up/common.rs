@@ -1,4 +1,4 @@
-//! Shared by the tests: a directory, a running board, a second host, and data transfers.
+//! Shared by the tests: a temporary directory, a running board, a second host, and data transfers.
 
 use kiban_os::interface::enter_new_namespace;
 use serde_json::Value;
@@ -15,7 +15,7 @@ pub(crate) const KIBAN: &str = env!("CARGO_BIN_EXE_kiban");
 /// A timeout longer than any step of these tests takes.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// The smallest configuration.
+/// A minimal configuration: a board with one port.
 pub(crate) const PORT: &str = "name = \"lab\"\n[[port]]\nname = \"lan\"\nlink = \"tap:kiban0\"\naddress = \"10.9.0.2/24\"\n\
     host_address = \"10.9.0.1/24\"\n";
 pub(crate) const ECHO: &str = "[[service]]\nkind = \"echo\"\nlisten = \"10.9.0.2:7\"\n";
@@ -97,7 +97,7 @@ pub(crate) struct Board<'a> {
 }
 
 impl Board<'_> {
-    /// Waits for the next message to the service manager.
+    /// Waits for the next sd_notify message, which must contain `what`.
     pub(crate) fn expect(&self, what: &str) {
         let mut bytes = [0; 64];
         let count = loop {
@@ -171,7 +171,7 @@ pub(crate) fn connect(address: &str) -> TcpStream {
     stream
 }
 
-/// Sends a text, and reads as many bytes back.
+/// Sends bytes, and checks that the same bytes come back.
 pub(crate) fn echo(stream: &mut TcpStream, text: &[u8]) {
     stream.write_all(text).expect("the peer reads it");
     let mut heard = vec![0; text.len()];
@@ -187,8 +187,8 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> Output {
     Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"))
 }
 
-/// Copies the program in another process: a child that this process forks meanwhile would hold the file open
-/// for writing until its own exec, and the program could not be run (ETXTBSY).
+/// Copies the program by another process. If this process wrote the copy, a child forked meanwhile would hold
+/// it open for writing until its own exec, and running the copy would fail (ETXTBSY).
 pub(crate) fn copy_program(to: &Path) {
     let output = run("cp", &[KIBAN, &to.display().to_string()]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -209,16 +209,17 @@ pub(crate) fn ip(command: &str) {
     assert!(output.status.success(), "ip {command}: {}", text(&output));
 }
 
-/// Returns the configuration of a port on which the kernel is 10.9.0.1, and the board 10.9.0.2.
+/// Returns the configuration of a port on which the kernel has the address 10.9.0.1, and the board 10.9.0.2.
 pub(crate) fn lan(link: &str, options: &str, mtu: usize) -> String {
     let host = match link {
         "packet:lab0" => {
-            // Remove the leftovers of an earlier row.
+            // Remove the interface that an earlier row left behind.
             let _ = run("ip", &["link", "del", "lab0"]);
             ip(&format!("link add lab0 mtu {mtu} type veth peer name lab1 mtu {mtu}"));
             ip("addr add 10.9.0.1/24 dev lab1");
             if options.contains("loss") {
-                // A veth does not segment: without this, few large packets would be lost.
+                // Send segments of one packet: a veth passes large segments on whole, and of these few would
+                // be lost.
                 ip("link set lab1 gso_max_segs 1");
             }
             ip("link set lab0 up");
@@ -232,19 +233,19 @@ pub(crate) fn lan(link: &str, options: &str, mtu: usize) -> String {
     )
 }
 
-/// Returns a counter of the link of the first port.
+/// Returns a counter of the first port's link.
 pub(crate) fn counted(status: &Value, name: &str) -> u64 {
     status["ports"][0]["link_counters"][name].as_u64().unwrap_or_else(|| panic!("no {name}: {status}"))
 }
 
-/// Waits until sessions have ended and released everything: the memory in use is that of a newly started
-/// board.
+/// Waits until all sessions have ended and freed everything, that is, until memory use is that of a newly
+/// started board.
 pub(crate) fn is_clean(board: &Board<'_>, idle: &Value) -> Value {
     let used = |status: &Value, pool: &str| status["memory"][pool]["used"].as_u64().expect("a number");
     board.until("all is given back", |status| {
         let services = status["services"].as_array().expect("services");
         let same = |pool: &str| used(status, pool) == used(idle, pool);
-        // A link keeps the rest of the last page that it received into.
+        // A link keeps the unused rest of the last page into which it received.
         let landing = used(status, "receive_bytes").abs_diff(used(idle, "receive_bytes"));
         services.iter().all(|service| service["sessions"] == 0)
             && same("transmit_bytes")
@@ -253,14 +254,14 @@ pub(crate) fn is_clean(board: &Board<'_>, idle: &Value) -> Value {
     })
 }
 
-/// A second host: a thread in its own namespace that executes closures.
+/// A second host: a thread in its own network namespace that executes closures.
 pub(crate) struct Far {
     asked: mpsc::Sender<Box<dyn FnOnce() + Send>>,
     namespace: String,
 }
 
 impl Far {
-    /// Creates one, if the test has its own namespace.
+    /// Creates a second host. The test must be in its own namespace.
     pub(crate) fn new() -> Far {
         let (asked, work) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
         let (tell, told) = mpsc::channel();
@@ -273,7 +274,7 @@ impl Far {
         Far { asked, namespace: told.recv().expect("it has begun") }
     }
 
-    /// Runs a closure there, and waits for it.
+    /// Runs a closure on the second host, and returns its result.
     pub(crate) fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
         let (tell, told) = mpsc::channel();
         let work = move || {
@@ -284,12 +285,12 @@ impl Far {
         told.recv().expect("it was done")
     }
 
-    /// Starts a program there.
+    /// Starts a program on the second host.
     pub(crate) fn spawn(&self, command: Command) -> Child {
         self.run(|| spawn(command))
     }
 
-    /// Connects both hosts by a wire: `wire` at either end, with addresses 10.7.0.1 here and 10.7.0.2 there.
+    /// Connects both hosts by a veth pair named `wire`, with the addresses 10.7.0.1 here and 10.7.0.2 there.
     pub(crate) fn wire(&self, mtu: usize) {
         ip(&format!("link add wire mtu {mtu} type veth peer name wire mtu {mtu} netns {}", self.namespace));
         ip("addr add 10.7.0.1/24 dev wire");

@@ -1,5 +1,5 @@
 //! Failures: links that go down during a transfer, garbage, peers that do not read, more connections than
-//! slots.
+//! session slots.
 
 use crate::common::{
     ECHO, LONG, PORT, TestDir, connect, counted, echo, enter, ip, is_clean, lan, run, spawn, text,
@@ -37,8 +37,8 @@ fn a_transfer_survives_a_link_that_goes_down_and_up() {
         for _ in 0..2 {
             ip(&format!("link set {name} down"));
             let refused = counted(&board.status(), "send_errors");
-            // Read what the kernel still has, so that the board has data to send to a peer that does not
-            // acknowledge.
+            // Drain the kernel's receive buffer, so that the board has data to send while the peer
+            // acknowledges nothing.
             session.set_read_timeout(Some(Duration::from_millis(50))).expect("a socket");
             board.until("something was refused", |status| {
                 while let Ok(count @ 1..) = (&session).read(&mut [0; 1 << 16]) {
@@ -59,14 +59,14 @@ fn a_transfer_survives_a_link_that_goes_down_and_up() {
     }
 }
 
-/// Returns random bytes, some of them in the form of a packet: for example a header with a wrong length.
+/// Returns random bytes, some of them in the form of a packet, for example a header with a wrong length.
 fn garbage(rng: &mut SimRng, number: usize, forms: &[&[u8]]) -> Vec<u8> {
     let length = 1 + rng.below(if number.is_multiple_of(10) { 9000 } else { 300 }) as usize;
     let mut bytes: Vec<u8> = (0..length).map(|_| rng.below(256) as u8).collect();
     if let Some(form) = forms.get(number % (forms.len() + 1)) {
         let count = form.len().min(bytes.len());
         bytes[..count].copy_from_slice(&form[..count]);
-        // Now and then a bit of the form is changed.
+        // In every third, flip a bit of the form.
         if number.is_multiple_of(3) {
             let place = rng.below(count as u64) as usize;
             bytes[place] ^= 1 << rng.below(8);
@@ -75,8 +75,8 @@ fn garbage(rng: &mut SimRng, number: usize, forms: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-/// Returns an IPv4 header for an address of the board with a valid checksum and the given length, fragment
-/// field and protocol.
+/// Returns an IPv4 header with a valid checksum, addressed to the board, with the given total length,
+/// fragment field and protocol.
 fn header(target: [u8; 4], total: u16, fragment: u16, protocol: u8) -> Vec<u8> {
     let mut bytes = vec![0x45, 0, 0, 0, 0, 7, 0, 0, 64, protocol, 0, 0, target[0], target[1], target[2], 9];
     bytes.extend(target);
@@ -87,7 +87,8 @@ fn header(target: [u8; 4], total: u16, fragment: u16, protocol: u8) -> Vec<u8> {
     bytes
 }
 
-/// A script that sends packets from standard input to a TUN device: a length in two bytes, then a packet.
+/// A Python script that writes packets from its standard input to a TUN device; a 2-byte length precedes each
+/// packet.
 const TO_TUN: &str = "
 import socket, sys
 raw = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, 0)
@@ -104,7 +105,7 @@ fn garbage_on_every_link_is_counted_and_the_board_continues() {
         return;
     }
     let dir = TestDir::new("garbage");
-    // Frames that exceed the board's MTU reach it, too.
+    // Use a larger MTU than the board's, so that frames that exceed the board's MTU reach it.
     ip("link add lab0 mtu 9180 type veth peer name lab1 mtu 9180");
     ip("link set lab0 up");
     ip("link set lab1 up");
@@ -140,7 +141,7 @@ fn garbage_on_every_link_is_counted_and_the_board_continues() {
         ]
     };
     let count = 2000;
-    // Ethernet: broadcast frames of any type or of IP, runts and jumbo frames included.
+    // Ethernet: broadcast frames with a random EtherType or that of IP, from runts to jumbo frames.
     let raw = PacketLink::open("lab1", 0x88b5).expect("the test has the right");
     let ethernet = |kind: [u8; 2], rest: &[u8]| [&[0xff; 6][..], &[2, 0, 0, 0, 0, 9], &kind, rest].concat();
     for number in 0..count {
@@ -178,16 +179,16 @@ fn garbage_on_every_link_is_counted_and_the_board_continues() {
             _ => [&label, &label[..4], &label[..3], &[0; 4]],
         };
         for number in 0..count {
-            // A datagram that the system drops counts as lost.
+            // Ignore datagrams that the system drops.
             let _ = peer.send_to(&garbage(&mut rng, number, &forms), ("127.0.0.1", port));
         }
     }
-    // Stream links: garbage closes the connection, and the link listens again.
+    // TCP links: garbage makes the board close the connection and listen again.
     for port in [7005, 7006] {
         let mut peer = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
         let _ = peer.write_all(&garbage(&mut rng, 10, &[&[0xff; 8]]));
         peer.set_read_timeout(Some(LONG)).expect("a socket");
-        // The board closes the connection: an end or a reset.
+        // The board closes the connection by a FIN or a reset.
         assert!(matches!(peer.read(&mut [0; 16]), Ok(0) | Err(_)));
     }
     let status = board.until("streams listen again", |status| {
@@ -200,7 +201,7 @@ fn garbage_on_every_link_is_counted_and_the_board_continues() {
         assert_eq!(port["losses"], if number < 7 { 0 } else { 1 }, "{port}");
     }
     let port = |number: usize| &status["ports"][number];
-    // Each layer reports its own errors: the link malformed units, the port and IP the rest.
+    // Each layer counts its own errors: the link malformed units, the port and IP the others.
     for number in [5, 6] {
         assert!(port(number)["link_counters"]["malformed"].as_u64() > Some(100), "{}", port(number));
     }
@@ -211,7 +212,7 @@ fn garbage_on_every_link_is_counted_and_the_board_continues() {
     );
     echo(&mut session, b"as if nothing were");
     echo(&mut connect("10.9.0.2:7"), b"who comes now");
-    // A board that has survived this shuts down normally.
+    // The board has survived, and must shut down normally.
     assert!(!dir.log().contains("panicked"), "{}", dir.log());
 }
 
@@ -223,21 +224,21 @@ fn a_program_that_does_not_read_holds_at_most_its_share_of_memory() {
     let dir = TestDir::new("readers");
     let board = dir.up(&format!("{PORT}{SOURCE}[memory]\ntransmit = \"16MiB\"\nreceive = \"16MiB\"\n"));
     let idle = board.status();
-    // Each connection requests more data than there is memory in all.
+    // All connections together request more data than the packet memory holds.
     let crowd: Vec<TcpStream> = (0..300).map(|_| connect("10.9.0.2:19")).collect();
     let before = std::cell::Cell::new(0);
     let status = board.until("it stands still", |status| {
         let out = served(status, 0, "bytes_out");
         out > 0 && status["services"][0]["sessions"] == 300 && out == before.replace(out)
     });
-    // In the transmit memory each session has a floor that is never refused and may be all that is available;
-    // received data is not held.
+    // Transmit memory: each session may use its floor, so the floors of all sessions together may use up the
+    // pool. Received data does not stay in memory.
     for pool in ["receive_bytes", "pdus"] {
         let memory = &status["memory"][pool];
         assert!(memory["used"].as_u64() < memory["capacity"].as_u64(), "{pool}: {memory}");
     }
-    // A peer that reads is served meanwhile; if no page was left for it, as soon as the board gives up peers
-    // that have not read for long.
+    // A peer that reads is served meanwhile; if no page is free, once the board has given up peers that have
+    // not read for a long time.
     let mut reader = connect("10.9.0.2:19");
     let mut piece = vec![0; 1 << 20];
     for _ in 0..10 {
@@ -249,7 +250,7 @@ fn a_program_that_does_not_read_holds_at_most_its_share_of_memory() {
     is_clean(&board, &idle);
 }
 
-/// Accepts every connection at the board's far side, and keeps it until this is dropped.
+/// Accepts every connection at the host's listener, and keeps it open until the return value is dropped.
 fn keeps(address: &str) -> (TcpListener, String) {
     let listener = TcpListener::bind(address).expect("it is this host's");
     let address = listener.local_addr().expect("bound").to_string();
@@ -267,7 +268,7 @@ fn excess_connections_are_refused_and_slots_are_reused() {
     let idle = board.status();
     let (far, _) = keeps("10.9.0.1:7000");
     for round in 1..=3_u64 {
-        // The kernel accepts all of them; the board has a hundred sessions, some of which may be in
+        // The kernel accepts all connections; the board has a hundred sessions, some of which may be in
         // TIME-WAIT.
         let mut crowd: Vec<_> = (0..130).map(|_| TcpStream::connect("127.0.0.1:8080")).collect();
         let status = board.until("all have been seen", |status| {
@@ -280,10 +281,10 @@ fn excess_connections_are_refused_and_slots_are_reused() {
         assert_eq!(status["services"][0]["sessions"].as_u64(), Some(places), "{}", status["sessions"]);
         let mut there: Vec<TcpStream> =
             (0..places).map(|_| far.accept().expect("the board connects").0).collect();
-        // Clients that got a session are served; the others are refused.
+        // The clients that got a session are served; the others are reset.
         let mut heard = 0;
         for (number, stream) in crowd.iter_mut().enumerate() {
-            // A refused client notices when it connects or when it reads.
+            // A refused client notices in connect or in read.
             let said = stream.as_mut().map_err(|error| error.kind());
             let said =
                 said.and_then(|stream| stream.write_all(&[number as u8]).map_err(|error| error.kind()));
@@ -304,7 +305,7 @@ fn excess_connections_are_refused_and_slots_are_reused() {
                     assert_eq!(word, [number as u8]);
                     heard += 1;
                 }
-                // An end: the reset was received earlier.
+                // The client had already received the reset.
                 Err(error) => assert!(
                     matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof),
                     "{number}: {error}"
@@ -331,8 +332,7 @@ fn a_board_without_file_descriptors_refuses_and_survives() {
     let limit = run("prlimit", &["--pid", &board.child.id().to_string(), "--nofile=40:40"]);
     assert!(limit.status.success(), "{}", text(&limit));
     let mut crowd: Vec<_> = (0..60).map(|_| TcpStream::connect("10.9.0.2:80")).collect();
-    // The last client is one for which no descriptor was left; it may have been refused before it knew that
-    // it was connected.
+    // For the last client no descriptor was left; it may have been refused before its connect returned.
     let heard = match &mut crowd[59] {
         Ok(last) => last.read(&mut [0]).map_err(|error| error.kind()),
         Err(error) => Err(error.kind()),
@@ -362,7 +362,7 @@ fn iperf3_passes_a_forward_in_both_directions() {
     assert_eq!(status["ports"][0]["losses"], 0, "{status}");
 }
 
-/// The reply to a metrics request.
+/// Returns the response to a metrics request.
 fn figures(address: &str) -> String {
     let mut stream = connect(address);
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: lab\r\n\r\n").expect("the peer reads it");
@@ -378,8 +378,8 @@ fn drops_by_impairments_and_queues_are_counted_by_cause() {
         return;
     }
     let dir = TestDir::new("lost");
-    // A hundred bytes take 12.5 ms: most of a burst is dropped at the full queue, and half of the rest is
-    // lost.
+    // At this rate a hundred bytes take 12.5 ms, so most of a burst is dropped at the full queue; half of the
+    // rest is lost.
     let port = "name = \"lab\"\n[[port]]\nname = \"wan\"\naddress = \"10.8.0.2/24\"\n\
         link = \"udp-packets:127.0.0.1:7000-127.0.0.1:7001,loss=50%,rate=64kbit,queue=30\"\n\
         [metrics]\nlisten = \"127.0.0.1:9100\"\n";
@@ -403,7 +403,7 @@ fn drops_by_impairments_and_queues_are_counted_by_cause() {
             format!("kiban_port_lost_total{{board=\"lab\",port=\"wan\",cause=\"{cause}\"}} {of_cause}\n");
         assert!(figures("127.0.0.1:9100").contains(&line), "{line}");
     }
-    // The table shows their sum.
+    // The table shows the sum of all causes.
     let sum: u64 = lost.as_object().expect("by cause").values().filter_map(Value::as_u64).sum();
     let table = text(&dir.kiban(&["status", "lab"]));
     let row = table.lines().find(|line| line.starts_with("wan ")).unwrap_or_else(|| panic!("{table}"));
@@ -439,7 +439,7 @@ fn silent_clients_do_not_keep_others_out() {
         assert!(figures("127.0.0.1:9100").contains("kiban_info"));
         drop(silent);
     }
-    // A silent client does not keep its slot for long, either.
+    // A client that sends nothing loses its slot after a while, too.
     let clock = kiban_os::Clock::new();
     let mut silent = std::os::unix::net::UnixStream::connect(&socket).expect("it listens");
     silent.set_read_timeout(Some(LONG)).expect("a socket");

@@ -1,5 +1,5 @@
-//! Files that could block the board: descriptors of clients whose close takes an hour, and pipes instead of
-//! files.
+//! Clients send the board file descriptors that could block it: sockets whose close lingers for an hour, and
+//! pipes in place of files.
 
 #[path = "../../../os/tests/common/lingering.rs"]
 mod lingering;
@@ -43,12 +43,13 @@ fn send(socket: impl AsFd, bytes: &[u8], file: impl AsFd) -> bool {
     sent.is_ok()
 }
 
-/// Sends a lingering socket and closes its own descriptor; returns the socket's peer, or `None` if the system
-/// refuses.
+/// Sends a socket with SO_LINGER and closes its own descriptor; returns the peer of that socket, or `None` if
+/// the system refuses.
 fn attack(socket: impl AsFd, bytes: &[u8]) -> Option<TcpStream> {
     let (near, far) = lingering(LONG);
     if send(socket, bytes, &near) {
-        // The board may have closed its descriptor already: then this close lingers.
+        // The board may already have closed its descriptor, in which case this close is the last one and
+        // would linger.
         kiban_os::unix::closing::close(near);
         return Some(far);
     }
@@ -56,7 +57,7 @@ fn attack(socket: impl AsFd, bytes: &[u8]) -> Option<TcpStream> {
     None
 }
 
-/// The directory of the board that [`attacker`] attacks.
+/// The environment variable with the directory of the board that [`attacker`] attacks.
 const ATTACKED: &str = "KIBAN_ATTACKED";
 
 /// An attacker process.
@@ -71,7 +72,7 @@ impl Attacker {
         Attacker::start_by(dir, Command::new(std::env::current_exe().expect("a path")))
     }
 
-    /// The same; `command` runs this program.
+    /// Like [`Attacker::start`], with a command that runs this program.
     fn start_by(dir: &TestDir, mut command: Command) -> Attacker {
         command.args(["--exact", "files::attacker", "--ignored", "--nocapture"]).env(ATTACKED, &dir.0);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -80,15 +81,16 @@ impl Attacker {
         Attacker { child, said }
     }
 
-    /// Executes a command and waits until it is done; returns how many sockets the board has accepted so far.
+    /// Lets the attacker execute a command and waits until it is done; returns how many sockets the board has
+    /// received so far.
     fn attack(&mut self, what: &str) -> usize {
         self.may(what).unwrap_or_else(|why| panic!("{what}: {why}"))
     }
 
-    /// The same; returns an error if the attacker cannot execute it.
+    /// Like [`Attacker::attack`]; returns an error if the attacker cannot execute the command.
     fn may(&mut self, what: &str) -> Result<usize, String> {
         let to = self.child.stdin.as_mut().expect("it is piped");
-        // An attacker that has ended has printed the reason.
+        // If the attacker has exited, it has printed the reason.
         let _ = writeln!(to, "{what}");
         let mut said = String::new();
         loop {
@@ -109,14 +111,14 @@ impl Attacker {
 
 impl Drop for Attacker {
     fn drop(&mut self) {
-        // It ends at the end of its input.
+        // The attacker exits at the end of its input.
         drop(self.child.stdin.take());
         let _ = self.child.wait();
     }
 }
 
-/// The attacker: executes the commands that it reads, one per line, and reports when it is done. It does not
-/// fork.
+/// The attacker process: executes commands from its standard input, one per line, and reports each when it is
+/// done. It does not fork.
 #[test]
 #[ignore = "lingering_descriptors_block_neither_the_board_nor_its_clients runs it in a process of its own"]
 fn attacker() {
@@ -133,7 +135,8 @@ fn attacker() {
                     ("lab.sockets", SocketType::SEQPACKET),
                     ("lab.sock", SocketType::STREAM),
                 ] {
-                    // Instead of memory, after a line, and unread when the board closes the connection.
+                    // Send the descriptor in place of the shared memory, after a line, and in a message that
+                    // the board has not read when it closes the connection.
                     for bytes in [&b"kiban-s4\0\0\0\x04\0\0\x10\0"[..], b"{\"verb\":\"status\"}\n", b"x"] {
                         let socket = caller(name, kind);
                         far.extend(attack(&socket, bytes));
@@ -147,9 +150,8 @@ fn attacker() {
                 }
                 round += 1;
             }
-            // A connection that is not accepted any more.
-            // A file of a FUSE mount instead of memory, more often than there are closing threads and queued
-            // files. The attacker never closes its own copy.
+            // Sends a file of a FUSE mount in place of the shared memory, more often than there are closing
+            // threads and queued descriptors. The attacker never closes its own copy.
             "mount" => match Unanswered::mount(Path::new(&folder).join("fuse")) {
                 Ok(mounted) => unanswered = Some(mounted),
                 Err(error) => eprintln!("skipped: {error}"),
@@ -166,7 +168,7 @@ fn attacker() {
             }
             "last" => far.extend(attack(caller("lab.streams", SocketType::STREAM), b"kiban-s4")),
             "kept" => far.extend(kept.iter().filter_map(|socket| attack(socket, b"x"))),
-            // They were closed all the same: their peers receive the end after the data.
+            // The board closed its descriptors nevertheless: the peers receive a FIN after the data.
             "ends" => far.iter_mut().for_each(|far| {
                 far.read_to_end(&mut Vec::new()).expect("the end");
             }),
@@ -176,10 +178,10 @@ fn attacker() {
     }
 }
 
-/// The arguments of the board that [`older_kernel`] becomes, one per line.
+/// The environment variable with the arguments of the board that [`older_kernel`] turns into, one per line.
 const BOARD: &str = "KIBAN_ARGUMENTS";
 
-/// Becomes a board for which the kernel has no SO_PASSRIGHTS (before Linux 6.16).
+/// Turns this process into a board whose kernel seems to have no SO_PASSRIGHTS (added in Linux 6.16).
 #[test]
 #[ignore = "tests of this file become boards through it"]
 fn older_kernel() {
@@ -201,7 +203,7 @@ fn older_kernel() {
     panic!("{}", Command::new(crate::common::KIBAN).args(arguments.lines()).exec());
 }
 
-/// Starts a board on such a kernel.
+/// Starts a board for which SO_PASSRIGHTS is missing.
 fn begin_on_older_kernel(dir: &TestDir, board: &Command) -> std::process::Child {
     let arguments: Vec<_> = board.get_args().map(|argument| argument.to_string_lossy()).collect();
     let mut command = Command::new(std::env::current_exe().expect("a path"));
@@ -223,8 +225,8 @@ fn honest(dir: &TestDir) {
     runtime.block_on(async {
         let honest = async {
             let door = dir.0.join("kiban/lab.streams");
-            // Clients that never send a greeting time out. Until then they may occupy all of the board's
-            // slots, and later ones the socket's backlog.
+            // Clients that send no greeting time out. Until then they may occupy all client slots of the
+            // board, and further ones the backlog of the socket.
             let lab = loop {
                 match Attachment::attach_at(&door, Settings::default()).await {
                     Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
@@ -256,13 +258,13 @@ fn lingering_descriptors_block_neither_the_board_nor_its_clients() {
     let mut taken = 0;
     for _ in 0..30 {
         taken = attacker.attack("round");
-        // Nothing has been read from any of them: every pending close is still pending.
+        // No data has been read from any of these sockets, so all the closes are still pending.
         assert_eq!(board.status()["name"], "lab");
     }
     assert!(taken > 0, "nothing is refused");
     echo(&mut connect("10.9.0.2:7"), b"over the wire");
     honest(&dir);
-    // Clients that are not accepted any more, and a board that shuts down.
+    // Attack once more with connections that the board does not accept before it shuts down.
     attacker.attack("last");
     let output = dir.kiban(&["down", "lab"]);
     assert!(output.status.success(), "{}", text(&output));
@@ -298,7 +300,7 @@ fn unanswered(name: &str, begin: fn(&TestDir, Command) -> std::process::Child) {
     honest(&dir);
     let output = dir.kiban(&["down", "lab"]);
     assert!(output.status.success(), "{}", text(&output));
-    // Readable when all of its threads have exited.
+    // The pidfd becomes readable when all threads of the process have exited.
     let pid = rustix::process::Pid::from_child(&board.child);
     let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).expect("it is a child of this process");
     let patience = rustix::event::Timespec { tv_sec: LONG.as_secs() as i64, tv_nsec: 0 };
@@ -325,7 +327,7 @@ fn a_configuration_from_a_pipe_cannot_be_reloaded() {
     assert!(!output.status.success() && text(&output).contains("board.toml: is a pipe"), "{}", text(&output));
     assert_eq!(board.status()["reloads"], 0);
     echo(&mut connect("10.9.0.2:7"), b"it runs on");
-    // At start, before any client is served, the board waits for the file.
+    // At start, when the board serves no client yet, it waits until the whole file has arrived.
     let shell = format!("printf '%s' '{PORT}' | {} up --check /dev/stdin", crate::common::KIBAN);
     let output = crate::common::run("bash", &["-c", &shell]);
     assert!(output.status.success(), "{}", text(&output));
@@ -343,7 +345,7 @@ fn a_configuration_is_read_up_to_its_size_limit() {
     assert_eq!(text(&dir.kiban(&["reload"])), "services: 1 kept, 0 new, 0 closed\n");
     let longest = longest.display().to_string();
     assert!(dir.kiban(&["up", "--check", &longest]).status.success());
-    // One byte too many; and far more, most of which is not read.
+    // A file one byte too long, and a much longer one, most of which the board does not read.
     for bytes in [(1 << 20) + 1, 700 << 20] {
         dir.write("board.toml", &format!("{PORT}{ECHO}{}", comments((1 << 20) + 1)));
         std::fs::File::options()
@@ -387,7 +389,7 @@ fn endless_reloads_leave_few_log_lines() {
     ask(200, "refused");
     let words = ["configuration reloaded", "reload failed, the configuration is unchanged"];
     let told = dir.log().lines().filter(|line| words.iter().any(|words| line.contains(words))).count();
-    // 32 at once, and one per second.
+    // The log is rate-limited: 32 lines at once, then one per second.
     let most = 33 + clock.now().as_secs_f64() as usize;
     assert!((32..=most).contains(&told), "{told} lines, at most {most}");
     assert_eq!(board.status()["reloads"], 200);
@@ -401,7 +403,7 @@ fn call(dir: &TestDir, name: &str, kind: SocketType) -> OwnedFd {
     socket
 }
 
-/// Sends bytes to a board's socket, and waits until the board closes the connection.
+/// Sends bytes to one of the board's sockets, and waits until the board closes the connection.
 fn offend(dir: &TestDir, name: &str, kind: SocketType, bytes: &[u8]) {
     let socket = call(dir, name, kind);
     rustix::net::send(&socket, bytes, SendFlags::NOSIGNAL).expect("the peer reads it");
@@ -420,7 +422,7 @@ fn violations_by_clients_are_logged_one_by_one_up_to_a_limit() {
     let board = dir.up(&format!("{PORT}{ECHO}{DOORS}"));
     let (stream, packets) = (SocketType::STREAM, SocketType::SEQPACKET);
     let own = format!("pid={} uid={}", std::process::id(), rustix::process::geteuid().as_raw());
-    // Clients that only check whether the service exists do not count as violations.
+    // Clients that connect only to check whether the service exists are not violations.
     for _ in 0..3 {
         board.status();
         for name in ["lab.streams", "lab.sockets"] {
@@ -444,11 +446,11 @@ fn violations_by_clients_are_logged_one_by_one_up_to_a_limit() {
         for _ in 0..200 {
             offend(&dir, name, kind, bytes);
         }
-        // 32 at once, and one per second.
+        // The log is rate-limited: 32 lines at once, then one per second.
         let told = lines() - before;
         assert!((2..100).contains(&told), "{told} lines");
     }
-    // One client too many receives the limit in its error.
+    // The error for one client too many states the limit.
     let _clients: Vec<OwnedFd> = (0..256).map(|_| call(&dir, "lab.streams", stream)).collect();
     let mut said = [0; 256];
     let last = call(&dir, "lab.streams", stream);

@@ -1,5 +1,5 @@
-//! The directory of a board's sockets, which no other user may enter or replace: boards and their clients
-//! check it.
+//! The directory with a board's sockets, which no other user may enter or replace: boards and their clients
+//! check this.
 
 use crate::common::{KIBAN, TestDir, enter, ip, run, spawn, text};
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
@@ -70,7 +70,7 @@ fn a_directory_that_others_may_enter_or_replace_is_refused_by_boards_and_by_clie
             continue;
         }
         prepare();
-        // An impostor to which clients might connect.
+        // An impostor's socket, to which clients might connect.
         let names = ["lab.sock", "lab.streams", "lab.sockets"];
         let impostors = names.map(|name| UnixListener::bind(folder.join(name)).expect("room"));
         for arguments in [
@@ -84,12 +84,13 @@ fn a_directory_that_others_may_enter_or_replace_is_refused_by_boards_and_by_clie
             let output = dir.kiban(arguments);
             let told = text(&output);
             assert_eq!(output.status.code(), Some(1), "{what}: {arguments:?}: {told}");
-            // A board accepts only its own user's directory, while a client of root calls any user's.
+            // A board requires that the directory belongs to its own user; a client that runs as root accepts
+            // any user.
             let owner = ["belongs to user 65534", words[1]];
             let words = if what == "another user's" && arguments[0] == "up" { owner } else { words };
             assert!(words.iter().all(|words| told.contains(words)), "{what}: {arguments:?}: {told}");
         }
-        // Without a name the client would query every board.
+        // Without a name, the client would query every board.
         for arguments in [&["status"][..], &["connect", "10.8.0.1:7"], &["run", "true"]] {
             dir.kiban(arguments);
         }
@@ -119,7 +120,7 @@ fn root_creates_nothing_in_a_directory_of_another_user() {
     ip("link set lo up");
     let dir = TestDir::new("folders-theirs");
     let config = dir.write("board.toml", CONFIG).display().to_string();
-    // The text of a path stays on its line.
+    // A path with control characters must stay on its line of the message.
     let theirs = dir.0.join("their\n\u{1b}[2J");
     std::fs::create_dir(&theirs).expect("room");
     chown(&theirs, Some(65534), None).expect("we are root");
@@ -132,7 +133,7 @@ fn root_creates_nothing_in_a_directory_of_another_user() {
         assert!(output.status.code() == Some(1) && told.contains(words), "{told:?}");
         assert_eq!(std::fs::read_dir(&theirs).expect("it is there").count(), 0, "{told}");
     }
-    // The remedy for a wrong mode names the path, too.
+    // For a wrong mode, too, the suggested command contains the path.
     chown(&theirs, Some(0), None).expect("we are root");
     std::fs::create_dir(theirs.join("kiban")).expect("room");
     mode(&theirs.join("kiban"), 0o755);
@@ -140,7 +141,7 @@ fn root_creates_nothing_in_a_directory_of_another_user() {
         dir.command(&["status", "lab"]).env("XDG_RUNTIME_DIR", &theirs).output().expect("it was built");
     let told = text(&output);
     assert!(told.contains("has mode 0755, not 0700: chmod 700 ") && told.lines().count() == 1, "{told:?}");
-    // Below directories of one's own it is made, with those above it that are not there.
+    // Below a directory of its own user, the board creates the directory and its missing parents.
     let own = dir.0.join("own/run");
     let mut board = dir.up_by(CONFIG, |mut command| {
         command.env("XDG_RUNTIME_DIR", &own);
@@ -152,7 +153,7 @@ fn root_creates_nothing_in_a_directory_of_another_user() {
     assert_eq!(board.wait(), Some(0), "{}", dir.log());
 }
 
-/// Runs as another user with only the environment that `env` gives.
+/// Returns a command that runs as another user, with only the environment variables in `env`.
 fn as_user(uid: u32, words: &[&str]) -> Command {
     let mut command = Command::new("setpriv");
     command.args([&format!("--reuid={uid}"), &format!("--regid={uid}"), "--clear-groups", "--no-new-privs"]);
@@ -193,8 +194,8 @@ fn a_user_without_xdg_runtime_dir_has_a_directory_of_its_own() {
     std::fs::remove_dir_all(&folder).expect("it is there");
 }
 
-/// `RuntimeDirectory=` with `DynamicUser=`: /run/kiban is a symlink of root's to a directory of the unit's
-/// user.
+/// `RuntimeDirectory=` with `DynamicUser=`: /run/kiban is a symlink that root owns, to a directory that the
+/// unit's user owns.
 #[test]
 fn root_reaches_a_board_in_the_directory_that_systemd_creates() {
     if !enter() || !rustix::process::geteuid().is_root() {
@@ -225,11 +226,10 @@ fn root_reaches_a_board_in_the_directory_that_systemd_creates() {
         told.contains("as it should") && told.contains("\"name\": \"lab\"") && told.contains("end"),
         "{told}"
     );
-    // The symlink leads to a directory in which other users may put another one; then other users may replace
-    // the symlink.
+    // The symlink's target is in a directory that other users can write, so they could replace the target.
     let refused: Vec<&str> = told.lines().filter(|line| line.contains("not searched")).collect();
     let [there, ref loops @ .., link] = refused[..] else { panic!("{told}") };
-    // A link to itself, in three spellings, and one that comes back by another.
+    // A symlink to itself, spelled in three ways, and one that leads back through another.
     assert!(
         loops.len() == 4 && loops.iter().all(|line| line.contains("is a symbolic link: remove it")),
         "{told}"

@@ -1,7 +1,7 @@
-//! A file of a FUSE mount whose program stops answering: closing a descriptor of it blocks, whatever signal
-//! arrives.
+//! A FUSE mount whose daemon stops answering: closing a file there blocks, and no signal interrupts it.
 //!
-//! Limits    a minimum of the protocol (linux/fuse.h): a root directory in which every name is an empty file.
+//! Limits    only the part of the protocol (linux/fuse.h) that this needs: a root directory in which every
+//!           name is an empty file.
 
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -18,21 +18,21 @@ const FLUSH: u32 = 25;
 const INIT: u32 = 26;
 const INTERRUPT: u32 = 36;
 const HEADER_BYTES: usize = 40;
-/// More than the longest request: the kernel requires this size.
+/// The size of the request buffer: the kernel requires room for its longest request.
 const ROOM_BYTES: usize = 256 << 10;
 
-/// A file of such a mount.
+/// A file in such a mount.
 pub(crate) struct Unanswered {
     pub(crate) file: OwnedFd,
     at: PathBuf,
 }
 
 impl Unanswered {
-    /// Mounts a file system on a directory, in this mount namespace. Until this is dropped, every close of a
-    /// descriptor of its file blocks.
+    /// Mounts a FUSE file system on a directory of this mount namespace. Until the value is dropped, every
+    /// close of a descriptor of its file blocks.
     ///
     /// # Errors
-    /// The system has no FUSE, or does not permit this process to mount.
+    /// If the system has no FUSE, or does not permit this process to mount.
     pub(crate) fn mount(at: PathBuf) -> io::Result<Unanswered> {
         let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
         let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
@@ -49,8 +49,8 @@ impl Unanswered {
 
 impl Drop for Unanswered {
     fn drop(&mut self) {
-        // A forced unmount makes blocked calls return, including this process's own. It reports EBUSY all the
-        // same.
+        // A forced unmount makes the blocked calls return, this process's own among them. It reports EBUSY
+        // even so.
         let _ = rustix::mount::unmount(&self.at, UnmountFlags::FORCE);
     }
 }
@@ -78,7 +78,7 @@ fn serve(device: &OwnedFd) {
         let mut reply = words(&[16 + body.len() as u32, error as u32]);
         reply.extend(unique.to_ne_bytes());
         reply.extend(body);
-        // The caller of a cancelled request is gone.
+        // The reply fails if the request was cancelled and its caller is gone.
         let _ = rustix::io::write(device, &reply);
     }
 }
@@ -87,7 +87,7 @@ fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// Returns the attributes of the root (1), or of a file (2).
+/// Returns the attributes of the root directory (node 1) or of a file (node 2).
 fn attributes(node: u64) -> Vec<u8> {
     let mode = if node == 1 { 0o040_755 } else { 0o100_644 };
     let mut all = [0; 22];

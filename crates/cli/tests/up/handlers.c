@@ -60,7 +60,7 @@ static int (*system_dup3)(int, int, int);
 
 static void step(void) {
     int kept = errno;
-    /* Not in the handler's own steps, which would recurse endlessly. */
+    /* Do not raise the signal inside the handler, because that would recurse endlessly. */
     if (raises && !is_handling)
         raise(SIGUSR1);
     errno = kept;
@@ -172,7 +172,7 @@ static void begin(void) {
 
 static void steps(void) {
     for (int round = 0; round < 20; round++) {
-        /* Handlers that open streams are slow: only some rounds have them. */
+        /* Handlers that open streams are slow, so they do it only in every second round. */
         may_connect = round % 2;
         raises = 1;
         call_all(&doing, stream, listener);
@@ -202,7 +202,7 @@ static void forks(void) {
     for (int times = 0; times < 100; times++) {
         int status = -1;
         doing = "fork";
-        /* The library is not notified of every other child, as after _Fork(). */
+        /* Create every other child by a system call, so that fork handlers do not run (as with _Fork()). */
         pid_t child = times % 2 ? fork() : (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
         check(child >= 0);
         if (child == 0) {
@@ -229,7 +229,7 @@ int main(int count, char **words) {
     check(inet_pton(AF_INET, words[2], &far.sin_addr) == 1 && inet_pton(AF_INET, words[4], &own.sin_addr) == 1);
     struct sigaction watch = {.sa_handler = on_watch}, action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     const char *how = words[1];
-    /* A long timeout, with a signal of its own. */
+    /* A watchdog: a long timeout that raises another signal. */
     timer_t late;
     struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR2};
     struct itimerspec patience = {{0, 0}, {50, 0}};

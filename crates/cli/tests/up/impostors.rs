@@ -1,5 +1,5 @@
-//! Root queries boards in the directory of another user, whose answers may be hostile. Directories with long
-//! paths.
+//! Root's commands query boards whose sockets are in another user's directory; the answers may be hostile.
+//! Also: directories whose paths are too long.
 
 use crate::common::{ECHO, PORT, TestDir, enter, ip, text};
 use crate::files::DOORS;
@@ -47,7 +47,7 @@ while True:
     except OSError: pass
 ";
 
-/// A user's directory for sockets, in which root looks for boards.
+/// Another user's directory of board sockets, in which root's commands look for boards.
 struct Theirs {
     dir: TestDir,
     impostor: Option<Child>,
@@ -75,7 +75,7 @@ impl Theirs {
         self.dir.0.join("kiban").join(name)
     }
 
-    /// Makes the user listen at the socket path of the board `lab`.
+    /// Starts an impostor as that user, listening on the socket path of the board `lab`.
     fn listen(&mut self, does: &str) {
         self.end();
         let mut command = Command::new("python3");
@@ -96,14 +96,15 @@ impl Theirs {
         }
     }
 
-    /// Returns the output of root's client; exit code 124 if it has not ended after half a minute.
+    /// Returns the output of a command that root runs; the exit code is 124 if it has not finished after 30
+    /// s.
     fn kiban(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new("timeout");
         command.args(["30", crate::common::KIBAN]).args(arguments).env("XDG_RUNTIME_DIR", &self.dir.0);
         command.current_dir("/").output().expect("it is installed")
     }
 
-    /// Checks that a command fails with these words, without hanging.
+    /// Checks that a command fails with these words and does not hang.
     fn fails(&self, arguments: &[&str], words: &[&str]) {
         let output = self.kiban(arguments);
         let told = text(&output);
@@ -122,7 +123,8 @@ fn hex(line: &str) -> String {
     format!("{line}\n").bytes().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Characters that a terminal interprets: an escape sequence, C1 controls, bidirectional text.
+/// Characters that a terminal may interpret: an escape sequence, C1 control characters, bidirectional
+/// overrides.
 const EVIL: &str = "\u{1b}]0;t\u{7}\r\u{9b}2J\u{7f}\u{202e}";
 const SHOWN: &str = "\\u{1b}]0;t\\u{7}\\r\\u{9b}2J\\u{7f}\\u{202e}";
 
@@ -153,7 +155,7 @@ fn output_of_a_board_cannot_control_the_terminal() {
         let told = text(&output);
         assert!(output.status.code() == Some(1) && told.contains(&lines) && is_harmless(&told), "{told}");
     }
-    // Hostile text inside JSON, and in place of JSON.
+    // Put the characters into a JSON key, unescaped and escaped, and into a line that is not JSON.
     for line in [&format!("{{\"{EVIL}\":1}}")[..], &format!("{{\"{}\":1}}", EVIL.escape_debug()), EVIL] {
         theirs.listen(&hex(line));
         let told = text(&theirs.kiban(&["status", "lab"]));
@@ -162,7 +164,8 @@ fn output_of_a_board_cannot_control_the_terminal() {
             "{line:?}: {told:?}"
         );
     }
-    // Every text of a status, keys included. An honest board sends no line breaks in them.
+    // Put them into every string of a status, keys included. (An honest board sends no line breaks in
+    // strings.)
     let evil = format!("{EVIL}\nx");
     let evil = evil.as_str();
     let counters = Counters::from([(evil.to_owned(), 1)]);
@@ -205,7 +208,7 @@ fn an_impostor_board_neither_blocks_commands_nor_exhausts_memory() {
     theirs.fails(&["status", "lab"], &["board lab does not answer: the answer is longer than "]);
     theirs.listen("full");
     theirs.fails(&["status", "lab"], &["board lab does not answer: too many clients are waiting"]);
-    // Without a name the client queries every board.
+    // Without a name, the command queries every board.
     theirs.fails(&["status"], &["board lab does not answer: too many clients are waiting"]);
 }
 
@@ -230,7 +233,7 @@ fn root_does_not_follow_a_symlink_among_a_users_sockets() {
         theirs.fails(arguments, &["lab.s", "is a symbolic link"]);
     }
     theirs.fails(&["status"], &["no board is running"]);
-    // A socket that the user cannot have created: another name of a socket of root.
+    // A hard link to a socket of root: unlike a symlink or a socket of the user's, it belongs to root.
     for name in sockets {
         std::fs::remove_file(theirs.path(name)).expect("it is there");
         std::fs::hard_link(own.0.join("kiban").join(name), theirs.path(name)).expect("we are root");
@@ -238,7 +241,7 @@ fn root_does_not_follow_a_symlink_among_a_users_sockets() {
     for arguments in commands {
         theirs.fails(arguments, &["lab.s", "belongs to user 0, but its directory belongs to user 61500"]);
     }
-    // A socket of the user at which a service of root listens.
+    // A socket that the user owns, but on which one of root's services listens.
     for name in sockets {
         std::fs::remove_file(theirs.path(name)).expect("it is there");
     }

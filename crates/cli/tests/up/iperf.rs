@@ -6,20 +6,20 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
 
-/// The most attempts to reach the floor.
+/// The maximum number of runs in which the rate may reach `floor`.
 const RUNS_MAX: usize = 10;
 
-/// A server of iperf3 for one run; it is killed with the test at the latest.
+/// An iperf3 server for one run; it is killed at the end of the test if it still runs.
 struct Server(Child);
 
 impl Server {
-    /// It prints a line when it listens.
+    /// Starts a server, and waits for the line that it prints when it listens.
     fn begin(begin: impl FnOnce(Command) -> Child) -> Server {
         let mut command = Command::new("iperf3");
         command.args(["-s", "-1", "--forceflush"]).stdout(Stdio::piped());
         let mut child = begin(command);
         let told = BufReader::new(child.stdout.take().expect("piped"));
-        // The thread reads to the end, so that a full pipe blocks no process.
+        // The thread reads until the end of the output, so that the pipe never fills and blocks the server.
         let (tell, ready) = mpsc::channel();
         std::thread::spawn(move || {
             for line in told.lines().map_while(Result::ok) {
@@ -39,7 +39,7 @@ impl Drop for Server {
     }
 }
 
-/// Returns iperf3's result: bit/s at the receiver, and bytes.
+/// Returns iperf3's result: the rate at the receiver in bit/s, and the number of bytes.
 fn measured(output: &Output) -> (f64, f64) {
     let told: Value =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(output)));
@@ -48,8 +48,8 @@ fn measured(output: &Output) -> (f64, f64) {
     (figure("bits_per_second"), figure("bytes"))
 }
 
-/// Runs iperf3 against an address, with a server that `begin` starts; returns the bit/s that arrived. The
-/// best of several runs shows what the path can carry, because other load can only make a run slower.
+/// Runs iperf3 against an address, with a server that `begin` starts; returns the received rate in bit/s.
+/// Takes the best of several runs, because other load on the machine can only make a run slower.
 pub(crate) fn rate(client: &[&str], floor: f64, begin: impl Fn(Command) -> Child) -> f64 {
     let mut best = 0.0_f64;
     for _ in 0..RUNS_MAX {

@@ -21,7 +21,7 @@ fn file(path: &Path, bytes: u64) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// Cheap bytes without repetition: consecutive numbers, each mixed.
+/// A source of cheap bytes that do not repeat: consecutive numbers, each mixed.
 struct Bulk {
     left: u64,
     next: u64,
@@ -40,7 +40,8 @@ impl Read for Bulk {
     }
 }
 
-/// A listener of the kernel that receives uploads and returns the hash of each.
+/// Starts a listener of the kernel that receives `files` uploads; returns its port and, at the end, their
+/// hashes.
 fn takes(files: usize) -> (u16, std::thread::JoinHandle<Vec<[u8; 32]>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
     let port = listener.local_addr().expect("bound").port();
@@ -67,7 +68,8 @@ fn takes(files: usize) -> (u16, std::thread::JoinHandle<Vec<[u8; 32]>>) {
     (port, std::thread::spawn(move || (0..files).map(|_| take()).collect()))
 }
 
-/// The services: files of a directory, and uploads that are forwarded to the kernel's listener.
+/// Returns the configuration of the services: files of a directory, and uploads, forwarded to the kernel's
+/// listener.
 fn services(root: &Path, to: u16) -> String {
     format!(
         "{ECHO}[[service]]\nkind = \"http\"\nlisten = \"10.9.0.2:80\"\nroot = \"{}\"\n\
@@ -140,13 +142,14 @@ fn files_are_transferred_over_every_link_and_mtu() {
             let status = is_clean(&board, &idle);
             let wrong = ["malformed", "no_memory", "wrong_sender"].map(|name| counted(&status, name));
             assert_eq!(wrong, [0; 3], "{what}: {status}");
-            // Without offloads packets leave as they are on the wire; with offloads, large segments leave.
+            // Without offloads, the board sends packets as they are on the wire; with offloads, large
+            // segments.
             let packets = bytes / mtu as u64;
             let out = counted(&status, "units_out");
             if options.is_empty() {
                 assert!(out < packets, "{what}: {out} units of {packets} packets");
             } else {
-                // At most half of the packets that arrive are acknowledged separately.
+                // At most every second received packet gets an ACK of its own.
                 assert!((packets..3 * packets).contains(&out), "{what}: {out} units of {packets} packets");
             }
         }
@@ -169,7 +172,7 @@ fn files_survive_packet_loss_and_reordering() {
         put(&root.join("file.bin"));
         assert!(hashes.join().expect("content") == [hash], "{link}: what was put is another");
         let status = is_clean(&board, &idle);
-        // Of 5,600 packets in each direction, one in a hundred was lost, and one in a hundred reordered.
+        // Of 5600 packets in each direction, 1 % were lost and 1 % reordered.
         let tcp = |name: &str| status["counters"]["tcp"][name].as_u64();
         assert!(tcp("retransmits") > Some(20) && tcp("out_of_order") > Some(20), "{link}: {status}");
     }
@@ -210,7 +213,7 @@ fn a_thousand_concurrent_connections_echo_their_own_data() {
     assert_eq!(counters["bytes_in"], counters["bytes_out"]);
 }
 
-/// Sends one ping; checks that the reply has the same contents.
+/// Sends one ping, and checks that the reply has the same contents.
 fn ping(arguments: &[&str]) -> String {
     let output = run("ping", &[&["-n", "-c", "1", "-W", "20"], arguments, &["10.9.0.2"]].concat());
     let told = text(&output);
@@ -225,7 +228,7 @@ fn delayed_packets_arrive_on_time_without_other_traffic() {
     }
     let dir = TestDir::new("sparse");
     let _board = dir.up(&(lan("tap:kiban0", ",delay=5ms", 1500) + ECHO));
-    // If the board sleeps too long, only the next ping wakes it, half a second later.
+    // If the board misses a wake-up, only the next ping, half a second later, wakes it.
     let output = run("ping", &["-n", "-c", "6", "-i", "0.5", "-W", "20", "10.9.0.2"]);
     let told = text(&output);
     let times: Vec<f64> =
@@ -245,10 +248,10 @@ fn pings_of_every_size_and_with_ip_options_are_answered() {
         let board = dir.up(&(lan(link, "", mtu) + ECHO));
         let whole = mtu - 28;
         let sizes = [0, 1, 7, 8, 15, 16, 17, 55, 56, 57, 1000, whole - 1, whole];
-        // In two or more fragments in each direction; and the longest possible packet.
+        // Packets of two or more fragments in each direction, and the longest possible packet.
         let more = [whole + 1, whole + 9, 2 * whole, 3 * whole + 5, 20_000, 65_507];
         for size in sizes {
-            // DF: a single packet.
+            // With DF: a single packet.
             ping(&["-M", "do", "-s", &size.to_string(), "-p", "5aa5f00f"]);
         }
         for size in more {
@@ -256,7 +259,7 @@ fn pings_of_every_size_and_with_ip_options_are_answered() {
         }
         for options in [&["-R"][..], &["-T", "tsonly"], &["-T", "tsandaddr"]] {
             ping(options);
-            // With the option in the first fragment, or in each.
+            // With the option in the first fragment only, or in each.
             ping(&[options, &["-s", "4000"]].concat());
         }
         let status = board.status();
@@ -269,7 +272,8 @@ fn pings_of_every_size_and_with_ip_options_are_answered() {
     }
 }
 
-/// Connects with options in every packet, sends a megabyte to the echo service, and reads it back.
+/// A Python program: connects with IP options in every packet, sends a megabyte to the echo service, and
+/// reads it back.
 const WITH_OPTIONS: &str = "
 import socket, sys, threading
 socket.setdefaulttimeout(60)
@@ -303,7 +307,7 @@ fn wireshark_finds_nothing_malformed_between_kernel_and_board() {
         fetched("file.bin");
         put(&root.join("file.bin"));
         hashes.join().expect("content");
-        // Record route; timestamps; router alert between no-operations.
+        // Record route; timestamps; router alert between no-operation options.
         for options in [
             format!("010727{}{}", "04", "00".repeat(36)),
             format!("44240500{}", "00".repeat(32)),
@@ -321,7 +325,7 @@ fn wireshark_finds_nothing_malformed_between_kernel_and_board() {
             .map(|name| status["counters"][name]["checksum_errors"].as_u64().expect("a counter"))
             .iter()
             .sum();
-        // The capture is complete when the board has ended.
+        // The capture file is complete when the board has exited.
         board.signal("-TERM");
         assert_eq!(board.wait(), Some(0));
         let packets = read(&record);
@@ -329,20 +333,20 @@ fn wireshark_finds_nothing_malformed_between_kernel_and_board() {
         let wrong =
             packets.iter().find(|packet| packet.is_malformed() || is_own(packet) && packet.is_wrong());
         assert!(wrong.is_none(), "{link}: {:?}", wrong.map(|packet| &packet.0));
-        // The board and Wireshark agree on which of the kernel's packets have errors; on a veth the kernel
-        // leaves checksums to the receiver.
+        // The board and Wireshark must agree on which of the kernel's packets are in error. This cannot be
+        // checked on a veth, where the kernel leaves the checksums to the receiver.
         if !link.starts_with("packet:") {
             let wrong: Vec<&Packet> =
                 packets.iter().filter(|packet| packet.is_wrong() && !packet.has_negative_zero()).collect();
             let dumps: String = wrong.iter().map(|packet| dump(&record, packet.of("frame.number"))).collect();
             assert_eq!(wrong.len() as u64, refused, "{link}: {status}\n{dumps}");
         }
-        // Wireshark does verify: with one bit changed, the last echo reply is reported.
+        // Check the check: Wireshark must report the last echo reply after one of its bits is changed.
         let mut bytes = std::fs::read(&record).expect("it was recorded");
         let frame = change_last_echo(&mut bytes, &packets);
         std::fs::write(&record, bytes).expect("there is room");
         assert!(read(&record)[frame].is_wrong(), "{link}: {frame}");
-        // The capture contains everything that should be checked.
+        // The capture must contain the packets that are to be checked.
         let count = |what: &str, least: usize, is_so: &dyn Fn(&Packet, bool) -> bool| {
             let found =
                 packets.iter().filter(|packet| is_so(packet, packet.of("ip.src") == "10.9.0.2")).count();
@@ -361,11 +365,12 @@ fn wireshark_finds_nothing_malformed_between_kernel_and_board() {
     }
 }
 
-/// Changes the last byte of the last ICMP packet in a pcap file, and returns the number of its frame, from 0.
+/// Changes the last byte of the last ICMP packet in a pcap file; returns the number of its frame, from 0.
 fn change_last_echo(bytes: &mut [u8], packets: &[Packet]) -> usize {
     let last = packets.iter().rposition(|packet| packet.any("icmp.type", |kind| kind == 0));
     let last = last.expect("the board has answered echoes");
-    // A file header of 24 bytes; then, for each frame, 16 bytes of which the third word is its length.
+    // The file header has 24 bytes. Each frame has a header of 16 bytes, whose third word is the frame's
+    // length.
     let mut end = 24;
     for _ in 0..=last {
         let length = bytes[end + 8..end + 12].try_into().expect("four bytes");
@@ -375,7 +380,7 @@ fn change_last_echo(bytes: &mut [u8], packets: &[Packet]) -> usize {
     last
 }
 
-/// Wireshark's severity level of an error.
+/// Wireshark's severity level "error".
 const ERROR: u64 = 0x0080_0000;
 const SUMS: [&str; 3] = ["tcp.checksum.status", "ip.checksum.status", "icmp.checksum.status"];
 const FIELDS: [&str; 14] = [
@@ -409,9 +414,9 @@ impl Packet {
             || SUMS.iter().any(|sum| self.any(sum, |status| status == 0))
     }
 
-    /// Returns whether TCP's checksum is 0xffff where 0 is usual. In one's complement arithmetic both are
-    /// zero, and a receiver accepts either (RFC 1624 §3); the kernel sends it once in about 65,536 segments,
-    /// and Wireshark reports it as bad.
+    /// Returns whether TCP's checksum is 0xffff where 0 is usual. In one's complement arithmetic both mean
+    /// zero, and receivers accept either (RFC 1624 §3). The kernel sends 0xffff about once in 65,536
+    /// segments; Wireshark reports it as bad.
     fn has_negative_zero(&self) -> bool {
         !self.of("tcp.checksum.ffff").is_empty()
     }
@@ -421,13 +426,13 @@ impl Packet {
         self.0.get(dir).map_or("", String::as_str)
     }
 
-    /// Returns whether one of a field's numbers satisfies a condition.
+    /// Returns whether any value of a numeric field satisfies a condition.
     fn any(&self, field: &str, is_so: impl Fn(u64) -> bool) -> bool {
         self.of(field).split(',').filter_map(|value| value.parse().ok()).any(is_so)
     }
 }
 
-/// Returns a frame of a capture as Wireshark dissects it, and its bytes.
+/// Returns one frame of a capture as Wireshark dissects it, with its bytes.
 fn dump(record: &str, frame: &str) -> String {
     let filter = format!("frame.number=={frame}");
     text(&run("tshark", &["-r", record, "-o", "tcp.check_checksum:TRUE", "-V", "-x", "-Y", &filter]))

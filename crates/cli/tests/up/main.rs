@@ -1,5 +1,5 @@
-//! `kiban up` as an operator runs it, with this host's kernel as the peer, in network namespaces of the
-//! tests.
+//! `kiban up` as an operator runs it, with this host's kernel as the peer, in the tests' own network
+//! namespaces.
 //!
 //! ```text
 //! common      shared: a directory, a board, a second host

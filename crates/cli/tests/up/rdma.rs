@@ -1,4 +1,5 @@
-//! Verbs on the TCP of running boards: two boards connected by cells, and this host's own TCP as the peer.
+//! Verbs over the TCP of running boards: between two boards connected by cells, and between a board and this
+//! host's kernel.
 
 use crate::common::{Board, ECHO, KIBAN, PORT, TestDir, enter, text};
 use kiban_base::Wait;
@@ -15,7 +16,7 @@ use std::time::Duration;
 const ATTACH: &str = "[[service]]\nkind = \"attach\"\n";
 const LONG: Duration = Duration::from_secs(60);
 
-/// The NIC of a program, with one completion queue.
+/// A program's NIC, with one completion queue.
 struct Side {
     context: Context,
     pd: Pd,
@@ -29,7 +30,7 @@ impl Side {
         Side { context, pd, cq }
     }
 
-    /// Opens the NIC of a board, through the board's socket.
+    /// Opens a board's NIC through the board's attach socket.
     fn on(dir: &TestDir) -> Side {
         let door = dir.0.join("kiban/lab.streams");
         let lower: Lower = format!("board:{}", door.display()).parse().expect("a lower layer");
@@ -47,7 +48,7 @@ impl Side {
         memory
     }
 
-    /// Returns the next completion, which must be a success.
+    /// Waits for the next completion, which must be successful.
     fn done(&self) -> Completion {
         let done = self.cq.wait(LONG).expect("a completion");
         assert_eq!(done.status, Status::Success, "{done:?}");
@@ -55,7 +56,7 @@ impl Side {
     }
 }
 
-/// Two queue pairs, connected.
+/// Two connected queue pairs and their connections.
 type Pair = (Qp, Qp, Connection, Connection);
 
 fn at(host: &str, port: u16) -> SocketAddr {
@@ -76,7 +77,7 @@ fn noise(length: usize, seed: u32) -> Vec<u8> {
     (0..length as u32).map(|at| (at.wrapping_add(seed).wrapping_mul(2_654_435_761) >> 11) as u8).collect()
 }
 
-/// Writes, reads and sends over all pairs at once, and checks that all data is in place.
+/// Writes, reads and sends over all pairs at the same time, and checks the data.
 fn moves(one: &Side, two: &Side, pairs: &[Pair], bytes: usize) {
     for (near, far, from, to) in [(0, 1, one, two), (1, 0, two, one)] {
         let sides = |pair: &Pair| [pair.0.clone(), pair.1.clone()];
@@ -110,7 +111,7 @@ fn moves(one: &Side, two: &Side, pairs: &[Pair], bytes: usize) {
     }
 }
 
-/// Starts two boards in one namespace, connected by cells in datagrams.
+/// Starts two boards in one network namespace, connected by cells in UDP datagrams.
 fn two_boards<'a>(near: &'a TestDir, far: &'a TestDir) -> [Board<'a>; 2] {
     let config = |own: u16, other: u16| {
         format!(
@@ -137,13 +138,13 @@ fn rdma_works_between_two_boards_over_atm_with_few_or_many_queue_pairs() {
     let (own, peer) = pairs[0].2.addresses().expect("TCP has addresses");
     assert_eq!((own.ip().to_string().as_str(), peer), ("10.1.0.1", at("10.1.0.2", 7471)));
     assert_eq!(pairs[0].3.addresses(), Some((peer, own)));
-    // A few queue pairs are polled one by one, many through one list.
+    // Poll a few queue pairs directly, and many through the list of ready ones.
     moves(&one, &two, &pairs, 10_000);
     pairs.extend((0..4).map(|_| join(&one, &two, &listener)));
     for bytes in [1, 10_000, 1 << 20] {
         moves(&one, &two, &pairs, bytes);
     }
-    // An end that closes in order delivers what was posted.
+    // An orderly close still delivers the requests that were posted before it.
     let (from, to, connected, accepted) = pairs.pop().expect("five");
     let heard = two.memory(&[0; 5]);
     to.post_recv(9, &[heard.all()]).expect("room");
@@ -154,13 +155,13 @@ fn rdma_works_between_two_boards_over_atm_with_few_or_many_queue_pairs() {
     connected.wait_disconnected(LONG).expect("the initiator is disconnected, too");
     drop((from, to, connected, accepted));
     moves(&one, &two, &pairs, 10_000);
-    // No thread spins while nothing arrives.
+    // Check that no thread spins while nothing arrives.
     one.cq.set_wait(Wait::Interrupt);
     let (clock, cpu) = (Clock::new(), thread_cpu_nanos());
     assert!(matches!(one.cq.wait(Duration::from_millis(300)), Err(Error::Timeout)));
     let (wall, cpu) = (clock.now().as_nanos(), thread_cpu_nanos() - cpu);
     assert!(cpu < wall / 10, "{cpu} ns of {wall} ns");
-    // If the board is killed, no work hangs, and calls return an error.
+    // After the board is killed, no work request hangs, and calls return an error.
     pairs[0].0.post_recv(5, &[]).expect("room");
     let own = one.context.listen(at("10.1.0.1", 0).into(), &Connect::default()).expect("its address");
     near_board.signal("-KILL");
@@ -186,7 +187,7 @@ fn rdma_works_with_the_kernels_tcp_and_impossible_set_ups_are_reported() {
     let _board = dir.up(&format!("{PORT}{ECHO}{ATTACH}"));
     let (board, kernel) = (Side::on(&dir), Side::new(&Lower::Tcp { from: None }));
     let options = Connect::default();
-    // Ephemeral ports of the NIC, and both directions at once.
+    // Use ephemeral ports of the NIC, and connect in both directions at the same time.
     let on_board = board.context.listen(at("10.9.0.2", 0).into(), &options).expect("its address");
     let on_kernel = kernel.context.listen(at("10.9.0.1", 0).into(), &options).expect("its address");
     for round in 0..2 {
@@ -195,7 +196,7 @@ fn rdma_works_with_the_kernels_tcp_and_impossible_set_ups_are_reported() {
         let pairs: Vec<Pair> = (0..=3 * round).map(|_| join(&kernel, &board, &on_board)).collect();
         moves(&kernel, &board, &pairs, 100_000);
     }
-    // Requests that cannot succeed.
+    // Requests that must fail.
     let refused =
         board.qp().connect(at("10.9.0.1", 5999).into(), &options, LONG).expect_err("there is no listener");
     assert!(matches!(refused, Error::Connect(ConnectError::Unreachable)), "{refused}");
@@ -203,12 +204,12 @@ fn rdma_works_with_the_kernels_tcp_and_impossible_set_ups_are_reported() {
     assert!(matches!(lost, Error::Connect(ConnectError::Unreachable)), "{lost}");
     let taken = board.context.listen(at("10.9.0.2", 7).into(), &options).map(|_| ()).expect_err("the echo's");
     assert!(taken.to_string().contains("cannot listen on the board at 10.9.0.2:7"), "{taken}");
-    // The failed requests did no harm.
+    // The failed requests have not affected the NIC.
     let pairs = [join(&board, &kernel, &on_kernel)];
     moves(&board, &kernel, &pairs, 100_000);
 }
 
-/// Runs a program of this host; returns its success and its output.
+/// Runs one of this host's programs; returns whether it succeeded, and its output.
 fn told(dir: &TestDir, arguments: &[&str]) -> (bool, String) {
     let output = dir.kiban(arguments);
     (output.status.success(), text(&output))

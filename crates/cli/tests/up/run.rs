@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const SOCKETS: &str = "[[service]]\nkind = \"sockets\"\n";
 
-/// The directory of the library, built as by `make verbs`.
+/// The directory with the preloaded library, built as `make verbs` does.
 pub(crate) static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sockets");
     std::fs::create_dir_all(&folder).expect("the target folder can be written");
@@ -38,11 +38,11 @@ fn told(mut command: Command) -> Output {
     command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"))
 }
 
-/// A server that prints a line when it listens, and is killed with the test.
+/// A server process that is killed at the end of the test.
 struct Server(Child);
 
 impl Server {
-    /// Waits until the server answers.
+    /// Starts a server, and waits until `answers` returns true.
     fn begin(mut command: Command, answers: impl Fn() -> bool) -> Server {
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it is installed");
         let mut server = Server(child);
@@ -59,7 +59,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // `timeout` passes this signal on to the program.
+        // `timeout` forwards SIGTERM to the program.
         let _ = Command::new("kill").arg(self.0.id().to_string()).status();
         let _ = self.0.wait();
     }
@@ -86,7 +86,7 @@ fn curl_and_a_python_server_transfer_files_in_both_directions() {
     file.write_all(&bytes).expect("room");
     let wanted = digest_of(&mut &bytes[..]);
     let server = ["-m", "http.server", "--bind"];
-    // The kernel serves, the board fetches.
+    // Server on the kernel's TCP, client on the board.
     let mut kernel = Command::new("python3");
     kernel.args(server).args(["10.9.0.1", "8000"]).current_dir(&dir.0);
     let kernel = Server::begin(kernel, || answers_http("http://10.9.0.1:8000/small"));
@@ -94,7 +94,7 @@ fn curl_and_a_python_server_transfer_files_in_both_directions() {
     assert!(fetched.status.success(), "{}", String::from_utf8_lossy(&fetched.stderr));
     assert!(digest_of(&mut &fetched.stdout[..]) == wanted);
     drop(kernel);
-    // The board serves, the kernel fetches; then another program on the board fetches.
+    // Server on the board, client on the kernel's TCP, then another client on the board.
     let board = on_board(&dir, &["python3", "-m", "http.server", "--bind", "10.9.0.2", "8000"]);
     let _server = Server::begin(board, || answers_http("http://10.9.0.2:8000/small"));
     let fetched = run("curl", &["-sSf", "http://10.9.0.2:8000/big"]);
@@ -115,18 +115,18 @@ fn a_connect_to_an_absent_neighbour_fails_within_seconds() {
     run("ip", &["link", "set", "lo", "up"]);
     let _board = dir.up(&format!("{PORT}{SOCKETS}{forward}"));
     let clock = Clock::new();
-    // A connect without any answer, not even an ICMP error from a router.
+    // Connect to an address that nothing answers for; no router sends an ICMP error either.
     let fetched = told(on_board(&dir, &["curl", "-sSv", "http://10.9.0.77/"]));
     let took = since(&clock);
     let error = String::from_utf8_lossy(&fetched.stderr);
-    // curl's exit status 7: it could not connect.
+    // curl's exit status 7: could not connect.
     assert!(fetched.status.code() == Some(7) && error.contains("No route to host"), "{error}");
     assert!(took > Duration::from_secs(2) && took < Duration::from_secs(10), "{took:?}: {error}");
     let absent = "import socket; socket.create_connection((\"10.9.0.77\", 80))";
     let told_of = told(on_board(&dir, &["python3", "-c", absent]));
     let error = String::from_utf8_lossy(&told_of.stderr).into_owned();
     assert!(error.contains("[Errno 113] No route to host"), "{error}");
-    // A client of a relay is reset at once and does not wait.
+    // A connection to the relay is reset at once, so that the client does not wait.
     let clock = Clock::new();
     let mut caller = TcpStream::connect("127.0.0.1:7000").expect("it listens");
     let heard = caller.read(&mut [0; 1]).expect_err("the other end is not there");
@@ -141,7 +141,7 @@ fn traffic_for_a_stopped_board_takes_no_other_route() {
     }
     let dir = TestDir::new("run-gone");
     let mut board = dir.up(&format!("{PORT}{SOCKETS}"));
-    // The kernel would accept the connection, too.
+    // A listener of the kernel would accept the connection, too, if the program used the kernel's TCP.
     let listener = std::net::TcpListener::bind("10.9.0.1:8000").expect("it is the host's");
     listener.set_nonblocking(true).expect("a flag");
     let program = "import errno, socket\n\
@@ -170,14 +170,14 @@ fn traffic_for_a_stopped_board_takes_no_other_route() {
     assert!(child.wait().expect("it is a child of this process").success());
     assert_eq!(errors.matches("the board of this program is not running").count(), 1, "{errors}");
     assert_eq!(listener.accept().expect_err("no client connected").kind(), ErrorKind::WouldBlock);
-    // The socket left by a killed board is not used.
+    // The socket file that a killed board left behind is not used.
     let refused = told(on_board(&dir, &["true"]));
     assert_eq!(refused.status.code(), Some(1), "{}", text(&refused));
     let why = String::from_utf8_lossy(&refused.stderr);
     assert!(why.contains("no board"), "{why}");
 }
 
-/// An iperf3 server, which refuses clients until it has finished with the previous one.
+/// An iperf3 server. It refuses clients until it has finished with the previous one.
 struct Iperf {
     said: BufReader<ChildStdout>,
     _server: Server,
@@ -190,7 +190,7 @@ impl Iperf {
         Iperf { said: BufReader::new(server.0.stdout.take().expect("it is piped")), _server: server }
     }
 
-    /// Reads until it is ready for the next command.
+    /// Reads the server's output until the server is ready for the next client.
     fn waits(&mut self) {
         let mut line = String::new();
         while !line.contains("Server listening") {
@@ -232,12 +232,12 @@ fn assert_iperf(output: &Output, more: &[&str]) {
         .unwrap_or_else(|error| panic!("{more:?}: {error}: {}", text(output)));
     assert!(report.get("error").is_none(), "{more:?}: {report}");
     let bytes = report["end"]["sum_received"]["bytes"].as_u64().expect("a number");
-    // iperf3 does not count data in transit when the sender stops: the buffers of both ends, some MB, and
+    // iperf3 does not count data in flight when the sender stops. The buffers at both ends hold several MB,
     // with eight streams about 12 MB.
     assert!(bytes >= 32 << 20, "{more:?}: {bytes}");
 }
 
-/// Checks names, options, waiting and shutdown from Python.
+/// A Python program that checks name resolution, socket options, blocking and shutdown.
 const CHECKS: &str = r#"
 import asyncio, errno, os, select, socket, sys, threading
 
@@ -347,7 +347,7 @@ asyncio.run(asyncio.wait_for(main(), 50))
 print("all is well")
 "#;
 
-/// The kernel's end: echoes; resets on request.
+/// The peer on the kernel's TCP: echoes; resets the connection on request.
 const FAR: &str = r#"
 import socket, struct, threading
 def serve(stream):
@@ -371,7 +371,7 @@ while True:
     threading.Thread(target=serve, args=(stream,)).start()
 "#;
 
-/// Calls that few programs make.
+/// A Python program that makes unusual socket calls.
 const ODDITIES: &str = r#"
 import errno, os, select, socket, subprocess, sys
 
@@ -512,7 +512,7 @@ s.close()
 print("all is well")
 "#;
 
-/// Connections from the kernel.
+/// A Python program that connects to the board through the kernel.
 const PEER: &str = r#"
 import socket
 streams = [socket.create_connection(("10.9.0.2", 6000), timeout=20) for _ in range(24)]
@@ -573,7 +573,7 @@ fn a_server_on_port_zero_reports_the_port_that_the_board_chose() {
     let mut server = on_board(&dir, &["python3", "-u", "-m", "http.server", "0"]);
     let child = server.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it is installed");
     let mut server = Server(child);
-    // "Serving HTTP on 0.0.0.0 port 49152 (http://0.0.0.0:49152/) ..."
+    // Parse the port from "Serving HTTP on 0.0.0.0 port 49152 (http://0.0.0.0:49152/) ...".
     let mut line = String::new();
     let stdout = server.0.stdout.take().expect("it is piped");
     BufReader::new(stdout).read_line(&mut line).expect("it says where it is");
@@ -582,7 +582,7 @@ fn a_server_on_port_zero_reports_the_port_that_the_board_chose() {
     assert_eq!(text(&fetched), "hello", "{line}");
 }
 
-/// The program of `handlers.c`: other preloaded libraries may interpose its calls of the C library.
+/// The program built from `handlers.c`: other preloaded libraries may interpose its calls of the C library.
 static HANDLERS: LazyLock<PathBuf> = LazyLock::new(|| {
     let program = LIBRARY.join("handlers");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/up/handlers.c");
@@ -593,7 +593,7 @@ static HANDLERS: LazyLock<PathBuf> = LazyLock::new(|| {
     program
 });
 
-/// The kernel's end of streams without data, until the test ends.
+/// A peer on the kernel's TCP that sends no data and keeps its streams open until the test ends.
 fn silent_peer() {
     let listener = std::net::TcpListener::bind("10.9.0.1:5000").expect("it is the host's");
     std::thread::spawn(move || listener.incoming().collect::<Vec<_>>());
@@ -614,7 +614,8 @@ fn async_signal_safe_calls_work_in_handlers_and_forked_children() {
     }
 }
 
-/// Connects without waiting while the board is stopped, and prints the result when the board continues.
+/// A Python program that connects without blocking while the board process is stopped, and prints the result
+/// after the board continues.
 const LATE: &str = r#"
 import errno, os, select, signal, socket, struct, sys
 
@@ -742,7 +743,7 @@ fn a_nonblocking_connect_returns_while_the_board_is_stopped() {
     };
     let go_on = "\n".as_bytes();
     hear(&["ready"], "it begins");
-    // The board continues only after all of this has been printed: no call has blocked.
+    // The board process continues only after the program has printed all of this, so no call has blocked.
     board.stop();
     says.write_all(go_on).expect("it reads");
     hear(&["EINPROGRESS"; 5], "calls that do not block");

@@ -1,4 +1,4 @@
-//! The service itself: its configuration, messages, reloads and shutdown.
+//! The board as a service: its configuration, messages, reloads and shutdown.
 
 use crate::common::{ECHO, PORT, TestDir, connect, echo, enter, ip, run, spawn, text};
 use serde_json::Value;
@@ -45,7 +45,7 @@ fn relative_directories_are_relative_to_the_configuration() {
     let http = "[[service]]\nkind = \"http\"\nlisten = \"10.9.0.2:80\"\nroot = \"www\"\n";
     let config = format!("{PORT}{ECHO}{http}[sandbox]\nwrite = \"www\"\n");
     let good = dir.write("site/board.toml", &config).display().to_string();
-    // The working directory has no file of that name.
+    // Start in another working directory, where a relative path would not be found.
     let board = dir.up_by(&config, |command| {
         let mut words: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
         words.pop();
@@ -63,7 +63,7 @@ fn relative_directories_are_relative_to_the_configuration() {
     std::fs::remove_dir_all(dir.0.join("site/www")).expect("it is ours");
     let told = text(&dir.kiban(&["up", "--check", &good]));
     assert!(told.contains(&format!("{}/site/www is not a directory", dir.0.display())), "{told}");
-    // A configuration read from a pipe has no directory.
+    // For a configuration that is read from a pipe, relative paths have no base directory.
     std::fs::create_dir(dir.0.join("www")).expect("room");
     let shell = format!("cat {good} | {} up --check /dev/stdin", crate::common::KIBAN);
     let output = Command::new("sh").args(["-c", &shell]).current_dir(&dir.0).output().expect("sh is there");
@@ -93,7 +93,7 @@ fn a_configuration_is_checked_without_side_effects() {
             && told.contains("exposed.toml is inside the served directory"),
         "{told}"
     );
-    // Boards of root are found from everywhere.
+    // Boards of root in /run/kiban are found by every user's commands.
     if std::fs::read_dir("/run/kiban").is_ok_and(|mut boards| boards.next().is_some()) {
         println!("skipped in part: a board runs on this machine already (/run/kiban)");
         return;
@@ -121,7 +121,7 @@ fn files_of_200_mb_arrive_intact_and_are_counted() {
         format!("[[service]]\nkind = \"http\"\nlisten = \"10.9.0.2:80\"\nroot = \"{}\"\n", root.display());
     let config = format!("{PORT}{ECHO}{http}[metrics]\nlisten = \"127.0.0.1:9464\"\n");
     let mut board = dir.up(&config);
-    // Several connections at a time.
+    // Three transfers at the same time.
     let fetched: Vec<Child> = (0..3)
         .map(|number| {
             let command =
@@ -166,8 +166,8 @@ fn files_of_200_mb_arrive_intact_and_are_counted() {
     assert!(!dir.0.join("kiban/lab.sock").exists());
 }
 
-/// Returns a metric from a text that must follow the format: each name has one help line and one type line
-/// before its values, which are numbers.
+/// Returns a metric's value from a text in the Prometheus format, and checks the format: each name has one
+/// HELP and one TYPE line before its values, which are numbers.
 fn figure(text: &str, name: &str, label: &str) -> f64 {
     let (mut typed, mut seen, mut found) = (String::new(), std::collections::BTreeSet::new(), None);
     for line in text.lines() {
@@ -229,7 +229,7 @@ fn a_session_survives_a_reload_and_changes_that_need_a_restart_are_refused() {
     board.expect("RELOADING=1");
     board.expect("READY=1");
     echo(&mut session, b"still there");
-    // A service that is removed lets its sessions continue.
+    // Removing a service does not end its sessions.
     dir.write("board.toml", PORT);
     assert_eq!(text(&dir.kiban(&["reload"])), "services: 0 kept, 0 new, 2 closed\n");
     echo(&mut session, b"to the end");
@@ -326,7 +326,7 @@ fn bytes_and_half_closes_are_forwarded_in_both_directions() {
     let there = format!(
         "[[service]]\nkind = \"forward\"\nname = \"in\"\nlisten = \"10.9.0.2:80\"\nto = \"kernel:127.0.0.1:{port}\"\n"
     );
-    // Through the board to this host's own address on the link.
+    // A connection through the board to this host's own address on the link.
     let back = "[[service]]\nkind = \"forward\"\nname = \"out\"\nlisten = \"kernel:127.0.0.1:8080\"\nto = \"10.9.0.1:7000\"\n";
     let nobody = "[[service]]\nkind = \"forward\"\nname = \"nobody\"\nlisten = \"10.9.0.2:81\"\nto = \"kernel:127.0.0.1:1\"\n";
     let board = dir.up(&format!("{PORT}{there}{back}{nobody}"));
@@ -338,7 +338,7 @@ fn bytes_and_half_closes_are_forwarded_in_both_directions() {
                 let (mut stream, _) = listener.accept().expect("a client connects");
                 let mut heard = Vec::new();
                 stream.read_to_end(&mut heard).expect("all of it");
-                // The other half is still open.
+                // The other direction is still open.
                 stream.write_all(&heard[..heard.len() / 2]).expect("the peer reads it");
                 heard
             });
@@ -351,7 +351,7 @@ fn bytes_and_half_closes_are_forwarded_in_both_directions() {
             assert!(server.join().expect("content") == bytes, "{address}");
         });
     }
-    // A reset is passed on, and a closed port becomes a reset.
+    // A reset is passed on, and a connection to a closed port is reset.
     assert!(TcpStream::connect("10.9.0.2:81").and_then(|mut stream| stream.read(&mut [0; 8])).is_err());
     let status = board.until("all have ended", |status| {
         let sessions = status["services"]
@@ -377,7 +377,7 @@ fn a_slow_reader_stops_the_sender_and_connections_are_limited() {
     );
     let echo_few = ECHO.replace("listen", "sessions = 10\nlisten");
     let board = dir.up(&format!("{PORT}{echo_few}{slow}"));
-    // The other end does not read: the writer is blocked once the buffers are full.
+    // The peer does not read, so writes block once the buffers are full.
     let writer = connect("10.9.0.2:80");
     let (mut reader, _) = kernel.accept().expect("the board has connected");
     writer.set_nonblocking(true).expect("a socket");
@@ -402,8 +402,7 @@ fn a_slow_reader_stops_the_sender_and_connections_are_limited() {
         heard += count as u64;
     }
     assert_eq!(heard, written);
-    // Many connections: ten get a slot. Some of the others learn that there is no slot before they know that
-    // they are connected.
+    // Open many connections: ten get a slot. Some of the others are reset before their connect has returned.
     let crowd: Vec<_> = (0..30).map(|_| TcpStream::connect("10.9.0.2:7")).collect();
     let status = board.until("all have been seen", |status| {
         let counters = &status["services"][0]["counters"];
@@ -488,12 +487,12 @@ fn unusable_host_addresses_are_reported_with_a_remedy() {
         let told = text(&output);
         assert_eq!(output.status.code(), Some(1), "{told}");
         assert!(words.iter().all(|words| told.contains(words)), "{words:?}: {told}");
-        // Nothing happened before the metrics port was open.
+        // The metrics port is opened before any link.
         assert!(!config.contains("metrics") || !told.contains("link up"), "{told}");
     }
 }
 
-/// Returns a SYN to the board's echo from a host that never answers.
+/// Returns a SYN to the board's echo service from a host that never answers.
 fn syn(number: u32) -> Vec<u8> {
     use kiban_base::{checksum, numbers::protocol};
     use kiban_tcpip::wire::{ipv4, tcp};
@@ -543,7 +542,7 @@ fn a_flood_of_requests_leaks_nothing_and_keeps_no_client_out() {
     let sent = std::cell::Cell::new(0);
     let status = board.until("requests have come beyond the backlog", |status| {
         for _ in 0..2000 {
-            // A datagram that the system drops counts as lost.
+            // Ignore datagrams that the system drops.
             let _ = flood.send_to(&syn(sent.get()), "127.0.0.1:7000");
             sent.set(sent.get() + 1);
         }
@@ -553,7 +552,7 @@ fn a_flood_of_requests_leaks_nothing_and_keeps_no_client_out() {
     echo(&mut connect("10.9.0.2:7"), b"who comes now");
     let sessions: u64 =
         status["sessions"].as_object().expect("by state").values().filter_map(Value::as_u64).sum();
-    // The backlog, the test's own sessions, and no others.
+    // Half-open connections are limited to the backlog; the other sessions are the test's own.
     assert!(sessions <= 140, "{}", status["sessions"]);
     assert_eq!(status["services"][0]["counters"]["accepted"].as_u64(), Some(1), "{status}");
 }
@@ -575,13 +574,14 @@ fn the_kernel_uses_atm_through_the_host_side_of_a_port() {
     let served = port(&format!("{b}-{a}"), "10.1.0.2", "", "pcr = 100000\n") + source;
     let far_board = far.up(&served);
     let near_board = near.up(&port(&format!("{a}-{b}"), "10.1.0.1", "host = \"tun:khost\"\n", ""));
-    // InATMARP finds the peer of the circuit.
+    // InATMARP discovers the address of the circuit's peer.
     near_board.until("the peer is known", |status| status["circuits"][0]["peer"] == "10.1.0.2");
     let clock = kiban_os::Clock::new();
     let mut heard = Vec::new();
     connect("10.1.0.2:19").read_to_end(&mut heard).expect("all of it");
     assert_eq!(heard.len(), 5_000_000);
-    // Shaped: 100,000 cells of 48 bytes per second. (A burst within the tolerance is shorter than a second.)
+    // Check the shaping: 100,000 cells/s with 48 bytes each. (A burst within the tolerance is shorter than a
+    // second.)
     let seconds = clock.now().as_secs_f64();
     assert!(seconds > 5e6 / 4.8e6, "{seconds} s");
     let status = near_board.status();

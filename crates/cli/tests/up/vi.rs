@@ -1,5 +1,5 @@
-//! VI NICs on running boards: two boards that exchange cells, unknown clients at the port, a board that is
-//! killed.
+//! VI NICs on running boards: two boards connected by ATM cells, unauthenticated clients at a NIC's TCP port,
+//! and a board that is killed.
 
 use crate::common::{LONG, PORT, TestDir, enter, text};
 use kiban_base::{Region, SharedBytes, Wait};
@@ -17,7 +17,8 @@ use std::time::Duration;
 const ATTACH: &str = "[[service]]\nkind = \"attach\"\nsessions = 512\n";
 const MEMORY_BYTES: usize = 4 << 20;
 
-/// One of two connected boards: 10.1.0.`own` on a circuit over the loopback.
+/// Returns the configuration of one of two connected boards: 10.1.0.`own` on a circuit over UDP on the
+/// loopback interface.
 fn joined(name: &str, own: u8, other: u8) -> String {
     format!(
         "name = \"{name}\"\n[[port]]\nname = \"atm\"\nlink = \"udp-cells:127.0.0.1:700{own}-127.0.0.1:700{other}\"\n\
@@ -25,7 +26,8 @@ fn joined(name: &str, own: u8, other: u8) -> String {
     )
 }
 
-/// Runs this test in another process, which finds the boards of this directory; `role` selects its part.
+/// Runs this test in another process whose clients find the boards in this test's directory; `role` selects
+/// the part of the test that it executes.
 fn in_a_process_of_its_own(test: &str, dir: &TestDir, role: &str) {
     let mut child = Command::new(std::env::current_exe().expect("a test is a program"));
     child.args([&format!("vi::{test}"), "--exact", "--nocapture", "--test-threads=1"]);
@@ -35,7 +37,7 @@ fn in_a_process_of_its_own(test: &str, dir: &TestDir, role: &str) {
     assert!(output.status.success() && told.contains("1 passed"), "{told}\n{}", dir.log());
 }
 
-/// Runs a test over two boards.
+/// Starts two boards, then runs `tell` in another process with the process ID of the near board.
 fn over_two_boards(test: &str, tell: impl FnOnce(u32)) {
     if let Ok(role) = std::env::var("KIBAN_TEST_ROLE") {
         return tell(role.parse().expect("the process of a board"));
@@ -49,7 +51,7 @@ fn over_two_boards(test: &str, tell: impl FnOnce(u32)) {
     in_a_process_of_its_own(test, &dir, &near.child.id().to_string());
 }
 
-/// A VI with its memory.
+/// A VI and its registered memory.
 struct End {
     nic: Nic,
     memory: Region,
@@ -109,7 +111,7 @@ impl End {
     }
 }
 
-/// Connects two VIs; the second initiates.
+/// Connects two VIs; `client` initiates.
 fn join(server: &End, client: &End) {
     server.nic.listen(b"port").expect("room");
     std::thread::scope(|threads| {
@@ -126,8 +128,8 @@ fn noise(length: u32, seed: u32) -> Vec<u8> {
     (0..length).map(|at| (at.wrapping_add(seed).wrapping_mul(2_654_435_761) >> 11) as u8).collect()
 }
 
-/// Sends a message of each length in both directions, from the start of one memory to the middle of the
-/// other.
+/// Sends a message of each length in both directions, from the start of one memory region to the middle of
+/// the other.
 fn exchange(ends: [&End; 2], lengths: &[u32]) {
     let middle = MEMORY_BYTES as u64 / 2;
     for (round, &length) in lengths.iter().enumerate() {
@@ -159,7 +161,7 @@ fn vi_works_between_two_boards_and_sleeps_when_idle() {
                 exchange([&ends[0], &ends[1]], &[MEMORY_BYTES as u32 / 2]);
             }
         }
-        // Memory is written and read while the owner is idle.
+        // RDMA Write and RDMA Read access the far memory while its owner is idle.
         let [server, client] = [end(&far, Reliability::Reception), end(&near, Reliability::Reception)];
         join(&server, &client);
         let bytes = noise(300_000, 9);
@@ -169,7 +171,7 @@ fn vi_works_between_two_boards_and_sleeps_when_idle() {
         near.post_send(client.vi, Work::read(2, &client.at(1 << 20, 300_000), there)).expect("connected");
         assert_eq!([client.sent().status, client.sent().status], [Status::OK; 2]);
         assert!(server.holds(1000, &bytes) && client.holds(1 << 20, &bytes));
-        // Many VIs on this one path at the same time.
+        // Connect many VIs over the one path at the same time.
         let pairs: Vec<_> = (0..40)
             .map(|_| {
                 let pair = [end(&far, Reliability::Reception), end(&near, Reliability::Reception)];
@@ -186,14 +188,14 @@ fn vi_works_between_two_boards_and_sleeps_when_idle() {
             assert_eq!((server.received().length, client.sent().status), (20_000, Status::OK));
             assert!(server.holds(0, &noise(20_000, seed as u32)), "{seed}");
         }
-        // All of them used one path: nothing was lost or retransmitted.
+        // All VIs shared one path, and nothing was lost or retransmitted.
         let counters = [near.counters(), far.counters()];
         assert!(
             counters
                 .iter()
                 .all(|it| (it.malformed, it.gaps, it.retransmits, it.connections_broken) == (0, 0, 0, 0))
         );
-        // All are idle.
+        // Both NICs are idle: they must use hardly any CPU time.
         near.set_wait(Wait::Interrupt);
         far.set_wait(Wait::Interrupt);
         let before = process_cpu_nanos();
@@ -204,7 +206,7 @@ fn vi_works_between_two_boards_and_sleeps_when_idle() {
         });
         let busy = Duration::from_nanos(process_cpu_nanos() - before);
         assert!(busy < Duration::from_millis(100), "two idle NICs took {busy:?} of a second");
-        // A sleeping thread is woken.
+        // A completion wakes a sleeping thread.
         std::thread::scope(|threads| {
             server.receive(5, 0, 8);
             let waits = threads.spawn(|| server.received());
@@ -234,7 +236,7 @@ fn nics_that_connect_simultaneously_share_one_path() {
                 other.join().expect("no panic");
             });
             exchange([&ends[0], &ends[1]], &[1, 100_000]);
-            // Further VIs use the same path, whichever side connects.
+            // More VIs share the existing path, whichever side connects.
             for [server, client] in [[0, 1], [1, 0]] {
                 let pair =
                     [end(&nics[server], Reliability::Reception), end(&nics[client], Reliability::Reception)];
@@ -242,7 +244,7 @@ fn nics_that_connect_simultaneously_share_one_path() {
                 exchange([&pair[0], &pair[1]], &[1000]);
             }
         }
-        // A NIC that reconnects has the same name, but is a new one.
+        // A NIC that reconnects keeps its name, but is a different NIC to its peer.
         let far = open("board:far@10.1.0.2");
         for round in 0..3 {
             let near = open("board:near@10.1.0.1");
@@ -278,7 +280,7 @@ fn waiting_on_a_killed_board_returns_an_error() {
         assert_eq!(near.counters().connections_broken, broken + 1);
         let lost = near.event().expect("it is told");
         assert!(matches!(lost, Event::ConnectionLost { vi, .. } if vi == server.vi), "{lost:?}");
-        // It receives nothing more.
+        // A VI whose board is gone cannot connect again.
         near.disconnect(server.vi).expect("in error");
         let again = near.connect(server.vi, b"mine", &client.address(b"port"), LONG);
         assert!(matches!(again, Err(Failure::Connect(_))), "{again:?}");
@@ -319,7 +321,7 @@ fn measures(dir: &TestDir, what: &[&str]) {
     assert!(output.status.success(), "{what:?}: {}", text(&output));
 }
 
-/// Returns whether an unauthenticated connection is closed: no more data comes.
+/// Returns whether the NIC closes an unauthenticated connection without sending more data.
 fn is_closed(client: &mut TcpStream) -> bool {
     client.set_read_timeout(Some(LONG)).expect("a socket");
     match client.read(&mut [0; 64]) {
@@ -349,9 +351,9 @@ fn an_unknown_client_is_disconnected_and_affects_no_other() {
         b"GET / HTTP/1.1\r\nHost: lab\r\n\r\n".to_vec(),
         vec![0; 28],
         hello(2, kernel),
-        // Another host.
+        // A hello from a host with another address.
         hello(1, [10, 9, 0, 7]),
-        // An empty packet, one that is too long, an invalid one.
+        // An empty packet, a packet that is too long, and a malformed one.
         [&decent[..], &[0; 4]].concat(),
         [&decent[..], &[0xff; 4]].concat(),
         [&decent[..], &40u32.to_be_bytes(), &[7; 40]].concat(),
@@ -360,16 +362,16 @@ fn an_unknown_client_is_disconnected_and_affects_no_other() {
         client.write_all(&words).expect("it is taken");
         assert!(is_closed(&mut client), "{words:?}");
     }
-    // A client that disconnects in the middle of a message.
+    // Disconnect in the middle of a message.
     call().write_all(&decent[..20]).expect("it is taken");
     measures(&dir, &pingpong);
-    // More silent clients than are permitted; after their timeout there is room again.
+    // Open more silent connections than are permitted. After their timeout, new clients are accepted again.
     let clock = kiban_os::Clock::new();
     let mut silent: Vec<_> = (0..20).map(|_| call()).collect();
     assert!(silent.iter_mut().all(is_closed));
     assert!(clock.now().as_secs_f64() < 20.0, "each has some seconds");
     measures(&dir, &["stream", "board@10.9.0.2:4808", "--level", "reception", "--bytes", "100000"]);
-    // Both ends on the one board, in one process.
+    // Both VIs are on the same board, in one process.
     measures(&dir, &["pingpong", "--device", "board:lab@10.9.0.2:5000"]);
     let unknown = dir.kiban(&["vi", "pingpong", "board:lab"]);
     assert_eq!(unknown.status.code(), Some(2));
@@ -377,7 +379,7 @@ fn an_unknown_client_is_disconnected_and_affects_no_other() {
     let taken = dir.kiban(&["vi", "serve", "--device", "board@10.9.0.2"]);
     assert_eq!(taken.status.code(), Some(1), "{}", text(&taken));
     assert!(!dir.log().contains("panicked"), "{}", dir.log());
-    // A board with fewer streams than a NIC requests.
+    // A board that has fewer streams than a NIC requests.
     let _small = dir.up(&joined("small", 3, 4).replace("512", "31"));
     let full = dir.kiban(&["vi", "serve", "--device", "board:small@10.1.0.3"]);
     assert_eq!(full.status.code(), Some(1));

@@ -7,7 +7,7 @@ use std::fmt;
 pub struct ConfigError {
     /// The line, from 1; 0 if the error concerns the whole file.
     pub line: usize,
-    /// The key; empty if there is none.
+    /// The key; empty if the error concerns no key.
     pub key: String,
     /// What is wrong.
     pub wrong: String,
@@ -80,7 +80,7 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// Suggests the nearest of the known words, or lists all of them.
+/// Returns a hint with the known word nearest to `word`, or with all of them.
 pub(super) fn hint(word: &str, known: &[&str]) -> String {
     let near = |other: &&&str| strsim::damerau_levenshtein(word, other);
     match known.iter().min_by_key(near).filter(|other| near(other) <= 3) {
@@ -90,7 +90,7 @@ pub(super) fn hint(word: &str, known: &[&str]) -> String {
     }
 }
 
-/// Returns an example of a missing key.
+/// Returns an example of the line that sets a missing key.
 fn example(key: &str) -> String {
     let value = match key {
         "name" => "lan",

@@ -1,10 +1,10 @@
 //! The configuration of a board: TOML, parsed and validated before anything is changed.
 //!
-//! Stages           tables as they are written (`tables`), then a [`Plan`] with typed values.
+//! Stages           tables as written in the file (`tables`), then a [`Plan`] with typed values.
 //! Errors           name the line, the key, what is wrong and what to do; for an unknown key they suggest the
 //!                  nearest known one.
-//! Reload           [`Plan::needs_new_board`] returns the key of another configuration that a running board
-//!                  cannot take over.
+//! Reload           [`Plan::needs_new_board`] compares two configurations, and returns the first key whose
+//!                  change a running board cannot apply.
 
 mod error;
 mod plan;
@@ -28,7 +28,7 @@ impl Plan {
     /// Parses and validates a configuration; `name` is the board's name if the text gives none.
     ///
     /// # Errors
-    /// [`ConfigError`]: the first that was found.
+    /// [`ConfigError`]: the first error in the text.
     pub fn read(text: &str, name: &str) -> Result<Plan, ConfigError> {
         Plan::read_in(text, name, Path::new(""))
     }

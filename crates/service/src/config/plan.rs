@@ -18,7 +18,7 @@ pub struct Plan {
     /// Memory and settings of the board; its ports are derived from [`Plan::ports`] once their links are
     /// open.
     pub board: BoardConfig,
-    /// Whether TCP's segment size is configured.
+    /// Whether the configuration sets TCP's MSS.
     pub mss_is_configured: bool,
     /// The ports, followed by the links of bridges.
     pub ports: Vec<PortPlan>,
@@ -105,8 +105,8 @@ pub struct PortPlan {
 }
 
 impl PortPlan {
-    /// Returns the addresses that belong to the board and not to this host. If the port has a host side, the
-    /// first address is the host's; on Ethernet, all of them are.
+    /// Returns the addresses that belong to the board itself. On a port whose packets this host's kernel
+    /// shares, the first address belongs to the kernel; on Ethernet, all of them do.
     pub fn own_addresses(&self) -> &[(IpAddr, Prefix)] {
         let hosts = match (&self.host, self.carries) {
             (None, _) => 0,
@@ -182,8 +182,8 @@ pub enum Kind {
     Http {
         /// The root directory.
         root: PathBuf,
-        /// Device and inode of the directory that `root` resolves to. They differ when a link or the
-        /// directory was replaced: the reload then sees another root.
+        /// Device and inode of the directory that `root` resolves to. They change if a symlink or the
+        /// directory is replaced, so a reload recognizes the new directory.
         folder: (u64, u64),
         /// Whether directories are listed.
         list: bool,
@@ -223,8 +223,8 @@ impl Kind {
 }
 
 impl Plan {
-    /// Returns the name of a service for programs of this host, if every address of the board belongs to the
-    /// host.
+    /// Returns the name of a service for programs of this host if it would be useless, because every address
+    /// of the board belongs to this host's kernel.
     pub fn unreachable_service(&self) -> Option<&str> {
         let is_hosts = |port: &PortPlan| port.host.is_some() && port.own_addresses().is_empty();
         let lends =
@@ -234,8 +234,8 @@ impl Plan {
         Some(&service.name)
     }
 
-    /// Returns the key in which another configuration requires a new board; `None` if this board can take it
-    /// over.
+    /// Returns the key whose change requires a new board; `None` if this board can apply the other
+    /// configuration.
     pub fn needs_new_board(&self, other: &Plan) -> Option<String> {
         let (old, new) = (&self.tables, &other.tables);
         if self.name != other.name {
@@ -266,7 +266,7 @@ impl Plan {
                 new.ports.len()
             ));
         }
-        // A bridge may change its link and its device's address.
+        // A reload may change a bridge's link, and the address of its device.
         let kept = |tables: &Tables| -> Vec<tables::Bridge> {
             let plain = |bridge: &tables::Bridge| tables::Bridge {
                 link: old.bridges[0].link.clone(),
@@ -296,7 +296,7 @@ impl Plan {
                 Some(format!("{key} of port {}", old.name.value))
             })
             .or_else(|| {
-                // A link that carries other units needs another port.
+                // A link that carries another kind of unit needs another port.
                 let mut pairs = self.ports.iter().zip(&other.ports);
                 let (old, _) = pairs.find(|(old, new)| old.carries != new.carries)?;
                 Some(format!("link of port {}", old.name))

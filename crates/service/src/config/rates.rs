@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Cells per second at a hundred gigabits.
 const CELLS_MAX: f64 = 236e6;
 
-/// A traffic contract as written: cells per second, and cells.
+/// A traffic contract as written in the configuration: rates in cells per second, burst size in cells.
 pub(super) struct Rates {
     pub(super) pcr: Option<f64>,
     pub(super) scr: Option<f64>,
@@ -14,7 +14,8 @@ pub(super) struct Rates {
 }
 
 impl Rates {
-    /// Returns the contract, if there is one, of `whose`, on a line with this rate in bit/s.
+    /// Validates a contract for a line with this rate in bit/s; `None` if none is configured. `whose` names
+    /// its owner in errors.
     pub(super) fn contract(
         &self,
         whose: &str,

@@ -39,7 +39,7 @@ impl Validator<'_> {
         }
     }
 
-    /// Checks the address on which a service listens: one of the board's, or the unspecified one.
+    /// Checks the address on which a service listens: it must be one of the board's, or unspecified.
     fn ours(&self, word: &Word, address: IpAddr, ports: &[PortPlan]) -> Result<(), ConfigError> {
         let mut all = ports.iter().flat_map(PortPlan::own_addresses);
         // IPv6 addresses may be autoconfigured.
@@ -124,7 +124,7 @@ impl Validator<'_> {
     ) -> Result<ServicePlan, ConfigError> {
         let word = table.kind.value.as_str();
         let name = table.name.as_ref().map_or(Ok(word.to_owned()), |name| self.name(name))?;
-        // A key of another kind of service is an error, rather than being ignored.
+        // A key that belongs to another kind of service is an error; it is not ignored.
         let others: [(&str, bool, &[&str]); 7] = [
             ("listen", table.listen.is_some(), &["echo", "discard", "source", "http", "forward"]),
             ("idle", table.idle.is_some(), &["echo", "discard", "source", "http", "forward", "sockets"]),

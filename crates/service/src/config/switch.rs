@@ -1,9 +1,10 @@
-//! The plan of an ATM switch: links and entries of its table, from TOML or from words of the command line.
+//! The configuration of an ATM switch: links and table entries, from TOML or from arguments of the command
+//! line.
 //!
 //! ```text
 //! NAME=ADDRESS                           a link
-//! a:0.100=b:1.200,pcr=10000,police=tag   an entry, both ways: circuit 0.100 of link a is circuit 1.200 of link b
-//! a:5=b:7,one-way                        a whole path, in this direction alone
+//! a:0.100=b:1.200,pcr=10000,police=tag   an entry for both directions: 0.100 of link a, 1.200 of link b
+//! a:5=b:7,one-way                        an entry for a virtual path, from a to b only
 //! ```
 
 use super::Carries;
@@ -17,11 +18,11 @@ use kiban_streams::{NAME_BYTES_MAX, is_name};
 use serde::Deserialize;
 use std::time::Duration;
 
-/// Limits of a plan.
+/// Limits of a configuration.
 const LINKS_MAX: usize = 256;
 const ROUTES_MAX: usize = 16_384;
-/// Minimum tolerance of a policer: cells of a burst are read at one time, and the process does not always
-/// run.
+/// Minimum tolerance of a policer. Cells that arrived over some time are read together, because the process
+/// is not always scheduled.
 const TOLERANCE: Duration = Duration::from_millis(2);
 /// Queue limits in cells: of a link, and of an entry.
 const PORT_CELLS: usize = 16_384;
@@ -51,9 +52,9 @@ pub struct LinkPlan {
     pub bits_per_second: u64,
     /// Cells that may wait for the link.
     pub cells_max: usize,
-    /// Whether segments of circuits and paths end here.
+    /// Whether segment OAM flows of circuits and paths end at this link.
     pub ends_segment: bool,
-    /// Whether the switch starts without the link.
+    /// Whether the switch may start without the link and open it later.
     pub retry: bool,
 }
 
@@ -79,7 +80,7 @@ pub struct RoutePlan {
     pub police: Option<(Contract, Penalty)>,
     /// The contract to which its cells are shaped.
     pub shape: Option<Contract>,
-    /// Whether frames are dropped whole.
+    /// Whether early and partial packet discard drop whole AAL5 frames.
     pub frame_discard: bool,
 }
 
@@ -133,13 +134,13 @@ fn yes() -> bool {
 /// Options for links given on the command line.
 #[derive(Clone, Debug, Default)]
 pub struct LinkWords {
-    /// Whether headers have 12-bit VPIs.
+    /// Whether cell headers are in NNI format (12-bit VPIs).
     pub nni: bool,
     /// The line's rate for cells, such as `149.76Mbit`.
     pub rate: Option<String>,
-    /// Links at which segments end.
+    /// Links at which segment OAM flows end.
     pub segment_ends: Vec<String>,
-    /// Whether the switch starts without links that cannot be opened.
+    /// Whether the switch may start without links that cannot be opened.
     pub retry: bool,
 }
 
@@ -147,7 +148,7 @@ impl Plan {
     /// Parses and validates a plan; `name` is the switch's name if the text gives none.
     ///
     /// # Errors
-    /// [`ConfigError`]: the first that was found.
+    /// [`ConfigError`]: the first error in the text.
     pub fn read(text: &str, name: &str) -> Result<Plan, ConfigError> {
         let tables: Tables = toml::from_str(text).map_err(|error| ConfigError::of_toml(text, &error))?;
         let name = match &tables.name {
@@ -168,10 +169,10 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Returns the plan for the words of a command line.
+    /// Returns the plan that the arguments of a command line describe.
     ///
     /// # Errors
-    /// What is wrong, with the word.
+    /// A message with the invalid argument.
     pub fn of_words(links: &[String], routes: &[String], how: &LinkWords) -> Result<Plan, String> {
         let mut plan = Plan { name: "switch".into(), links: Vec::new(), routes: Vec::new() };
         for word in links {
@@ -339,7 +340,8 @@ impl Plan {
         let link = self.link(link).ok_or_else(|| self.no_link())?;
         let vpi_max = if self.links[link].interface == Interface::Uni { 255 } else { Vc::VPI_MAX };
         let name = match name.parse::<Vc>() {
-            // Signalling (5) and management (16) may be switched; lower VCIs are the path's own cells.
+            // VCIs from 5 (signalling) can be switched; lower VCIs are reserved for the path's own cells
+            // (F4).
             Ok(vc) if vc.vci <= VCI_F4_END_TO_END => {
                 return Err(format!(
                     "VCIs 0 to {VCI_F4_END_TO_END} are reserved for the path's own cells (I.361 §2.2.3)"
@@ -355,7 +357,7 @@ impl Plan {
         Ok(LinkCircuit { link, name })
     }
 
-    /// Formats a circuit or path as it is written in a configuration.
+    /// Formats a circuit or path in the notation of the configuration.
     pub fn word(&self, circuit: LinkCircuit) -> String {
         let link = &self.links[circuit.link].name;
         match circuit.name {
@@ -370,7 +372,7 @@ fn no_name(text: &str, word: &Word) -> ConfigError {
     ConfigError::at(text, word.at, format!("invalid name `{}`", word.value), remedy)
 }
 
-/// Formats an error in a word, which has no line.
+/// Formats an error without a line number, because arguments have none.
 fn plainly(error: ConfigError) -> String {
     ConfigError { line: 0, key: String::new(), ..error }.to_string()
 }

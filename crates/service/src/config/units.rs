@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 use toml::Spanned;
 
-/// A value and its position in the text.
+/// A value with its position in the text.
 #[derive(Clone, Debug)]
 pub(super) struct Located<T> {
     /// The value.
@@ -37,11 +37,11 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Located<T> {
     }
 }
 
-/// A string that is parsed when the configuration is validated.
+/// A string that is parsed only when the configuration is validated.
 pub(super) type Word = Located<String>;
 
 impl Word {
-    /// Returns a word of the command line, which has no position.
+    /// Returns an argument of the command line, which has no position.
     pub(super) fn plain(text: &str) -> Word {
         Located { value: text.to_owned(), at: 0 }
     }

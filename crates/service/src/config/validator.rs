@@ -69,8 +69,8 @@ impl Validator<'_> {
         let mss_is_said = tables.tcp.contains_key("mss");
         let board = BoardConfig { memory: self.memory(&tables.memory)?, tcp, ..BoardConfig::default() };
         let mut ports = self.ports(&tables, &name)?;
-        // Links of bridges have no addresses, and follow the ports, so that the numbers of ports do not
-        // change.
+        // The links of bridges have no addresses. They follow the ports, so that they do not change the
+        // ports' numbers.
         for bridge in &tables.bridges {
             let bridge = self.bridge(bridge, &ports, &name)?;
             ports.push(bridge);
@@ -153,7 +153,7 @@ impl Validator<'_> {
                 toml::Value::String(word) => word.clone(),
                 toml::Value::Integer(number) => number.to_string(),
                 toml::Value::Boolean(is_on) => is_on.to_string(),
-                // No setting has such a value; the setting's own error says what it expects.
+                // A value of this type fits no setting; the error of the setting itself says what it expects.
                 other => format!("a {}", other.type_str()),
             };
             let at = value.span().start;
@@ -364,8 +364,8 @@ impl Validator<'_> {
         }
         let mac = match &table.mac {
             Some(word) => self.mac(word)?,
-            // The MAC address of the interface, if it has one. A missing interface is reported when it is
-            // opened.
+            // Use the MAC address of the interface, if it has one. A missing interface is reported when the
+            // link is opened.
             None => link::mac(&table.link).ok().flatten().unwrap_or_else(|| own_mac(board, &name)),
         };
         let host_address = table.host_address.as_ref().map(|word| self.address(word)).transpose()?;
@@ -380,7 +380,7 @@ impl Validator<'_> {
         }
         if let (Some((host, _)), Some(word)) = (&host_address, &table.host_address) {
             // On Ethernet, IPv6 addresses may be autoconfigured. If no address of the family is configured,
-            // the subnets are not known here.
+            // the subnets are not known when the configuration is read.
             let makes_itself = carries == Carries::Frames
                 && addresses.iter().all(|(own, _)| own.is_ipv4() != host.is_ipv4());
             if !makes_itself && !addresses.iter().any(|(_, net)| net.contains(*host)) {
@@ -407,7 +407,7 @@ impl Validator<'_> {
         })
     }
 
-    /// Validates a bridge, and returns the plan of its link. `ports` are those before it.
+    /// Validates a bridge, and returns the plan of its link. `ports` are the ports before it.
     fn bridge(
         &self,
         table: &tables::Bridge,
@@ -590,13 +590,13 @@ impl Validator<'_> {
                 "use the address of a neighbour",
             ));
         }
-        // For IPv6, the source address is selected per packet.
+        // For IPv6, each packet selects its own source address.
         let source = if gateway.is_ipv6() { std::net::Ipv6Addr::UNSPECIFIED.into() } else { address };
         Ok(RoutePlan { prefix, gateway, port, source })
     }
 }
 
-/// Formats the subnet of a prefix, without the host part of the address.
+/// Formats a prefix as a subnet, with the host bits zero.
 fn net_word(net: &Prefix) -> String {
     let bits = u32::from(net.bits());
     let address: IpAddr = match net.address() {

@@ -1,9 +1,9 @@
-//! Admission of clients: a limited number at a time; an idle client is disconnected to admit a new one.
+//! Admits a limited number of clients at a time; an idle client is disconnected to admit a new one.
 //!
-//! Rule      first the client that has waited longest without sending any request; then the one that has sent
-//!           requests before and has been idle, or has not read its answer, for the longest time. Clients
-//!           that are being answered are never disconnected.
-//! Timeouts  are passed with each wait for a client.
+//! Rule      the first to be disconnected is the client that has waited longest without sending any request;
+//!           then the client that has been idle, or has not read its answer, for the longest time. Clients
+//!           whose request is being executed are never disconnected.
+//! Timeouts  are arguments of each wait for a client.
 
 use kiban_os::lock;
 use std::io;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
-/// The clients that are admitted, up to a limit.
+/// The admitted clients.
 pub(super) struct Admission {
     most: usize,
     taken: Mutex<Taken>,
@@ -27,9 +27,9 @@ struct Taken {
 struct Slot {
     number: u64,
     has_asked: bool,
-    /// Since when the client has been idle; `None` while it is being answered.
+    /// Since when the client has been idle; `None` while its request is being executed.
     waits_since: Option<Instant>,
-    /// Dropped with the slot, which notifies the client's task.
+    /// Dropped with the slot; this wakes the client's task.
     _notify: oneshot::Sender<()>,
 }
 
@@ -45,8 +45,8 @@ impl Admission {
         Arc::new(Admission { most, taken: Mutex::default() })
     }
 
-    /// Takes a slot for a new client, which may disconnect an idle one; `None` if all clients are being
-    /// answered.
+    /// Takes a slot for a new client; an idle client may be disconnected for it. `None` if every client's
+    /// request is being executed.
     pub(super) fn take(self: &Arc<Admission>) -> Option<Admitted> {
         let mut taken = lock(&self.taken);
         if taken.slots.len() >= self.most {
@@ -65,10 +65,11 @@ impl Admission {
 }
 
 impl Admitted {
-    /// Waits for an action of the client.
+    /// Waits until `caller`, a read or a write of the client, is complete.
     ///
     /// # Errors
-    /// The client took longer than `patience`, was disconnected for another one, or its own I/O error.
+    /// The I/O error of the client; or it took longer than `patience`, or was disconnected for another
+    /// client.
     pub(super) async fn wait_for<T>(
         &mut self,
         patience: Duration,
@@ -107,7 +108,7 @@ impl Drop for Admitted {
 mod tests {
     use super::*;
 
-    /// Returns whether a client has lost its slot.
+    /// Returns whether a client has been disconnected for another one.
     fn has_gone(admitted: &Admitted) -> bool {
         let taken = lock(&admitted.admission.taken);
         !taken.slots.iter().any(|slot| slot.number == admitted.number)
@@ -123,13 +124,14 @@ mod tests {
         between.wait_for(long, async { Ok(()) }).await.expect("a request was sent");
         between.set(Some(Instant::now()));
         let mut silent = admission.take().expect("a slot");
-        // The client that has never sent a request goes, not the first or the one that has been idle longest.
+        // The client that has never sent a request is disconnected, not the first one or the one idle
+        // longest.
         let mut other = admission.take().expect("an idle client is evicted");
         assert!(has_gone(&silent) && !has_gone(&between) && !has_gone(&answered));
         let evicted = silent.wait_for(long, std::future::pending::<io::Result<()>>()).await;
         assert!(evicted.is_err());
         other.wait_for(long, async { Ok(()) }).await.expect("a request was sent");
-        // Now only the client between two requests can go.
+        // Now only the client that waits between two requests can be disconnected.
         let last = admission.take().expect("an idle client is evicted");
         assert!(has_gone(&between) && !has_gone(&other));
         last.set(None);

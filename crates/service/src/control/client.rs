@@ -1,15 +1,15 @@
 //! The client of a board's control socket.
 //!
-//! Trust            root also queries boards of other users, which may answer anything. [`names::call`]
-//!                  checks where a board is.
-//! Deadline         a request and its whole answer have [`TIMEOUT`] together, however the bytes are spread.
+//! Trust            root's commands also query boards of other users, whose answers may contain anything.
+//!                  [`names::call`] checks the socket and its directory.
+//! Deadline         [`TIMEOUT`] covers a request and its whole answer, however slowly the bytes arrive.
 //! Limits           an answer has at most [`ANSWER_BYTES_MAX`] bytes, more than the status of the largest
-//!                  board; that of another user's board [`OTHERS_BYTES_MAX`], since its values may take a
-//!                  hundred times as much memory as its text. [`ControlClient::wait`] and
-//!                  [`ControlClient::capture`] have no timeout.
-//! Text             a board's text is shown on terminals, so every string of an answer is made
-//!                  [printable](kiban_os::text). Line feeds stay in the texts of done and refused requests;
-//!                  each line is complete by itself.
+//!                  board needs. An answer from another user's board has at most [`OTHERS_BYTES_MAX`],
+//!                  because parsed values may take a hundred times as much memory as their text.
+//!                  [`ControlClient::wait`] and [`ControlClient::capture`] have no timeout.
+//! Text             the answer is shown on terminals, so every string in it is made
+//!                  [printable](kiban_os::text). Only the texts of done and refused requests keep their line
+//!                  feeds; each of their lines is printable by itself.
 
 use super::{Question, Reply};
 use kiban_base::Instant;
@@ -30,9 +30,9 @@ use std::time::Duration;
 
 /// Timeout of a request and its answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Size limit of an answer, in bytes: a status has some hundred bytes for each of 262144 circuits.
+/// Size limit of an answer, in bytes: a status has a few hundred bytes for each of up to 262144 circuits.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// Size limit of an answer of another user's board, in bytes: enough for some ten thousand circuits.
+/// Size limit of an answer from another user's board, in bytes: enough for about ten thousand circuits.
 const OTHERS_BYTES_MAX: usize = 4 << 20;
 /// Bytes per receive call.
 const PIECE_BYTES: usize = 64 << 10;
@@ -42,7 +42,7 @@ pub struct ControlClient {
     peer: Arc<Peer>,
     name: String,
     clock: Clock,
-    /// Received bytes that have not been parsed as an answer yet.
+    /// Received bytes that are not yet a complete answer.
     received: Vec<u8>,
     answer_bytes_max: usize,
 }
@@ -51,7 +51,7 @@ pub struct ControlClient {
 pub struct CaptureEnd(Arc<Peer>);
 
 impl CaptureEnd {
-    /// Asks the board to end the capture. If the board has gone, the capture has ended.
+    /// Requests the end of the capture. If the board has exited, the capture has ended already.
     pub fn end(&self) {
         let _ = rustix::net::shutdown(&*self.0, Shutdown::Write);
     }
@@ -64,8 +64,8 @@ pub fn boards() -> Vec<String> {
 
 impl ControlClient {
     /// Connects to a board; without a name, to the only one that runs.
-    ///
     /// # Errors
+    /// If no board or several boards run, or this user may not query the board.
     /// There is none, or several; or this user may not query it.
     pub fn call(name: Option<&str>) -> Result<ControlClient, String> {
         let name = match name {
@@ -121,13 +121,13 @@ impl ControlClient {
         }
     }
 
-    /// Waits until a stopping board has gone.
+    /// Waits until a stopping board has exited.
     pub fn wait(mut self) {
         loop {
-            // The board hangs up when it has stopped, or after an idle time. In the latter case, ask again,
-            // unless another board has started meanwhile.
+            // The board closes the connection when it exits, or when the client has been idle for too long.
+            // In the second case reconnect, unless another board with this name has started meanwhile.
             while self.receive(Instant::NEVER).is_ok_and(|count| count > 0) {
-                // The board sends nothing that matters here.
+                // Ignore what the board sends here.
                 self.received.clear();
             }
             let Ok(mut again) = ControlClient::call(Some(&self.name)) else { return };
@@ -138,11 +138,11 @@ impl ControlClient {
         }
     }
 
-    /// Makes the board capture ([`Question::Capture`]) and returns when the capture has ended. `begun` is
-    /// called once it has started, with a value that ends it.
+    /// Sends [`Question::Capture`], and returns when the capture has ended. Once it has started, calls
+    /// `begun` with a value that can end it.
     ///
     /// # Errors
-    /// Those of [`ControlClient::ask`]; a refusal or an incomplete file is a [`Reply`].
+    /// As for [`ControlClient::ask`]. A refused capture or an incomplete file is a [`Reply`].
     pub fn capture(
         mut self,
         question: &Question,
@@ -165,7 +165,7 @@ impl ControlClient {
     /// Sends a request and returns the answer.
     ///
     /// # Errors
-    /// The board does not answer within 10 s; a refusal is a [`Reply`].
+    /// If the board does not answer within 10 s. A refusal is a [`Reply`].
     pub fn ask(&mut self, question: &Question) -> Result<Reply, String> {
         self.ask_within(question, TIMEOUT)
     }
@@ -200,7 +200,7 @@ impl ControlClient {
         Ok(())
     }
 
-    /// Returns the board's next answer.
+    /// Receives the next answer.
     fn answer(&mut self, until: Instant) -> io::Result<Reply> {
         let mut seen = 0;
         loop {
@@ -223,7 +223,7 @@ impl ControlClient {
     fn receive(&mut self, until: Instant) -> io::Result<usize> {
         let mut piece = vec![0; PIECE_BYTES];
         loop {
-            // Checked even if there are always bytes to receive.
+            // Check the deadline even if there are always bytes to receive.
             if self.clock.now() >= until {
                 return Err(ErrorKind::TimedOut.into());
             }
@@ -299,7 +299,7 @@ mod tests {
         let (mut caller, mut theirs) = pair();
         let dribble = std::thread::spawn(move || {
             theirs.set_read_timeout(Some(Duration::from_millis(1))).expect("a socket");
-            // A space each millisecond, until the caller has gone.
+            // Send a space every millisecond until the client disconnects.
             while theirs.write_all(b" ").is_ok() {
                 let _ = theirs.read(&mut [0; 64]);
             }

@@ -1,15 +1,16 @@
-//! Control: a Unix socket for requests to a board, one line of JSON in each direction.
+//! The control interface: a Unix socket for requests to a board; each request and each answer is a line of
+//! JSON.
 //!
-//! Path             `NAME.sock` in a directory of the user's ([`kiban_os::unix::names`]).
-//! Access           the user who runs the board, and root: the socket's mode is 0600, and the system reports
-//!                  the client's user.
+//! Path             `NAME.sock` in the user's directory of sockets ([`kiban_os::unix::names`]).
+//! Access           the user who runs the board, and root: the socket has mode 0600, and the board checks the
+//!                  client's user as the kernel reports it.
 //! Requests         `{"verb":"status"}`, `reload`, `down`, `capture` with `port`, `file` and optionally
 //!                  `seconds` and `packets`; `loopback` with `port`, `vc`, `segment`.
 //! Answers          `{"status":{…}}`, `{"done":"…"}`, `{"loopback":123.4}` (microseconds; null without an
 //!                  answer) or `{"refused":"…"}`.
-//! Capture          has two answers: `{"done":"…"}` when it has started, and when it has ended
-//!                  `{"captured":{…}}` or, if its file is not complete, `{"refused":"…"}`. It ends at its
-//!                  limits, and when the client sends anything more or shuts down its side.
+//! Capture          has two answers: `{"done":"…"}` when it has started; and when it has ended,
+//!                  `{"captured":{…}}`, or `{"refused":"…"}` if its file is incomplete. It ends when it
+//!                  reaches a limit, or when the client sends anything more or shuts down its side.
 
 mod admission;
 mod client;
@@ -47,7 +48,7 @@ pub enum Question {
         port: String,
         /// The circuit, such as `0.100`.
         vc: String,
-        /// Loop back at the segment's end, instead of end to end.
+        /// Whether the end of the segment returns the cell, instead of the end of the connection.
         #[serde(default)]
         segment: bool,
     },
@@ -72,13 +73,13 @@ pub enum Question {
 pub enum Reply {
     /// The status.
     Status(Box<Status>),
-    /// A ping's round-trip time in microseconds; `None` if it did not come back.
+    /// A ping's round-trip time in microseconds; `None` if no cell returned.
     Loopback(Option<f64>),
     /// A capture has ended.
     Captured(Captured),
-    /// Done; the text says what.
+    /// The request was executed; the text describes what was done.
     Done(String),
-    /// Not done; the text says why.
+    /// The request was refused; the text gives the reason.
     Refused(String),
 }
 

@@ -12,12 +12,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// Limits: concurrent clients, length of a request, and time for it and the answer.
+/// Limits: the number of clients, the length of a request, and the time for receiving it and sending the
+/// answer.
 const CALLERS_MAX: usize = 8;
 const HEAD_BYTES_MAX: usize = 8 << 10;
 const TIME: Duration = Duration::from_secs(10);
 
-/// The address of the metrics, bound before anything else is changed.
+/// The listener for metrics; its address is bound before anything else is changed.
 #[derive(Debug, Default)]
 pub struct MetricsListener(Option<StdListener>);
 
@@ -47,7 +48,7 @@ impl MetricsListener {
     }
 }
 
-/// Serves, and rebinds when the address changes.
+/// Serves metrics, and rebinds the socket when the address changes.
 pub(super) async fn serve(
     mut listener: Option<TcpListener>,
     mut wanted: watch::Receiver<Option<SocketAddr>>,
@@ -89,7 +90,7 @@ async fn accept(listener: Option<&TcpListener>) -> io::Result<TcpStream> {
         Some(listener) => match listener.accept().await {
             Ok((stream, _)) => Ok(stream),
             Err(error) => {
-                // No descriptors are left: a temporary condition.
+                // No descriptors are left; this is temporary, so retry.
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 Err(error)
             }
@@ -97,7 +98,7 @@ async fn accept(listener: Option<&TcpListener>) -> io::Result<TcpStream> {
     }
 }
 
-/// Reads the head of a request; `None` if it does not end.
+/// Reads the head of a request; `None` if it is incomplete.
 async fn head(stream: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {

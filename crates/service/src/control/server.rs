@@ -1,10 +1,10 @@
-//! The thread beside the board's: signals, the control socket, Prometheus, the service manager.
+//! The control thread: signals, the control socket, Prometheus, and notifications to the service manager.
 //!
-//! Limits           eight clients at a time, a line of [`LINE_BYTES_MAX`](super::LINE_BYTES_MAX), a few
-//!                  seconds until the first request, half a minute idle after that; the same for clients of
-//!                  the metrics. An idle client is disconnected for a ninth. Clients with a capture do not
-//!                  count: there is one capture per port.
-//! Watchdog         the service manager is notified only if the board's own thread has answered.
+//! Limits           eight clients at a time; a line of [`LINE_BYTES_MAX`](super::LINE_BYTES_MAX); a few
+//!                  seconds until the first request, and half a minute of idle time after that; the same for
+//!                  clients that read the metrics. A ninth client displaces an idle one. Clients with a
+//!                  running capture do not count; there is at most one capture per port.
+//! Watchdog         the service manager is notified only while the board's own thread answers.
 
 use super::admission::{Admission, Admitted};
 use super::scrape::MetricsListener;
@@ -29,16 +29,17 @@ use tokio::time::timeout;
 
 /// Limit of concurrent clients.
 const CALLERS_MAX: usize = 8;
-/// Limit of clients that are being answered and of captures; every port and its host's side may have one.
+/// Limit of clients that are being answered and of captures; each port and each kernel's side of a port may
+/// have a capture.
 const BUSY_MAX: usize = CALLERS_MAX + 2 * PORTS_MAX;
 /// Idle time limits: before the first request, and later.
 const FIRST: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// Time for pending answers to be sent after the board has stopped.
+/// How long pending answers may take to be sent after the board has stopped.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// The control thread; its socket is removed with it.
+/// The control thread; dropping it removes the socket.
 pub struct ControlServer {
     metrics: watch::Sender<Option<SocketAddr>>,
     stop: Option<oneshot::Sender<()>>,
@@ -49,7 +50,7 @@ impl ControlServer {
     /// Opens the control socket of a board and starts the thread.
     ///
     /// # Errors
-    /// Another board of that name runs; the socket cannot be created.
+    /// If another board of that name runs, or the socket cannot be created.
     pub fn open(
         name: &str,
         figures: MetricsListener,
@@ -69,7 +70,7 @@ impl ControlServer {
         let work = move || {
             runtime.block_on(async move {
                 tokio::select! {
-                    // The board has stopped, or the sender is gone. Clients still get pending answers.
+                    // The board has stopped, or the sender was dropped. Pending answers are still sent.
                     _ = stopped => {
                         let _ = timeout(LAST_WORDS, busy.acquire_many(BUSY_MAX as u32)).await;
                     }
@@ -90,7 +91,7 @@ impl ControlServer {
         notify::notify("READY=1");
     }
 
-    /// Returns a handle that changes the address of the metrics.
+    /// Returns a sender that changes the address of the metrics.
     pub fn metrics(&self) -> watch::Sender<Option<SocketAddr>> {
         self.metrics.clone()
     }
@@ -112,7 +113,8 @@ fn listen(name: &str) -> Result<AsyncListener, String> {
     let folder = names::own_folder().map_err(|error| format!("cannot create the control socket: {error}"))?;
     let path = folder.join(format!("{name}.sock"));
     let say = |error: io::Error| format!("cannot create the control socket {}: {error}", path.display());
-    // No descriptors are expected from clients: any that arrive are detected, and closed on another thread.
+    // No descriptors are expected from clients. If any arrive, the listener reports this and closes them on
+    // another thread.
     let listener = Listener::open(&path, SocketType::STREAM);
     let listener = listener.map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => {
@@ -126,7 +128,7 @@ fn listen(name: &str) -> Result<AsyncListener, String> {
 async fn callers(listener: AsyncListener, requests: Arc<RequestQueue>, busy: Arc<Semaphore>) {
     let admission = Admission::new(CALLERS_MAX);
     let lines = Arc::new(Mutex::new(ClientLog::new("control")));
-    // An error means that the runtime ends.
+    // An error means that the runtime is shutting down.
     while let Ok(caller) = listener.accept().await {
         if let Some(admitted) = admission.take() {
             let (requests, busy, lines) = (requests.clone(), busy.clone(), lines.clone());
@@ -160,7 +162,7 @@ async fn attend(
         match waited {
             Ok(0) => return Ok(()),
             Ok(_) => {}
-            // A client that waits for the board's end sends nothing more (`kiban down`).
+            // `kiban down` keeps its connection open without further requests until the board exits.
             Err(error) if error.kind() == io::ErrorKind::TimedOut && has_asked => return Ok(()),
             Err(error) => return Err(error),
         }
@@ -201,7 +203,7 @@ async fn send_reply(stream: &mut BufReader<AsyncPeer>, reply: &Reply) -> io::Res
     stream.get_mut().write_all(text.as_bytes()).await
 }
 
-/// Waits for the end of a capture. A client that sends anything more, or disconnects, ends it.
+/// Waits for the end of a capture. The client ends it by sending anything more, or by disconnecting.
 async fn record(
     stream: &mut BufReader<AsyncPeer>,
     mut capturing: RunningCapture,
@@ -214,7 +216,7 @@ async fn record(
     let ended = match has_ended {
         Some(ended) => Ok(ended),
         None => {
-            // The outcome is sent to the client of the capture.
+            // The capture's own client gets the result.
             let _ = requests.answer(Request::EndCapture(capturing.number)).await;
             timeout(ANSWER, capturing.ended).await
         }
@@ -253,7 +255,7 @@ impl Signals {
             };
             let reloads = request == Request::Reload;
             notify::notify(if reloads { "RELOADING=1" } else { "STOPPING=1" });
-            // The outcome is logged.
+            // The result is logged.
             let _ = requests.answer(request).await;
             if reloads {
                 notify::notify("READY=1");
@@ -262,7 +264,7 @@ impl Signals {
     }
 }
 
-/// Sends watchdog notifications while the board's thread answers.
+/// Sends watchdog notifications as long as the board's thread answers.
 async fn watch_over(requests: Arc<RequestQueue>) {
     let Some(every) = notify::watchdog() else { return std::future::pending().await };
     let mut beat = tokio::time::interval(every);

@@ -1,17 +1,17 @@
 //! The board's TCP for programs of this host, through rings in shared memory ([`kiban_board::streams`]).
 //!
-//! Socket           `NAME.streams` beside the control socket; each client gets a memory and a context on the
-//!                  board.
-//! Wake             a client that finds the board asleep writes a byte into its socket; one that finds it
-//!                  spinning needs no call, since the board sees its ring ([`ClientBells`]).
-//! Trust            no descriptors of a client's are received, and none are closed on this thread
-//!                  ([`kiban_os::unix`]).
-//! End              a client that has gone, for whatever reason, is treated as one that has closed
-//!                  everything: data that it had written is still sent, as long as its peers take
-//!                  `MINIMUM_RATE`. A client that breaks a rule is disconnected, and all its streams are
-//!                  reset.
-//! Limits           `CLIENTS_MAX` clients, and `sessions` streams of all of them together, counted by what
-//!                  they request when they attach; further clients are refused with the reason, and counted.
+//! Socket           `NAME.streams` beside the control socket; each client gets shared memory and a context on
+//!                  the board.
+//! Wake             a client writes a byte to its socket if the board sleeps. If the board spins, no system
+//!                  call is needed, because the board polls the client's ring ([`ClientBells`]).
+//! Trust            the board accepts no descriptors from clients, and closes none that they send on this
+//!                  thread ([`kiban_os::unix`]).
+//! End              when a client exits or disconnects, its streams are closed: data that it had written is
+//!                  still sent, as long as its peers take it at `MINIMUM_RATE`. A client that violates the
+//!                  protocol is disconnected, and all its streams are reset.
+//! Limits           `CLIENTS_MAX` clients, and `sessions` streams for all of them together, counted as the
+//!                  number that each requests when it attaches; further clients are refused with the reason,
+//!                  and counted.
 
 use super::pace::Pace;
 use super::{Service, ServiceCounters, SessionLimits};
@@ -32,7 +32,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-/// How long the streams of a client that has gone may stay below `MINIMUM_RATE`, all together.
+/// How long the streams that a client has left behind may together be slower than `MINIMUM_RATE`.
 const LINGER: Duration = Duration::from_secs(60);
 /// Limit of concurrent clients.
 const CLIENTS_MAX: usize = 256;
@@ -40,7 +40,7 @@ const CLIENTS_MAX: usize = 256;
 const GREETING: Duration = Duration::from_secs(10);
 /// Limit of a client's memory, in bytes.
 const MEMORY_BYTES_MAX: usize = 8 << 30;
-/// The number of the listening socket among the files.
+/// The number of the listening socket among the watched files.
 const LISTENER: u64 = u64::MAX;
 
 /// The bells of all clients, armed before the board's thread sleeps.
@@ -75,17 +75,17 @@ impl Doorbell for ClientBells {
 
 /// State of a client.
 enum Client {
-    /// It has not sent its greeting, and has time until then.
+    /// Connected, but its greeting has not arrived; the time is the deadline for it.
     Caller(PendingChannel, Instant),
     Attached(ClientStreams, Arc<Channel>),
-    /// It has gone; the data that it left is still being sent, at this pace.
+    /// Disconnected; data that it left behind is still being sent. The pace checks how fast peers take it.
     Gone(ClientStreams, Pace),
 }
 
 impl Client {
     /// Stops watching its socket.
     fn forget_at(&self, files: &EpollSet) {
-        // Fails if it was not watched.
+        // This fails if the socket was not watched.
         let _ = match self {
             Client::Caller(half, _) => files.forget(half),
             Client::Attached(_, channel) => files.forget(channel.socket()),
@@ -101,11 +101,11 @@ pub struct Attach {
     chime: Arc<ClientBells>,
     files: EpollSet,
     listener: Option<ChannelListener>,
-    /// Whether the listening socket is not watched for a while.
+    /// Whether the listening socket is not being watched for now, because no descriptor was left.
     rests: bool,
     clients: BTreeMap<u64, Client>,
     next: u32,
-    /// Counters of clients that have gone.
+    /// The sum of the counters of clients that have disconnected.
     past: ServiceCounters,
     lines: ClientLog,
     ready: Vec<u64>,
@@ -115,7 +115,7 @@ impl Attach {
     /// Returns a service that will listen at `path`.
     ///
     /// # Errors
-    /// The process has too many open files.
+    /// If the process has too many open files.
     pub fn new(path: PathBuf, bounds: SessionLimits, chime: Arc<ClientBells>) -> io::Result<Attach> {
         let (files, past) = (EpollSet::new()?, ServiceCounters::default());
         let (clients, lines, ready) = (BTreeMap::new(), ClientLog::new("attach"), Vec::new());
@@ -139,7 +139,7 @@ impl Attach {
             let half = match listener.accept() {
                 Ok(Some(half)) => half,
                 Ok(None) => return,
-                // The system has no descriptor left: retry after a while instead of spinning.
+                // No descriptor is left: retry later instead of spinning.
                 Err(_) => {
                     self.rests = self.files.forget(listener).is_ok();
                     return;
@@ -163,14 +163,15 @@ impl Attach {
         }
     }
 
-    /// Removes a client and stops watching its socket, since closing it may take a thread and some time.
+    /// Removes a client, and stops watching its socket, because closing it may take another thread and some
+    /// time.
     fn remove(&mut self, number: u64) -> Option<Client> {
         let client = self.clients.remove(&number)?;
         client.forget_at(&self.files);
         Some(client)
     }
 
-    /// Handles a readable client socket: a greeting, a wake-up, or the client's end.
+    /// Handles a readable client socket: a greeting, a wake-up, or a disconnect.
     fn on_client(&mut self, number: u64, host: &mut Host<'_>, now: Instant) {
         let free = self.bounds.sessions_max.saturating_sub(self.slots());
         match self.clients.get_mut(&number) {
@@ -190,7 +191,7 @@ impl Attach {
                     return;
                 }
                 Err(NotTaken::Misunderstood(error)) => {
-                    // A client that only checks whether the service is there hangs up.
+                    // A client that only checks whether the service exists disconnects without a greeting.
                     if error.kind() != io::ErrorKind::ConnectionReset {
                         self.lines.log_disconnect(&*half, format!("invalid greeting: {error}"));
                     }
@@ -207,7 +208,7 @@ impl Attach {
         self.work(number, host);
     }
 
-    /// Disconnects clients whose greeting is overdue; without a time, all of them.
+    /// Disconnects clients whose greeting is overdue; if `now` is `None`, all of them.
     fn remove_callers(&mut self, now: Option<Instant>) {
         let (files, lines) = (&self.files, &mut self.lines);
         self.clients.retain(|_, client| match client {
@@ -222,7 +223,7 @@ impl Attach {
         });
     }
 
-    /// Returns the number of streams that all clients may have.
+    /// Returns the number of streams that clients have reserved.
     fn slots(&self) -> usize {
         let slots = |client: &Client| match client {
             Client::Caller(..) => 0,
@@ -242,7 +243,7 @@ impl Attach {
         }
     }
 
-    /// Handles the end of a client; its earlier requests are still handled.
+    /// Handles a client's disconnect; requests that it sent before are still handled.
     fn on_gone(&mut self, number: u64, host: &mut Host<'_>, now: Instant) {
         let Some(Client::Attached(mut streams, _)) = self.remove(number) else { return };
         if streams.process_requests(&mut host.for_client(number as u32)).is_err() {
@@ -254,7 +255,7 @@ impl Attach {
         self.forget();
     }
 
-    /// Disconnects a client that has broken a rule.
+    /// Disconnects a client that has violated the protocol.
     fn cut_off(&mut self, number: u64, host: &mut Host<'_>) {
         let streams = match self.remove(number) {
             Some(Client::Attached(streams, channel)) => {
@@ -273,7 +274,7 @@ impl Attach {
         add(&mut self.past, &streams);
     }
 
-    /// Forgets clients that have gone and left nothing behind.
+    /// Removes clients that have disconnected and have no streams left.
     fn forget(&mut self) {
         let past = &mut self.past;
         self.clients.retain(|_, client| match client {
@@ -295,7 +296,7 @@ enum NotTaken {
     Misunderstood(io::Error),
 }
 
-/// Completes the greeting of a client, if it has arrived, with `free` streams left; `None` if it has not.
+/// Completes a client's greeting if it has arrived, otherwise returns `None`; `free` streams are left.
 fn attached(
     half: &mut PendingChannel,
     free: usize,

@@ -1,8 +1,8 @@
-//! Forwarding: from a listener on the board to a connection of this host's kernel, and the other way round.
+//! Forwards connections from a listener on the board to this host's kernel, and the other way round.
 //!
 //! Sessions         are relays ([`super::relay`]).
-//! Limits           on the number of sessions; further callers are reset and counted. If the kernel cannot
-//!                  connect, the peer is reset.
+//! Limits           on the number of sessions; further connections are reset and counted. If the kernel
+//!                  cannot connect, the peer is reset.
 
 use super::relay::{Begin, Relays, reset};
 use super::slots::SessionSlot;
@@ -17,9 +17,9 @@ use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// The number of the kernel's listener among the files.
+/// The number of the kernel's listener among the watched files.
 const LISTENER: u64 = u64::MAX;
-/// The most callers accepted in one go.
+/// The maximum number of connections accepted in one call.
 const CALLERS_MAX: usize = 16;
 
 /// The service.
@@ -31,7 +31,7 @@ pub struct Forward {
     on_board: Option<u32>,
     on_kernel: Option<TcpListener>,
     relays: Relays,
-    /// Whether the kernel's listener is not watched for a while.
+    /// Whether the kernel's listener is not being watched for now, because no descriptor was left.
     rests: bool,
     counters: ServiceCounters,
     ready: Vec<u64>,
@@ -57,14 +57,14 @@ impl Forward {
         })
     }
 
-    /// Starts a session; waits for the side that is not connected yet.
+    /// Starts a session; data moves once both sides are connected.
     fn begin(&mut self, stream: StreamId, socket: Socket, is_open: bool, slot: SessionSlot, now: Instant) {
         let (socket, is_connected) = (socket.into(), !is_open);
         let begin = Begin { socket, is_connected, is_open, skips: 0, tells_why: false, ends: None, slot };
         self.relays.begin(stream, begin, &mut self.counters, now);
     }
 
-    /// Handles a caller on the board: the kernel connects.
+    /// Handles a new connection on the board: connects through the kernel.
     fn on_accepted(&mut self, stream: StreamId, remote: SocketAddr, host: &mut Host<'_>, now: Instant) {
         let Endpoint::Kernel(to) = self.to else { return };
         let Some(slot) = self.relays.take_slot(Some(remote.ip()), host, &mut self.counters, now) else {
@@ -83,7 +83,7 @@ impl Forward {
         }
     }
 
-    /// Handles callers on the kernel's side: the board connects.
+    /// Handles new connections on the kernel's side: connects through the board.
     fn on_callers(&mut self, host: &mut Host<'_>, now: Instant) {
         let Endpoint::Board(to) = self.to else { return };
         for _ in 0..CALLERS_MAX {
@@ -91,7 +91,7 @@ impl Forward {
             let (socket, peer) = match listener.accept() {
                 Ok((socket, peer)) => (Socket::from(socket), peer.ip()),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // The system has no descriptor left: retry after a while instead of spinning.
+                // No descriptor is left: retry later instead of spinning.
                 Err(_) => {
                     self.rests = self.files.forget(listener).is_ok();
                     return;

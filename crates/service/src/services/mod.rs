@@ -1,4 +1,4 @@
-//! The services of a board, at its host edge.
+//! The services of a board; they use it through its host edge.
 //!
 //! ```text
 //! completions ─► Services ─┬─► Echo, Discard, Source ─┐
@@ -6,14 +6,13 @@
 //! files ready ─► Services ─┴─► Forward, Attach, Sockets ─┘
 //! ```
 //!
-//! Services         get the completions of their own streams ([`kiban_board::Consumer`]) and take the time as
-//!                  an argument, so that the simulator runs them too; only `forward`, `attach` and `sockets`
-//!                  have files of the system.
+//! Services         get the completions of their own streams ([`kiban_board::Consumer`]) and receive the time
+//!                  as an argument, so they also run in the simulator; only `forward`, `attach` and `sockets`
+//!                  use files of the system.
 //! Limits           each service has a limit of sessions, shared among peer addresses (`slots.rs`); further
-//!                  callers are reset and counted. Idle sessions are ended; the check runs once a second,
-//!                  however many there are.
-//! Reload           services are added and removed while the board runs: a removed service stops listening,
-//!                  and its sessions may end in their time.
+//!                  connections are reset and counted. One check a second ends the idle sessions.
+//! Reload           services are added and removed while the board runs: a removed service stops listening;
+//!                  its open sessions continue until they end.
 
 mod attach;
 mod forward;
@@ -43,7 +42,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Bytes that are moved in one piece.
+/// Maximum number of bytes that are moved in one call.
 pub(crate) const PIECE_BYTES: usize = 64 << 10;
 /// Bytes per second below which a peer counts as slow.
 const MINIMUM_RATE: u64 = 512;
@@ -81,13 +80,13 @@ pub trait Service {
     /// Starts to listen.
     ///
     /// # Errors
-    /// Why it cannot.
+    /// A message, if it cannot listen.
     fn start(&mut self, host: &mut Host<'_>, now: Instant) -> Result<(), String>;
     /// Handles a completion of one of the service's streams.
     fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant);
     /// Ends idle sessions, and does other periodic work.
     fn look(&mut self, host: &mut Host<'_>, now: Instant);
-    /// Stops listening. Open sessions may end in their time.
+    /// Stops listening. Open sessions continue until they end.
     fn close(&mut self, host: &mut Host<'_>);
     /// Resets all sessions.
     fn cut(&mut self, host: &mut Host<'_>);
@@ -95,15 +94,16 @@ pub trait Service {
     fn sessions(&self) -> usize;
     /// Returns the service's counters.
     fn counters(&self) -> ServiceCounters;
-    /// Returns the file that is readable when there is work beside the board, if any.
+    /// Returns a file that becomes readable when there is work for the service from outside the board, if
+    /// any.
     fn file(&self) -> Option<BorrowedFd<'_>> {
         None
     }
-    /// Returns whether there is work that no file signals.
+    /// Returns whether there is work that no file has signalled.
     fn is_ready(&self) -> bool {
         false
     }
-    /// Called when the file is readable, or other work is ready.
+    /// Handles work: called when the file is readable, or when `is_ready` returns true.
     fn on_file(&mut self, _host: &mut Host<'_>, _now: Instant) {}
 }
 
@@ -124,9 +124,9 @@ pub struct Services {
     next: u32,
     look_at: Instant,
     ready: Vec<u64>,
-    /// Services that start with the board.
+    /// Services that are started when the board starts.
     waiting: Vec<(ServicePlan, Box<dyn Service>)>,
-    /// Why some of them could not start.
+    /// Errors of services that could not be started.
     failures: Vec<String>,
 }
 
@@ -147,7 +147,7 @@ impl Services {
     /// Returns an empty set.
     ///
     /// # Errors
-    /// The process has too many open files.
+    /// If the process has too many open files.
     pub fn new() -> io::Result<Services> {
         let (files, entries, ready) = (EpollSet::new()?, Vec::new(), Vec::new());
         let (waiting, failures, chime) = (Vec::new(), Vec::new(), Arc::default());
@@ -167,7 +167,7 @@ impl Services {
     /// Adds a service and starts it now.
     ///
     /// # Errors
-    /// It cannot start, and is not added.
+    /// If the service cannot start; it is then not added.
     pub fn add(
         &mut self,
         plan: ServicePlan,
@@ -189,7 +189,8 @@ impl Services {
         Ok(())
     }
 
-    /// Closes the services that `which` selects; each is removed when its last session has ended.
+    /// Stops the services that `which` selects from listening; each is removed when its last session has
+    /// ended.
     pub fn close(&mut self, host: &mut Host<'_>, which: impl Fn(&ServicePlan) -> bool) {
         for entry in self.entries.iter_mut().filter(|entry| !entry.closed && which(&entry.plan)) {
             entry.service.close(host);
@@ -204,7 +205,7 @@ impl Services {
         self.forget();
     }
 
-    /// Returns why services that should have started with the board could not.
+    /// Returns the errors of services that could not be started with the board.
     pub fn failures(&self) -> &[String] {
         &self.failures
     }
@@ -298,10 +299,10 @@ impl FdProgram for Services {
     }
 }
 
-/// Watches a caller's file unless the limit is reached: there are `here` of at most `most` callers.
+/// Watches the socket of a new client, unless there are `most` clients already; `here` is their number.
 ///
 /// # Errors
-/// Why it is refused, for the caller and the log.
+/// The reason for a refusal, for the client and for the log.
 fn admit(
     callers: &str,
     here: usize,
@@ -314,8 +315,8 @@ fn admit(
     watch().map_err(|error| format!("the board cannot watch the socket: {error}"))
 }
 
-/// Creates and checks the directory of a Unix socket if it is the default one. A socket elsewhere is its
-/// owner's responsibility.
+/// Creates and checks the directory of a Unix socket if it is the default one. Any other directory is the
+/// responsibility of its owner.
 fn make_folder(path: &Path) -> Result<(), String> {
     if path.parent() == Some(&names::own_path()) {
         names::own_folder().map_err(|error| error.to_string())?;
@@ -323,10 +324,10 @@ fn make_folder(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Creates a service from its plan; `chime` is that of its set.
+/// Creates a service from its plan; `chime` holds the bells of its [`Services`].
 ///
 /// # Errors
-/// A directory does not exist, or no descriptors are left.
+/// If a directory does not exist, or no descriptors are left.
 pub fn make(plan: &ServicePlan, chime: &Arc<ClientBells>) -> io::Result<Box<dyn Service>> {
     let say = |error: io::Error| io::Error::new(error.kind(), format!("service {}: {error}", plan.name));
     let bounds = SessionLimits { sessions_max: plan.sessions_max, idle: plan.idle };

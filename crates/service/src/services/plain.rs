@@ -1,9 +1,9 @@
 //! Echo (RFC 862), discard (RFC 863), and a character generator (after RFC 864).
 //!
-//! Echo             received data is sent back from the board's pages; at most one slice waits, then the
-//!                  window closes.
-//! Source           the 95 printing characters in lines of 72, each shifted by one, as RFC 864 shows them;
-//!                  received data is discarded.
+//! Echo             sends received data back from the board's pages; holds at most one slice, so if the peer
+//!                  does not read, the receive window closes.
+//! Source           sends the 95 printing characters in lines of 72, each line shifted by one, as in RFC 864;
+//!                  discards received data.
 
 use super::slots::{SessionSlot, SessionSlots};
 use super::{PIECE_BYTES, Service, ServiceCounters, SessionLimits};
@@ -28,7 +28,7 @@ pub enum Role {
 
 /// One session.
 struct Session {
-    /// Data that could not be sent back yet, and how much of it has been.
+    /// A slice that could not be sent back completely, and the number of its bytes that have been sent.
     held: Option<(Slice, usize)>,
     sent: u64,
     peer_finished: bool,
@@ -49,7 +49,7 @@ pub struct Plain {
     pattern: Vec<u8>,
 }
 
-/// The period of the pattern in bytes: 95 lines of 72 characters and an end of line.
+/// The period of the pattern in bytes: 95 lines of 72 characters, with CR and LF.
 const PATTERN_BYTES: usize = 95 * 74;
 
 impl Plain {
@@ -60,7 +60,7 @@ impl Plain {
             characters.chain(*b"\r\n").collect::<Vec<u8>>()
         };
         let pattern = match role {
-            // Long enough for a piece to be cut out at any offset.
+            // One piece longer than the period, so that a piece can be cut out at any offset.
             Role::Source { .. } => (0..95).flat_map(line).cycle().take(PATTERN_BYTES + PIECE_BYTES).collect(),
             Role::Echo | Role::Discard => Vec::new(),
         };
@@ -80,7 +80,7 @@ impl Plain {
         let _ = host.close(stream);
     }
 
-    /// Moves what data it can; ends the session when all is done.
+    /// Moves as much data as possible; ends the session when everything has been sent.
     fn pump(&mut self, stream: StreamId, host: &mut Host<'_>, now: Instant) {
         let Plain { role, sessions, counters, pattern, .. } = self;
         let Some(session) = sessions.get_mut(&stream) else { return };
@@ -103,14 +103,14 @@ impl Plain {
             session.slot.read(stream, host);
             sessions.remove(&stream);
             counters.ended += 1;
-            // The stream may have just ended.
+            // The stream may have ended just now.
             let _ = host.close(stream);
         }
     }
 }
 
 impl Session {
-    /// Sends back received data. Returns whether the peer has finished and all of it has been sent back.
+    /// Sends received data back. Returns whether the peer has sent a FIN and everything has been sent back.
     fn echo(&mut self, stream: StreamId, host: &mut Host<'_>, counters: &mut ServiceCounters) -> bool {
         loop {
             let (slice, sent) = match self.held.take() {

@@ -1,12 +1,12 @@
-//! Relays: a stream of the board on one side, a socket of this host on the other.
+//! Relays: each connects a stream of the board with a socket of this host.
 //!
-//! Half-close       each direction ends by itself: a FIN on one side becomes a FIN on the other once all data
-//!                  before it has passed. A reset becomes a reset.
-//! Back-pressure    at most one page of the board's and one piece of the socket's wait in a relay; then the
-//!                  window closes on one side, and the socket's buffer fills on the other. A socket is not
-//!                  watched while the relay can use nothing from it.
-//! Non-blocking     in every call, whatever other holders of the socket set or send: each call passes the
-//!                  flag itself, and a program's end is a [`Peer`]. A program that sends descriptors is
+//! Half-close       the directions end independently: a FIN on one side becomes a FIN on the other once all
+//!                  data before it has passed. A reset becomes a reset.
+//! Back-pressure    a relay holds at most one page from the board and one piece from the socket; beyond that,
+//!                  the receive window closes on one side and the socket's buffer fills on the other. A
+//!                  socket is not watched for events that the relay cannot use.
+//! Non-blocking     every call passes MSG_DONTWAIT, because other holders of a socket may clear O_NONBLOCK or
+//!                  send descriptors. A program's socket is a [`Peer`]; a program that sends descriptors is
 //!                  disconnected.
 
 use super::slots::{SessionSlot, SessionSlots};
@@ -25,16 +25,16 @@ use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-/// The most pieces that one relay moves at a time, so that it does not starve others.
+/// The maximum number of pieces that a relay moves in one call, so that it does not starve others.
 const PIECES_MAX: usize = 8;
-/// Flags of non-blocking calls, for which a broken pipe is an error.
+/// Flags that make a call non-blocking, and return a broken pipe as an error instead of a signal.
 const FLAGS: i32 = (rustix::net::SendFlags::DONTWAIT.bits() | rustix::net::SendFlags::NOSIGNAL.bits()) as i32;
 
 /// A socket on the host's side.
 pub(super) enum Line {
     /// A TCP socket of the kernel.
     Tcp(Socket),
-    /// One end of a socket pair; a program has the other.
+    /// One end of a socket pair; a program holds the other end.
     Program(Peer),
 }
 
@@ -80,19 +80,19 @@ pub(super) struct Begin {
     pub(super) is_connected: bool,
     /// Whether the stream is open.
     pub(super) is_open: bool,
-    /// Bytes at the start of the socket's data to skip.
+    /// The number of bytes to skip at the start of the socket's data.
     pub(super) skips: usize,
-    /// Whether one byte on the socket tells why the stream could not be opened.
+    /// Whether the program receives one byte with the reason if the stream cannot be opened.
     pub(super) tells_why: bool,
-    /// The stream's endpoints, if a program may ask what became of it.
+    /// The stream's addresses, if a program may later ask how it ended.
     pub(super) ends: Option<Ends>,
     pub(super) slot: SessionSlot,
 }
 
-/// The endpoints of a stream: the board's, and the peer's.
+/// The addresses of a stream: the board's, and the peer's.
 pub(super) type Ends = (SocketAddr, SocketAddr);
 
-/// Limit of the reset streams whose reason is remembered.
+/// The maximum number of reset streams whose reason is remembered.
 const FATES_MAX: usize = 1024;
 
 /// One relay.
@@ -104,18 +104,19 @@ struct Relay {
     skips: usize,
     tells_why: bool,
     ends: Option<Ends>,
-    /// Data that the socket did not take, and how much of it has gone.
+    /// Data that the socket has not taken yet, and the number of its bytes that have been sent.
     outward: Option<(Slice, usize)>,
-    /// Data that the stream did not take; `inward_sent` bytes of it have gone.
+    /// Data that the stream has not taken yet; `inward_sent` bytes of it have been sent.
     inward: Vec<u8>,
     inward_sent: usize,
-    /// The peer on the board's side has finished; `told_socket`: this has been passed on to the socket.
+    /// Whether the peer on the board's side has sent a FIN; `told_socket`: whether the socket has been shut
+    /// down in turn.
     board_finished: bool,
     told_socket: bool,
-    /// The same for the socket's side.
+    /// Likewise for a FIN from the socket's side.
     socket_finished: bool,
     told_board: bool,
-    /// The stream has ended in order; received data is still relayed.
+    /// Whether the stream has ended without a reset; data received before is still relayed.
     ended: bool,
     watched: Option<Interest>,
     moved_at: Instant,
@@ -137,7 +138,7 @@ pub(super) struct Relays {
     slots: SessionSlots,
     next: u64,
     piece: Vec<u8>,
-    /// Why streams were reset, the latest last.
+    /// The reasons of the most recent resets, the latest last.
     fates: VecDeque<(Ends, EndReason)>,
 }
 
@@ -154,7 +155,8 @@ impl Relays {
         }
     }
 
-    /// Returns why a stream ended: a stream that was not reset ended in order, or long ago.
+    /// Returns why a stream ended; `Closed` if it was not reset, or if that was too long ago to be
+    /// remembered.
     pub(super) fn fate(&self, ends: Ends) -> EndReason {
         self.fates.iter().rev().find(|(its, _)| *its == ends).map_or(EndReason::Closed, |(_, why)| *why)
     }
@@ -163,7 +165,7 @@ impl Relays {
         self.relays.len()
     }
 
-    /// Takes a slot for a relay of a peer, or of this host; `None` if there is none.
+    /// Takes a slot for a relay of a peer, or of this host; `None` if no slot is available.
     pub(super) fn take_slot(
         &mut self,
         peer: Option<IpAddr>,
@@ -186,7 +188,7 @@ impl Relays {
         Some(slot)
     }
 
-    /// Starts a relay; waits for the side that is not connected yet.
+    /// Starts a relay; it waits until both sides are connected.
     pub(super) fn begin(
         &mut self,
         stream: StreamId,
@@ -198,7 +200,7 @@ impl Relays {
         self.next += 1;
         counters.accepted += 1;
         let Begin { socket, is_connected, is_open, skips, tells_why, ends, slot } = begin;
-        // The previous stream between these endpoints no longer matters.
+        // Forget how an earlier stream with the same addresses ended.
         self.fates.retain(|(its, _)| Some(*its) != ends);
         let relay = Relay {
             number,
@@ -224,7 +226,7 @@ impl Relays {
         self.relays.insert(stream, relay);
     }
 
-    /// Moves what data it can; ends the relay when all is done.
+    /// Moves as much data as possible; ends the relay when both directions are finished.
     pub(super) fn pump(
         &mut self,
         stream: StreamId,
@@ -254,7 +256,7 @@ impl Relays {
             } else {
                 relay.slot.read(stream, host);
                 counters.ended += 1;
-                // The stream may have just ended.
+                // The stream may have ended just now.
                 let _ = host.close(stream);
             }
         }
@@ -266,7 +268,7 @@ impl Relays {
         Some(relay)
     }
 
-    /// Handles a completion of a stream, which may not be one of these.
+    /// Handles a completion; ignores one whose stream is no relay's.
     pub(super) fn on_completion(
         &mut self,
         completion: Completion,
@@ -295,7 +297,7 @@ impl Relays {
         self.pump(stream, host, files, counters, now);
     }
 
-    /// Handles the end of a relay's stream; after an orderly end, earlier data is still relayed.
+    /// Handles the end of a relay's stream; if it was not reset, data received before is still relayed.
     fn on_ended(
         &mut self,
         stream: StreamId,
@@ -321,7 +323,7 @@ impl Relays {
         let _ = host.close(stream);
     }
 
-    /// Handles a ready socket. Returns whether the number is one of these.
+    /// Handles a ready socket. Returns whether the number belongs to a relay.
     pub(super) fn on_ready(
         &mut self,
         number: u64,
@@ -406,7 +408,7 @@ impl Relay {
             self.is_connected = self.socket.calls().peer_addr().is_ok();
         }
         if self.tells_why && !self.is_open && self.has_hung_up() {
-            // The other end of the stream is gone.
+            // The other side of the socket pair or connection is gone.
             return Next::Cut;
         }
         if !self.is_connected || !self.is_open {
@@ -515,7 +517,7 @@ impl Relay {
         told.is_ok() && polled[0].revents().contains(PollFlags::HUP)
     }
 
-    /// Watches the socket for what can be used now.
+    /// Watches the socket for the events that the relay can use now.
     fn watch(&mut self, files: &EpollSet) -> io::Result<()> {
         let wanted = if self.is_connected {
             Interest {
@@ -525,7 +527,7 @@ impl Relay {
         } else {
             Interest { read: false, write: true }
         };
-        // A program that waits for the stream to open is watched for hang-up.
+        // While the stream is being opened, watch for a program that hangs up.
         let waits = self.tells_why && !self.is_open;
         let wanted = (waits || wanted != Interest::default()).then_some(wanted);
         if wanted == self.watched {
@@ -541,7 +543,7 @@ impl Relay {
     }
 }
 
-/// Makes a TCP peer see a reset instead of a FIN when the socket is closed.
+/// Makes closing the socket send a reset instead of a FIN (SO_LINGER with zero).
 pub(super) fn reset(socket: &Socket) {
     let _ = socket.set_linger(Some(Duration::ZERO));
 }

@@ -1,24 +1,26 @@
 //! The session slots of a service, shared among peer addresses.
 //!
-//! Purpose   neither a single address, nor as many addresses as there are slots, can keep others out of a
-//!           service.
-//! Rule      while a slot is free, any session gets it. When none is free, the address with the most
-//!           sessions loses its longest-idle one to a caller whose address has at least two fewer.
-//! Tie       when no address has more than one, a caller whose address has none replaces the address that
-//!           has gone longest without moving `EARNING_BYTES`, if that is at least `TENURE`. An address that
-//!           moves twice as much per tenure, at a steady rate, keeps its slot. Any other caller is refused.
-//! Account   for each address: since when it has not moved `EARNING_BYTES`, and how much since. It stops when
-//!           the last session of the address ends and continues with the next, for `MEMORY`, so that a new
-//!           connection does not start a new tenure. A caller with such an account can displace only an
-//!           address whose account is longer by a tenure, so a displaced address cannot immediately displace
-//!           those that displaced it.
+//! Purpose   neither one peer address, nor as many addresses as there are slots, can keep other addresses out
+//!           of a service.
+//! Rule      while a slot is free, any session gets it. When no slot is free, the address with the most
+//!           sessions loses the one that has been idle longest, if the caller's address has at least two
+//!           sessions fewer.
+//! Tie       when no address has more than one session, a caller from an address without a session replaces
+//!           the address that has gone longest without moving `EARNING_BYTES`, if that time is at least
+//!           `TENURE`. An address that moves twice as much per tenure, at a steady rate, keeps its slot. Any
+//!           other caller is refused.
+//! Account   records for each address since when it has not moved `EARNING_BYTES`, and how much it has moved
+//!           since. The account stops when the last session of the address ends, and continues with the next
+//!           session within `MEMORY`, so a new connection does not start a new tenure. A caller with such an
+//!           account can displace only an address whose account is longer by at least a tenure, so a
+//!           displaced address cannot immediately displace those that displaced it.
 //! Flow      with `tcp.fairness = "flow"`, addresses do not count: callers are refused when no slot is free.
-//! Host      sessions opened by programs of this host belong to no address and are never closed to make
-//!           room. On a tie such a caller replaces an address as a new address does.
+//! Host      sessions that programs of this host open belong to no address, and are never closed to make
+//!           room. On a tie, such a caller replaces an address as a caller from a new address does.
 //! Limits    addresses that all move `EARNING_BYTES` per tenure keep their slots.
-//! Cost      two ordered sets of addresses. Bytes are read from TCP only on a tie, at most once a second;
-//!           sessions are searched only when one is closed. A caller must complete a handshake to cause
-//!           either.
+//! Cost      two ordered sets of addresses. Bytes are read from TCP only on a tie, at most once a second; the
+//!           sessions are searched only when one has to be closed. A caller must complete a handshake to
+//!           cause either.
 
 use super::MINIMUM_RATE;
 use kiban_base::Instant;
@@ -31,7 +33,7 @@ use std::time::Duration;
 
 /// How long an address keeps its slot regardless of traffic.
 const TENURE: Duration = Duration::from_secs(20);
-/// Bytes, in both directions together, with which an address earns another tenure.
+/// Bytes, in both directions together, that an address must move to earn another tenure.
 const EARNING_BYTES: u64 = MINIMUM_RATE * TENURE.as_secs();
 /// Maximum age of the account of an address that returns. It bounds the wait for a slot to this plus a
 /// tenure, however long earlier sessions were idle (a session that ended by a reset may have moved bytes that
@@ -134,7 +136,7 @@ pub(super) struct SessionSlots {
 pub(super) struct SessionSlot {
     /// The peer's address; `None` for a program of this host.
     net: Option<PeerNet>,
-    /// Bytes that the session had moved at the last reading.
+    /// Bytes that the session had moved when they were last read.
     moved: Cell<u64>,
     accounts: Rc<RefCell<Accounts>>,
 }
@@ -201,7 +203,7 @@ impl SessionSlots {
         SessionSlot { net, moved: Cell::new(0), accounts: self.accounts.clone() }
     }
 
-    /// The address that loses a session to a caller at `net`, if any.
+    /// Returns the address that loses a session to a caller at `net`, if any.
     fn loser<'a>(
         &self,
         net: Option<PeerNet>,
@@ -256,10 +258,11 @@ mod tests {
             assert_eq!((sizes, accounts.by_absence.len()), ((0, 0, 0), 2));
             assert_eq!(accounts.now.since(accounts.account(net(1)).since), Duration::from_secs(30));
         }
-        // Absence does not count towards the age, and ends the account.
+        // The time without sessions does not count towards the account's age, and `MEMORY` after the last
+        // session the account is removed.
         later(500);
         assert_eq!(slots.accounts.borrow().account(net(1)).since, Instant::ZERO + Duration::from_secs(470));
-        // Also if no session ends meanwhile.
+        // It is removed even if no other session ends in the meantime.
         later(630);
         assert_eq!(slots.accounts.borrow().account(net(1)).since, Instant::ZERO + Duration::from_secs(630));
         drop(slots.give(Some(net(3))));

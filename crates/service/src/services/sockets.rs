@@ -1,17 +1,18 @@
 //! The board's sockets for unmodified programs of this host (`kiban run`, preload/sockets.c).
 //!
-//! Socket           `NAME.sockets` beside the control socket: packets, one request per connection, in the
-//!                  protocol of [`kiban_board::streams`]. The answer carries a socket, which replaces the
-//!                  program's.
-//! Streams          one end of a pair of Unix sockets; a relay carries the bytes. Until the stream is open,
-//!                  the program's end has no room to write, like a connecting TCP socket: it is filled with
-//!                  bytes that the relay skips later.
-//! Listeners        one end of a pair that carries packets: each is a caller, with the socket of its stream.
-//! End              a stream that could not be opened reports the reason in one byte. A reset stream is hung
-//!                  up, while one that ends in order ends in each direction. A program that has finished
-//!                  itself cannot tell the two apart, and asks ([`Ask::Fate`]).
-//! Access           the user who runs the board, and root. No descriptor of the program's is received, and
-//!                  none that it sends is closed on this thread ([`kiban_os::unix`]).
+//! Socket           `NAME.sockets` beside the control socket: a SOCK_SEQPACKET socket with one request per
+//!                  connection, in the protocol of [`kiban_board::streams`]. The answer carries a descriptor,
+//!                  which replaces the program's socket.
+//! Streams          the descriptor is one end of a pair of Unix sockets; a relay moves the bytes. Until the
+//!                  stream is open, the program cannot write, as on a connecting TCP socket: its send buffer
+//!                  is filled with bytes that the relay skips later.
+//! Listeners        the descriptor is one end of a packet pair; each packet announces a connection and
+//!                  carries its stream's socket.
+//! End              if a stream cannot be opened, the program receives the reason in one byte. A reset makes
+//!                  its socket hang up, while a FIN ends one direction. A program that has already sent its
+//!                  own FIN cannot tell the two apart, and asks ([`Request::QueryEnd`]).
+//! Access           the user who runs the board, and root. The board accepts no descriptors from programs,
+//!                  and closes none that they send on this thread ([`kiban_os::unix`]).
 
 use super::relay::{Begin, Relays};
 use super::{Service, ServiceCounters, SessionLimits};
@@ -33,21 +34,21 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The number of the listening socket among the files; requests, listeners and relays are numbered from other
-/// bases.
+/// The number of the listening socket among the watched files. The numbers of requests, listeners and relays
+/// have other bases.
 const LISTENER: u64 = u64::MAX;
 const RELAYS: u64 = 1 << 62;
 /// Limit of concurrent requests, and the timeout of each.
 const ASKERS_MAX: usize = 256;
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The most callers accepted in one go.
+/// The maximum number of clients accepted in one call.
 const CALLERS_MAX: usize = 64;
 
 /// A program's listener.
 struct ProgramListener {
-    /// The board's number.
+    /// The listener's number on the board.
     number: u32,
-    /// Our end of the pair; the program has the other.
+    /// The board's end of the pair; the program holds the other.
     socket: Peer,
 }
 
@@ -57,7 +58,7 @@ pub struct Sockets {
     bounds: SessionLimits,
     files: EpollSet,
     listener: Option<UnixListener>,
-    /// Whether the listening socket is not watched for a while.
+    /// Whether the listening socket is not being watched for now, because no descriptor was left.
     rests: bool,
     askers: BTreeMap<u64, (Peer, Owner, Instant)>,
     listeners: BTreeMap<u64, ProgramListener>,
@@ -76,7 +77,7 @@ impl Sockets {
     /// Returns a service that will listen at `path`.
     ///
     /// # Errors
-    /// The process has too many open files.
+    /// If the process has too many open files.
     pub fn new(path: PathBuf, bounds: SessionLimits) -> io::Result<Sockets> {
         Ok(Sockets {
             path,
@@ -100,7 +101,7 @@ impl Sockets {
             let socket = match listener.accept() {
                 Ok(Some(socket)) => socket,
                 Ok(None) => return,
-                // The system has no descriptor left: retry after a while instead of spinning.
+                // No descriptor is left: retry later instead of spinning.
                 Err(_) => {
                     self.rests = self.files.forget(listener).is_ok();
                     return;
@@ -123,7 +124,7 @@ impl Sockets {
         }
     }
 
-    /// Disconnects clients whose request is overdue; without a time, all of them.
+    /// Disconnects clients whose request is overdue; if `now` is `None`, all of them.
     fn remove_askers(&mut self, now: Option<Instant>) {
         let (files, lines) = (&self.files, &mut self.lines);
         self.askers.retain(|_, (socket, _, until)| {
@@ -138,10 +139,10 @@ impl Sockets {
         });
     }
 
-    /// Handles a client that has sent its request, or has gone.
+    /// Handles a client that has sent its request or has disconnected.
     fn on_asker(&mut self, number: u64, host: &mut Host<'_>, now: Instant) {
         let Some((socket, owner, _)) = self.askers.remove(&number) else { return };
-        // Closing it may take a thread and some time, so stop watching it now.
+        // Closing the socket may take another thread and some time, so stop watching it now.
         let _ = self.files.forget(&socket);
         let mut entry = [0; ENTRY_BYTES];
         let received = socket.receive(&mut entry);
@@ -165,7 +166,7 @@ impl Sockets {
             }
             _ => {
                 match received {
-                    // A client that only checks whether the service is there hangs up.
+                    // A client that only checks whether the service exists disconnects without a request.
                     Ok(0) => return,
                     Ok(_) => self.lines.log_disconnect(&socket, "invalid request"),
                     Err(error) => self.lines.log_disconnect(&socket, error),
@@ -174,7 +175,7 @@ impl Sockets {
                 return;
             }
         };
-        // If the client has gone, the socket for it is closed.
+        // If the client has disconnected, the socket meant for it is closed.
         let _ = send_indication(socket.as_fd(), indication, file.as_ref());
     }
 
@@ -228,7 +229,7 @@ impl Sockets {
         }
     }
 
-    /// Handles a caller of a program's listener.
+    /// Handles a new connection to a program's listener.
     fn on_accepted(
         &mut self,
         stream: StreamId,
@@ -245,7 +246,8 @@ impl Sockets {
             let local = host.info(stream).ok()?.local;
             let (ours, theirs) = pair().ok()?;
             let indication = Indication::Accepted { listener: 0, slot: 0, local, remote };
-            // If the program does not accept, its queue is as long as the system's socket buffer.
+            // If the program does not accept, connections queue in its socket buffer, whose size limits their
+            // number.
             send_indication(self.listeners.get(&listener)?.socket.as_fd(), indication, Some(&theirs)).ok()?;
             Some((ours, local))
         };
@@ -271,14 +273,15 @@ impl Sockets {
     }
 }
 
-/// Creates a pair for a stream: ours, and the program's, which is blocking like a new socket.
+/// Creates a socket pair for a stream: the board's end, and the program's, which is blocking like a new
+/// socket.
 fn pair() -> io::Result<(Peer, OwnedFd)> {
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     Ok((Peer::new(ours)?, theirs))
 }
 
-/// Writes until there is no room. Returns the number of bytes.
+/// Writes until there is no more room. Returns the number of bytes written.
 fn fill(socket: BorrowedFd<'_>) -> io::Result<usize> {
     let bytes = [0; 16 << 10];
     let mut count = 0;

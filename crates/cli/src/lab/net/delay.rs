@@ -1,4 +1,4 @@
-//! `kiban lab delay`: measures round trips, and the part that distance explains.
+//! `kiban lab delay`: measures round-trip times, and how much of them the distance explains.
 
 use super::numbers::Numbers;
 use super::peer::TokenArgs;

@@ -94,7 +94,7 @@ impl Serve {
             eprintln!("on the other host: KIBAN_LAB_TOKEN={} kiban lab sweep HOST{port}", token.reveal());
         }
         if !self.no_sandbox {
-            // Measurements include the TCP counters and settings of the host.
+            // Measurements read the host's TCP counters and settings.
             let needs =
                 [Need::buffers(), Need::read(Path::new("/proc/self")), Need::read(Path::new("/proc/sys"))];
             Sandbox::enter(&needs, OnRefusal::Error)

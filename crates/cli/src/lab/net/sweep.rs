@@ -135,7 +135,7 @@ fn cores(text: &str) -> Result<f64, String> {
 impl SweepHost {
     pub(super) fn run(self) -> Result<ExitCode, String> {
         let session = Arc::new(self.key.session(&self.host)?);
-        // A host name may contain characters that are not suitable for a directory name.
+        // A host name may contain characters that a directory name should not have.
         let name = self.host.name.replace(['/', '%', ':'], "-");
         let folder = self.out.clone().unwrap_or_else(|| PathBuf::from(format!("lab-{name}")));
         let grid = Grid {

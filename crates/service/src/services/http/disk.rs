@@ -1,8 +1,9 @@
-//! Files of a directory of this host, and nothing outside of it.
+//! Serves files from one directory of this host, and nothing outside it.
 //!
-//! Containment      the system resolves every path from the directory that was opened at the start. A path
-//!                  must not leave it, nor pass any link (openat2(2), RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS).
-//! Regular files    only: no devices and no pipes, which might block a read.
+//! Containment      the kernel resolves every path from the directory that was opened at start. A path must
+//!                  neither leave it nor contain a symlink (openat2(2), RESOLVE_BENEATH |
+//!                  RESOLVE_NO_SYMLINKS).
+//! Regular files    only: reading a device or a pipe might block.
 
 use super::{Content, Entry, Found, Store};
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags};
@@ -12,7 +13,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// The most retries when directories are moved during the resolution (openat2(2), EAGAIN).
+/// The maximum number of retries when a directory is moved during the resolution (openat2(2), EAGAIN).
 const WALKS_MAX: usize = 8;
 /// Limit of listed directory entries.
 const ENTRIES_MAX: usize = 10_000;
@@ -96,7 +97,7 @@ impl Content for OnDisk {
             match self.file.read_at(into, at) {
                 Ok(count) => return count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Treated like a file that has become shorter: the session is reset.
+                // Treat an error like a file that has become shorter: the session is reset.
                 Err(_) => return 0,
             }
         }

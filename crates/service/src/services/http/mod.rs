@@ -1,7 +1,7 @@
 //! Files over HTTP/1.1: GET and HEAD, ranges, persistent connections (RFC 9110, RFC 9112).
 //!
-//! Session          receives a request head, answers it, sends the body in pieces as the stream has room, and
-//!                  starts again. Requests that arrive meanwhile wait in the board, behind its window.
+//! Session          receives a request head, sends the response head, then the body in pieces as the stream
+//!                  has room; then the next request. Pipelined requests wait in the board's receive buffer.
 //! Limits           8 KiB of head within `head_time`; `idle` between requests; while a response is sent, the
 //!                  peer must take `MINIMUM_RATE` bytes per second, averaged over each `idle`.
 //! Store            the source of files ([`Store`]): a directory, or memory in a test.
@@ -69,13 +69,13 @@ pub struct HttpConfig {
 
 /// A session.
 struct Session {
-    /// The part of the next head that has been received.
+    /// The bytes of the next request head that have been received so far.
     head: Vec<u8>,
     /// When its first byte arrived, or the session began.
     head_at: Instant,
     /// The response that is being sent.
     sending: Option<Sending>,
-    /// How fast responses are taken, while one is being sent.
+    /// The rate at which the peer takes the response that is being sent.
     pace: Option<Pace>,
     peer_finished: bool,
     moved_at: Instant,
@@ -83,11 +83,11 @@ struct Session {
 }
 
 struct Sending {
-    /// Head, or a complete short answer; `front_sent` bytes of it have been sent.
+    /// The response head, or a complete short response; `front_sent` bytes of it have been sent.
     front: Vec<u8>,
     front_sent: usize,
     body: Option<Body>,
-    /// Whether the connection persists.
+    /// Whether the connection stays open after the response.
     stays: bool,
 }
 
@@ -104,7 +104,7 @@ pub struct Http {
     config: HttpConfig,
     slots: SessionSlots,
     listener: Option<u32>,
-    /// Whether it has stopped listening; then connections do not persist.
+    /// Whether the service has stopped listening; then connections close after each response.
     closed: bool,
     sessions: BTreeMap<StreamId, Session>,
     counters: ServiceCounters,
@@ -113,11 +113,11 @@ pub struct Http {
 
 /// What to do with a session.
 enum Next {
-    /// It waits for the peer, or for room.
+    /// Wait for the peer, or for room.
     Wait,
-    /// Close it in order.
+    /// Close the connection with a FIN.
     Close,
-    /// Reset it: the promised body cannot be sent, and the peer must not take it for complete.
+    /// Reset the connection: the announced body cannot be sent, and the peer must not take it for complete.
     Cut,
 }
 
@@ -154,7 +154,7 @@ impl Http {
             Next::Wait => {
                 self.sessions.insert(stream, session);
             }
-            // The stream may have just ended.
+            // The stream may have ended just now.
             Next::Close => {
                 session.slot.read(stream, host);
                 self.counters.ended += 1;
@@ -209,8 +209,7 @@ impl Http {
             };
             let request = request::read(&session.head[..end]);
             session.head.drain(..end);
-            // A response that follows another before the peer has taken that one is measured together with
-            // it.
+            // If the peer has not taken the previous response yet, measure the rate over both responses.
             if let Ok(info) = host.info(stream)
                 && info.queued_bytes == 0
             {
@@ -279,7 +278,8 @@ impl Session {
 }
 
 impl Sending {
-    /// Sends what there is room for. Returns whether all is sent; `None` if that is impossible.
+    /// Sends as much as there is room for. Returns whether all is sent; `None` if the response cannot be
+    /// completed.
     fn go_on(
         &mut self,
         stream: StreamId,
@@ -315,7 +315,7 @@ impl Sending {
     }
 }
 
-/// Returns the response with a file, or with a part of it.
+/// Returns the response with a file, or with the requested range of it.
 fn file(request: &Request, content: Box<dyn Content>, name: &str) -> Result<Sending, Sending> {
     let length = content.length();
     let (status, (at, end)) = match request.range {
@@ -499,7 +499,7 @@ impl Service for Http {
         let Http { slots, sessions, counters, config, .. } = self;
         slots.set_now(now);
         sessions.retain(|stream, session| {
-            // A slow request must not hold a slot: the whole head has one timeout.
+            // A slow request must not hold a slot, so there is one timeout for the whole head.
             let collects = session.sending.is_none() && !session.head.is_empty();
             let is_late = collects && session.head_at + config.head_time <= now;
             let is_idle = config.bounds.idle.is_some_and(|idle| session.is_idle(idle, *stream, host, now));
@@ -517,7 +517,7 @@ impl Service for Http {
         if let Some(listener) = self.listener.take() {
             let _ = host.unlisten(listener);
         }
-        // Sessions that wait for a request have nothing to finish.
+        // Sessions that wait for a request can be closed at once.
         let Http { sessions, counters, .. } = self;
         sessions.retain(|stream, session| {
             let is_busy = session.sending.is_some() || !session.head.is_empty();

@@ -1,4 +1,4 @@
-//! HTTP/1.1 requests (RFC 9112), as far as a file server needs them.
+//! Parses HTTP/1.1 requests (RFC 9112), as far as a file server needs it.
 //!
 //! Limits           the caller bounds the length of a head ([`HEAD_BYTES_MAX`]).
 //! Paths            percent-encoding is decoded once; a path that leads above the root, or has an empty or
@@ -121,7 +121,7 @@ pub(super) fn read(head: &[u8]) -> Result<Request, Bad> {
             _ => {}
         }
     }
-    // RFC 9112 §3.2: exactly one in HTTP/1.1.
+    // RFC 9112 §3.2: HTTP/1.1 requires exactly one Host field.
     if is_1_1 && hosts != 1 {
         return Err(Bad::Malformed);
     }
@@ -148,7 +148,7 @@ fn read_range(value: &str) -> Option<Range> {
 
 /// Returns the segments of a path, and whether it names a folder.
 fn path_of(target: &str) -> Result<(Vec<String>, bool), Bad> {
-    // RFC 9112 §3.2.2: the absolute form is accepted, too.
+    // RFC 9112 §3.2.2: the absolute form is also accepted.
     let path = match target.strip_prefix("http://") {
         Some(rest) => rest.find('/').map_or("/", |at| &rest[at..]),
         None => target,
