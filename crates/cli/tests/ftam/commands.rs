@@ -117,7 +117,7 @@ fn errors_use_the_diagnostics_of_the_standard() {
     }
     let wrong = kiban().env("KIBAN_FTAM_PASSWORD", "guess").args(["ls", &there("")]).output().expect("built");
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("password"), "{wrong:?}");
-    dir.fails(&["ls", "ftam://eve@127.0.0.1:1/"], "connected");
+    dir.fails(&["ls", "ftam://eve@127.0.0.1:1/"], "cannot connect: ");
     let twice = dir.try_run(&["get", "ftam://eve:secret@127.0.0.1/x", "."]);
     assert_eq!(twice.status.code(), Some(2));
 }
