@@ -109,7 +109,7 @@ fn the_region_is_found(
         "{shown}"
     );
     let page = std::fs::read_to_string(page).expect("it was written");
-    // There is one map per metric; the tooltips of each name the cause.
+    // There is one map per metric, and its tooltips give the cause.
     let causes = page.matches("slow: Nagle&#39;s algorithm against delayed acknowledgements\n").count();
     let maps = page.matches("<figure ").count();
     assert_eq!((maps, causes), (5, 5 * slow.len()), "{} slow cells", slow.len());

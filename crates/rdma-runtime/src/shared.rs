@@ -206,7 +206,7 @@ impl SharedLink {
         }
     }
 
-    /// Returns whether the other side sends no more.
+    /// Returns whether the other side has finished sending.
     pub fn has_ended(&self) -> bool {
         self.into.has_ended()
     }

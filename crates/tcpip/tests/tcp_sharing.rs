@@ -21,7 +21,7 @@ fn rate_of(config: Config, nature: Nature, bytes: usize) -> f64 {
 
 #[test]
 fn a_48_kb_window_fills_a_path_of_135_megabits_and_a_millisecond() {
-    // Paper [1]'s link: what is left of 135 Mbit/s by the headers is the limit.
+    // The link of paper [1]: the limit is 135 Mbit/s less the headers.
     for (mss, segment_bytes_max, port_frames) in
         [(1460, 1460, 16), (9140, 9140, 8), (1460, 11_680, 32), (9140, 9140, 0)]
     {

@@ -1,14 +1,14 @@
-//! The virtio-net header that Linux puts in front of packets on TUN, TAP and packet sockets: offloads that
-//! are still to be done.
+//! The virtio-net header that Linux puts in front of packets on TUN, TAP and packet sockets. It says which
+//! offloaded work (checksum, segmentation) remains to be done.
 //!
 //! Source           the Virtual I/O Device specification 1.2 §5.1.6, `struct virtio_net_hdr` in its legacy
 //!                  form, in the machine's byte order.
-//! Transmit path    TCP's checksum is left to the system (`NEEDS_CSUM`: the field holds the sum of the
-//!                  pseudo-header), and a segment with the note `cut` is cut by the system (`gso_type`).
-//! Receive path     checksums that the system says it has verified, or has not written yet, are not verified
-//!                  again: the packet has never left this host, or a card has checked it. A packet without
-//!                  its checksum must not be forwarded; for programs that forward packets, the checksum is
-//!                  written here ([`finish`]).
+//! Transmit path    the kernel fills in TCP's checksum (`NEEDS_CSUM`: the field holds the sum of the
+//!                  pseudo-header) and segments any packet marked `cut` (`gso_type`).
+//! Receive path     a checksum that the kernel reports as verified, or as not filled in yet, is not checked
+//!                  here, because a card has checked it, or the packet has never left this host. A packet
+//!                  must not be forwarded with its checksum missing, so [`finish`] fills it in for programs
+//!                  that forward packets.
 
 use crate::LinkCounters;
 use kiban_base::numbers::protocol;

@@ -131,7 +131,7 @@ pub enum Operation {
     },
     /// Attaches memory, as a physical buffer list, to a region that was allocated without memory.
     Register {
-        /// The steering tag; its low eight bits may change and become the tag's new key.
+        /// The steering tag. Its low eight bits may differ from the current key; they become the new key.
         stag: u32,
         /// The address by which the first byte is named.
         address: u64,

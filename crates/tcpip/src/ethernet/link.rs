@@ -243,7 +243,7 @@ impl Link {
         }
     }
 
-    /// Sends a frame of the link itself, with `bytes` after its header.
+    /// Sends a frame that the link layer itself originates, with `bytes` after the header.
     pub(super) fn send_frame(
         &mut self,
         target: Mac,

@@ -145,7 +145,7 @@ static void halves(void)
     CHECK(rclose(ends[1]) == 0);
     CHECK(readiness(ends[0], POLLIN, 5000) & POLLHUP);
     CHECK(rrecv(ends[0], text, 8, 0) == 0 && rclose(ends[0]) == 0);
-    /* Data that the peer has not read is not lost by a close. */
+    /* Closing does not discard data that the peer has not read yet. */
     pair(ends);
     CHECK(rsend(ends[0], "last", 4, 0) == 4 && rclose(ends[0]) == 0);
     CHECK(rrecv(ends[1], text, 8, 0) == 4 && !memcmp(text, "last", 4) && rrecv(ends[1], text, 8, 0) == 0);

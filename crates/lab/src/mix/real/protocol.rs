@@ -21,9 +21,9 @@ use serde::{Deserialize, Serialize};
 
 /// The most flows of a request.
 pub(super) const FLOWS_MAX: usize = 200;
-/// The most circuits of a request, copies counted.
+/// The maximum number of circuits in a request, including copies.
 pub(super) const CIRCUITS_MAX: usize = 512;
-/// The most TCP connections among these.
+/// The maximum number of these circuits that may be TCP connections.
 pub(super) const BULK_MAX: usize = 16;
 /// The shortest and the longest sample interval, ms. The server sends a line for each sample, and a missing
 /// line means that it is gone.
