@@ -421,7 +421,7 @@ fn a_switch_counts_header_errors_at_the_incoming_link() {
     assert_eq!([of(1, "hec_bad"), of(1, "hec_corrected")], [Some(0), Some(0)], "{status}");
     assert_eq!(status["counters"]["cells_hec_bad"].as_u64(), Some(5), "{status}");
     assert_eq!(switch.stop(), Some(0));
-    // The table shows them as well.
+    // The table must show the cells that were dropped for HEC errors, too.
     let arguments = ["atm", "switch", "--link", words[0], "--link", words[1], "--route", "a:0.100=b:0.200"];
     let mut switch = dir.start(None, &arguments);
     let mut wrong = cell(Vc::new(0, 100), 7);

@@ -39,7 +39,7 @@ pub enum Plan {
         /// The number of the call.
         call: u64,
     },
-    /// A resource runs out for this many calls.
+    /// A resource is exhausted during a range of calls.
     Spell {
         /// The resource.
         kind: Kind,
@@ -48,11 +48,11 @@ pub enum Plan {
         /// The number of calls.
         calls: u64,
     },
-    /// One call in this many, chosen at random, fails, is cut short or is delayed.
+    /// Randomly chosen calls, on average one in `one_in`, fail, are cut short or are delayed.
     Sprinkle {
         /// The seed of the random numbers.
         seed: u64,
-        /// One call in this many is chosen.
+        /// The average distance between two chosen calls.
         one_in: u64,
         /// The number of calls to choose from.
         calls: u64,

@@ -316,7 +316,7 @@ static void forget(const struct found *found) {
 
 static bool is_mapped(const struct in6_addr *address) { return IN6_IS_ADDR_V4MAPPED(address); }
 
-/* As the board encodes it: an IPv4-mapped IPv6 address is IPv4. */
+/* Writes an address into an entry. An IPv4-mapped IPv6 address is encoded as IPv4, as the board does. */
 static bool put(struct entry *entry, int end, const struct sockaddr *name, socklen_t length) {
     if (name->sa_family == AF_INET && length >= sizeof(struct sockaddr_in)) {
         const struct sockaddr_in *in = (const struct sockaddr_in *)name;
@@ -526,7 +526,7 @@ static int fail(int error) {
     return -1;
 }
 
-/* Returns the events that are ready now, regardless of signals. */
+/* Returns the events that are ready now; repeats poll() if a signal interrupts it. */
 static short ready_for(int file, short events) {
     struct pollfd polled = {file, events, 0};
     while (poll(&polled, 1, 0) < 0 && errno == EINTR)
@@ -598,14 +598,14 @@ static void carry(int program, int far) {
                 from[i] += count > 0 ? count : 0;
             }
             if (has_ended[i] && from[i] == to[i] && !is_shut[i]) {
-                /* The board has hung up before the program has finished: a reset, which is passed on. */
+                /* The board has hung up before the program has sent its FIN: this is a reset, which is passed on. */
                 if (i == 1 && !is_shut[0] && (ready_for(far, POLLIN) & POLLHUP))
                     return;
                 shutdown(file[!i], SHUT_WR);
                 is_shut[i] = true;
             }
         }
-        /* The program has closed its end, which accepts nothing more. */
+        /* The program has closed its end, which accepts no more data. */
         if (has_ended[0] && from[0] == to[0] && (polled[0].revents & POLLHUP))
             return;
     }
@@ -623,7 +623,7 @@ static void store_reply(uint64_t ticket, int state, const struct entry *reply) {
     atomic_compare_exchange_strong(&promise->state, &is, ticket << 8 | state);
 }
 
-/* What a connect() that does not block leaves to the helper process. */
+/* The parameters of a connect() that the helper process completes. */
 struct later {
     struct known known;
     struct entry entry;
@@ -712,7 +712,7 @@ __attribute__((noreturn)) static void run_later(struct later *later) {
         close(later->own);
     close(later->asker);
     store_reply(later->ticket, KEPT, &reply);
-    /* Make room to write. */
+    /* Empty the socket again, so that the program can write. */
     while (later->filled > 0) {
         size_t part = later->filled < sizeof waste ? later->filled : sizeof waste;
         ssize_t count = system_recv(later->end, waste, part, MSG_WAITALL);
@@ -1075,8 +1075,8 @@ OURS int listen(int fd, int backlog) {
     return error ? fail(error) : done(kept, 0);
 }
 
-/* The board has stopped: its listener would be readable for ever, and no connection would come. Replaces
- * it by a socket that is never readable. */
+/* Called when the board has stopped: the listener would be readable for ever, although no connection arrives.
+ * Replaces it by a socket that is never readable. */
 static void replace_listener(int fd) {
     int ends[2];
     static const char words[] = "kiban: the board has stopped: this program no longer receives connections; restart it\n";

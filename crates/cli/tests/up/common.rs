@@ -218,8 +218,8 @@ pub(crate) fn lan(link: &str, options: &str, mtu: usize) -> String {
             ip(&format!("link add lab0 mtu {mtu} type veth peer name lab1 mtu {mtu}"));
             ip("addr add 10.9.0.1/24 dev lab1");
             if options.contains("loss") {
-                // Send segments of one packet: a veth passes large segments on whole, and of these few would
-                // be lost.
+                // Limit segments to one packet: a veth passes large segments on whole, and the impairment
+                // would lose only few of them.
                 ip("link set lab1 gso_max_segs 1");
             }
             ip("link set lab0 up");

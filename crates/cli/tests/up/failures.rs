@@ -66,7 +66,7 @@ fn garbage(rng: &mut SimRng, number: usize, forms: &[&[u8]]) -> Vec<u8> {
     if let Some(form) = forms.get(number % (forms.len() + 1)) {
         let count = form.len().min(bytes.len());
         bytes[..count].copy_from_slice(&form[..count]);
-        // In every third, flip a bit of the form.
+        // In every third packet, flip a bit of the form.
         if number.is_multiple_of(3) {
             let place = rng.below(count as u64) as usize;
             bytes[place] ^= 1 << rng.below(8);

@@ -251,7 +251,7 @@ fn pings_of_every_size_and_with_ip_options_are_answered() {
         // Packets of two or more fragments in each direction, and the longest possible packet.
         let more = [whole + 1, whole + 9, 2 * whole, 3 * whole + 5, 20_000, 65_507];
         for size in sizes {
-            // With DF: a single packet.
+            // With DF set: a single packet.
             ping(&["-M", "do", "-s", &size.to_string(), "-p", "5aa5f00f"]);
         }
         for size in more {

@@ -22,7 +22,7 @@ pub struct Plan {
     pub mss_is_configured: bool,
     /// The ports, followed by the links of bridges.
     pub ports: Vec<PortPlan>,
-    /// Routes beside those of the ports' own prefixes.
+    /// Routes, in addition to those to the ports' own prefixes.
     pub routes: Vec<RoutePlan>,
     /// The services.
     pub services: Vec<ServicePlan>,
@@ -44,9 +44,9 @@ pub struct Plan {
 pub struct SandboxPlan {
     /// Whether it drops privileges that it does not need.
     pub enabled: bool,
-    /// Directories that may be read, beside those that are served from the start.
+    /// Directories that may be read, in addition to those that are served from the start.
     pub read: Vec<PathBuf>,
-    /// Directories in which captures may be created, beside those for temporary files.
+    /// Directories in which captures may be created, in addition to those for temporary files.
     pub write: Vec<PathBuf>,
     /// Whether a refused system call ends the board instead of failing.
     pub kill: bool,
@@ -84,7 +84,7 @@ pub struct PortPlan {
     pub carries: Carries,
     /// The board's addresses.
     pub addresses: Vec<(IpAddr, Prefix)>,
-    /// This host's own address on a device that the board makes.
+    /// This host's own address on a TUN or TAP device that the board creates.
     pub host_address: Option<(IpAddr, Prefix)>,
     /// The board's MAC.
     pub mac: Mac,
@@ -96,7 +96,7 @@ pub struct PortPlan {
     pub packets_max: usize,
     /// The device through which this host's kernel owns the port's address.
     pub host: Option<String>,
-    /// Whether the board starts without the link.
+    /// Whether the board may start without the link and open it later.
     pub retry: bool,
     /// Permanent circuits.
     pub circuits: Vec<CircuitConfig>,
@@ -154,7 +154,7 @@ impl fmt::Display for Endpoint {
 /// A service.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ServicePlan {
-    /// Its name, given once.
+    /// Its name, which no other service has.
     pub name: String,
     /// Where it listens.
     pub listen: Endpoint,

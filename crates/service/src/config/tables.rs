@@ -31,7 +31,7 @@ pub(super) struct Tables {
     /// Bridges between Ethernet links and circuits.
     #[serde(default, rename = "bridge")]
     pub(super) bridges: Vec<Bridge>,
-    /// Routes beside those of the ports' own prefixes.
+    /// Routes, in addition to those to the ports' own prefixes.
     #[serde(default, rename = "route")]
     pub(super) routes: Vec<Route>,
     /// Services.
