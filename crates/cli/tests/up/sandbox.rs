@@ -345,7 +345,7 @@ fn captures_are_written_where_allowed_and_refused_elsewhere_with_a_reason() {
         !elsewhere.status.success() && told.contains("lan.pcap is outside the directories that kiban kept"),
         "{told}"
     );
-    assert!(told.contains(&folder.display().to_string()) && told.contains("`write` of [sandbox]"), "{told}");
+    assert!(told.contains(&folder.display().to_string()) && told.contains("`write` in [sandbox]"), "{told}");
     assert!(told.contains(&format!("write = \"{}\"", other.display())), "{told}");
     echo(&mut connect("10.9.0.2:7"), b"it goes on");
     assert_eq!(threads(board.child.id()).bounding, NET_ADMIN);

@@ -294,7 +294,7 @@ mod tests {
         let text = case().to_string();
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[2].contains("40 bytes") && lines[2].ends_with('│'), "{text}");
-        assert!(lines[3].contains("+41.7 ms") && lines[3].ends_with("waited for this"), "{text}");
+        assert!(lines[3].contains("+41.7 ms") && lines[3].ends_with("<- delayed"), "{text}");
         assert!(lines[4].contains("+10 us") && lines[4].contains("960 bytes"), "{text}");
         assert!(lines[6].starts_with("Nagle's algorithm"), "{text}");
         let svg = case().svg();

@@ -43,7 +43,7 @@ async fn a_peer_with_all_layers_is_recognised() {
     check(&report, "transport", "class 2", Verdict::No, "class 0 selected instead");
     check(&report, "transport", "class 4", Verdict::No, "DR");
     check(&report, "transport", "TPDU sizes", Verdict::Yes, "128, 256, 512, 1024, 2048, 4096, 8192");
-    check(&report, "transport", "preferred", Verdict::Yes, "5120 answered");
+    check(&report, "transport", "preferred", Verdict::Yes, "5120 returned");
     check(&report, "transport", "TSEL", Verdict::No, "any selector is accepted");
     check(&report, "session", "version 1", Verdict::Yes, "accepted");
     check(&report, "session", "version 2", Verdict::Yes, "accepted");
@@ -61,9 +61,9 @@ async fn a_peer_that_requires_selectors_is_recognised_layer_by_layer() {
     let mut target = target(echo(stack));
     let report = probe(&target).await;
     assert!(report.tpkt);
-    check(&report, "transport", "TSEL", Verdict::Yes, "taken: 0x0001");
+    check(&report, "transport", "TSEL", Verdict::Yes, "accepted: 0x0001");
     target.called.transport = b"\0\x01"[..].into();
-    check(&probe(&target).await, "session", "version 1", Verdict::No, "say --ssel");
+    check(&probe(&target).await, "session", "version 1", Verdict::No, "give one with --ssel");
     target.called.session = "ssel".into();
     check(&probe(&target).await, "session", "version 1", Verdict::Yes, "accepted");
 }
@@ -148,7 +148,7 @@ async fn the_probe_works_through_tls() {
 
     let report = probe(&Target { tls: Some(tls.clone()), ..target(port) }).await;
     assert!(report.tpkt);
-    check(&report, "TLS", "spoken", Verdict::Yes, "TLS 1.3");
+    check(&report, "TLS", "handshake", Verdict::Yes, "TLS 1.3");
     check(&report, "ACSE", "MMS", Verdict::Yes, "accepted");
     // Without TLS on the TLS port, the answer is not a TPKT.
     let report = probe(&target(port)).await;
@@ -157,5 +157,5 @@ async fn the_probe_works_through_tls() {
     // With TLS on a port without TLS.
     let report = probe(&Target { tls: Some(tls), ..target(echo(StackConfig::default())) }).await;
     assert!(!report.tpkt);
-    check(&report, "TLS", "spoken", Verdict::No, "");
+    check(&report, "TLS", "handshake", Verdict::No, "");
 }

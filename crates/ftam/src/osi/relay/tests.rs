@@ -147,7 +147,7 @@ async fn hostile_callers_are_refused_and_the_next_is_served() {
     let good = call_packet(&FOR_TRANSPORT);
     let early = [&good[..], &packet(&[0x10, 1, 0x13, 0, 241])].concat();
     for (says, words) in [
-        (b"GET / HTTP/1.1\r\n\r\n".to_vec(), "not XOT"),
+        (b"GET / HTTP/1.1\r\n\r\n".to_vec(), "does not speak XOT"),
         (Vec::new(), "in time"),
         (packet(&[0x10, 1, 0x01]), "in time"),
         (call_packet(b"\x01\0\0\0"), "no route"),

@@ -240,7 +240,7 @@ mod tests {
         assert!(text.contains("·23.4N│"), "{text}");
         assert!(text.contains("█9996  "), "{text}");
         assert!(text.contains("system"), "{text}");
-        assert!(text.contains("1 of 3 cells are slow") && text.contains("right in 3 of 3"), "{text}");
+        assert!(text.contains("1 of 3 cells are slow") && text.contains("right for 3 of 3"), "{text}");
     }
 
     #[test]
