@@ -42,7 +42,7 @@ async fn main() -> Outcome {
         }
         ["serve", address] => {
             let listener = listen(address.parse()?)?;
-            println!("serving at {}", listener.address()?);
+            println!("listening on {}", listener.address()?);
             serve(&listener).await
         }
         ["connect", address, ref words @ ..] => connect(address.parse()?, words).await,

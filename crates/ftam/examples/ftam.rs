@@ -69,7 +69,7 @@ async fn main() -> Result<(), Failed> {
         ["serve", address, directory] => {
             let listener = TcpListener::bind(address).await?;
             let service = service(directory.as_ref())?;
-            println!("serving at {}", listener.local_addr()?);
+            println!("listening on {}", listener.local_addr()?);
             service.serve(listener, std::future::pending()).await;
             Ok(())
         }

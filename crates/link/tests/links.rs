@@ -548,7 +548,7 @@ fn an_af_xdp_link_takes_a_queue_from_the_kernel_and_returns_it() {
     kernel.pull().expect("the link is up");
     assert_eq!((first.items(), kernel.items()), (vec![frame.clone()], vec![]));
     let error = End::open("xdp:lab0").err().expect("the queue is taken").to_string();
-    assert!(error.contains("one AF_XDP socket has a queue"), "{error}");
+    assert!(error.contains("a queue takes one AF_XDP socket"), "{error}");
     drop(first);
     second.send(&frame).expect("the link is up");
     kernel.take_until(|end| !end.came.is_empty()).expect("the link is up");
@@ -693,7 +693,7 @@ fn another_protocol_or_a_close_ends_the_link() {
     let listener = TcpListener::bind("127.0.0.1:7031").expect("a port");
     let mut end = End::with("atmtcp:127.0.0.1:7031");
     drop(listener.accept().expect("it calls"));
-    assert!(end.end().contains("the peer has closed"));
+    assert!(end.end().contains("the peer closed the connection"));
     drop(listener);
     let error = End::open("atmtcp:127.0.0.1:7031").err().map(|error| error.to_string()).unwrap_or_default();
     assert!(error.contains("start the other end first"), "{error}");

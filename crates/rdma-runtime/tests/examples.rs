@@ -93,7 +93,7 @@ fn each_example_runs_in_two_processes() {
 fn what_one_process_puts_another_gets() {
     let server = Server::start("rdma_kv", &["127.0.0.1:0"]);
     let ask = |words: &[&str]| succeeds("rdma_kv", &[&["connect", &server.1], words].concat());
-    assert_eq!(ask(&["get", "colour"]), "nothing\n");
+    assert_eq!(ask(&["get", "colour"]), "not found\n");
     for (value, version) in [("green", 1), ("blue", 2)] {
         assert_eq!(ask(&["put", "colour", value]), "stored\n");
         assert_eq!(ask(&["get", "colour"]), format!("{value} (version {version})\n"));
