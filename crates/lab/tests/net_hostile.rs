@@ -13,6 +13,7 @@ use kiban_lab::net::protocol::{
 use kiban_lab::net::server::Event;
 use kiban_lab::net::{Client, Limits, Server};
 use kiban_measure::Settings;
+use kiban_sim::predict::predicted;
 use serde_json::{Value, json};
 use socket2::{Domain, Socket, Type};
 use std::io::{BufReader, ErrorKind, Read, Write};
@@ -254,6 +255,38 @@ fn a_mix_neither_accepts_from_nor_sends_to_other_addresses() {
 const PLAN: &str = "seconds = 2\n[[site]]\nname = \"here\"\n[[site]]\nname = \"there\"\n[[pvc]]\nfrom = \"here\"\nto = \"there\"\nmbps = 20\n\
     [[flow]]\nname = \"cbr\"\nkind = \"constant\"\nfrom = \"here\"\nto = \"there\"\nmbps = 10\n";
 
+/// Starts a server that accepts one client, answers its request for a mix with `port` as its own UDP port,
+/// and sends `heard` as the cookie that arrived there. Returns its address and its thread, which ends when
+/// the client disconnects.
+fn hostile_server(port: u16, heard: Option<String>) -> (SocketAddr, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+    let at = listener.local_addr().expect("bound");
+    let serving = std::thread::spawn(move || {
+        let (mut writer, _) = listener.accept().expect("it connects");
+        let mut reader = BufReader::new(writer.try_clone().expect("a file"));
+        let _: Hello = read_message(&mut reader, LINE_BYTES_MAX).expect("a hello");
+        let welcome = Welcome {
+            kiban: String::new(),
+            kernel: String::new(),
+            congestion: Vec::new(),
+            trial_seconds_max: 60,
+            buffer_bytes_max: 1 << 20,
+            message_bytes_max: 1 << 20,
+            bytes_per_second_max: 1 << 30,
+        };
+        write_message(&mut writer, &Greeting::Welcome(welcome)).expect("it listens");
+        let _: Value = read_message(&mut reader, LINE_BYTES_MAX).expect("a request");
+        let ready = json!({"Ready": {"datagrams": port, "streams": 0, "nonce": "11".repeat(16)}});
+        write_message(&mut writer, &ready).expect("it listens");
+        if let Some(heard) = heard {
+            write_message(&mut writer, &json!({"Heard": heard})).expect("it listens");
+        }
+        // Keep the connection open until the client closes it.
+        let _ = reader.read_to_end(&mut Vec::new());
+    });
+    (at, serving)
+}
+
 #[test]
 fn a_client_sends_no_payload_before_the_port_returned_its_cookie() {
     // This server gives the client a UDP port of another process, to direct traffic there.
@@ -261,31 +294,7 @@ fn a_client_sends_no_payload_before_the_port_returned_its_cookie() {
     victim.set_nonblocking(true).expect("a socket");
     let port = victim.local_addr().expect("bound").port();
     for heard in [None, Some("00".repeat(16))] {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
-        let at = listener.local_addr().expect("bound");
-        let serving = std::thread::spawn(move || {
-            let (mut writer, _) = listener.accept().expect("it connects");
-            let mut reader = BufReader::new(writer.try_clone().expect("a file"));
-            let _: Hello = read_message(&mut reader, LINE_BYTES_MAX).expect("a hello");
-            let welcome = Welcome {
-                kiban: String::new(),
-                kernel: String::new(),
-                congestion: Vec::new(),
-                trial_seconds_max: 60,
-                buffer_bytes_max: 1 << 20,
-                message_bytes_max: 1 << 20,
-                bytes_per_second_max: 1 << 30,
-            };
-            write_message(&mut writer, &Greeting::Welcome(welcome)).expect("it listens");
-            let _: Value = read_message(&mut reader, LINE_BYTES_MAX).expect("a request");
-            let ready = json!({"Ready": {"datagrams": port, "streams": 0, "nonce": "11".repeat(16)}});
-            write_message(&mut writer, &ready).expect("it listens");
-            if let Some(heard) = heard {
-                write_message(&mut writer, &json!({"Heard": heard})).expect("it listens");
-            }
-            // Keep the connection open until the client closes it.
-            let _ = reader.read_to_end(&mut Vec::new());
-        });
+        let (at, serving) = hostile_server(port, heard);
         let token = Token::random().expect("random bytes");
         let mut client =
             Client::connect("127.0.0.1", at.port(), &token).expect("the server accepts the client");
@@ -305,5 +314,72 @@ fn a_client_sends_no_payload_before_the_port_returned_its_cookie() {
             }
             other => panic!("{other:?}"),
         }
+    }
+}
+
+/// The number of tokens, nonces and cookies that are examined, of 16 octets each.
+const COUNT: usize = 500;
+
+/// Returns the nonces of trials, as an authenticated client receives them.
+fn nonces() -> Vec<Vec<u8>> {
+    let server = Running::start(Limits::default());
+    let mut session = server.session();
+    let work = Work::Write { message_bytes: 1000 };
+    (0..COUNT)
+        .map(|_| {
+            session.say(&Request::Trial { settings: Settings::default(), work, millis: 1 });
+            let Reply::Ready { port, nonce } = session.hear() else { panic!("it is within all limits") };
+            let nonce = octets(&nonce);
+            let mut data = call(SocketAddr::new(server.at.ip(), port), [127, 0, 0, 1]);
+            data.write_all(&nonce).expect("it listens");
+            rest(data);
+            session.say(&Request::Ended);
+            assert!(matches!(session.hear(), Reply::Outcome(_)));
+            nonce
+        })
+        .collect()
+}
+
+/// Returns the cookies of clients that run a mix, as they arrive at the UDP port of the server.
+fn cookies() -> Vec<Vec<u8>> {
+    let plan = Plan::read(PLAN).expect("a plan");
+    let token = Token::random().expect("random bytes");
+    let mut room = [0; 100];
+    (0..COUNT)
+        .map(|_| {
+            let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+            socket.set_read_timeout(Some(LONG)).expect("a socket");
+            let port = socket.local_addr().expect("bound").port();
+            // The client disconnects when the server returns a wrong cookie.
+            let (at, serving) = hostile_server(port, Some("00".repeat(16)));
+            let mut client =
+                Client::connect("127.0.0.1", at.port(), &token).expect("the server accepts the client");
+            let done = run_over(&plan, "here", &mut client, &mut |_| (), &|| false);
+            assert!(done.is_err(), "the cookie is wrong");
+            drop(client);
+            serving.join().expect("the server thread succeeds");
+            // The cookie follows the first eight octets of the nonce.
+            let length = socket.recv(&mut room).expect("the cookie arrives");
+            room[8..length].to_vec()
+        })
+        .collect()
+}
+
+#[test]
+fn tokens_nonces_and_cookies_are_unpredictable() {
+    let token = |_| octets(Token::random().expect("random bytes").reveal());
+    let rows: [(&str, Vec<Vec<u8>>); 3] = [
+        ("tokens of servers", (0..COUNT).map(token).collect()),
+        ("nonces of trials", nonces()),
+        ("cookies of a mix", cookies()),
+    ];
+    for (name, numbers) in rows {
+        let halves: Vec<u64> = numbers
+            .iter()
+            .flat_map(|octets| octets.chunks_exact(8))
+            .map(|half| u64::from_le_bytes(*half.first_chunk().expect("8 octets")))
+            .collect();
+        assert_eq!(halves.len(), 2 * COUNT, "{name}");
+        assert_eq!(predicted(&halves, 64), None, "{name}");
     }
 }

@@ -109,11 +109,11 @@ fn numbers_of_nics_and_pings_are_unpredictable() {
         let bytes: [u8; 16] = random::bytes().expect("bytes");
         [0, 8].map(|at| u64::from_le_bytes(*bytes[at..].first_chunk().expect("8 of 16")))
     };
-    let tokens = (0..COUNT).flat_map(halves).collect();
+    let system = (0..COUNT).flat_map(halves).collect();
     let rows: [(&str, u32, Vec<u64>); 3] = [
         ("VI over UDP: keys of requests", 32, vi_keys(COUNT)),
         ("atm ping: correlation tags", 32, ping_tags(COUNT)),
-        ("tokens, nonces, salts, names", 64, tokens),
+        ("the operating system's numbers, used for salts and names", 64, system),
     ];
     for (name, bits, outputs) in rows {
         assert_eq!(predicted(&outputs, bits), None, "{name}");

@@ -1,18 +1,23 @@
 //! Tests the services in the simulator: the code of `kiban up`, in virtual time, over a cable that loses
 //! packets.
 
+#[path = "../../base/tests/common/refusal.rs"]
+mod refusal;
+
 use kiban_base::Instant;
 use kiban_board::{BoardConfig, Completion, Host, IpPortConfig, PortAddress, PortConfig, Program, StreamId};
+use kiban_link::FdProgram as _;
 use kiban_service::config::{Endpoint, Kind, ServicePlan};
 use kiban_service::services::{
-    Content, Entry, Found, Http, HttpConfig, Plain, Role, Service, Services, SessionLimits, Store,
+    Content, Entry, Forward, Found, Http, HttpConfig, Plain, Role, Service, Services, SessionLimits, Store,
 };
 use kiban_sim::{Attachment, BoardNumber, CableConfig, ImpairmentConfig, World};
 use kiban_tcpip::ip::Prefix;
 use kiban_tcpip::tcp::{self, Fairness};
 use std::any::Any;
 use std::cell::RefCell;
-use std::net::{IpAddr, SocketAddr};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -120,13 +125,24 @@ fn fair_world(
     world_with(impairment, service, kind, [tcp.clone(), tcp])
 }
 
-/// Like [`world`], with these TCP settings; the first board also has the addresses 10.0.0.3 to 10.0.0.9.
+/// Like [`world`], with these TCP settings.
 fn world_with(
     impairment: ImpairmentConfig,
     service: impl Service + 'static,
     kind: Kind,
     tcp: [tcp::Config; 2],
 ) -> (World, [BoardNumber; 2]) {
+    let (mut world, boards) = boards(impairment, tcp);
+    let mut services = Services::new().expect("a file or two");
+    let listen = Endpoint::Board(local());
+    let plan = ServicePlan { name: "it".into(), listen, sessions_max: 3, idle: BOUNDS.idle, kind };
+    services.put(plan, Box::new(service));
+    world.run_program(boards[1], Box::new(services));
+    (world, boards)
+}
+
+/// Returns two boards connected by a cable; the first also has the addresses 10.0.0.3 to 10.0.0.9.
+fn boards(impairment: ImpairmentConfig, tcp: [tcp::Config; 2]) -> (World, [BoardNumber; 2]) {
     let mut world = World::new(1);
     let boards = [1, 2].map(|side: u8| {
         let port = IpPortConfig {
@@ -151,11 +167,6 @@ fn world_with(
     world
         .connect_packets(Attachment::Board(boards[0], 0), Attachment::Board(boards[1], 0), &cable)
         .expect("both take packets");
-    let mut services = Services::new().expect("a file or two");
-    let listen = Endpoint::Board("10.0.0.2:80".parse().expect("an address"));
-    let plan = ServicePlan { name: "it".into(), listen, sessions_max: 3, idle: BOUNDS.idle, kind };
-    services.put(plan, Box::new(service));
-    world.run_program(boards[1], Box::new(services));
     (world, boards)
 }
 
@@ -622,4 +633,134 @@ fn sending_requests_does_not_excuse_reading_no_response() {
         Caller { reads: 1, then: HEAD.to_vec(), ..Caller::new(3, 0, request, Duration::from_secs(20)) };
     let (began, ended) = slow_reader(30, reader, 100);
     assert!(ended.is_some_and(|ended| ended.since(began) <= Duration::from_secs(62)), "{ended:?}");
+}
+
+// ---- allocation failures
+
+/// Runs a client while one memory allocation is refused. Returns what the client received, and whether the
+/// run reached that allocation.
+fn receive_with_refusal(
+    (mut world, boards): (World, [BoardNumber; 2]),
+    client: Client,
+    refusal: refusal::Refusal,
+) -> (Vec<u8>, bool) {
+    refusal.arm(world.board_mut(boards[refusal.side]).memory_mut());
+    world.run_program(boards[0], Box::new(client));
+    run(&mut world, 600);
+    let client = world.program::<Client>(boards[0]).expect("it was given");
+    assert_eq!(client.ended, Some("finished"), "{refusal:?}: {} bytes", client.heard.len());
+    let heard = client.heard.clone();
+    for board in boards {
+        assert_eq!(world.board(board).sessions(), 0, "{refusal:?}");
+        assert!(world.board_mut(board).memory_mut().is_all_free(), "{refusal:?}");
+    }
+    (heard, refusal.has_happened(world.board_mut(boards[refusal.side]).memory_mut()))
+}
+
+#[test]
+fn an_allocation_failure_delays_an_http_response_and_loses_nothing() {
+    let body: Vec<u8> = (0..200_000_u32).map(|at| at as u8).collect();
+    refusal::each(|refusal| {
+        let (service, kind) = http();
+        let request = b"GET /small HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        let client = Client::new(80, request, false);
+        let world = world(ImpairmentConfig::NONE, service, kind);
+        let (heard, has_happened) = receive_with_refusal(world, client, refusal);
+        assert!(heard.starts_with(b"HTTP/1.1 200"), "{refusal:?}");
+        assert!(heard.ends_with(&body), "{refusal:?}: {} bytes", heard.len());
+        has_happened
+    });
+}
+
+/// A `forward` service in virtual time with the kernel's sockets. While it has sessions, it looks at its
+/// files every millisecond, and an echo server runs behind it.
+struct ForwardToEcho {
+    services: Services,
+    listener: TcpListener,
+    callers: Vec<TcpStream>,
+    look_at: Instant,
+}
+
+impl ForwardToEcho {
+    fn new() -> ForwardToEcho {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+        listener.set_nonblocking(true).expect("a socket");
+        let (listen, to) =
+            (Endpoint::Board(local()), Endpoint::Kernel(listener.local_addr().expect("bound")));
+        let mut services = Services::new().expect("a file or two");
+        let kind = Kind::Forward { to };
+        let plan = ServicePlan { name: "it".into(), listen, sessions_max: 3, idle: BOUNDS.idle, kind };
+        services.put(plan, Box::new(Forward::new(listen, to, BOUNDS).expect("a file or two")));
+        ForwardToEcho { services, listener, callers: Vec::new(), look_at: Instant::NEVER }
+    }
+
+    fn echo(&mut self) {
+        while let Ok((caller, _)) = self.listener.accept() {
+            caller.set_nonblocking(true).expect("a socket");
+            self.callers.push(caller);
+        }
+        self.callers.retain_mut(|caller| {
+            let mut buffer = [0; 4096];
+            loop {
+                match caller.read(&mut buffer) {
+                    // Closing the socket sends a FIN.
+                    Ok(0) => return false,
+                    Ok(count) => caller.write_all(&buffer[..count]).expect("the socket buffers have room"),
+                    Err(error) => return error.kind() == ErrorKind::WouldBlock,
+                }
+            }
+        });
+    }
+}
+
+impl Program for ForwardToEcho {
+    fn start(&mut self, host: &mut Host<'_>, now: Instant) {
+        self.services.start(host, now);
+    }
+
+    fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant) {
+        self.services.on_completion(completion, host, now);
+        if self.services.sessions() > 0 {
+            self.look_at = self.look_at.min(now + Duration::from_millis(1));
+        }
+    }
+
+    fn deadline(&self) -> Instant {
+        self.services.deadline().min(self.look_at)
+    }
+
+    fn on_timeout(&mut self, host: &mut Host<'_>, now: Instant) {
+        if self.services.deadline() <= now {
+            self.services.on_timeout(host, now);
+        }
+        if self.look_at <= now {
+            self.echo();
+            if self.services.is_ready() {
+                self.services.on_file(host, now);
+            }
+            let has_sessions = self.services.sessions() > 0;
+            self.look_at = if has_sessions { now + Duration::from_millis(1) } else { Instant::NEVER };
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        false
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+#[test]
+fn an_allocation_failure_delays_a_forwarded_stream_and_loses_nothing() {
+    let sends: Vec<u8> = (0..50_000_u32).map(|number| (number * 7) as u8).collect();
+    refusal::each(|refusal| {
+        let (mut world, boards) = boards(ImpairmentConfig::NONE, Default::default());
+        world.run_program(boards[1], Box::new(ForwardToEcho::new()));
+        let client = Client::new(80, &sends, true);
+        let (heard, has_happened) = receive_with_refusal((world, boards), client, refusal);
+        assert!(heard == sends, "{refusal:?}: {} bytes", heard.len());
+        has_happened
+    });
 }
