@@ -89,8 +89,9 @@ deb: verbs ## Build a Debian package of the same files, in target/release
 test: ## Run all tests; names the Debian packages that are missing, and installs them if it runs as root
 	@scripts/need cargo gcc g++ iproute2 tshark libibverbs-dev librdmacm-dev ibverbs-utils rdmacm-utils perftest qperf \
 		libfabric-bin ucx-utils python3-pyverbs rdma-core openmpi-bin python3-mpi4py nodejs npm parallel \
-		default-jdk-headless maven chromium curl iperf3 iputils-ping python3 strace systemd
-	PROPTEST_RNG_SEED=$(SEED) $(CARGO) test --locked $(TEST)
+		default-jdk-headless maven chromium curl iperf3 iputils-ping python3 strace systemd \
+		qemu-system-x86
+	PROPTEST_RNG_SEED=$(SEED) $(CARGO) test --locked --no-fail-fast $(TEST)
 
 properties: SEED = $(shell date +%s)
 properties: ## Run the property tests longer, from a new seed: CASES=20000 (some take minutes)

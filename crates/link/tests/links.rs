@@ -1011,7 +1011,7 @@ fn qemu_relays_frames_between_tcp_and_udp() {
         }
     }
     drop(emulator);
-    assert!(first.end().contains("the peer has closed"));
+    assert!(first.end().contains("the peer closed the connection"));
 }
 
 /// Adds a token bucket to an interface. Prints a line and returns false if the kernel does not support it.
