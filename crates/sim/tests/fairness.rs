@@ -406,10 +406,10 @@ fn stuck_connections_leave_an_honest_one_its_throughput_where_buffers_grow() {
 // ---- Sessions of one address
 // ------------------------------------------------------------------------------------
 
-/// Returns the least and the most bytes that one of the live sessions is sent in ten seconds, while stuck
-/// sessions of another address, if any, hold memory. The stuck sessions connect at `begin`, the live ones
-/// after a second.
-fn spread(net: Net, transmit_bytes: usize, live: &[IpAddr], stuck: usize, begin: Instant) -> (u64, u64) {
+/// Returns the least, the mean and the most bytes that one of the live sessions is sent: in ten seconds while
+/// stuck sessions of another address hold memory, or in twenty without them. The stuck sessions connect at
+/// `begin`, the live ones after a second.
+fn spread(net: Net, transmit_bytes: usize, live: &[IpAddr], stuck: usize, begin: Instant) -> [u64; 3] {
     let tcp = match net {
         Net::Ip => tcp::Config::default(),
         Net::Atm => tcp::Config { mss: 9140, ..tcp::Config::default() },
@@ -431,17 +431,17 @@ fn spread(net: Net, transmit_bytes: usize, live: &[IpAddr], stuck: usize, begin:
     let before = each.borrow().clone();
     stand.world.run(from + Duration::from_secs(seconds));
     let rates: Vec<u64> = each.borrow().iter().zip(before).map(|(after, before)| after - before).collect();
-    let ends = (*rates.iter().min().expect("some are live"), *rates.iter().max().expect("some are live"));
+    let total: u64 = rates.iter().sum();
+    let [least, most] = [rates.iter().min(), rates.iter().max()].map(|rate| *rate.expect("some are live"));
     println!(
-        "{net:?}, {} KiB, {} live of {}, {stuck} stuck from {begin:?}: {ends:?}, {:.2}, in all {}, {} aborted",
+        "{net:?}, {} KiB, {} live of {}, {stuck} stuck from {begin:?}: {least} to {most}, {:.2}, in all {total}, {} aborted",
         transmit_bytes >> 10,
         live.len(),
         live[0],
-        ends.1 as f64 / ends.0 as f64,
-        rates.iter().sum::<u64>(),
+        most as f64 / least as f64,
         stand.counter("persist_sessions_aborted"),
     );
-    ends
+    [least, total / live.len() as u64, most]
 }
 
 #[test]
@@ -451,7 +451,7 @@ fn no_session_of_an_address_starves_its_siblings_beside_stuck_ones() {
         for transmit_kib in [512, 1024, 2048, 4096] {
             for begin in [Instant::ZERO, at_ms(3000)] {
                 let live = [IpAddr::from([10, 1, 0, 2]); 8];
-                let (least, most) = spread(net, transmit_kib << 10, &live, 40, begin);
+                let [least, _, most] = spread(net, transmit_kib << 10, &live, 40, begin);
                 if most > 2 * least {
                     uneven.push((net, transmit_kib, begin, least, most));
                 }
@@ -466,19 +466,20 @@ fn sixty_live_sessions_have_like_parts_of_the_line() {
     let one = vec![IpAddr::from([10, 1, 0, 2]); 60];
     let sixty: Vec<IpAddr> = (0..60).map(other).collect();
     let mut uneven = Vec::new();
-    // The last column bounds the largest share, in percent of the smallest. Over ATM only the memory limits a
-    // session; over the cables the round-trip time includes the queue in front of them, up to a second.
+    // The last column bounds the largest share, in percent of the smallest; each session also has at least
+    // 80 % of the mean. In the last row the smallest is 91 % of the mean and the largest 147 %, in whichever
+    // 20 s: every address has its share of the memory, and some use what others leave of theirs.
     for (net, transmit_mib, live, percent_max) in [
-        (Net::Atm, 4, &one, 130),
-        (Net::Atm, 4, &sixty, 130),
-        (Net::Atm, 5, &one, 130),
-        (Net::Atm, 5, &sixty, 130),
-        (Net::Ip, 5, &one, 130),
-        (Net::Ip, 5, &sixty, 200),
+        (Net::Atm, 4, &one, 105),
+        (Net::Atm, 4, &sixty, 105),
+        (Net::Atm, 5, &one, 105),
+        (Net::Atm, 5, &sixty, 105),
+        (Net::Ip, 5, &one, 110),
+        (Net::Ip, 5, &sixty, 170),
     ] {
-        let (least, most) = spread(net, transmit_mib << 20, live, 0, Instant::ZERO);
-        if most * 100 > least * percent_max {
-            uneven.push((net, transmit_mib, live[0], least, most));
+        let [least, mean, most] = spread(net, transmit_mib << 20, live, 0, Instant::ZERO);
+        if most * 100 > least * percent_max || least * 100 < mean * 80 {
+            uneven.push((net, transmit_mib, live[0], least, mean, most));
         }
     }
     assert!(uneven.is_empty(), "{uneven:#?}");
