@@ -5,12 +5,18 @@ use clap::{Args, Subcommand, ValueEnum};
 use kiban_base::Wait;
 use kiban_lab::table::Table;
 use kiban_lab::vi::{self, MESSAGE_BYTES_MAX, Plan};
-use kiban_vi::Reliability;
+use kiban_service::config::DurationValue;
+use kiban_vi::{Config, Reliability};
 use kiban_vi_runtime::{Device, HostAddress, Nic};
 use serde::Serialize;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Bounds of `--silence`. The first probe is sent after 250 ms.
+const SILENCE_MIN: Duration = Duration::from_millis(300);
+const SILENCE_MAX: Duration = Duration::from_secs(3600);
 
 /// Send messages through a VI NIC, and measure round trips and throughput.
 ///
@@ -56,6 +62,9 @@ struct Serve {
     /// Wait policy: poll, interrupt, hybrid:100us (any duration) or adaptive.
     #[arg(long, default_value = "adaptive", value_name = "POLICY")]
     wait: Wait,
+    /// Lose a connection over UDP when the client has been silent for this long (30s) [default: 875ms].
+    #[arg(long, value_name = "TIME", value_parser = silence)]
+    silence: Option<Duration>,
     /// Do not report clients.
     #[arg(long, short)]
     quiet: bool,
@@ -83,6 +92,9 @@ struct Measure {
     /// or adaptive.
     #[arg(long, default_value = "adaptive", value_name = "POLICY")]
     wait: Wait,
+    /// Lose a connection over UDP when the server has been silent for this long (30s) [default: 875ms].
+    #[arg(long, value_name = "TIME", value_parser = silence)]
+    silence: Option<Duration>,
     /// Print one JSON object instead of the table.
     #[arg(long)]
     json: bool,
@@ -126,8 +138,30 @@ impl Vi {
     }
 }
 
-fn open(device: &Device, wait: Wait) -> Result<Nic, String> {
-    let nic = Nic::open(device).map_err(|error| error.to_string())?;
+/// Parses the time after which a silent peer is lost.
+fn silence(text: &str) -> Result<Duration, String> {
+    let DurationValue(time) = text.parse().map_err(|_| "write a time such as 500ms, 30s or 5m")?;
+    match (SILENCE_MIN..=SILENCE_MAX).contains(&time) {
+        true => Ok(time),
+        false => Err("must be from 300ms to 1h".into()),
+    }
+}
+
+/// Returns settings with which a connection is lost when the peer has been silent for this long.
+fn lost_after(silence: Duration) -> Config {
+    let default = Config::default();
+    let count = |time: Duration, every: Duration| time.as_nanos().div_ceil(every.as_nanos()) as u32;
+    Config {
+        probes_max: count(silence.saturating_sub(default.probe_after), default.probe_after / 4),
+        // The first retransmissions follow each other sooner than the later ones (`probe_after`).
+        resends_max: default.resends_max + count(silence, default.probe_after),
+        ..default
+    }
+}
+
+fn open(device: &Device, wait: Wait, silence: Option<Duration>) -> Result<Nic, String> {
+    let config = silence.map_or_else(Config::default, lost_after);
+    let nic = Nic::open_with(device, config).map_err(|error| error.to_string())?;
     nic.set_wait(wait);
     Ok(nic)
 }
@@ -154,7 +188,7 @@ impl Serve {
                 self.device
             ));
         }
-        let nic = open(&self.device, self.wait)?;
+        let nic = open(&self.device, self.wait, self.silence)?;
         listen(&nic)?;
         let quiet = self.quiet;
         if !quiet {
@@ -215,7 +249,7 @@ impl Measure {
                 Device::Board { name: None, at: (any, 0).into() }
             }
         };
-        let nic = open(&device, self.wait)?;
+        let nic = open(&device, self.wait, self.silence)?;
         let bar = bar(self.count, self.quiet);
         let result = measure(&nic, host, plan, &mut |done| bar.set_position(done));
         bar.finish_and_clear();
@@ -240,8 +274,9 @@ impl Measure {
             }
             Some(Device::Loopback) => (Device::Loopback, Device::Loopback),
         };
-        let server = open(&others, self.wait)?;
-        let client = if own == Device::Loopback { server.clone() } else { open(&own, self.wait)? };
+        let server = open(&others, self.wait, self.silence)?;
+        let client =
+            if own == Device::Loopback { server.clone() } else { open(&own, self.wait, self.silence)? };
         // The server must listen before the client connects.
         listen(&server)?;
         let over = AtomicBool::new(false);

@@ -1,7 +1,9 @@
 //! `kiban vi` as a user runs it.
 
 use serde_json::Value;
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 fn kiban(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_kiban")).args(arguments).output().expect("the program was built")
@@ -49,6 +51,48 @@ fn a_server_of_another_process_is_measured_by_name() {
     };
     let value: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!((value["count"].as_u64(), value["lost"].as_u64()), (Some(80), Some(0)));
+}
+
+/// Waits for a while, during which a process is stopped.
+fn pause(time: Duration) {
+    let (_keep, never) = std::sync::mpsc::channel::<()>();
+    let _ = never.recv_timeout(time);
+}
+
+#[test]
+fn a_server_that_gets_no_processor_is_lost_unless_silence_lets_it_be_silent() {
+    // The client that gives up does so while the server is stopped; the patient one ends after it continues.
+    for (silence, count, is_lost) in [("300ms", "100000000", true), ("10min", "20000", false)] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_kiban"))
+            .args(["vi", "serve", "--silence", "10min", "--device", "udp:127.0.0.1:0"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program was built");
+        let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
+        let server = Server(child);
+        let line = lines.next().expect("it starts").expect("it is text");
+        let address = line.strip_prefix("serving at ").and_then(|rest| rest.split_once(';'));
+        let address = address.unwrap_or_else(|| panic!("{line}")).0.to_owned();
+        let signal = |signal: &str| {
+            let status = Command::new("kill").args([signal, &server.0.id().to_string()]).status();
+            assert!(status.expect("kill is there").success());
+        };
+        let client = Command::new(env!("CARGO_BIN_EXE_kiban"))
+            .args(["vi", "pingpong", &address, "--count", count, "--quiet", "--json", "--silence", silence])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program was built");
+        pause(Duration::from_millis(200));
+        signal("-STOP");
+        if !is_lost {
+            // Longer than the default, 0.9 s.
+            pause(Duration::from_millis(1300));
+            signal("-CONT");
+        }
+        let output = client.wait_with_output().expect("it ends");
+        assert_eq!(output.status.success(), !is_lost, "{silence}: {output:?}");
+    }
 }
 
 #[test]
