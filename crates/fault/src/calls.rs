@@ -51,6 +51,10 @@ pub enum Family {
     Option,
     /// Locks a file.
     Lock,
+    /// Creates or changes an eBPF map, program or link.
+    Bpf,
+    /// Controls a device.
+    Control,
 }
 
 /// The intercepted calls: number, name, family.
@@ -123,7 +127,12 @@ pub const CALLS: &[(c_long, &str, Family)] = &[
     (libc::SYS_epoll_ctl, "epoll_ctl", Family::Watch),
     (libc::SYS_setsockopt, "setsockopt", Family::Option),
     (libc::SYS_flock, "flock", Family::Lock),
+    (libc::SYS_bpf, "bpf", Family::Bpf),
+    (libc::SYS_ioctl, "ioctl", Family::Control),
 ];
+
+/// A command of bpf(2); the others that kiban uses create a descriptor.
+const BPF_MAP_UPDATE_ELEM: u64 = 2;
 
 /// What a descriptor refers to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -222,6 +231,11 @@ impl Call {
             Family::Watch => vec![],
             Family::Option => vec![ENOMEM],
             Family::Lock => vec![EINTR, ENOLCK],
+            Family::Bpf if self.arguments[0] == BPF_MAP_UPDATE_ELEM => vec![ENOMEM],
+            Family::Bpf => vec![EMFILE, ENFILE, ENOMEM],
+            // Most requests read a property, for which the kernel needs no memory.
+            Family::Control if self.arguments[1] == libc::TUNSETIFF => vec![ENOMEM],
+            Family::Control => vec![],
         };
         let moves = matches!(self.family, Family::Read | Family::Write | Family::Receive | Family::Send);
         let waits = is_socket || self.file == File::Pipe;
@@ -283,6 +297,11 @@ mod tests {
             (call(libc::SYS_read, File::Other, true, false), vec![]),
             (call(libc::SYS_fcntl, File::Other, false, false), vec![Errno(EMFILE)]),
             (call(libc::SYS_epoll_ctl, File::Other, false, false), vec![]),
+            (
+                call(libc::SYS_bpf, File::Other, false, false),
+                vec![Errno(EMFILE), Errno(ENFILE), Errno(ENOMEM)],
+            ),
+            (call(libc::SYS_ioctl, File::Other, false, false), vec![]),
         ] {
             assert_eq!(given.legal(), wanted, "{given:?}");
         }
