@@ -295,7 +295,7 @@ fn a_preloaded_client_that_fails_or_dies_at_any_call_leaves_a_board_as_it_was() 
 }
 
 /// Tests a client, each time with one of its allocations failing: the board must be unaffected.
-fn refused_clients(name: &str, command: impl Fn(&Place) -> Command, input: &[u8]) {
+fn refused_clients(name: &str, command: impl Fn(&Place) -> Command + Sync, input: &[u8]) {
     if !can_trace() {
         return;
     }
@@ -338,7 +338,7 @@ fn a_board_whose_nth_allocation_fails_leaves_its_clients_whole() {
         return;
     }
     let sent = noise(BYTES);
-    memory::each("board", |allocations| {
+    memory::each_in_parallel("board", 1, |allocations| {
         let place = Place::new("board");
         let refuse = |command| allocations.of(command);
         let mut board = Board::start_as(&place, "lab", 2, &wire(2, ports()), Plan::Watch, false, refuse);

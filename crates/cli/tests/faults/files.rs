@@ -255,7 +255,7 @@ fn what_a_filestore_confirms_is_whole_whichever_allocation_of_it_fails() {
     if !can_trace() {
         return;
     }
-    memory::each("filestore", |allocations| {
+    memory::each_in_parallel("filestore", 1, |allocations| {
         let (place, size) = (place(), SIZES[1]);
         let refuse = |command| allocations.of(command);
         let mut server = Server::start_as(&place, Plan::Watch, false, refuse);

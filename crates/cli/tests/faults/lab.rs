@@ -6,7 +6,7 @@ use std::process::Command;
 
 const TOKEN: &str = "faults 7b0c1f53a94e8d26 of the laboratory";
 
-const LAB: Service = Service { server, says: (" on ", ";"), client, is_hasty: false };
+const LAB: Service = Service { server, says: (" on ", ";"), client, is_patient: false };
 
 fn server(place: &Place) -> Command {
     place.write("token", TOKEN);
@@ -24,4 +24,9 @@ fn client(place: &Place, server: &str) -> Command {
 #[test]
 fn a_lab_server_whose_calls_fail_goes_on_or_says_why_not() {
     LAB.bears_faults("lab server");
+}
+
+#[test]
+fn a_lab_server_whose_nth_allocation_fails_goes_on_or_says_why_not() {
+    LAB.bears_refused_allocations("lab server");
 }

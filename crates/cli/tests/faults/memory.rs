@@ -7,7 +7,8 @@ use crate::soak::{Effort, FAILURES_MAX, spread};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 /// The environment variable that holds the number of the allocation that fails.
@@ -49,6 +50,11 @@ impl Allocations {
         self.n == 0
     }
 
+    /// Returns whether the n-th allocation has failed.
+    pub(crate) fn is_reached(&self) -> bool {
+        self.n > 0 && self.count() >= self.n
+    }
+
     /// Returns the number of allocations that the program made.
     fn count(&self) -> u64 {
         let bytes = std::fs::read(&self.count).expect("it was written");
@@ -56,46 +62,104 @@ impl Allocations {
     }
 }
 
+/// The least number of allocations that fail in each kind of a test.
+const ALLOCATIONS_MIN: usize = 3;
+
 /// Runs a test once for each n, with the n-th allocation failing, until n exceeds the number of allocations;
 /// `make test` runs a few values of n, evenly spread.
-pub(crate) fn each(name: &str, run: impl FnMut(&Allocations) -> Result<(), String>) {
-    let clock = kiban_os::Clock::new();
-    cover(name, &Effort::asked(), &|| clock.now().since(kiban_base::Instant::ZERO), run);
+pub(crate) fn each(name: &str, run: impl FnMut(&Allocations) -> Result<(), String> + Send) {
+    each_kind(name, 1, run);
 }
 
-/// Runs the test for several values of n; returns the values that were reached.
+/// Like [`each`]; the test is one of `kinds`, which share the time, and the values of n in `make test`.
+pub(crate) fn each_kind(
+    name: &str,
+    kinds: usize,
+    run: impl FnMut(&Allocations) -> Result<(), String> + Send,
+) {
+    let run = Mutex::new(run);
+    each_of(name, kinds, 1, |allocations| lock(&run)(allocations));
+}
+
+/// Like [`each_kind`], with several values of n at once: a run waits for programs most of the time.
+pub(crate) fn each_in_parallel(
+    name: &str,
+    kinds: usize,
+    run: impl Fn(&Allocations) -> Result<(), String> + Sync,
+) {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    each_of(name, kinds, 2 * processors, run);
+}
+
+fn each_of(name: &str, kinds: usize, jobs: usize, run: impl Fn(&Allocations) -> Result<(), String> + Sync) {
+    let clock = kiban_os::Clock::new();
+    let asked = Effort::asked();
+    let effort = Effort {
+        allocations: asked.allocations.div_ceil(kinds).max(ALLOCATIONS_MIN),
+        time: asked.time / kinds as u32,
+        ..asked
+    };
+    cover(name, &effort, &|| clock.now().since(kiban_base::Instant::ZERO), jobs, run);
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The results of a test so far.
+#[derive(Default)]
+struct Found {
+    reached: Vec<u64>,
+    failures: Vec<String>,
+    /// Whether a value of n exceeded the number of allocations.
+    is_complete: bool,
+}
+
+/// Runs the test for several values of n, with `jobs` at once; returns the values that were reached.
 fn cover(
     name: &str,
     effort: &Effort,
-    elapsed: &dyn Fn() -> Duration,
-    mut run: impl FnMut(&Allocations) -> Result<(), String>,
+    elapsed: &(dyn Fn() -> Duration + Sync),
+    jobs: usize,
+    run: impl Fn(&Allocations) -> Result<(), String> + Sync,
 ) -> Vec<u64> {
-    let mut reached = Vec::new();
     if effort.seed.is_some() {
-        return reached;
+        return Vec::new();
     }
     let place = Place::new("allocations");
     let none = Allocations::new(&place, 0);
     run(&none).unwrap_or_else(|why| panic!("{name}: no allocation refused: {why}"));
     let count = none.count();
-    let mut failures = Vec::new();
     // The number of allocations varies slightly from run to run.
-    for n in spread(count).map(|n| n + 1).chain(count + 1..).take(effort.allocations) {
-        // Always run at least the first, even if the time is over.
-        if n > 1 && (elapsed() >= effort.time || failures.len() >= FAILURES_MAX) {
-            break;
+    let numbers = Mutex::new(spread(count).map(|n| n + 1).chain(count + 1..).take(effort.allocations));
+    let found = Mutex::new(Found::default());
+    let work = || {
+        let place = Place::new("allocations");
+        loop {
+            let Some(n) = lock(&numbers).next() else { return };
+            let is_over = |found: &Found| found.is_complete || found.failures.len() >= FAILURES_MAX;
+            // Always run at least the first, even if the time is over.
+            if n > 1 && (elapsed() >= effort.time || is_over(&lock(&found))) {
+                return;
+            }
+            let allocations = Allocations::new(&place, n);
+            let outcome = run(&allocations);
+            let mut found = lock(&found);
+            if let Err(why) = outcome {
+                eprintln!("FAILED {name}: allocation {n}: {why}");
+                found.failures.push(format!("{name}: allocation {n}: {why}"));
+            }
+            match allocations.is_reached() {
+                true => found.reached.push(n),
+                false => found.is_complete |= n > count,
+            }
         }
-        let allocations = Allocations::new(&place, n);
-        if let Err(why) = run(&allocations) {
-            eprintln!("FAILED {name}: allocation {n}: {why}");
-            failures.push(format!("{name}: allocation {n}: {why}"));
-        }
-        match allocations.count() >= n {
-            true => reached.push(n),
-            false if n > count => break,
-            false => {}
-        }
+    };
+    match jobs {
+        1 => work(),
+        _ => std::thread::scope(|scope| (0..jobs).for_each(|_| drop(scope.spawn(work)))),
     }
+    let Found { reached, failures, .. } = found.into_inner().unwrap_or_else(PoisonError::into_inner);
     println!("{name}: {} of {count} allocations were refused", reached.len());
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     assert!(reached.contains(&1), "{name}: the first allocation was not refused");
@@ -121,19 +185,26 @@ fn every_allocation_is_refused_that_a_program_reaches_and_no_more() {
         let made: u64 = if allocations.n == 0 { 5 } else { 6 };
         std::fs::write(&allocations.count, made.to_ne_bytes()).map_err(|error| error.to_string())
     };
-    let mut reached = cover("all", &all, &|| Duration::ZERO, run);
+    let mut reached = cover("all", &all, &|| Duration::ZERO, 1, run);
     reached.sort_unstable();
     assert_eq!(reached, [1, 2, 3, 4, 5, 6]);
-    assert_eq!(cover("few", &Effort { allocations: 3, ..all }, &|| Duration::ZERO, run).len(), 3);
+    assert_eq!(cover("few", &Effort { allocations: 3, ..all }, &|| Duration::ZERO, 1, run).len(), 3);
     // With a single seed nothing runs here; a time limit ends the runs early.
-    assert!(cover("seed", &Effort { seed: Some(17), ..all }, &|| panic!("it does not run"), run).is_empty());
-    let runs = std::cell::Cell::new(0);
+    let seed = Effort { seed: Some(17), ..all };
+    assert!(cover("seed", &seed, &|| panic!("it does not run"), 1, run).is_empty());
+    let runs = AtomicU64::new(0);
     let counted = |allocations: &Allocations| {
-        runs.set(runs.get() + 1);
+        runs.fetch_add(1, Ordering::Relaxed);
         run(allocations)
     };
     let timed = Effort { time: Duration::from_secs(3), ..all };
-    assert_eq!(cover("time", &timed, &|| Duration::from_secs(runs.get()), counted).len(), 2);
+    let elapsed = || Duration::from_secs(runs.load(Ordering::Relaxed));
+    assert_eq!(cover("time", &timed, &elapsed, 1, counted).len(), 2);
     let none = Effort { time: Duration::ZERO, ..all };
-    assert_eq!(cover("no time", &none, &|| Duration::ZERO, run), [1]);
+    assert_eq!(cover("no time", &none, &|| Duration::ZERO, 1, run), [1]);
+    // Several at once reach the same values, each once.
+    let mut reached = cover("at once", &all, &|| Duration::ZERO, 3, run);
+    reached.sort_unstable();
+    assert_eq!(reached[..5], [1, 2, 3, 4, 5]);
+    assert!(reached.windows(2).all(|pair| pair[0] < pair[1]), "{reached:?}");
 }

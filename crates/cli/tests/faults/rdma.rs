@@ -4,7 +4,7 @@ use crate::place::Place;
 use crate::serving::Service;
 use std::process::Command;
 
-const RDMA: Service = Service { server, says: ("serving at ", " "), client, is_hasty: false };
+const RDMA: Service = Service { server, says: ("serving at ", " "), client, is_patient: false };
 
 fn server(place: &Place) -> Command {
     place.kiban(&["rdma", "serve", "127.0.0.1:0"])
@@ -22,4 +22,9 @@ fn an_rdma_server_whose_calls_fail_goes_on_or_says_why_not() {
 #[test]
 fn an_rdma_client_that_fails_or_dies_at_any_call_leaves_a_server_that_serves() {
     RDMA.bears_clients("rdma client");
+}
+
+#[test]
+fn an_rdma_server_whose_nth_allocation_fails_goes_on_or_says_why_not() {
+    RDMA.bears_refused_allocations("rdma server");
 }

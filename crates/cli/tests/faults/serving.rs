@@ -1,5 +1,5 @@
 //! A server with one client after another. The tests inject faults into the server or into a client, or make
-//! one of the client's allocations fail.
+//! one of their allocations fail.
 
 use crate::memory;
 use crate::place::{Ended, Place, Running, until};
@@ -16,9 +16,9 @@ pub(crate) struct Service {
     pub(crate) says: (&'static str, &'static str),
     /// The command of a client that connects to a server at this address.
     pub(crate) client: fn(&Place, &str) -> Command,
-    /// Whether a client gives up on a server that a busy machine delays: over UDP it does, after 0.9 s of
-    /// silence.
-    pub(crate) is_hasty: bool,
+    /// Whether a client waits for a server that has died: over UDP it does not notice, and the tests let it
+    /// wait for longer than a busy machine delays a server (`--silence`).
+    pub(crate) is_patient: bool,
 }
 
 /// A running server and its address.
@@ -31,9 +31,15 @@ struct Serving<'a> {
 }
 
 impl Service {
-    /// Starts a server, and waits until it is ready or has exited.
-    fn start<'a>(&'a self, place: &'a Place, plan: Plan, at_once: bool) -> Serving<'a> {
-        let mut running = Running::start((self.server)(place), plan, at_once, &[]);
+    /// Starts a server, and waits until it is ready or has exited; `change` can modify its command.
+    fn start<'a>(
+        &'a self,
+        place: &'a Place,
+        plan: Plan,
+        at_once: bool,
+        change: impl FnOnce(Command) -> Command,
+    ) -> Serving<'a> {
+        let mut running = Running::start(change((self.server)(place)), plan, at_once, &[]);
         let mut at = None;
         until(|| {
             let said = String::from_utf8_lossy(&running.out()).into_owned() + &running.err();
@@ -49,12 +55,26 @@ impl Service {
     /// Runs a server under a fault plan. It must continue, or exit with a reason; a client that connects
     /// after the faults must be served.
     fn server_under(&self, place: &Place, plan: Plan, at_once: bool, seen: &mut Seen) -> Result<(), String> {
-        let mut serving = self.start(place, plan, at_once);
-        let outcome = serving.bears_faults();
+        let mut serving = self.start(place, plan, at_once, |command| command);
+        let outcome = serving.bears_faults(plan == Plan::Watch, &|| true);
         remember(&serving.running, seen);
-        outcome.map_err(|why| format!("{why}\n  server: {}", serving.running.err()))?;
-        serving.running.signal("-KILL");
-        serving.running.ended().judge("the server")
+        serving.ends_well(outcome)
+    }
+
+    /// Runs a server, one of whose allocations fails. It must continue, or exit with a reason; the next
+    /// client must be served.
+    fn server_refused(&self, allocations: &memory::Allocations) -> Result<(), String> {
+        let place = Place::new("serving");
+        let mut serving = self.start(&place, Plan::Watch, false, |command| allocations.of(command));
+        let outcome = serving.bears_faults(allocations.all_succeed(), &|| allocations.is_reached());
+        serving.ends_well(outcome)
+    }
+
+    /// Tests a server, each time with one of its allocations failing.
+    pub(crate) fn bears_refused_allocations(&self, name: &str) {
+        if can_trace() {
+            memory::each_in_parallel(name, 1, |allocations| self.server_refused(allocations));
+        }
     }
 
     /// Tests a server under faults; `name` is the scenario's name.
@@ -103,7 +123,7 @@ impl Service {
     /// has open.
     fn beside(&self, test: impl FnOnce(&mut Serving<'_>, &str, usize)) {
         let place = Place::new("serving");
-        let mut serving = self.start(&place, Plan::Watch, false);
+        let mut serving = self.start(&place, Plan::Watch, false, |command| command);
         let at = serving.at.clone().unwrap_or_else(|| panic!("{}", serving.running.err()));
         // The server starts its own threads with its first clients, so connect two before counting
         // descriptors.
@@ -116,21 +136,43 @@ impl Service {
 }
 
 impl Serving<'_> {
-    fn client(&self) -> Ended {
+    /// Runs a client without faults; returns `None` if the server died, and the client would wait for it.
+    fn client(&mut self) -> Option<Ended> {
         let at = self.at.as_deref().expect("it serves");
-        Running::honest((self.service.client)(self.place, at), &[]).ended()
-    }
-
-    /// Checks that a client without faults is served.
-    fn serves(&self) -> Result<(), String> {
-        let ended = self.client();
-        match ended.is_well() {
-            true => Ok(()),
-            false => Err(format!("the next client is not served: {:?}: {}", ended.end, ended.err)),
+        let mut client = Running::honest((self.service.client)(self.place, at), &[]);
+        match self.service.is_patient {
+            true => client.ended_beside(&mut self.running),
+            false => Some(client.ended()),
         }
     }
 
-    fn bears_faults(&mut self) -> Result<(), String> {
+    /// Checks that a client without faults is served.
+    fn serves(&mut self) -> Result<(), String> {
+        match self.client() {
+            Some(ended) if ended.is_well() => Ok(()),
+            Some(ended) => Err(format!("the next client is not served: {:?}: {}", ended.end, ended.err)),
+            None => Err("the server died before the next client".into()),
+        }
+    }
+
+    /// Runs clients while the server is under faults, and after them. If nothing fails (`is_whole`), all
+    /// must be served; a client that the last fault meets (until `is_over`) may fail.
+    fn bears_faults(&mut self, is_whole: bool, is_over: &dyn Fn() -> bool) -> Result<(), String> {
+        let outcome = self.serves_under_faults(is_whole, is_over);
+        match outcome {
+            Ok(()) if is_whole && self.running.has_ended() => Err("the server ended without a fault".into()),
+            outcome => outcome,
+        }
+    }
+
+    /// Ends the server, and checks how it ended.
+    fn ends_well(&mut self, outcome: Result<(), String>) -> Result<(), String> {
+        outcome.map_err(|why| format!("{why}\n  server: {}", self.running.err()))?;
+        self.running.signal("-KILL");
+        self.running.ended().judge("the server")
+    }
+
+    fn serves_under_faults(&mut self, is_whole: bool, is_over: &dyn Fn() -> bool) -> Result<(), String> {
         if self.running.has_ended() {
             return Ok(());
         }
@@ -139,7 +181,13 @@ impl Serving<'_> {
         }
         self.running.traced.arm();
         for _ in 0..2 {
-            judge(&self.client())?;
+            match self.client() {
+                Some(ended) if is_whole && !ended.is_well() => {
+                    return Err(format!("a client: {}", ended.err));
+                }
+                Some(ended) => judge(&ended)?,
+                None => return Ok(()),
+            }
             if self.running.has_ended() {
                 return Ok(());
             }
@@ -148,14 +196,11 @@ impl Serving<'_> {
         if self.running.has_ended() {
             return Ok(());
         }
+        // The fault may come only now, and cost this client its connection.
+        let is_over = is_over();
         let mut outcome = self.serves();
-        if self.service.is_hasty {
-            until(|| {
-                if outcome.is_err() {
-                    outcome = self.serves();
-                }
-                outcome.is_ok() || self.running.has_ended()
-            });
+        if outcome.is_err() && !is_over {
+            outcome = self.serves();
         }
         match outcome {
             // The server was about to exit; the caller checks whether it was allowed to.

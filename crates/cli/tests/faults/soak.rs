@@ -4,14 +4,14 @@ use kiban_fault::Plan;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-/// The scenarios; seed s runs scenario s modulo their number.
+/// The scenarios; seed s runs scenario s modulo their number, and passes it the quotient ([`Soak::run`]).
 const SCENARIOS: [&str; 20] = [
     "board",
     "start",
     "attached",
     "preloaded",
     "links",
-    "tap",
+    "kernel links",
     "ftam",
     "ftam client",
     "verbs server",
@@ -137,20 +137,29 @@ pub(crate) struct Seen {
 /// Runs a scenario with its share of the seeds and of the values of n.
 pub(crate) struct Soak {
     name: &'static str,
+    /// The number of kinds of the scenario, such as kinds of link.
+    kinds: u64,
     failures: Vec<String>,
     runs: u64,
     injections: u64,
-    /// The number of calls in a run without faults.
+    /// The number of calls in a run without faults, of the kind that makes the most.
     calls: u64,
 }
 
 impl Soak {
     pub(crate) fn new(name: &'static str) -> Soak {
-        Soak { name, failures: Vec::new(), runs: 0, injections: 0, calls: 0 }
+        Soak::of_kinds(name, 1)
     }
 
-    /// Runs the scenario without faults, then with its seeds, then for each n once with the n-th call
-    /// failing, and once with the process killed at that call.
+    /// A scenario whose number, modulo `kinds`, selects its kind.
+    pub(crate) fn of_kinds(name: &'static str, kinds: usize) -> Soak {
+        Soak { name, kinds: kinds as u64, failures: Vec::new(), runs: 0, injections: 0, calls: 0 }
+    }
+
+    /// Runs each kind of the scenario without faults, then the scenario with its seeds, then for each n and
+    /// kind once with the n-th call failing, and once with the process killed at that call. The scenario is
+    /// passed a number from which it derives its kind and other properties: among the seeds, and among the
+    /// values of n, each remainder of a division by a small number is equally frequent.
     pub(crate) fn run(self, scenario: impl FnMut(Plan, u64, &mut Seen) -> Result<(), String>) {
         let clock = kiban_os::Clock::new();
         self.cover(&Effort::asked(), &|| clock.now().since(kiban_base::Instant::ZERO), scenario);
@@ -168,34 +177,41 @@ impl Soak {
         if effort.seed.is_some_and(|seed| seed % scenarios != place) {
             return;
         }
-        let mut seen = Seen::default();
-        if let Err(why) = scenario(Plan::Watch, 0, &mut seen) {
-            panic!("{}: without any fault: {why}", self.name);
+        for kind in 0..self.kinds {
+            let mut seen = Seen::default();
+            if let Err(why) = scenario(Plan::Watch, kind, &mut seen) {
+                panic!("{}, kind {kind}: without any fault: {why}", self.name);
+            }
+            assert!(seen.calls > 0, "{}, kind {kind}: no call was seen", self.name);
+            self.calls = self.calls.max(seen.calls);
         }
-        self.calls = seen.calls;
-        assert!(self.calls > 0, "{}: no call was seen", self.name);
+        let repeat = |seed: u64| format!("make soak SEED={seed}");
         if let Some(seed) = effort.seed {
             for _ in 0..effort.times {
-                self.once(Plan::from_seed(seed, self.calls), seed, true, &mut scenario);
+                let plan = Plan::from_seed(seed, self.calls);
+                self.once(plan, seed / scenarios, &repeat(seed), &mut scenario);
             }
             return self.tell(0);
         }
         let mut seed = place;
         // Use half of the time for seeds; the rest is for the values of n.
         while seed < effort.seeds && elapsed() < effort.time / 2 && self.failures.len() < FAILURES_MAX {
-            self.once(Plan::from_seed(seed, self.calls), seed, true, &mut scenario);
+            let plan = Plan::from_seed(seed, self.calls);
+            self.once(plan, seed / scenarios, &repeat(seed), &mut scenario);
             if effort.is_soak() && (seed / scenarios).is_multiple_of(25) {
                 eprintln!("{}: seed {seed}, {} runs, {} faults", self.name, self.runs, self.injections);
             }
             seed += scenarios;
         }
         let mut swept = 0;
-        for (choice, n) in spread(self.calls).take(effort.steps).enumerate() {
+        for (choice, number) in spread(self.calls * self.kinds).take(effort.steps).enumerate() {
             if elapsed() >= effort.time || self.failures.len() >= FAILURES_MAX {
                 break;
             }
-            self.once(Plan::Nth { call: n, choice: choice as u64 }, n, false, &mut scenario);
-            self.once(Plan::Kill { call: n }, n, false, &mut scenario);
+            let call = number / self.kinds;
+            for plan in [Plan::Nth { call, choice: choice as u64 }, Plan::Kill { call }] {
+                self.once(plan, number, "a sweep over n", &mut scenario);
+            }
             swept += 1;
         }
         self.tell(swept);
@@ -204,27 +220,27 @@ impl Soak {
     fn once(
         &mut self,
         plan: Plan,
-        seed: u64,
-        is_seed: bool,
+        number: u64,
+        how: &str,
         scenario: &mut impl FnMut(Plan, u64, &mut Seen) -> Result<(), String>,
     ) {
         let mut seen = Seen::default();
-        let outcome = scenario(plan, seed, &mut seen);
+        let outcome = scenario(plan, number, &mut seen);
         self.runs += 1;
         self.injections += seen.injections;
         if let Err(why) = outcome {
             let name = self.name;
-            let how = if is_seed { format!("make soak SEED={seed}") } else { "a sweep over n".into() };
             let notes = seen.notes.join("\n    ");
-            let told = format!("{name}: {how}: {plan:?}, number {seed}\n    {notes}\n  {why}");
+            let told = format!("{name}: {how}: {plan:?}, number {number}\n    {notes}\n  {why}");
             eprintln!("FAILED {told}");
             self.failures.push(told);
         }
     }
 
     fn tell(self, swept: u64) {
-        let Soak { name, runs, injections, calls, failures } = self;
-        println!("{name}: {runs} runs, {injections} faults; n took {swept} of {calls} values");
+        let Soak { name, kinds, runs, injections, calls, failures } = self;
+        let of_kinds = if kinds > 1 { format!(" in each of {kinds} kinds") } else { String::new() };
+        println!("{name}: {runs} runs, {injections} faults; {swept} values of n, of {calls}{of_kinds}");
         assert!(failures.is_empty(), "{}", failures.join("\n"));
         assert!(injections > 0 || runs < STEPS as u64, "{name}: nothing was injected");
     }
@@ -235,16 +251,24 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
-    /// Runs a scenario of ten calls in which each run takes a second; returns the plans and seeds that were
+    /// Runs a scenario of ten calls in which each run takes a second; returns the plans and numbers that were
     /// run.
     fn covered(effort: Effort) -> Vec<(Plan, u64)> {
+        covered_kinds(1, effort)
+    }
+
+    fn covered_kinds(kinds: usize, effort: Effort) -> Vec<(Plan, u64)> {
         let (mut plans, seconds) = (Vec::new(), Cell::new(0));
-        Soak::new("board").cover(&effort, &|| Duration::from_secs(seconds.get()), |plan, seed, seen| {
-            seconds.set(seconds.get() + 1);
-            (seen.calls, seen.injections) = (10, 1);
-            plans.push((plan, seed));
-            Ok(())
-        });
+        Soak::of_kinds("board", kinds).cover(
+            &effort,
+            &|| Duration::from_secs(seconds.get()),
+            |plan, number, seen| {
+                seconds.set(seconds.get() + 1);
+                (seen.calls, seen.injections) = (10, 1);
+                plans.push((plan, number));
+                Ok(())
+            },
+        );
         plans
     }
 
@@ -265,8 +289,35 @@ mod tests {
     fn one_seed_is_run_alone() {
         let seed = 7 * SCENARIOS.len() as u64;
         let plans = covered(Effort { seed: Some(seed), times: 3, ..Effort::quick() });
-        assert_eq!(plans[1..], [(Plan::from_seed(seed, 10), seed); 3]);
+        assert_eq!(plans[1..], [(Plan::from_seed(seed, 10), 7); 3]);
         assert!(covered(Effort { seed: Some(seed + 1), ..Effort::quick() }).is_empty());
+    }
+
+    #[test]
+    fn seeds_reach_every_property_that_a_scenario_derives_from_its_number() {
+        // A scenario gets every 20th seed: the remainder of the seed itself, divided by 2 or 5, would always
+        // be the same.
+        let plans = covered(Effort { steps: 0, ..Effort::quick() });
+        for divisor in 2..=7 {
+            for remainder in 0..divisor {
+                assert!(
+                    plans.iter().any(|(_, number)| number % divisor == remainder),
+                    "{remainder}, {divisor}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn every_n_is_run_for_every_kind() {
+        let effort = Effort { seeds: 0, steps: usize::MAX, ..Effort::quick() };
+        let plans = covered_kinds(6, effort);
+        for kind in 0..6 {
+            assert!(plans.contains(&(Plan::Watch, kind)), "{kind}");
+            for call in 0..10 {
+                assert!(plans.contains(&(Plan::Kill { call }, call * 6 + kind)), "{kind}, {call}");
+            }
+        }
     }
 
     #[test]

@@ -14,14 +14,14 @@ const VERBS: Service = Service {
     server: |_| verbs(&["server", "127.0.0.1"]),
     says: ("ready ", "\n"),
     client: |_, port| verbs(&["client", "127.0.0.1", port, "20"]),
-    is_hasty: false,
+    is_patient: false,
 };
 
 const RSOCKETS: Service = Service {
     server: |_| rsockets(&["serve"]),
     says: ("ready ", "\n"),
     client: |_, port| rsockets(&["127.0.0.1", port, "100000"]),
-    is_hasty: false,
+    is_patient: false,
 };
 
 static LIBRARIES: LazyLock<PathBuf> = LazyLock::new(|| {
@@ -78,4 +78,14 @@ fn a_client_over_rsockets_that_fails_or_dies_at_any_call_leaves_a_server_that_se
 #[test]
 fn a_client_over_rsockets_whose_nth_allocation_fails_leaves_a_server_that_serves() {
     RSOCKETS.bears_refused_clients("rsocket client");
+}
+
+#[test]
+fn a_verbs_server_whose_nth_allocation_fails_goes_on_or_says_why_not() {
+    VERBS.bears_refused_allocations("verbs server");
+}
+
+#[test]
+fn a_server_over_rsockets_whose_nth_allocation_fails_goes_on_or_says_why_not() {
+    RSOCKETS.bears_refused_allocations("rsocket server");
 }

@@ -10,7 +10,7 @@ const VIPL: Service = Service {
     server: |place| program(place, &["server", "shm:vipl"]),
     says: ("ready ", "\n"),
     client: |place, at| program(place, &["client", at, "20"]),
-    is_hasty: false,
+    is_patient: false,
 };
 
 /// The directory with `libvipl.so.1` and the test program.
@@ -50,4 +50,9 @@ fn a_vipl_client_that_fails_or_dies_at_any_call_leaves_a_server_that_serves() {
 #[test]
 fn a_vipl_client_whose_nth_allocation_fails_leaves_a_server_that_serves() {
     VIPL.bears_refused_clients("vipl client");
+}
+
+#[test]
+fn a_vipl_server_whose_nth_allocation_fails_goes_on_or_says_why_not() {
+    VIPL.bears_refused_allocations("vipl server");
 }
