@@ -16,13 +16,9 @@ const SOCKETS: &str = "[[service]]\nkind = \"sockets\"\n";
 /// The directory with the preloaded library, built as `make verbs` does.
 pub(crate) static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sockets");
-    std::fs::create_dir_all(&folder).expect("the target folder can be written");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../service/preload/sockets.c");
-    let mut cc = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
-    cc.args(["-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden", source]);
-    cc.arg("-o").arg(folder.join("libkiban_sockets.so")).args(["-lpthread", "-ldl"]);
-    let output = cc.output().expect("there is a C compiler");
-    assert!(output.status.success(), "{}", text(&output));
+    let build = concat!(env!("CARGO_MANIFEST_DIR"), "/../../preload/build");
+    let output = Command::new(build).arg(&folder).arg("board").output().expect("it is a script");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     folder
 });
 
