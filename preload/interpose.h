@@ -1,14 +1,18 @@
 /* The mechanism that libkiban_sockets.so (board/) and librspreload.so (rsockets/) share.
  *
  * Purpose          takes the place of libc's socket functions in an unmodified program (LD_PRELOAD, ld.so(8)).
- * Operation        interpose.c exports an entry point for each function. It passes the call to the library's `backend`, which
- *                  passes calls on descriptors that it does not know to `libc`, the next definitions (RTLD_NEXT).
- * Signal handlers  the functions are looked up before main(), because handlers may call read() but not dlsym(). Nothing here
- *                  locks or allocates. Each backend says how it keeps POSIX's promise (POSIX.1-2017 2.4.3).
- * Not shared       what a descriptor is. A board's socket is a socket of the kernel, which therefore polls, duplicates, inherits
- *                  and closes it: board/ recognises its file (st_dev, st_ino) and interposes only SOCKET_CALLS. The kernel
- *                  knows nothing of an rsocket, and all its descriptors have the same inode: rsockets/ counts copies and merges
- *                  its events into poll(), select() and epoll_wait(), so it also interposes DESCRIPTOR_CALLS. */
+ * Operation        interpose.c exports an entry point for each function. It passes the call to the library's
+ *                  `backend`, which passes calls on descriptors that it does not know to `libc`, the next
+ *                  definitions (RTLD_NEXT).
+ * Signal handlers  the functions are looked up before main(), because handlers may call read() but not dlsym().
+ *                  Nothing here locks or allocates. Each backend says how its calls remain async-signal-safe
+ *                  (POSIX.1-2017 2.4.3).
+ * Not shared       what a descriptor is. A board's socket is a socket of the kernel, which therefore polls,
+ *                  duplicates, inherits and closes it: board/ recognises its file (st_dev, st_ino) and
+ *                  interposes only bind() and SOCKET_CALLS. The kernel does not know when an rsocket is ready or
+ *                  has lost its last descriptor: rsockets/ counts the copies and merges its events into poll(),
+ *                  select() and epoll_wait(), so it also interposes DESCRIPTOR_CALLS. paths.c has two functions
+ *                  and no descriptors, and looks them up itself. */
 #ifndef KIBAN_INTERPOSE_H
 #define KIBAN_INTERPOSE_H
 #ifndef _GNU_SOURCE
@@ -88,9 +92,9 @@ struct calls {
 extern struct calls libc;
 
 struct backend {
-    /* Prepares the backend, before main(). Two threads may run it at the same time if a constructor starts threads. */
+    /* Prepares the backend, before main(). It may run twice if a constructor starts threads. */
     void (*begin)(void);
-    /* Returns whether the caller is a library that the backend uses: its calls go to libc. NULL if there is none. */
+    /* Returns whether the caller is a library that the backend uses, whose calls go to libc. NULL: there is none. */
     bool (*is_below)(void *caller);
     /* The calls for which the library has entry points. */
     struct calls calls;
@@ -109,7 +113,7 @@ bool is_bypassed(void *caller);
 
 /* Replaces a descriptor by a copy of another, and keeps its FD_CLOEXEC: 0 or -1. */
 int replace_by_copy(int fd, int other);
-/* Returns the family of a socket of the kernel: AF_INET or AF_INET6 if it carries a stream, otherwise 0. Keeps errno. */
+/* Returns the family of a kernel socket, AF_INET or AF_INET6, or 0 if it is no stream. Keeps errno. */
 int stream_family(int fd);
 /* Returns the monotonic time in microseconds. */
 int64_t microseconds(void);
