@@ -110,6 +110,8 @@ fn a_connect_to_an_absent_neighbour_fails_within_seconds() {
         "[[service]]\nkind = \"forward\"\nlisten = \"kernel:127.0.0.1:7000\"\nto = \"10.9.0.78:80\"\n";
     run("ip", &["link", "set", "lo", "up"]);
     let _board = dir.up(&format!("{PORT}{SOCKETS}{forward}"));
+    // Compile the library before the clock starts.
+    LazyLock::force(&LIBRARY);
     let clock = Clock::new();
     // Connect to an address that nothing answers for; no router sends an ICMP error either.
     let fetched = told(on_board(&dir, &["curl", "-sSv", "http://10.9.0.77/"]));
