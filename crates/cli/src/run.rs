@@ -1,6 +1,6 @@
 //! `kiban run`: runs an unmodified program on the TCP of a running board.
 //!
-//! Method    set LD_PRELOAD to the library (crates/service/preload/sockets.c), and KIBAN_SOCKETS to the
+//! Method    set LD_PRELOAD to the library (preload/board/), and KIBAN_SOCKETS to the
 //!           board's socket. Then the program replaces this process (execve(2)).
 //! Limits    the library is not loaded into programs that have more privileges than their user (set-user-ID,
 //!           capabilities), or that are not linked to libc.so.

@@ -4,7 +4,7 @@
 //!           without any other change to its environment.
 //! Method    put kiban's library directory first in LD_LIBRARY_PATH. LD_PRELOAD names, without a directory, a
 //!           library there that emulates the device files that some programs look for
-//!           (crates/verbs/preload). Then the program replaces this process (execve(2)).
+//!           (preload/paths.c). Then the program replaces this process (execve(2)).
 //! Limits    ld.so(8) ignores these variables for programs that have more privileges than their user
 //!           (set-user-ID, capabilities). If the program has an RPATH, ld.so searches it first.
 

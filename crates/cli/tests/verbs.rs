@@ -183,8 +183,9 @@ fn the_preloaded_paths_stay_async_signal_safe() {
         assert!(output.status.success(), "{}", told(&output));
     };
     std::fs::write(folder.join("asks.c"), ASKS).expect("the folder can be written");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../verbs/preload/paths.c");
-    compile(&["-shared", "-O2", "-fPIC", "-fvisibility=hidden", source, "-o", PATHS, "-ldl"]);
+    let build = concat!(env!("CARGO_MANIFEST_DIR"), "/../../preload/build");
+    let output = Command::new(build).arg(&folder).arg("paths").output().expect("it is a script");
+    assert!(output.status.success(), "{}", told(&output));
     let base = if cfg!(target_arch = "x86_64") { "-DBASE=\"GLIBC_2.2.5\"" } else { "-DBASE=\"GLIBC_2.17\"" };
     // At -O1, glibc's headers define none of the interposed functions as a macro or an inline function.
     compile(&["-O1", "-rdynamic", base, "asks.c", "-o", "asks", "-ldl"]);

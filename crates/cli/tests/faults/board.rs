@@ -19,13 +19,9 @@ pub(crate) const BYTES: usize = 100_000;
 /// The directory with `libkiban_sockets.so` and with an ordinary program that does not use kiban's API.
 static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("faults-sockets");
-    std::fs::create_dir_all(&folder).expect("the target folder can be written");
-    let library = folder.join("libkiban_sockets.so");
-    compile(
-        "../service/preload/sockets.c",
-        &library,
-        &["-shared", "-fPIC", "-fvisibility=hidden", "-lpthread", "-ldl"],
-    );
+    let build = concat!(env!("CARGO_MANIFEST_DIR"), "/../../preload/build");
+    let output = Command::new(build).arg(&folder).arg("board").output().expect("it is a script");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     compile("tests/faults/echo.c", &folder.join("echo"), &[]);
     folder
 });

@@ -16,13 +16,9 @@ const SOCKETS: &str = "[[service]]\nkind = \"sockets\"\n";
 /// The directory with the preloaded library, built as `make verbs` does.
 pub(crate) static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sockets");
-    std::fs::create_dir_all(&folder).expect("the target folder can be written");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../service/preload/sockets.c");
-    let mut cc = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
-    cc.args(["-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden", source]);
-    cc.arg("-o").arg(folder.join("libkiban_sockets.so")).args(["-lpthread", "-ldl"]);
-    let output = cc.output().expect("there is a C compiler");
-    assert!(output.status.success(), "{}", text(&output));
+    let build = concat!(env!("CARGO_MANIFEST_DIR"), "/../../preload/build");
+    let output = Command::new(build).arg(&folder).arg("board").output().expect("it is a script");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     folder
 });
 
@@ -114,6 +110,8 @@ fn a_connect_to_an_absent_neighbour_fails_within_seconds() {
         "[[service]]\nkind = \"forward\"\nlisten = \"kernel:127.0.0.1:7000\"\nto = \"10.9.0.78:80\"\n";
     run("ip", &["link", "set", "lo", "up"]);
     let _board = dir.up(&format!("{PORT}{SOCKETS}{forward}"));
+    // Compile the library before the clock starts.
+    LazyLock::force(&LIBRARY);
     let clock = Clock::new();
     // Connect to an address that nothing answers for; no router sends an ICMP error either.
     let fetched = told(on_board(&dir, &["curl", "-sSv", "http://10.9.0.77/"]));

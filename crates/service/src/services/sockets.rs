@@ -1,4 +1,4 @@
-//! The board's sockets for unmodified programs of this host (`kiban run`, preload/sockets.c).
+//! The board's sockets for unmodified programs of this host (`kiban run`, preload/board/).
 //!
 //! Socket           `NAME.sockets` beside the control socket: a SOCK_SEQPACKET socket with one request per
 //!                  connection, in the protocol of [`kiban_board::streams`]. The answer carries a descriptor,

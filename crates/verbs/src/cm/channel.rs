@@ -12,7 +12,8 @@
 //!             rdma-core restarts.
 
 use super::id::{Id, Phase};
-use super::{address, below, device, queues, world};
+use super::world::world;
+use super::{address, below, device, queues};
 use crate::abi::*;
 use crate::ffi::{catch_panics, fail_with_errno, set_errno};
 use core::ffi::{c_int, c_void};

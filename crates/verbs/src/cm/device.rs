@@ -1,7 +1,8 @@
 //! Devices of the connection manager, opened once per process (rdma_get_devices(3)).
 
+use super::below;
 use super::id::Id;
-use super::{below, world};
+use super::world::world;
 use crate::abi::*;
 use crate::ffi::{catch_panics, set_errno};
 use core::ffi::{c_int, c_void};

@@ -14,8 +14,9 @@
 //!             not received yet are rejected.
 //! Limits      a call on a freed struct fails with EINVAL, because the struct is not in the list any more.
 
+use super::below;
 use super::channel::{self, Chan, QueuedEvent, acknowledge};
-use super::{below, world};
+use super::world::world;
 use crate::abi::*;
 use crate::ffi::{catch_panics, fail_with_errno};
 use core::ffi::{c_int, c_void};

@@ -14,7 +14,8 @@
 
 use super::channel::{QueuedEvent, complete};
 use super::id::{Id, Phase, with};
-use super::{Taken, address, below, device, world};
+use super::world::{Taken, world};
+use super::{address, below, device};
 use crate::abi::*;
 use crate::ffi::catch_panics;
 use core::ffi::{c_int, c_void};

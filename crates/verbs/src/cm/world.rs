@@ -1,0 +1,52 @@
+//! The objects of this process: identifiers, channels, events, and the addresses that are bound.
+
+use super::channel::{Channels, DeliveredEvent};
+use super::id::Id;
+use crate::atomic::AtomicPtr;
+use crate::sync::published::Published;
+use core::convert::Infallible;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+/// An address that an identifier has bound.
+pub(super) struct Taken {
+    pub(super) id: usize,
+    pub(super) at: SocketAddr,
+    /// Whether other identifiers with this flag may bind it too.
+    pub(super) shares: bool,
+}
+
+/// The objects of this process, by the addresses of their C structs.
+pub(super) struct World {
+    pub(super) process: u32,
+    pub(super) ids: Mutex<HashMap<usize, Arc<Id>>>,
+    pub(super) channels: Mutex<Channels>,
+    /// Events that the program has not acknowledged.
+    pub(super) events: Mutex<HashMap<usize, Box<DeliveredEvent>>>,
+    pub(super) taken: Mutex<Vec<Taken>>,
+    /// The default domain of each device, by its context.
+    pub(super) domains: Mutex<HashMap<usize, usize>>,
+}
+
+/// Returns the objects of this process.
+pub(super) fn world() -> &'static World {
+    static WORLD: Published<World> = Published(AtomicPtr::new(core::ptr::null_mut()));
+    let process = std::process::id();
+    // Create a new one in a forked child, and leak the copy of the parent's: other threads of the parent may
+    // have held its locks.
+    let Ok(world) = WORLD.get_or_make(
+        |world| world.process == process,
+        || {
+            Ok::<_, Infallible>(World {
+                process,
+                ids: Mutex::default(),
+                channels: Mutex::default(),
+                events: Mutex::default(),
+                taken: Mutex::default(),
+                domains: Mutex::default(),
+            })
+        },
+    );
+    world
+}

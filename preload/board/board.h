@@ -1,0 +1,110 @@
+/* The backend of libkiban_sockets.so: what its files share (calls.c says what the library does).
+ *
+ *     calls.c     the interposed calls
+ *     records.c   the state of each descriptor
+ *     request.c   requests to the board, and addresses
+ *     late.c      the helper process that waits for a late reply */
+#ifndef KIBAN_BOARD_H
+#define KIBAN_BOARD_H
+#include "../interpose.h"
+#include <sys/stat.h>
+
+/* An entry of kiban_board::streams; the two endpoints are the local and the remote one. */
+struct entry {
+    uint8_t what, code;
+    uint16_t listener;
+    uint32_t slot;
+    uint8_t family[2], unused[2];
+    uint16_t port[2];
+    uint8_t address[2][16];
+};
+_Static_assert(sizeof(struct entry) == 48, "as the board has it");
+enum { ASK_CONNECT = 1, ASK_LISTEN = 2, ASK_FATE = 9 };
+enum { REPLY_LISTENING = 1, REPLY_OPENED = 2, REPLY_ACCEPTED = 3, REPLY_ENDED = 5 };
+enum { LOCAL, REMOTE };
+enum { CLOSED = 1, NO_ROUTE = 6, BAD_ADDRESS = 7 };
+
+/* State of a descriptor, valid while it refers to the same file. RESERVED: bound to a port that the board
+ * has chosen; the board listens there, but the program does not yet. FAILED: may connect again. */
+enum state { NOTHING, BOUND, RESERVED, CONNECTING, FAILED, CONNECTED, LISTENING };
+union name {
+    struct sockaddr any;
+    struct sockaddr_in in;
+    struct sockaddr_in6 in6;
+};
+struct known {
+    uint64_t device, inode;
+    /* The ticket of a pending reply (connect_by_helper()), or 0. */
+    uint64_t ticket;
+    union name name[2];
+    int domain, was_bound;
+};
+
+#define INDEX 0xffffffull
+#define STATE (7ull << 24)
+#define HAS_FINISHED (8ull << 24)
+#define END_IS_KNOWN (16ull << 24)
+#define FLAGS (0xffull << 24)
+#define STATE_OF(word) ((enum state)(((word) & STATE) >> 24))
+/* The result of a lookup: index, word, and a copy of the record. */
+struct found {
+    int at;
+    uint64_t word;
+    enum state state;
+    struct known known;
+};
+
+/* ---- records.c ---- */
+
+/* Whether any descriptor connects or has connected: if not, reads skip the lookup. */
+extern _Atomic bool connects;
+/* Whether any descriptor listens or has listened. */
+extern _Atomic bool listens;
+bool find(int fd, struct found *found);
+int note(int fd, struct known what, enum state state);
+bool change(struct found *found, enum state from, enum state to);
+bool rewrite(struct found *found, enum state state);
+void flag(const struct found *found, uint64_t flag);
+void forget(const struct found *found);
+bool may_listen(int fd);
+
+/* ---- request.c ---- */
+
+/* NULL if the program uses no board. */
+extern const char *board_path;
+void read_board_path(void);
+bool put(struct entry *entry, int end, const struct sockaddr *name, socklen_t length);
+union name name_of(const struct entry *entry, int end, int domain);
+bool is_loopback(const struct entry *entry, int end);
+bool is_unspecified(const struct entry *entry, int end);
+int tell_name(const union name *name, struct sockaddr *target, socklen_t *length);
+socklen_t length_of(int domain);
+int bind_at_last(int fd, const struct known *known);
+int error_of(uint8_t why);
+bool receive(int socket, struct entry *reply, int *file, int flags);
+int new_asker(int flags);
+int begin_to_ask(int socket, const struct entry *entry);
+int ask(const struct entry *entry, struct entry *reply, int *file);
+int answer_soon(int asker, struct entry *reply, int *file);
+bool is_blocking(int fd);
+void copy_time(int from, int option, int to, int its);
+int replace_file(int fd, int file);
+short ready_for(int file, short events);
+
+/* ---- late.c ---- */
+
+/* The parameters of a connect() that the helper process completes. */
+struct later {
+    struct known known;
+    struct entry entry;
+    uint64_t ticket;
+    size_t filled;
+    /* The program's original socket; the socket on which the board replies; the other end of the program's
+     * new socket. */
+    int own, asker, end;
+    bool has_asked;
+};
+void begin_promises(void);
+int connect_by_helper(int fd, struct later *later);
+int outcome_of_late_reply(struct found *found, bool is_over);
+#endif

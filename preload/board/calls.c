@@ -1,0 +1,474 @@
+/* libkiban_sockets.so: lets unmodified programs use the TCP of a running board (kiban run, docs/attach.md).
+ *
+ * Purpose          LD_PRELOAD=libkiban_sockets.so KIBAN_SOCKETS=PATH PROGRAM: connections that the program
+ *                  opens or accepts go through the board.
+ * Operation        a socket remains the kernel's until connect() or listen(). Then the library sends one
+ *                  request to the board (entries of kiban_board::streams), and the Unix socket in the reply
+ *                  replaces the program's descriptor; the board carries its bytes. So poll, epoll, select,
+ *                  sendfile, dup, fork, exec and threads work unchanged; only names, options and shutdown are
+ *                  handled here.
+ * Addresses        the board's own, and all to which it has a route. 127.0.0.0/8, ::1 and all others stay
+ *                  with the kernel. A listener on an unspecified address listens on the board only.
+ * Connecting       connect() on a non-blocking socket returns EINPROGRESS; the socket is writable when the
+ *                  stream is open. If the board has not replied after PROMPT_MS, a helper process waits for
+ *                  the reply instead of the program (connect_by_helper()). The same happens if a signal or
+ *                  SO_SNDTIMEO ends a blocking connect().
+ * Signal handlers  functions that POSIX calls async-signal-safe (POSIX.1-2017 2.4.3) remain so: nothing here
+ *                  locks or allocates (records.c). A fork may therefore happen at any moment. Successful calls preserve errno.
+ * End              a stream that was reset reads as ECONNRESET: the board has hung up before this side has
+ *                  finished. If this side has finished, the library queries the board.
+ * Ports            after bind() to port 0, listen() or connect() chooses the port. A getsockname() before
+ *                  that makes the board listen, so that the port stays reserved for the socket.
+ * Not implemented  descriptors that were added to epoll or duplicated (dup) before they connected: these
+ *                  copies keep the kernel's socket; UDP; urgent data; SO_LINGER; names after exec; errors at
+ *                  bind(): listen() returns them; the local name of a stream before the board has replied. */
+#include "board.h"
+
+/* ---- The outcome of a connect ---- */
+
+/* Returns the outcome of a connect: 0 if the stream is open, EINPROGRESS, or the error. */
+static int outcome(int fd, struct found *found, int wait_ms) {
+    struct pollfd polled = {fd, POLLOUT, 0};
+    if (wait_ms && poll(&polled, 1, wait_ms) < 0)
+        return errno;
+    short ready = ready_for(fd, POLLOUT);
+    if (!ready)
+        return EINPROGRESS;
+    if (found->known.ticket)
+        return outcome_of_late_reply(found, ready & POLLHUP);
+    if (ready & POLLHUP) {
+        uint8_t why = 0;
+        int gone = 0;
+        socklen_t length = sizeof gone;
+        ssize_t count = libc.recv(fd, &why, 1, MSG_DONTWAIT | MSG_PEEK);
+        /* The error is returned once; afterwards the socket may connect again. */
+        if (change(found, CONNECTING, FAILED)) {
+            libc.recv(fd, &why, 1, MSG_DONTWAIT);
+            libc.getsockopt(fd, SOL_SOCKET, SO_ERROR, &gone, &length);
+        }
+        return count == 1 ? error_of(why) : ECONNREFUSED;
+    }
+    if (!(ready & POLLOUT))
+        return EINPROGRESS;
+    change(found, CONNECTING, CONNECTED);
+    found->state = CONNECTED;
+    return 0;
+}
+
+/* Checks a descriptor before a read: a listener cannot be read, and a failed connect yields its error. */
+static bool failed(int fd) {
+    struct found found;
+    if (!(connects || (listens && may_listen(fd))) || !find(fd, &found))
+        return false;
+    if (found.state == LISTENING || found.state == RESERVED) {
+        errno = ENOTCONN;
+        return true;
+    }
+    if (found.state != CONNECTING)
+        return false;
+    int kept = errno, error = outcome(fd, &found, 0);
+    if (!error || error == EINPROGRESS) {
+        errno = kept;
+        return false;
+    }
+    errno = error;
+    return true;
+}
+
+/* Called after a read of zero bytes: distinguishes an orderly end of the stream from a reset. */
+static ssize_t ended(int fd, ssize_t count, size_t wanted, int flags) {
+    int kept = errno;
+    struct found found;
+    if (count || !wanted || !find(fd, &found) || found.state != CONNECTED || (found.word & END_IS_KNOWN))
+        return count;
+    if (!(ready_for(fd, POLLIN) & POLLHUP))
+        return count;
+    if (!(found.word & HAS_FINISHED))
+        return fail(ECONNRESET);
+    /* After shutdown() the two cannot be distinguished here, so query the board, once. */
+    struct entry entry = {.what = ASK_FATE}, reply;
+    put(&entry, LOCAL, &found.known.name[LOCAL].any, sizeof found.known.name[LOCAL]);
+    put(&entry, REMOTE, &found.known.name[REMOTE].any, sizeof found.known.name[REMOTE]);
+    int file = -1, error, asker;
+    if (is_blocking(fd) && !(flags & MSG_DONTWAIT)) {
+        error = ask(&entry, &reply, &file);
+    } else if ((asker = new_asker(SOCK_NONBLOCK)) < 0) {
+        error = errno;
+    } else {
+        error = begin_to_ask(asker, &entry);
+        error = error ? error : answer_soon(asker, &reply, &file);
+        close(asker);
+        if (error == EAGAIN)
+            return fail(EAGAIN); /* A later read retries. */
+    }
+    if (file >= 0)
+        close(file);
+    if (!(flags & MSG_PEEK))
+        flag(&found, END_IS_KNOWN);
+    if (error)
+        return fail(ECONNRESET); /* The board has stopped. */
+    return reply.what != REPLY_ENDED || reply.code == CLOSED ? done(kept, count) : fail(error_of(reply.code));
+}
+
+/* ---- The calls ---- */
+
+static int board_bind(int fd, const struct sockaddr *name, socklen_t length) {
+    int kept = errno;
+    struct entry entry = {0};
+    int domain = board_path && name ? stream_family(fd) : 0;
+    if (!domain || !put(&entry, LOCAL, name, length) || is_loopback(&entry, LOCAL))
+        return libc.bind(fd, name, length);
+    struct known known = {.domain = domain, .was_bound = true};
+    memcpy(&known.name[LOCAL], name, length < sizeof known.name[LOCAL] ? length : sizeof known.name[LOCAL]);
+    int error = note(fd, known, BOUND);
+    return error ? fail(error) : done(kept, 0);
+}
+
+/* Connects through the kernel, after binding the socket if the program had bound it. */
+static int connect_in_kernel(int fd, const struct found *found, const struct sockaddr *name, socklen_t length) {
+    if (found->state == BOUND) {
+        forget(found);
+        if (bind_at_last(fd, &found->known))
+            return -1;
+    }
+    return libc.connect(fd, name, length);
+}
+
+/* Replaces the descriptor by a new kernel socket, in the state before the board was involved: 0 or an
+ * error number. */
+static int start_over(int fd, struct found *found) {
+    int file = socket(found->known.domain, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (file < 0)
+        return errno;
+    bool is_bound = found->state == RESERVED || found->known.was_bound;
+    forget(found);
+    int error = replace_file(fd, file);
+    found->state = NOTHING;
+    found->known.ticket = 0;
+    if (!error && is_bound && !(error = note(fd, found->known, BOUND)))
+        error = find(fd, found) ? 0 : EBADF;
+    return error;
+}
+
+/* Makes the board listen at a socket's bound address; it chooses the port if that is 0. Returns 0;
+ * ENOTCONN if the address is not the board's, after binding the kernel's socket; or another error number. */
+static int listen_on_board(int fd, struct found *found, enum state state) {
+    struct entry entry = {.what = ASK_LISTEN}, reply;
+    struct known *known = &found->known;
+    put(&entry, LOCAL, &known->name[LOCAL].any, sizeof known->name[LOCAL]);
+    int file = -1, error = ask(&entry, &reply, &file);
+    if (error)
+        return error;
+    if (reply.code == NO_ROUTE || reply.code == BAD_ADDRESS) {
+        if (file >= 0)
+            close(file);
+        forget(found);
+        return bind_at_last(fd, known) ? errno : ENOTCONN;
+    }
+    if (reply.what != REPLY_LISTENING || reply.code || file < 0) {
+        if (file >= 0)
+            close(file);
+        return reply.code ? error_of(reply.code) : EMFILE;
+    }
+    if ((error = replace_file(fd, file)))
+        return error;
+    known->name[LOCAL] = name_of(&reply, LOCAL, known->domain);
+    listens = true;
+    return note(fd, *known, state);
+}
+
+/* Requests a stream from the board. Returns 0 and the reply; EAGAIN or EINTR if there is no reply yet; or another
+ * error number. */
+static int ask_for_connect(int fd, bool waits, const struct entry *entry, struct entry *reply, int *file, int *asker,
+                           bool *has_asked) {
+    *has_asked = false;
+    if ((*asker = new_asker(waits ? 0 : SOCK_NONBLOCK)) < 0)
+        return errno;
+    if (waits) {
+        /* connect(2) is limited by SO_SNDTIMEO (socket(7)). */
+        copy_time(fd, SO_SNDTIMEO, *asker, SO_SNDTIMEO);
+        copy_time(fd, SO_SNDTIMEO, *asker, SO_RCVTIMEO);
+    }
+    int error = begin_to_ask(*asker, entry);
+    if (error)
+        return error;
+    *has_asked = true;
+    if (!waits)
+        return answer_soon(*asker, reply, file);
+    if (receive(*asker, reply, file, 0))
+        return 0;
+    return errno == EAGAIN || errno == EINTR ? errno : ECONNABORTED;
+}
+
+/* Returns how long a blocking connect() may still wait, in ms; -1: for ever. */
+static int patience_of(int fd) {
+    struct timeval time = {0};
+    socklen_t length = sizeof time;
+    if (libc.getsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &time, &length) || (!time.tv_sec && !time.tv_usec))
+        return -1;
+    return time.tv_sec < 1000000 ? (int)(time.tv_sec * 1000 + (time.tv_usec + 999) / 1000) : 1000000000;
+}
+
+static int board_connect(int fd, const struct sockaddr *name, socklen_t length) {
+    int kept = errno;
+    struct found found = {0};
+    struct entry entry = {.what = ASK_CONNECT}, reply;
+    bool is_known = find(fd, &found);
+    if (is_known && found.state == CONNECTED)
+        return fail(EISCONN);
+    if (is_known && found.state == LISTENING)
+        return fail(EINVAL);
+    if (is_known && found.state == CONNECTING) {
+        int error = outcome(fd, &found, 0);
+        return error ? fail(error == EINPROGRESS ? EALREADY : error) : done(kept, 0);
+    }
+    if (is_known && (found.state == FAILED || found.state == RESERVED)) {
+        int error = start_over(fd, &found);
+        if (error)
+            return fail(error);
+    }
+    int domain = board_path && name ? stream_family(fd) : 0;
+    if (!domain || !put(&entry, REMOTE, name, length) || is_loopback(&entry, REMOTE))
+        return connect_in_kernel(fd, &found, name, length);
+    struct known known = {.domain = domain, .was_bound = found.state == BOUND};
+    known.name[REMOTE] = name_of(&entry, REMOTE, domain);
+    known.name[LOCAL] = found.known.name[LOCAL];
+    known.name[LOCAL].any.sa_family = domain;
+    if (known.was_bound) {
+        put(&entry, LOCAL, &known.name[LOCAL].any, sizeof known.name[LOCAL]);
+        /* Without a local address the board chooses one, provided that it may choose the port, too. */
+        if (is_unspecified(&entry, LOCAL) && entry.port[LOCAL] == 0)
+            entry.family[LOCAL] = 0;
+    }
+    bool waits = is_blocking(fd), has_asked;
+    int file = -1, asker, error = ask_for_connect(fd, waits, &entry, &reply, &file, &asker, &has_asked);
+    if (error == EAGAIN || error == EINTR) {
+        struct later later = {.known = known, .entry = entry, .asker = asker, .has_asked = has_asked};
+        int other = connect_by_helper(fd, &later);
+        close(asker);
+        return fail(other ? other : error == EINTR ? EINTR : EINPROGRESS);
+    }
+    if (asker >= 0)
+        close(asker);
+    if (error)
+        return fail(error);
+    bool is_ours = reply.what == REPLY_OPENED && file >= 0;
+    if (!is_ours && (reply.code == NO_ROUTE || reply.code == BAD_ADDRESS)) {
+        /* The address belongs to the kernel's network. */
+        if (file >= 0)
+            close(file);
+        return connect_in_kernel(fd, &found, name, length);
+    }
+    /* If the reply has no error code, the board had sent a descriptor, but this program had no number free for it. */
+    if (!is_ours)
+        return fail(reply.code ? error_of(reply.code) : EMFILE);
+    if ((error = replace_file(fd, file)))
+        return fail(error);
+    connects = true;
+    known.name[LOCAL] = name_of(&reply, LOCAL, domain);
+    if ((error = note(fd, known, CONNECTING)))
+        return fail(error);
+    error = find(fd, &found) ? outcome(fd, &found, waits ? patience_of(fd) : 0) : EBADF;
+    return error ? fail(error) : done(kept, 0);
+}
+
+static int board_listen(int fd, int backlog) {
+    int kept = errno;
+    struct found found;
+    if (!find(fd, &found))
+        return libc.listen(fd, backlog);
+    if (found.state == LISTENING || change(&found, RESERVED, LISTENING))
+        return done(kept, 0);
+    if (found.state != BOUND)
+        return fail(EINVAL);
+    int error = listen_on_board(fd, &found, LISTENING);
+    if (error == ENOTCONN)
+        return libc.listen(fd, backlog);
+    return error ? fail(error) : done(kept, 0);
+}
+
+/* Called when the board has stopped: the listener would be readable for ever, although no connection arrives.
+ * Replaces it by a socket that is never readable. */
+static void replace_listener(int fd) {
+    int ends[2];
+    static const char words[] = "kiban: the board has stopped: this program no longer receives connections; restart it\n";
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
+        return;
+    /* Keep the other end open until the process exits. */
+    if (!replace_file(fd, ends[0])) {
+        note(fd, (struct known){.domain = AF_INET}, LISTENING);
+        if (write(STDERR_FILENO, words, sizeof words - 1) < 0)
+            errno = 0;
+    }
+    errno = ECONNABORTED;
+}
+
+static int board_accept4(int fd, struct sockaddr *name, socklen_t *length, int flags) {
+    int kept = errno;
+    struct found found;
+    if (!find(fd, &found) || found.state != LISTENING)
+        return libc.accept4(fd, name, length, flags);
+    struct entry reply;
+    int file;
+    if (!receive(fd, &reply, &file, is_blocking(fd) ? 0 : MSG_DONTWAIT)) {
+        if (errno == EINVAL)
+            replace_listener(fd);
+        return -1;
+    }
+    if (reply.what != REPLY_ACCEPTED || file < 0) {
+        if (file >= 0)
+            close(file);
+        return fail(ECONNABORTED);
+    }
+    if (!(flags & SOCK_CLOEXEC))
+        fcntl(file, F_SETFD, 0);
+    if (flags & SOCK_NONBLOCK)
+        fcntl(file, F_SETFL, O_NONBLOCK);
+    struct known accepted = {.domain = found.known.domain};
+    accepted.name[LOCAL] = name_of(&reply, LOCAL, found.known.domain);
+    accepted.name[REMOTE] = name_of(&reply, REMOTE, found.known.domain);
+    if (note(file, accepted, CONNECTED)) {
+        close(file);
+        return fail(ENOBUFS);
+    }
+    if (name && length)
+        tell_name(&accepted.name[REMOTE], name, length);
+    return done(kept, file);
+}
+
+static int board_getsockname(int fd, struct sockaddr *name, socklen_t *length) {
+    int kept = errno;
+    struct found found;
+    if (!find(fd, &found))
+        return libc.getsockname(fd, name, length);
+    struct entry entry = {0};
+    put(&entry, LOCAL, &found.known.name[LOCAL].any, sizeof found.known.name[LOCAL]);
+    if (found.state == BOUND && entry.port[LOCAL] == 0) {
+        /* The board listens from now on, so that no other socket gets the port. */
+        int error = listen_on_board(fd, &found, RESERVED);
+        if (error == ENOTCONN)
+            return libc.getsockname(fd, name, length);
+        if (error)
+            return fail(error);
+    }
+    if (found.state == CONNECTING && found.known.ticket)
+        outcome(fd, &found, 0); /* May complete the local name. */
+    return done(kept, tell_name(&found.known.name[LOCAL], name, length));
+}
+
+static int board_getpeername(int fd, struct sockaddr *name, socklen_t *length) {
+    int kept = errno;
+    struct found found;
+    if (!find(fd, &found))
+        return libc.getpeername(fd, name, length);
+    bool is_open = found.state == CONNECTED || (found.state == CONNECTING && outcome(fd, &found, 0) == 0);
+    return is_open ? done(kept, tell_name(&found.known.name[REMOTE], name, length)) : fail(ENOTCONN);
+}
+
+static int tell(void *target, socklen_t *length, const void *value, socklen_t bytes) {
+    if (!target || !length)
+        return fail(EFAULT);
+    *length = *length < bytes ? *length : bytes;
+    memcpy(target, value, *length);
+    return 0;
+}
+
+static int board_getsockopt(int fd, int level, int option, void *target, socklen_t *length) {
+    int kept = errno;
+    struct found found;
+    if (!find(fd, &found) || found.state == BOUND)
+        return libc.getsockopt(fd, level, option, target, length);
+    int value = 0;
+    if (level == SOL_SOCKET) {
+        switch (option) {
+        case SO_ERROR:
+            if (found.state != CONNECTING)
+                break;
+            value = outcome(fd, &found, 0);
+            value = value == EINPROGRESS ? 0 : value;
+            return done(kept, tell(target, length, &value, sizeof value));
+        case SO_DOMAIN:
+            return tell(target, length, &found.known.domain, sizeof found.known.domain);
+        case SO_PROTOCOL:
+            value = IPPROTO_TCP;
+            return tell(target, length, &value, sizeof value);
+        case SO_TYPE:
+            value = SOCK_STREAM;
+            return tell(target, length, &value, sizeof value);
+        case SO_ACCEPTCONN:
+            value = found.state == LISTENING;
+            return tell(target, length, &value, sizeof value);
+        }
+        return libc.getsockopt(fd, level, option, target, length);
+    }
+    if (level == IPPROTO_TCP && option == TCP_INFO) {
+        /* Only the state is returned; kiban status shows the board's other figures. */
+        struct tcp_info info = {.tcpi_state = TCP_ESTABLISHED};
+        return tell(target, length, &info, sizeof info);
+    }
+    if (level == IPPROTO_TCP && option == TCP_MAXSEG) {
+        value = 536; /* The MSS that every host accepts (RFC 9293 3.7.1); only the board knows the actual one. */
+        return tell(target, length, &value, sizeof value);
+    }
+    if (level == IPPROTO_TCP && option == TCP_NODELAY) {
+        value = 1;
+        return tell(target, length, &value, sizeof value);
+    }
+    if (level == IPPROTO_TCP || level == IPPROTO_IP || level == IPPROTO_IPV6)
+        return fail(ENOPROTOOPT);
+    return libc.getsockopt(fd, level, option, target, length);
+}
+
+static int board_setsockopt(int fd, int level, int option, const void *value, socklen_t length) {
+    struct found found;
+    bool is_ours = find(fd, &found) && found.state != BOUND;
+    /* Accept the option without any effect: the board's configuration decides how segments are sent. */
+    if (is_ours && (level == IPPROTO_TCP || level == IPPROTO_IP || level == IPPROTO_IPV6))
+        return 0;
+    return libc.setsockopt(fd, level, option, value, length);
+}
+
+static int board_shutdown(int fd, int how) {
+    int kept = errno;
+    struct found found;
+    bool is_known = find(fd, &found);
+    if (is_known && found.state == CONNECTING)
+        outcome(fd, &found, 0);
+    if (is_known && found.state == CONNECTED && how != SHUT_RD)
+        flag(&found, HAS_FINISHED);
+    return done(kept, libc.shutdown(fd, how));
+}
+
+static ssize_t board_read(int fd, void *target, size_t bytes) {
+    return failed(fd) ? -1 : ended(fd, libc.read(fd, target, bytes), bytes, 0);
+}
+
+static ssize_t board_readv(int fd, const struct iovec *parts, int count) {
+    return failed(fd) ? -1 : ended(fd, libc.readv(fd, parts, count), count > 0 ? parts[0].iov_len : 0, 0);
+}
+
+static ssize_t board_recv(int fd, void *target, size_t bytes, int flags) {
+    return failed(fd) ? -1 : ended(fd, libc.recv(fd, target, bytes, flags), bytes, flags);
+}
+
+static ssize_t board_recvfrom(int fd, void *target, size_t bytes, int flags, struct sockaddr *name, socklen_t *length) {
+    return failed(fd) ? -1 : ended(fd, libc.recvfrom(fd, target, bytes, flags, name, length), bytes, flags);
+}
+
+static ssize_t board_recvmsg(int fd, struct msghdr *message, int flags) {
+    if (failed(fd))
+        return -1;
+    ssize_t count = libc.recvmsg(fd, message, flags);
+    return ended(fd, count, message && message->msg_iovlen ? message->msg_iov[0].iov_len : 0, flags);
+}
+
+BIND_CALL(ENTRY)
+
+static void begin(void) {
+    read_board_path();
+    if (board_path)
+        begin_promises();
+}
+
+#define CALL(result, name, declared, given) .name = board_##name,
+const struct backend backend = {.begin = begin, .calls = {SOCKET_CALLS(CALL) BIND_CALL(CALL)}};

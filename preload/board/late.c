@@ -1,0 +1,251 @@
+/* A helper process that waits for a reply which the board has not sent in time (connect_by_helper()). */
+#include "board.h"
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+/* A reply that the board sent late: written once, by the helper process that waits for it. */
+struct promise {
+    _Atomic uint64_t state;
+    _Atomic uint64_t reply[sizeof(struct entry) / sizeof(uint64_t)];
+};
+enum { PENDING = 1, KEPT = 2, BROKEN = 3 };
+#define PROMISES 1024
+static struct promise *promises;
+static _Atomic uint64_t tickets;
+
+/* Maps the memory that helper processes share with the program. */
+void begin_promises(void) {
+    if (promises)
+        return;
+    void *shared = mmap(NULL, PROMISES * sizeof *promises, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    promises = shared == MAP_FAILED ? NULL : shared;
+}
+
+/* Writes until the socket is full. Returns the number of bytes. */
+static size_t fill(int file) {
+    static const char nothing[16384];
+    size_t count = 0;
+    while (ready_for(file, POLLOUT) & POLLOUT) {
+        ssize_t sent = send(file, nothing, sizeof nothing, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (sent <= 0)
+            break;
+        count += sent;
+    }
+    return count;
+}
+
+/* Relays bytes between two sockets until both directions have ended, or one side has closed. */
+static void carry(int program, int far) {
+    static char space[2][65536];
+    int file[2] = {program, far};
+    size_t from[2] = {0}, to[2] = {0};
+    bool has_ended[2] = {false}, is_shut[2] = {false};
+    while (!is_shut[0] || !is_shut[1]) {
+        struct pollfd polled[2];
+        for (int i = 0; i < 2; i++) {
+            bool is_empty = from[i] == to[i];
+            short events = (is_empty && !has_ended[i] ? POLLIN : 0) | (from[!i] != to[!i] ? POLLOUT : 0);
+            /* Leave out a file for which no events are requested: after a hang-up, poll() would return at once
+             * for ever. */
+            bool is_polled = events || (i == 0 && is_empty && has_ended[0]);
+            polled[i] = (struct pollfd){is_polled ? file[i] : -1, events, 0};
+        }
+        if (poll(polled, 2, -1) < 0)
+            continue;
+        for (int i = 0; i < 2; i++) {
+            if (from[i] == to[i] && !has_ended[i] && (polled[i].revents & (POLLIN | POLLHUP | POLLERR))) {
+                ssize_t count = libc.recv(file[i], space[i], sizeof space[i], MSG_DONTWAIT);
+                if (count < 0 && errno != EAGAIN && errno != EINTR)
+                    return;
+                from[i] = 0;
+                to[i] = count > 0 ? count : 0;
+                has_ended[i] = count == 0;
+            }
+            if (from[i] != to[i]) {
+                ssize_t count = send(file[!i], space[i] + from[i], to[i] - from[i], MSG_DONTWAIT | MSG_NOSIGNAL);
+                if (count < 0 && errno != EAGAIN && errno != EINTR)
+                    return;
+                from[i] += count > 0 ? count : 0;
+            }
+            if (has_ended[i] && from[i] == to[i] && !is_shut[i]) {
+                /* The board has hung up before the program has sent its FIN: this is a reset, which is passed on. */
+                if (i == 1 && !is_shut[0] && (ready_for(far, POLLIN) & POLLHUP))
+                    return;
+                libc.shutdown(file[!i], SHUT_WR);
+                is_shut[i] = true;
+            }
+        }
+        /* The program has closed its end, which accepts no more data. */
+        if (has_ended[0] && from[0] == to[0] && (polled[0].revents & POLLHUP))
+            return;
+    }
+}
+
+static void store_reply(uint64_t ticket, int state, const struct entry *reply) {
+    struct promise *promise = &promises[ticket % PROMISES];
+    uint64_t words[sizeof *reply / sizeof(uint64_t)], is = ticket << 8 | PENDING;
+    memcpy(words, reply, sizeof words);
+    /* The slot belongs to another ticket by now: this reply is no longer wanted. */
+    if (atomic_load(&promise->state) != is)
+        return;
+    for (unsigned at = 0; at < sizeof words / sizeof *words; at++)
+        atomic_store(&promise->reply[at], words[at]);
+    atomic_compare_exchange_strong(&promise->state, &is, ticket << 8 | state);
+}
+
+/* Connects. Returns the stream's socket, or a negative error number. */
+static int connect_later(struct later *later, struct entry *reply) {
+    int file = -1;
+    fcntl(later->asker, F_SETFL, 0);
+    if (!later->has_asked) {
+        int error = begin_to_ask(later->asker, &later->entry);
+        if (error)
+            return -error;
+    }
+    struct pollfd polled[2] = {{later->asker, POLLIN, 0}, {later->end, 0, 0}};
+    while (poll(polled, 2, -1) <= 0)
+        continue;
+    if (!polled[0].revents)
+        return -ECONNABORTED; /* The program has closed. */
+    if (!receive(later->asker, reply, &file, 0))
+        return -ECONNABORTED;
+    bool is_boards = file >= 0 && reply->what == REPLY_OPENED;
+    if (!is_boards && reply->code != NO_ROUTE && reply->code != BAD_ADDRESS)
+        return reply->code ? -error_of(reply->code) : -EMFILE;
+    union name local = {0}, remote = {0};
+    socklen_t length = sizeof local;
+    if (!is_boards) {
+        /* The address belongs to the kernel's network after all. */
+        file = later->own;
+        fcntl(file, F_SETFL, O_NONBLOCK);
+        remote = later->known.name[REMOTE];
+        if ((later->known.was_bound && bind_at_last(file, &later->known)) ||
+            (libc.connect(file, &remote.any, length_of(later->known.domain)) && errno != EINPROGRESS))
+            return -errno;
+    }
+    polled[0] = (struct pollfd){file, POLLOUT, 0};
+    while (poll(polled, 2, -1) <= 0)
+        continue;
+    if (!polled[0].revents)
+        return -ECONNABORTED;
+    if (!is_boards) {
+        int error = 0;
+        socklen_t bytes = sizeof error;
+        libc.getsockopt(file, SOL_SOCKET, SO_ERROR, &error, &bytes);
+        libc.getsockname(file, &local.any, &length);
+        put(reply, LOCAL, &local.any, length);
+        return error ? -error : file;
+    }
+    uint8_t why = 0;
+    if (polled[0].revents & POLLHUP)
+        return libc.recv(file, &why, 1, MSG_DONTWAIT) == 1 ? -error_of(why) : -ECONNREFUSED;
+    return file;
+}
+
+__attribute__((noreturn)) static void run_later(struct later *later) {
+    static char waste[16384];
+    struct entry reply = {0};
+    /* Close the program's other files: a pipe, for example, would not end while a copy is open. */
+    int keep[3] = {later->own, later->asker, later->end};
+    for (int i = 0; i < 2; i++)
+        for (int j = i + 1; j < 3; j++)
+            if (keep[j] < keep[i]) {
+                int other = keep[i];
+                keep[i] = keep[j];
+                keep[j] = other;
+            }
+    for (int i = 0, first = 0; i <= 3; i++) {
+        unsigned last = i < 3 ? (unsigned)keep[i] - 1 : ~0u;
+        if (i == 3 || keep[i] > first)
+            syscall(SYS_close_range, first, last, 0);
+        first = i < 3 ? keep[i] + 1 : 0;
+    }
+    int file = connect_later(later, &reply);
+    if (file < 0) {
+        reply.slot = -file;
+        store_reply(later->ticket, BROKEN, &reply);
+        _exit(0);
+    }
+    if (file != later->own)
+        close(later->own);
+    close(later->asker);
+    store_reply(later->ticket, KEPT, &reply);
+    /* Empty the socket again, so that the program can write. */
+    while (later->filled > 0) {
+        size_t part = later->filled < sizeof waste ? later->filled : sizeof waste;
+        ssize_t count = libc.recv(later->end, waste, part, MSG_WAITALL);
+        if (count <= 0)
+            _exit(0);
+        later->filled -= count;
+    }
+    fcntl(file, F_SETFL, O_NONBLOCK);
+    fcntl(later->end, F_SETFL, O_NONBLOCK);
+    carry(later->end, file);
+    _exit(0);
+}
+
+/* Lets a helper process wait for the board's reply: 0 or an error number. The descriptor needs its final
+ * file now, because of epoll, before the board has sent one: it gets one end of a socket pair, which is
+ * not writable until the stream is open, and the helper relays the bytes. It is a process because signal
+ * handlers may connect, and cannot create threads. It receives no signals, and ends with the stream. */
+int connect_by_helper(int fd, struct later *later) {
+    int ends[2], status = 0;
+    sigset_t all, before;
+    if (!promises)
+        return ENOBUFS;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
+        return errno;
+    later->filled = fill(ends[0]);
+    later->own = fd;
+    later->end = ends[1];
+    later->ticket = later->known.ticket = atomic_fetch_add(&tickets, 1) + 1;
+    atomic_store(&promises[later->ticket % PROMISES].state, later->ticket << 8 | PENDING);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    /* Not fork(): handlers of pthread_atfork() are not async-signal-safe. The program's wait() does not
+     * see the child: it has no exit signal (__WCLONE) and is reaped here; its own child is adopted by
+     * init. */
+    long child = syscall(SYS_clone, 0, 0, 0, 0, 0);
+    if (child == 0) {
+        long waits = syscall(SYS_clone, 0, 0, 0, 0, 0);
+        if (waits == 0)
+            run_later(later);
+        _exit(waits < 0);
+    }
+    while (child > 0 && waitpid((pid_t)child, &status, __WCLONE) < 0 && errno == EINTR)
+        continue;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    close(ends[1]);
+    if (child < 0 || !WIFEXITED(status) || WEXITSTATUS(status)) {
+        close(ends[0]);
+        return EAGAIN;
+    }
+    int error = replace_file(fd, ends[0]);
+    if (error)
+        return error;
+    connects = true;
+    return note(fd, later->known, CONNECTING);
+}
+
+/* Returns the outcome of a connect with a late reply, once the descriptor is writable or hung up. */
+int outcome_of_late_reply(struct found *found, bool is_over) {
+    uint64_t ticket = found->known.ticket, words[sizeof(struct entry) / sizeof(uint64_t)];
+    struct promise *promise = &promises[ticket % PROMISES];
+    struct entry reply;
+    uint64_t state = atomic_load(&promise->state);
+    for (unsigned at = 0; at < sizeof words / sizeof *words; at++)
+        words[at] = atomic_load(&promise->reply[at]);
+    memcpy(&reply, words, sizeof reply);
+    if (atomic_load(&promise->state) != state || state >> 8 != ticket)
+        state = BROKEN, reply.slot = ECONNABORTED;
+    if ((state & 0xff) == PENDING && !is_over)
+        return EINPROGRESS;
+    if ((state & 0xff) != KEPT) {
+        int error = (state & 0xff) == BROKEN ? (int)reply.slot : ECONNABORTED;
+        change(found, CONNECTING, FAILED);
+        return error;
+    }
+    found->known.name[LOCAL] = name_of(&reply, LOCAL, found->known.domain);
+    return rewrite(found, CONNECTED) ? 0 : EINPROGRESS; /* Without a free record the next call tries again. */
+}

@@ -1,0 +1,174 @@
+/* The state of each descriptor, without locks: calls of signal handlers and of a forked child find it consistent.
+ *
+ * A descriptor's state is an immutable record behind one atomic word. Readers copy the record and check that the
+ * word is unchanged; no thread waits for another. */
+#include "board.h"
+
+/* The number of records: one per descriptor, and some for calls in progress. */
+#define RECORDS (FILES + 1024)
+#define WORDS (sizeof(struct known) / sizeof(uint64_t))
+_Static_assert(sizeof(struct known) % sizeof(uint64_t) == 0, "copied word by word");
+static _Atomic uint64_t records[RECORDS][WORDS];
+static _Atomic uint32_t generations[RECORDS], next_free[RECORDS];
+/* free_list: the index of the first free record plus one in the lower half, a counter in the upper half. The
+ * other word: the first record that was never used. */
+static _Atomic uint64_t free_list;
+static _Atomic uint32_t fresh;
+/* By descriptor: record plus one, flags, and generation of the record. Readers copy the record and check
+ * that the word is unchanged: no thread waits for another. */
+static _Atomic uint64_t slots[FILES];
+/* Descriptors from this number on have no record. */
+static _Atomic int beyond;
+/* Whether any descriptor has a record: if not, a read costs only this check. */
+static _Atomic bool any;
+_Atomic bool connects, listens;
+
+/* Returns an unused record, or RECORDS if there is none. */
+static uint32_t take_record(void) {
+    uint64_t head = atomic_load(&free_list);
+    while (head & INDEX) {
+        uint32_t first = (uint32_t)(head & INDEX) - 1;
+        /* The counter detects that the head was taken and returned in the meantime (ABA). */
+        uint64_t rest = ((head >> 32) + 1) << 32 | atomic_load(&next_free[first]);
+        if (atomic_compare_exchange_weak(&free_list, &head, rest))
+            return first;
+    }
+    uint32_t number = atomic_load(&fresh);
+    while (number < RECORDS)
+        if (atomic_compare_exchange_weak(&fresh, &number, number + 1))
+            return number;
+    return RECORDS;
+}
+
+static void give_back(uint64_t word) {
+    if (!(word & INDEX))
+        return;
+    uint64_t head = atomic_load(&free_list), now;
+    do {
+        atomic_store(&next_free[(word & INDEX) - 1], (uint32_t)(head & INDEX));
+        now = (head & ~INDEX) | (word & INDEX);
+    } while (!atomic_compare_exchange_weak(&free_list, &head, now));
+}
+
+/* Stores a record, and returns its word; 0 if no record is free. */
+static uint64_t record_of(const struct known *what, uint64_t flags) {
+    uint64_t words[WORDS];
+    uint32_t record = take_record();
+    if (record == RECORDS)
+        return 0;
+    memcpy(words, what, sizeof words);
+    /* A reader that sees one of these words also sees that the record has left its descriptor. */
+    atomic_thread_fence(memory_order_release);
+    for (unsigned at = 0; at < WORDS; at++)
+        atomic_store_explicit(&records[record][at], words[at], memory_order_relaxed);
+    uint64_t generation = atomic_fetch_add(&generations[record], 1) + 1u;
+    return generation << 32 | flags | (record + 1);
+}
+
+/* Reads the record at an index. Returns whether it describes this file. */
+static bool read_at(int at, const struct stat *is, struct found *found) {
+    uint64_t words[WORDS], word = atomic_load(&slots[at]), now;
+    for (;; word = atomic_load(&slots[at])) {
+        if (!(word & INDEX))
+            return false;
+        for (unsigned part = 0; part < WORDS; part++)
+            words[part] = atomic_load_explicit(&records[(word & INDEX) - 1][part], memory_order_relaxed);
+        atomic_thread_fence(memory_order_acquire);
+        now = atomic_load(&slots[at]);
+        if (!((now ^ word) & ~FLAGS))
+            break;
+    }
+    memcpy(&found->known, words, sizeof words);
+    found->at = at;
+    found->word = now;
+    found->state = STATE_OF(now);
+    return found->known.inode == is->st_ino && found->known.device == is->st_dev;
+}
+
+/* Looks up the record of a descriptor. A descriptor that now refers to another file has none; a duplicate
+ * is found by its file. */
+bool find(int fd, struct found *found) {
+    int kept = errno;
+    struct stat is;
+    if (!board_path || !any)
+        return false;
+    if (fd < 0 || fd >= FILES || fstat(fd, &is) || !S_ISSOCK(is.st_mode)) {
+        errno = kept;
+        return false;
+    }
+    if (read_at(fd, &is, found))
+        return true;
+    int most = atomic_load(&beyond);
+    for (int other = 0; other < most; other++)
+        if (read_at(other, &is, found))
+            return true;
+    return false;
+}
+
+/* Records the state of a descriptor and its current file. Returns 0 or an error number. */
+int note(int fd, struct known what, enum state state) {
+    struct stat is;
+    if (fd < 0 || fd >= FILES || fstat(fd, &is))
+        return EBADF;
+    what.inode = is.st_ino;
+    what.device = is.st_dev;
+    uint64_t word = record_of(&what, (uint64_t)state << 24);
+    if (!word)
+        return ENOBUFS;
+    int most = atomic_load(&beyond);
+    while (most <= fd && !atomic_compare_exchange_weak(&beyond, &most, fd + 1))
+        continue;
+    any = true;
+    give_back(atomic_exchange(&slots[fd], word));
+    return 0;
+}
+
+/* Changes one state to another. Returns whether this call changed it. */
+bool change(struct found *found, enum state from, enum state to) {
+    uint64_t word = found->word;
+    while (!((word ^ found->word) & ~FLAGS) && STATE_OF(word) == from)
+        if (atomic_compare_exchange_weak(&slots[found->at], &word, (word & ~STATE) | (uint64_t)to << 24)) {
+            found->state = to;
+            return true;
+        }
+    return false;
+}
+
+void flag(const struct found *found, uint64_t flag) {
+    uint64_t word = found->word;
+    while (!((word ^ found->word) & ~FLAGS) &&
+           !atomic_compare_exchange_weak(&slots[found->at], &word, word | flag))
+        continue;
+}
+
+/* Removes the record, unless another call has replaced it in the meantime. */
+void forget(const struct found *found) {
+    uint64_t word = found->word;
+    while (!((word ^ found->word) & ~FLAGS))
+        if (atomic_compare_exchange_weak(&slots[found->at], &word, 0)) {
+            give_back(word);
+            return;
+        }
+}
+
+/* Returns whether a descriptor may be a listener, or a duplicate of one; costs one load. */
+bool may_listen(int fd) {
+    uint64_t word = fd >= 0 && fd < FILES ? atomic_load(&slots[fd]) : 0;
+    return !(word & INDEX) || STATE_OF(word) != CONNECTED;
+}
+
+/* Replaces the record by `found->known`, unless another call has changed it in the meantime. Returns whether a
+ * record was free. */
+bool rewrite(struct found *found, enum state state) {
+    uint64_t word = record_of(&found->known, (uint64_t)state << 24), before = found->word;
+    if (!word)
+        return false;
+    if (atomic_compare_exchange_strong(&slots[found->at], &before, word)) {
+        give_back(before);
+        found->word = word;
+    } else {
+        give_back(word);
+    }
+    found->state = state;
+    return true;
+}

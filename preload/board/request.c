@@ -1,0 +1,238 @@
+/* Requests to the board, each on a connection of its own, and the addresses in them. */
+#include "board.h"
+#include <limits.h>
+#include <sys/un.h>
+
+/* How long a non-blocking connect() waits for the board's reply, which usually takes less than a tenth of
+ * this. */
+#define PROMPT_MS 10
+/* The path of the board's socket. A path too long for a socket address is split into directory and name. */
+static char path_buffer[PATH_MAX];
+static const char *name_in_folder;
+const char *board_path;
+
+/* Reads the path of the board's socket from the environment. */
+void read_board_path(void) {
+    const char *said = getenv("KIBAN_SOCKETS");
+    if (said && *said) {
+        /* A path too long for the system leads to no board, and never to the host's own network. */
+        if (strlen(said) < sizeof path_buffer)
+            strcpy(path_buffer, said);
+        char *last = strlen(path_buffer) < sizeof((struct sockaddr_un *)0)->sun_path ? NULL : strrchr(path_buffer, '/');
+        if (last) {
+            *last = 0;
+            name_in_folder = last + 1;
+        }
+        board_path = path_buffer;
+    }
+}
+
+/* ---- Addresses ---- */
+
+static bool is_mapped(const struct in6_addr *address) { return IN6_IS_ADDR_V4MAPPED(address); }
+
+/* Writes an address into an entry. An IPv4-mapped IPv6 address is encoded as IPv4, as the board does. */
+bool put(struct entry *entry, int end, const struct sockaddr *name, socklen_t length) {
+    if (name->sa_family == AF_INET && length >= sizeof(struct sockaddr_in)) {
+        const struct sockaddr_in *in = (const struct sockaddr_in *)name;
+        entry->family[end] = 4;
+        entry->port[end] = ntohs(in->sin_port);
+        memcpy(entry->address[end], &in->sin_addr, 4);
+        return true;
+    }
+    if (name->sa_family == AF_INET6 && length >= sizeof(struct sockaddr_in6)) {
+        const struct sockaddr_in6 *in = (const struct sockaddr_in6 *)name;
+        bool mapped = is_mapped(&in->sin6_addr);
+        entry->family[end] = mapped ? 4 : 6;
+        entry->port[end] = ntohs(in->sin6_port);
+        memcpy(entry->address[end], (const uint8_t *)&in->sin6_addr + (mapped ? 12 : 0), mapped ? 4 : 16);
+        return true;
+    }
+    return false;
+}
+
+union name name_of(const struct entry *entry, int end, int domain) {
+    union name name = {0};
+    if (domain == AF_INET) {
+        name.in.sin_family = AF_INET;
+        name.in.sin_port = htons(entry->port[end]);
+        memcpy(&name.in.sin_addr, entry->address[end], 4);
+        return name;
+    }
+    name.in6.sin6_family = AF_INET6;
+    name.in6.sin6_port = htons(entry->port[end]);
+    if (entry->family[end] == 4) {
+        memset((uint8_t *)&name.in6.sin6_addr + 10, 0xff, 2);
+        memcpy((uint8_t *)&name.in6.sin6_addr + 12, entry->address[end], 4);
+    } else {
+        memcpy(&name.in6.sin6_addr, entry->address[end], 16);
+    }
+    return name;
+}
+
+bool is_loopback(const struct entry *entry, int end) {
+    static const uint8_t one[16] = {[15] = 1};
+    return entry->family[end] == 4 ? entry->address[end][0] == 127 : !memcmp(entry->address[end], one, 16);
+}
+
+bool is_unspecified(const struct entry *entry, int end) {
+    static const uint8_t zero[16];
+    return !memcmp(entry->address[end], zero, 16);
+}
+
+int tell_name(const union name *name, struct sockaddr *target, socklen_t *length) {
+    socklen_t whole = name->any.sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+    if (!target || !length) {
+        errno = EFAULT;
+        return -1;
+    }
+    memcpy(target, name, *length < whole ? *length : whole);
+    *length = whole;
+    return 0;
+}
+
+/* ---- The board ---- */
+
+int error_of(uint8_t why) {
+    static const int errors[] = {0,           EPIPE,       ECONNREFUSED,  ECONNRESET, ETIMEDOUT, ECONNABORTED,
+                                 ENETUNREACH, EADDRNOTAVAIL, EADDRINUSE, ENOBUFS,    EHOSTUNREACH};
+    return why < sizeof errors / sizeof *errors ? errors[why] : EPROTO;
+}
+
+/* Receives a packet, and the file sent with it; -1 without a file. */
+bool receive(int socket, struct entry *reply, int *file, int flags) {
+    char space[CMSG_SPACE(sizeof(int))];
+    struct iovec part = {reply, sizeof *reply};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space};
+    ssize_t count;
+    *file = -1;
+    count = libc.recvmsg(socket, &message, flags | MSG_CMSG_CLOEXEC);
+    if (count < 0)
+        return false;
+    struct cmsghdr *control = CMSG_FIRSTHDR(&message);
+    if (control && control->cmsg_level == SOL_SOCKET && control->cmsg_type == SCM_RIGHTS)
+        memcpy(file, CMSG_DATA(control), sizeof *file);
+    if (count == sizeof *reply)
+        return true;
+    if (*file >= 0)
+        close(*file);
+    /* The board has closed the connection. */
+    errno = count ? EPROTO : EINVAL;
+    return false;
+}
+
+/* Reports that the board is not reachable. Its traffic must not silently take another path. */
+static int board_unreachable(void) {
+    static _Atomic bool is_reported;
+    static const char words[] = "kiban: the board of this program is not running: start it again, "
+                                "or run the program without `kiban run`\n";
+    if (!atomic_exchange(&is_reported, true) && write(STDERR_FILENO, words, sizeof words - 1) < 0)
+        atomic_store(&is_reported, false);
+    return ENETDOWN;
+}
+
+/* Writes the address of the board's socket; an empty one if there is none. A path too long for an address
+ * is reached through its directory, whose descriptor is returned for the caller to close; otherwise -1. */
+static int board_address(struct sockaddr_un *name) {
+    static const char open_files[] = "/proc/self/fd/";
+    int folder = -1;
+    char *to = name->sun_path;
+    if (!name_in_folder) {
+        strcpy(to, board_path);
+    } else if ((folder = open(board_path, O_PATH | O_DIRECTORY | O_CLOEXEC)) >= 0 &&
+               strlen(name_in_folder) < sizeof name->sun_path - sizeof open_files - 12) {
+        char digits[12];
+        int count = 0;
+        for (int number = folder; number || !count; number /= 10)
+            digits[count++] = (char)('0' + number % 10);
+        strcpy(to, open_files);
+        to += sizeof open_files - 1;
+        while (count)
+            *to++ = digits[--count];
+        *to++ = '/';
+        strcpy(to, name_in_folder);
+    }
+    return folder;
+}
+
+/* Connects a new socket to the board and sends a request. Returns 0, EAGAIN if the board's backlog is full, or
+ * another error number. */
+int begin_to_ask(int socket, const struct entry *entry) {
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    int folder = board_address(&name);
+    /* A path that begins with a zero byte would be an abstract name. */
+    int error = *name.sun_path ? 0 : ENOENT;
+    while (!error && libc.connect(socket, (struct sockaddr *)&name, sizeof name))
+        error = errno == EINTR ? 0 : errno;
+    if (folder >= 0)
+        close(folder);
+    if (error)
+        return error == ENOENT || error == ECONNREFUSED ? board_unreachable() : error;
+    while (send(socket, entry, sizeof *entry, MSG_NOSIGNAL) != sizeof *entry)
+        if (errno != EINTR)
+            return ECONNABORTED;
+    return 0;
+}
+
+int new_asker(int flags) { return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0); }
+
+/* Sends a request to the board and waits for the reply. Returns 0 or an error number: ENETDOWN if no board runs,
+ * ECONNABORTED if it does not reply. */
+int ask(const struct entry *entry, struct entry *reply, int *file) {
+    int asker = new_asker(0);
+    if (asker < 0)
+        return errno;
+    int error = begin_to_ask(asker, entry);
+    while (!error && !receive(asker, reply, file, 0))
+        error = errno == EINTR ? 0 : ECONNABORTED;
+    close(asker);
+    return error;
+}
+
+/* Waits for the reply for up to PROMPT_MS. Returns 0, EAGAIN (no reply yet), or ECONNABORTED. */
+int answer_soon(int asker, struct entry *reply, int *file) {
+    int64_t begun = microseconds();
+    for (int left = PROMPT_MS; left >= 0;) {
+        struct pollfd polled = {asker, POLLIN, 0};
+        if (poll(&polled, 1, left) > 0)
+            return receive(asker, reply, file, MSG_DONTWAIT) ? 0 : ECONNABORTED;
+        left = PROMPT_MS - 1 - (int)((microseconds() - begun) / 1000);
+    }
+    return EAGAIN;
+}
+
+bool is_blocking(int fd) { return !(fcntl(fd, F_GETFL) & O_NONBLOCK); }
+
+void copy_time(int from, int option, int to, int its) {
+    struct timeval time;
+    socklen_t length = sizeof time;
+    if (!libc.getsockopt(from, SOL_SOCKET, option, &time, &length))
+        libc.setsockopt(to, SOL_SOCKET, its, &time, length);
+}
+
+/* Replaces the program's descriptor by the board's socket, with the same flags and timeouts. */
+int replace_file(int fd, int file) {
+    int status = fcntl(fd, F_GETFL), error = 0;
+    copy_time(fd, SO_RCVTIMEO, file, SO_RCVTIMEO);
+    copy_time(fd, SO_SNDTIMEO, file, SO_SNDTIMEO);
+    if (status < 0 || fcntl(file, F_SETFL, status & O_NONBLOCK) || replace_by_copy(fd, file))
+        error = errno;
+    close(file);
+    return error;
+}
+
+/* Returns the events that are ready now; repeats poll() if a signal interrupts it. */
+short ready_for(int file, short events) {
+    struct pollfd polled = {file, events, 0};
+    while (poll(&polled, 1, 0) < 0 && errno == EINTR)
+        continue;
+    return polled.revents;
+}
+
+socklen_t length_of(int domain) {
+    return domain == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+}
+
+int bind_at_last(int fd, const struct known *known) {
+    return libc.bind(fd, &known->name[LOCAL].any, length_of(known->domain));
+}

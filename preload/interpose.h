@@ -1,0 +1,132 @@
+/* The mechanism that libkiban_sockets.so (board/) and librspreload.so (rsockets/) share.
+ *
+ * Purpose          takes the place of libc's socket functions in an unmodified program (LD_PRELOAD, ld.so(8)).
+ * Operation        interpose.c exports an entry point for each function. It passes the call to the library's
+ *                  `backend`, which passes calls on descriptors that it does not know to `libc`, the next
+ *                  definitions (RTLD_NEXT).
+ * Signal handlers  the functions are looked up before main(), because handlers may call read() but not dlsym().
+ *                  Nothing here locks or allocates. Each backend says how its calls remain async-signal-safe
+ *                  (POSIX.1-2017 2.4.3).
+ * Not shared       what a descriptor is. A board's socket is a socket of the kernel, which therefore polls,
+ *                  duplicates, inherits and closes it: board/ recognises its file (st_dev, st_ino) and
+ *                  interposes only bind() and SOCKET_CALLS. The kernel does not know when an rsocket is ready or
+ *                  has lost its last descriptor: rsockets/ counts the copies and merges its events into poll(),
+ *                  select() and epoll_wait(), so it also interposes DESCRIPTOR_CALLS. paths.c has two functions
+ *                  and no descriptors, and looks them up itself. */
+#ifndef KIBAN_INTERPOSE_H
+#define KIBAN_INTERPOSE_H
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Descriptors from this number on stay with the kernel. */
+#define FILES 65536
+
+/* Functions: X(result, name, (parameters), (arguments)). */
+#define SOCKET_CALLS(X)                                                                                                           \
+    X(int, connect, (int fd, const struct sockaddr *name, socklen_t length), (fd, name, length))                                  \
+    X(int, listen, (int fd, int backlog), (fd, backlog))                                                                          \
+    X(int, accept4, (int fd, struct sockaddr *name, socklen_t *length, int flags), (fd, name, length, flags))                     \
+    X(int, shutdown, (int fd, int how), (fd, how))                                                                                \
+    X(int, getsockname, (int fd, struct sockaddr *name, socklen_t *length), (fd, name, length))                                   \
+    X(int, getpeername, (int fd, struct sockaddr *name, socklen_t *length), (fd, name, length))                                   \
+    X(int, getsockopt, (int fd, int level, int option, void *value, socklen_t *length), (fd, level, option, value, length))       \
+    X(int, setsockopt, (int fd, int level, int option, const void *value, socklen_t length), (fd, level, option, value, length))  \
+    X(ssize_t, read, (int fd, void *at, size_t bytes), (fd, at, bytes))                                                           \
+    X(ssize_t, readv, (int fd, const struct iovec *parts, int count), (fd, parts, count))                                         \
+    X(ssize_t, recv, (int fd, void *at, size_t bytes, int flags), (fd, at, bytes, flags))                                         \
+    X(ssize_t, recvfrom, (int fd, void *at, size_t bytes, int flags, struct sockaddr *name, socklen_t *length),                   \
+      (fd, at, bytes, flags, name, length))                                                                                       \
+    X(ssize_t, recvmsg, (int fd, struct msghdr *message, int flags), (fd, message, flags))
+#define BIND_CALL(X) X(int, bind, (int fd, const struct sockaddr *name, socklen_t length), (fd, name, length))
+#define DESCRIPTOR_CALLS(X)                                                                                                       \
+    X(int, close, (int fd), (fd))                                                                                                 \
+    X(int, dup, (int fd), (fd))                                                                                                   \
+    X(int, dup2, (int from, int to), (from, to))                                                                                  \
+    X(int, dup3, (int from, int to, int flags), (from, to, flags))                                                                \
+    X(ssize_t, send, (int fd, const void *at, size_t bytes, int flags), (fd, at, bytes, flags))                                   \
+    X(ssize_t, sendto, (int fd, const void *at, size_t bytes, int flags, const struct sockaddr *name, socklen_t length),          \
+      (fd, at, bytes, flags, name, length))                                                                                       \
+    X(ssize_t, sendmsg, (int fd, const struct msghdr *message, int flags), (fd, message, flags))                                  \
+    X(ssize_t, write, (int fd, const void *at, size_t bytes), (fd, at, bytes))                                                    \
+    X(ssize_t, writev, (int fd, const struct iovec *parts, int count), (fd, parts, count))                                        \
+    X(ssize_t, sendfile, (int to, int from, off_t *offset, size_t count), (to, from, offset, count))                              \
+    X(int, poll, (struct pollfd *files, nfds_t count, int timeout), (files, count, timeout))                                      \
+    X(int, ppoll, (struct pollfd *files, nfds_t count, const struct timespec *time, const sigset_t *mask),                        \
+      (files, count, time, mask))                                                                                                 \
+    X(int, select, (int count, fd_set *reads, fd_set *writes, fd_set *excepts, struct timeval *time),                             \
+      (count, reads, writes, excepts, time))                                                                                      \
+    X(int, pselect,                                                                                                               \
+      (int count, fd_set *reads, fd_set *writes, fd_set *excepts, const struct timespec *time, const sigset_t *mask),             \
+      (count, reads, writes, excepts, time, mask))                                                                                \
+    X(int, epoll_ctl, (int epoll, int operation, int fd, struct epoll_event *event), (epoll, operation, fd, event))               \
+    X(int, epoll_wait, (int epoll, struct epoll_event *events, int most, int timeout), (epoll, events, most, timeout))            \
+    X(int, epoll_pwait, (int epoll, struct epoll_event *events, int most, int timeout, const sigset_t *mask),                     \
+      (epoll, events, most, timeout, mask))
+
+/* A function for each call: libc's, or a backend's. */
+#define MEMBER(result, name, declared, given) result(*name) declared;
+struct calls {
+    SOCKET_CALLS(MEMBER) BIND_CALL(MEMBER) DESCRIPTOR_CALLS(MEMBER)
+    int (*socket)(int, int, int), (*fcntl)(int, int, ...), (*ioctl)(int, unsigned long, ...);
+};
+extern struct calls libc;
+
+struct backend {
+    /* Prepares the backend, before main(). It may run twice if a constructor starts threads. */
+    void (*begin)(void);
+    /* Returns whether the caller is a library that the backend uses, whose calls go to libc. NULL: there is none. */
+    bool (*is_below)(void *caller);
+    /* The calls for which the library has entry points. */
+    struct calls calls;
+};
+/* Each library defines one. */
+extern const struct backend backend;
+
+/* Prepares the library if its constructor has not run yet. Returns whether a call bypasses the backend. */
+bool is_bypassed(void *caller);
+
+#define OURS __attribute__((visibility("default")))
+#define BYPASSED is_bypassed(__builtin_return_address(0))
+/* An entry point. */
+#define ENTRY(result, name, declared, given) \
+    OURS result name declared { return (BYPASSED ? libc.name : backend.calls.name) given; }
+
+/* Replaces a descriptor by a copy of another, and keeps its FD_CLOEXEC: 0 or -1. */
+int replace_by_copy(int fd, int other);
+/* Returns the family of a kernel socket, AF_INET or AF_INET6, or 0 if it is no stream. Keeps errno. */
+int stream_family(int fd);
+/* Returns the monotonic time in microseconds. */
+int64_t microseconds(void);
+
+static inline int fail(int error) {
+    errno = error;
+    return -1;
+}
+
+/* Restores errno after a successful call. */
+static inline ssize_t done(int kept, ssize_t result) {
+    if (result >= 0)
+        errno = kept;
+    return result;
+}
+#endif

@@ -1,0 +1,291 @@
+/* librspreload.so: runs unmodified socket programs over rsockets (rsocket(7)).
+ *
+ * Purpose   LD_PRELOAD=librspreload.so PROGRAM: its TCP connections use the RDMA NIC if the peer uses rsockets too.
+ * Switching a socket belongs to the system until it listens or connects. Then the program's descriptor becomes a copy of
+ *           the rsocket's, and calls on it go to the rsocket. The bound address and O_NONBLOCK are kept.
+ * Fallback  to plain TCP, for families and types that rsockets do not support, and if the peer does not answer as an
+ *           rsocket within KIBAN_RSPRELOAD_MS milliseconds (3000). Such a peer first gets a connection that it does not
+ *           understand. A listener is only an rsocket: it does not accept plain TCP peers.
+ * connect   waits until the peer is known to be an rsocket or not, even for a non-blocking socket.
+ * dup       copies are counted: the rsocket is closed with its last descriptor. A copy made before the socket listens or
+ *           connects stays TCP.
+ * fork      a child inherits the descriptors, but not the rsockets: calls fail with EBADF. Its own rsockets work.
+ * epoll     rsockets in an epoll set are polled by rpoll(). Edges are emulated: an edge is reported again after a call
+ *           that failed with EAGAIN or was incomplete.
+ * Signals   rsockets take locks, so signals are blocked during each of their calls (two system calls) and delivered only
+ *           while the call sleeps without locks. A handler may therefore make the async-signal-safe calls of POSIX
+ *           (2.4.3) on rsockets, unless it may have interrupted malloc(), because they allocate. Calls on other
+ *           descriptors neither lock nor allocate. close() and shutdown() of an rsocket block signals while it lingers,
+ *           at most 10 s.
+ * Recursion the libraries below call the same functions: calls from within them go to the system.
+ * Not implemented  stdio on sockets (libc does not call the exported read() there), io_uring, passing descriptors. */
+#include "rsockets.h"
+#include <stdarg.h>
+#include <sys/ioctl.h>
+
+/* Returns the family of a socket that an rsocket can replace, or 0. */
+static int family_of(int file) {
+    int family = stream_family(file), protocol = 0;
+    socklen_t length = sizeof protocol;
+    bool is_tcp = family && !libc.getsockopt(file, SOL_SOCKET, SO_PROTOCOL, &protocol, &length) && protocol == IPPROTO_TCP;
+    return is_tcp ? family : 0;
+}
+
+static int made_like(int file, int family) {
+    int rs = rsocket(family, SOCK_STREAM, 0), only = 0;
+    socklen_t length = sizeof only;
+    if (rs >= 0 && family == AF_INET6 && !libc.getsockopt(file, IPPROTO_IPV6, IPV6_V6ONLY, &only, &length))
+        rsetsockopt(rs, IPPROTO_IPV6, IPV6_V6ONLY, &only, sizeof only);
+    return rs;
+}
+
+int rs_connect(int file, const struct sockaddr *to, socklen_t length) {
+    if (over(file) >= 0) {
+        errno = EISCONN;
+        return -1;
+    }
+    int kept = errno, family = family_of(file);
+    if (!family || !to || to->sa_family != family)
+        return libc.connect(file, to, length);
+    struct sockaddr_storage own;
+    socklen_t own_length = sizeof own;
+    int rs = SIGNALS_BLOCKED(made_like(file, family)), flags = libc.fcntl(file, F_GETFL);
+    bool is_connected = rs >= 0 && rs < FILES && !libc.getsockname(file, (struct sockaddr *)&own, &own_length);
+    if (is_connected) {
+        /* Keep the program's address, but choose another port. */
+        ((struct sockaddr_in *)&own)->sin_port = 0;
+        static const struct in6_addr any = IN6ADDR_ANY_INIT;
+        bool is_any = family == AF_INET ? ((struct sockaddr_in *)&own)->sin_addr.s_addr == 0
+                                        : !memcmp(&((struct sockaddr_in6 *)&own)->sin6_addr, &any, sizeof any);
+        is_connected = is_any || !SIGNALS_BLOCKED(rbind(rs, (struct sockaddr *)&own, own_length));
+    }
+    if (is_connected) {
+        SIGNALS_BLOCKED(rfcntl(rs, F_SETFL, O_NONBLOCK));
+        is_connected = !SIGNALS_BLOCKED(rconnect(rs, to, length));
+        if (!is_connected && errno == EINPROGRESS) {
+            struct pollfd wait = { .fd = rs, .events = POLLOUT };
+            int error = 0;
+            socklen_t bytes = sizeof error;
+            /* If a signal interrupts this attempt, fall back to the system's connect(). */
+            is_connected = rpoll_held(&wait, 1, timeout_ms, NULL) == 1 && !(wait.revents & (POLLERR | POLLHUP)) &&
+                     !SIGNALS_BLOCKED(rgetsockopt(rs, SOL_SOCKET, SO_ERROR, &error, &bytes)) && !error;
+        }
+        atomic_store(&waits[rs], !(flags & O_NONBLOCK));
+    }
+    if (is_connected && adopt(file, rs)) {
+        errno = kept;
+        return 0;
+    }
+    if (rs >= 0)
+        SIGNALS_BLOCKED(rclose(rs));
+    errno = kept;
+    return libc.connect(file, to, length);
+}
+
+int rs_listen(int file, int backlog) {
+    int rs = over(file), family = rs >= 0 ? 0 : family_of(file);
+    if (rs >= 0)
+        return SIGNALS_BLOCKED(rlisten(rs, backlog));
+    struct sockaddr_storage own;
+    socklen_t length = sizeof own;
+    if (!family || file >= FILES || libc.getsockname(file, (struct sockaddr *)&own, &length))
+        return libc.listen(file, backlog);
+    rs = SIGNALS_BLOCKED(made_like(file, family));
+    int flags = libc.fcntl(file, F_GETFL), kept = errno, only = 0;
+    socklen_t bytes = sizeof only;
+    if (family == AF_INET6)
+        libc.getsockopt(file, IPPROTO_IPV6, IPV6_V6ONLY, &only, &bytes);
+    if (rs < 0)
+        return libc.listen(file, backlog);
+    /* Replacing the system's socket frees the port. */
+    if (!adopt(file, rs)) {
+        SIGNALS_BLOCKED(rclose(rs));
+        return libc.listen(file, backlog);
+    }
+    SIGNALS_BLOCKED(rfcntl(rs, F_SETFL, O_NONBLOCK));
+    atomic_store(&waits[rs], !(flags & O_NONBLOCK));
+    if (!SIGNALS_BLOCKED(rbind(rs, (struct sockaddr *)&own, length)) && !SIGNALS_BLOCKED(rlisten(rs, backlog))) {
+        errno = kept;
+        return 0;
+    }
+    /* The rsocket cannot listen: go back to a system socket. */
+    int on = 1, plain = libc.socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (plain < 0)
+        return -1;
+    libc.setsockopt(plain, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (family == AF_INET6)
+        libc.setsockopt(plain, IPPROTO_IPV6, IPV6_V6ONLY, &only, sizeof only);
+    libc.fcntl(plain, F_SETFL, flags);
+    unname(file);
+    int bound = libc.bind(plain, (struct sockaddr *)&own, length);
+    replace_by_copy(file, plain);
+    kept = errno;
+    libc.close(plain);
+    errno = kept;
+    return bound ? -1 : libc.listen(file, backlog);
+}
+
+/* After a call that failed with EAGAIN or was incomplete, the edge is reported again. */
+ssize_t reset_edge(int file, unsigned edge, ssize_t done, size_t wanted) {
+    if ((done < 0 && errno == EAGAIN) || (done >= 0 && (size_t)done < wanted))
+        atomic_fetch_and(&edges_reported[file], ~edge);
+    return done;
+}
+
+int rs_accept4(int file, struct sockaddr *from, socklen_t *length, int flags) {
+    int rs = over(file);
+    if (rs < 0)
+        return libc.accept4(file, from, length, flags);
+    int made = reset_edge(file, EPOLLIN, UNTIL(rs, 0, raccept(rs, from, length)), 0);
+    if (made < 0)
+        return -1;
+    SIGNALS_BLOCKED(rfcntl(made, F_SETFL, O_NONBLOCK));
+    if (made < FILES)
+        atomic_store(&waits[made], !(flags & SOCK_NONBLOCK));
+    int number = libc.fcntl(made, flags & SOCK_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD, 0);
+    if (number < 0 || number >= FILES || made >= FILES) {
+        SIGNALS_BLOCKED(rclose(made));
+        if (number >= 0)
+            libc.close(number);
+        errno = EMFILE;
+        return -1;
+    }
+    name(number, made);
+    return number;
+}
+
+int rs_shutdown(int file, int how) {
+    int rs = over(file);
+    return rs < 0 ? libc.shutdown(file, how) : SIGNALS_BLOCKED(rshutdown(rs, how));
+}
+
+int rs_close(int file) {
+    forget_epoll(file);
+    unname(file);
+    return libc.close(file);
+}
+
+/* ---- copies */
+
+static int copied(int from, int to) {
+    int rs = over(from);
+    if (to >= 0 && to < FILES && rs >= 0)
+        name(to, rs);
+    return to;
+}
+
+int rs_dup(int file) {
+    return copied(file, libc.dup(file));
+}
+
+int rs_dup3(int from, int to, int flags) {
+    int made = libc.dup3(from, to, flags);
+    if (made >= 0) {
+        unname(to);
+        copied(from, to);
+    }
+    return made;
+}
+
+int rs_dup2(int from, int to) {
+    if (from == to)
+        return libc.dup2(from, to);
+    int made = libc.dup2(from, to);
+    if (made >= 0) {
+        unname(to);
+        copied(from, to);
+    }
+    return made;
+}
+
+static int control(int file, int command, void *argument) {
+    int rs = over(file);
+    if (rs < 0)
+        return libc.fcntl(file, command, argument);
+    switch (command) {
+    case F_GETFL: {
+        int flags = SIGNALS_BLOCKED(rfcntl(rs, F_GETFL));
+        return flags < 0 || !atomic_load(&waits[rs]) ? flags : flags & ~O_NONBLOCK;
+    }
+    case F_SETFL:
+        atomic_store(&waits[rs], !((int)(intptr_t)argument & O_NONBLOCK));
+        return SIGNALS_BLOCKED(rfcntl(rs, F_SETFL, (int)(intptr_t)argument | O_NONBLOCK));
+    case F_DUPFD:
+    case F_DUPFD_CLOEXEC:
+        return copied(file, libc.fcntl(file, command, argument));
+    default:
+        return libc.fcntl(file, command, argument);
+    }
+}
+
+OURS int fcntl(int file, int command, ...) {
+    va_list list;
+    va_start(list, command);
+    void *argument = va_arg(list, void *);
+    va_end(list);
+    return BYPASSED ? libc.fcntl(file, command, argument) : control(file, command, argument);
+}
+
+OURS int fcntl64(int file, int command, ...) {
+    va_list list;
+    va_start(list, command);
+    void *argument = va_arg(list, void *);
+    va_end(list);
+    return BYPASSED ? libc.fcntl(file, command, argument) : control(file, command, argument);
+}
+
+OURS int ioctl(int file, unsigned long request, ...) {
+    va_list list;
+    va_start(list, request);
+    void *argument = va_arg(list, void *);
+    va_end(list);
+    int rs = over(file);
+    if (BYPASSED || rs < 0 || request != FIONBIO)
+        return libc.ioctl(file, request, argument);
+    atomic_store(&waits[rs], !*(int *)argument);
+    return 0;
+}
+
+/* ---- names and options */
+
+int rs_getpeername(int file, struct sockaddr *at, socklen_t *length) {
+    int rs = over(file);
+    return rs < 0 ? libc.getpeername(file, at, length) : SIGNALS_BLOCKED(rgetpeername(rs, at, length));
+}
+
+int rs_getsockname(int file, struct sockaddr *at, socklen_t *length) {
+    int rs = over(file);
+    return rs < 0 ? libc.getsockname(file, at, length) : SIGNALS_BLOCKED(rgetsockname(rs, at, length));
+}
+
+int rs_getsockopt(int file, int level, int option, void *value, socklen_t *length) {
+    int rs = over(file);
+    if (rs < 0)
+        return libc.getsockopt(file, level, option, value, length);
+    if (level == IPPROTO_TCP && option == TCP_CONGESTION && value && length && *length > 0) {
+        strncpy(value, "rsocket", *length);
+        *length = *length < 8 ? *length : 8;
+        return 0;
+    }
+    int answer = SIGNALS_BLOCKED(rgetsockopt(rs, level, option, value, length));
+    if (answer && errno == ENOTSUP)
+        errno = ENOPROTOOPT;
+    return answer;
+}
+
+int rs_setsockopt(int file, int level, int option, const void *value, socklen_t length) {
+    int rs = over(file);
+    if (rs < 0)
+        return libc.setsockopt(file, level, option, value, length);
+    int kept = errno, answer = SIGNALS_BLOCKED(rsetsockopt(rs, level, option, value, length));
+    if (!answer || errno != ENOTSUP)
+        return answer;
+    /* Time limits are not supported. */
+    if (level == SOL_SOCKET && (option == SO_RCVTIMEO || option == SO_SNDTIMEO)) {
+        errno = ENOPROTOOPT;
+        return -1;
+    }
+    /* Other options only affect the performance of TCP. */
+    errno = kept;
+    return 0;
+}
