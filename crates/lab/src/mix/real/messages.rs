@@ -20,60 +20,60 @@ use super::super::plan::{Fec, Kind};
 use serde::{Deserialize, Serialize};
 
 /// The most flows of a request.
-pub(super) const FLOWS_MAX: usize = 200;
+pub(crate) const FLOWS_MAX: usize = 200;
 /// The maximum number of circuits in a request, including copies.
-pub(super) const CIRCUITS_MAX: usize = 512;
+pub(crate) const CIRCUITS_MAX: usize = 512;
 /// The maximum number of these circuits that may be TCP connections.
-pub(super) const BULK_MAX: usize = 16;
+pub(crate) const BULK_MAX: usize = 16;
 /// The shortest and the longest sample interval, ms. The server sends a line for each sample, and a missing
 /// line means that it is gone.
-pub(super) const SAMPLE_MILLIS: std::ops::RangeInclusive<u64> = 100..=5000;
+pub(crate) const SAMPLE_MILLIS: std::ops::RangeInclusive<u64> = 100..=5000;
 /// The longest line that a client accepts.
-pub(super) const SERVER_LINE_BYTES_MAX: u64 = 1 << 20;
+pub(crate) const SERVER_LINE_BYTES_MAX: u64 = 1 << 20;
 
 /// How often a cookie is sent at most, because any datagram may be lost.
-pub(super) const COOKIE_TRIES_MAX: usize = 25;
+pub(crate) const COOKIE_TRIES_MAX: usize = 25;
 
 /// A request for a mix.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct MixRequest {
     /// The duration, ms.
-    pub(super) millis: u32,
+    pub(crate) millis: u32,
     /// The sample interval, ms.
-    pub(super) sample_ms: u32,
+    pub(crate) sample_ms: u32,
     /// Flows, in the order of their circuits.
-    pub(super) flows: Vec<Incoming>,
+    pub(crate) flows: Vec<Incoming>,
     /// The paths that are policed at the receiver.
-    pub(super) paths: Vec<Policed>,
+    pub(crate) paths: Vec<Policed>,
 }
 
 /// A flow, reduced to what its receiver needs.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(super) struct Incoming {
-    pub(super) kind: Kind,
-    pub(super) copies: u32,
+pub(crate) struct Incoming {
+    pub(crate) kind: Kind,
+    pub(crate) copies: u32,
     /// Its path, if the path is policed.
-    pub(super) path: Option<u32>,
-    pub(super) mbps: Option<f64>,
-    pub(super) fec: Fec,
-    pub(super) block_octets: Option<u32>,
-    pub(super) stamps: bool,
-    pub(super) clock_ppm: f64,
-    pub(super) frame_octets: u32,
-    pub(super) window_kib: u32,
+    pub(crate) path: Option<u32>,
+    pub(crate) mbps: Option<f64>,
+    pub(crate) fec: Fec,
+    pub(crate) block_octets: Option<u32>,
+    pub(crate) stamps: bool,
+    pub(crate) clock_ppm: f64,
+    pub(crate) frame_octets: u32,
+    pub(crate) window_kib: u32,
 }
 
 /// A path with a contract.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub(super) struct Policed {
-    pub(super) mbps: f64,
-    pub(super) cdvt_us: f64,
-    pub(super) tag: bool,
+pub(crate) struct Policed {
+    pub(crate) mbps: f64,
+    pub(crate) cdvt_us: f64,
+    pub(crate) tag: bool,
 }
 
 /// A message from the client after its request.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(super) enum ClientMessage {
+pub(crate) enum ClientMessage {
     /// Start.
     Go,
     /// The client has sent everything: this many datagrams on each circuit.
@@ -82,7 +82,7 @@ pub(super) enum ClientMessage {
 
 /// A message from the server.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(super) enum ServerMessage {
+pub(crate) enum ServerMessage {
     /// The ports to send to, and the nonce to send.
     Ready { datagrams: u16, streams: u16, nonce: String },
     /// The cookie received in a datagram, hexadecimal.
@@ -97,63 +97,63 @@ pub(super) enum ServerMessage {
 
 /// The statistics of a flow in a sample.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub(super) struct FlowSample {
+pub(crate) struct FlowSample {
     /// Cells that arrived and conformed.
-    pub(super) cells: u64,
+    pub(crate) cells: u64,
     /// Cells that were missing or did not conform.
-    pub(super) cells_lost: u64,
+    pub(crate) cells_lost: u64,
     /// Units known to be lost.
-    pub(super) units_lost: u64,
+    pub(crate) units_lost: u64,
     /// Octets of TCP.
-    pub(super) octets: u64,
+    pub(crate) octets: u64,
     /// The median and the 99th percentile of the delay variation, us: the delay of each datagram, or each
     /// interval between TCP blocks, minus the shortest of the sample.
-    pub(super) variation_us: [Option<f64>; 2],
+    pub(crate) variation_us: [Option<f64>; 2],
 }
 
 /// The totals of a flow.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub(super) struct FlowTotal {
+pub(crate) struct FlowTotal {
     /// Cells that arrived and conformed.
-    pub(super) cells: u64,
+    pub(crate) cells: u64,
     /// Cells that exceeded the contract and were dropped.
-    pub(super) policed: u64,
+    pub(crate) policed: u64,
     /// Cells that exceeded the contract and were tagged.
-    pub(super) tagged: u64,
+    pub(crate) tagged: u64,
     /// Cells in duplicate datagrams.
-    pub(super) strange: u64,
+    pub(crate) strange: u64,
     /// Datagrams received, and the number of them that arrived after a later one.
-    pub(super) datagrams: u64,
-    pub(super) reordered: u64,
+    pub(crate) datagrams: u64,
+    pub(crate) reordered: u64,
     /// Units that arrived completely.
-    pub(super) whole: u64,
+    pub(crate) whole: u64,
     /// Periods of a constant-rate stream that contain wrong octets.
-    pub(super) damaged: u64,
-    pub(super) variation_us: [Option<f64>; 2],
+    pub(crate) damaged: u64,
+    pub(crate) variation_us: [Option<f64>; 2],
     /// The median and the 99th percentile of the time from when a unit was ready until its last cell arrived,
     /// minus the shortest delay of the flow's datagrams, ms.
-    pub(super) unit_ms: [Option<f64>; 2],
-    pub(super) matrices: u64,
-    pub(super) matrices_corrected: u64,
-    pub(super) matrices_uncorrectable: u64,
-    pub(super) sequence_losses: u64,
-    pub(super) clock_ppm: Option<f64>,
-    pub(super) recovered_ppm: Option<f64>,
-    pub(super) buffer_below_ms: f64,
-    pub(super) buffer_above_ms: f64,
-    pub(super) slips: u64,
+    pub(crate) unit_ms: [Option<f64>; 2],
+    pub(crate) matrices: u64,
+    pub(crate) matrices_corrected: u64,
+    pub(crate) matrices_uncorrectable: u64,
+    pub(crate) sequence_losses: u64,
+    pub(crate) clock_ppm: Option<f64>,
+    pub(crate) recovered_ppm: Option<f64>,
+    pub(crate) buffer_below_ms: f64,
+    pub(crate) buffer_above_ms: f64,
+    pub(crate) slips: u64,
     /// Octets of TCP.
-    pub(super) octets: u64,
+    pub(crate) octets: u64,
 }
 
 /// The totals of all flows.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Total {
-    pub(super) flows: Vec<FlowTotal>,
+pub(crate) struct Total {
+    pub(crate) flows: Vec<FlowTotal>,
     /// Datagrams that the server's rate limit dropped.
-    pub(super) refused: u64,
+    pub(crate) refused: u64,
     /// Datagrams dropped because the server's socket buffer was full.
-    pub(super) dropped_here: Option<u64>,
+    pub(crate) dropped_here: Option<u64>,
     /// By how much the shortest delay of the last quarter of the time exceeds that of the first quarter, us.
-    pub(super) drift_us: Option<f64>,
+    pub(crate) drift_us: Option<f64>,
 }

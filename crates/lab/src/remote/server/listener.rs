@@ -16,11 +16,11 @@
 use super::data_ports::{CALLERS, DataPorts};
 use super::event::{Event, Refusal};
 use super::limits::{Limits, UNAUTHENTICATED_MAX, UNAUTHENTICATED_PER_NETWORK_MAX, UNAUTHENTICATED_TIMEOUT};
+use super::mix::Room;
 use super::refusal_log::RefusalLog;
 use super::unproven::{Bounds, HandshakeError, Handshakes, Length, Step};
-use crate::mix::real::Room;
-use crate::net::admission::{Token, hex, is_same, may_connect};
-use crate::net::protocol::*;
+use crate::remote::admission::{Token, hex, is_same, may_connect};
+use crate::remote::protocol::*;
 use ipnet::IpNet;
 use kiban_base::Instant;
 use kiban_measure::pause::{pace, readable};
@@ -245,7 +245,7 @@ impl Shared {
             if let Request::Mix(request) = &ask {
                 let ports = &self.ports;
                 let room = Room { clock: self.clock, limits, ports, ends: &self.ends, address, local };
-                crate::mix::real::serve(&room, request, reader, writer)?;
+                super::mix::serve(&room, request, reader, writer)?;
                 *trials += 1;
                 continue;
             }

@@ -10,18 +10,18 @@
 //! End       when the client announces it, the server waits until nothing has arrived for [`QUIET`], because
 //!           traffic may still be in transit. It also ends when the client is gone.
 
-use super::bulk::{self, LOOK, ReceiveStats, Tally};
-use super::protocol::*;
-use super::receive::Receiver;
-use super::wire::{self, COOKIE_OCTETS, DATAGRAM_OCTETS_MAX, NONCE_OCTETS};
-use crate::mix::plan::Kind;
-use crate::net::Limits;
-use crate::net::admission::{hex, is_same};
-use crate::net::protocol::{
+use super::Limits;
+use crate::mix::Kind;
+use crate::mix::real::bulk::{self, LOOK, ReceiveStats, Tally};
+use crate::mix::real::messages::*;
+use crate::mix::real::receive::Receiver;
+use crate::mix::real::wire::{self, COOKIE_OCTETS, DATAGRAM_OCTETS_MAX, NONCE_OCTETS};
+use crate::remote::admission::{hex, is_same};
+use crate::remote::protocol::{
     LINE_BYTES_MAX, LINE_TIME, Lines, NONCE_BYTES, read_message_until, write_message,
 };
-use crate::net::server::data_ports::{CALLERS, DataPorts};
-use crate::net::server::unproven::{Handshakes, Length, Step};
+use crate::remote::server::data_ports::{CALLERS, DataPorts};
+use crate::remote::server::unproven::{Handshakes, Length, Step};
 use kiban_base::Instant;
 use kiban_measure::pause::{pace, readable};
 use kiban_measure::{Datagrams, Settings};

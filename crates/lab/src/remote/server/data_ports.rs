@@ -1,7 +1,7 @@
 //! The ports of data connections.
 
 use super::unproven::Bounds;
-use crate::net::protocol::LINE_TIME;
+use crate::remote::protocol::LINE_TIME;
 use std::io;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicUsize, Ordering};
