@@ -1,39 +1,47 @@
 //! The messages between client and server.
 //!
-//! Form      lines of JSON in both directions on the control connection. The client begins with [`Hello`],
-//!           which contains the token; the server closes a connection with a wrong token. Each trial then
-//!           consists of [`Request::Trial`], [`Reply::Ready`], the data connection, [`Request::Ended`] and
-//!           [`Reply::Outcome`].
-//! Data      the data connection starts with the trial's nonce, so that no other program can use it;
-//!           arbitrary payload follows.
-//! Limits    a line has at most [`LINE_BYTES_MAX`] bytes, the first one [`HELLO_BYTES_MAX`]. Every line must
-//!           also be complete within a time limit ([`read_message_until`]).
+//! ```text
+//! client: Hello (the token)                 server: Welcome, or Refused and the end of the connection
+//!
+//! a trial of one TCP connection:
+//! client: Trial                             server: Ready (a port, a nonce), or Impossible, or Lost
+//! client: the nonce, then data              (on a connection to that port)
+//! client: Ended                             server: Outcome, or Lost
+//!
+//! a mix of flows:
+//! client: Mix                               server: Ready (two ports, a nonce), or Impossible, or Lost
+//! client: a datagram with a cookie          server: Heard (the cookie)
+//! client: the nonce and a circuit, on a TCP connection for each circuit of TCP
+//! client: Go, datagrams ...                 server: Sample, Sample ...
+//! client: Ended (datagrams sent)            server: Total
+//! ```
+//!
+//! Form      lines of JSON in both directions on the control connection, of bounded length and time.
+//! Data      a data connection or datagram starts with the nonce of the measurement, so that no other program
+//!           can use the port.
+//! Target    a client sends payload to a UDP port only after the server has returned the cookie that the
+//!           client sent to that port, which proves that the port is the server's. Until then the client
+//!           sends at most [`COOKIE_TRIES_MAX`] short datagrams to it.
 //! Left out  encryption: the token crosses the network in clear text, so use it only on networks that you
 //!           trust.
 
-use kiban_base::Instant;
+pub use super::lines::{
+    DeadlineReader, HELLO_BYTES_MAX, LINE_BYTES_MAX, LINE_TIME, Lines, REPLY_BYTES_MAX, plain, read_message,
+    read_message_until, write_message,
+};
+use crate::mix::{FlowSample, MixRequest, MixTotal};
 use kiban_measure::socket::Given;
 use kiban_measure::{Counters, Settings, TcpInfo};
-use kiban_os::Clock;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
 
 /// The version of the protocol, which must be the same on both sides.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// The default port of the control connection.
 pub const PORT: u16 = 4195;
-/// The longest line.
-pub const LINE_BYTES_MAX: u64 = 65_536;
-/// The longest line of a client that has not presented the token.
-pub const HELLO_BYTES_MAX: u64 = 1024;
-/// How long a client's line may take from its first byte to its last.
-pub const LINE_TIME: Duration = Duration::from_secs(5);
-/// Bytes of a trial's nonce.
+/// Bytes of the nonce of a measurement.
 pub const NONCE_BYTES: usize = 16;
+/// How often a cookie is sent at most, because any datagram may be lost.
+pub const COOKIE_TRIES_MAX: usize = 25;
 
 /// The first message of a client.
 #[derive(Clone, Serialize, Deserialize)]
@@ -103,28 +111,39 @@ pub enum Request {
         /// The announced length of the trial including warm-up, ms.
         millis: u32,
     },
-    /// The client has closed the data connection.
-    Ended,
-    /// A mix of flows. The messages that follow are described in [`crate::mix`].
-    Mix(Box<crate::mix::MixRequest>),
+    /// A mix of flows ([`crate::mix`]).
+    Mix(Box<MixRequest>),
+    /// Start the mix.
+    Go,
+    /// The client has closed the trial's data connection, or has sent everything of a mix: this many
+    /// datagrams on each circuit.
+    Ended(Vec<u64>),
 }
 
 /// A reply of the server.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Reply {
-    /// Connect to this port and send this nonce.
+    /// Send to these ports, at the address of the control connection, beginning with this nonce.
     Ready {
-        /// The port, at the address of the control connection.
-        port: u16,
+        /// The port for TCP; 0 if there is none.
+        streams: u16,
+        /// The port for UDP; 0 if there is none.
+        datagrams: u16,
         /// Hexadecimal.
         nonce: String,
     },
-    /// The server's results.
-    Outcome(Box<Outcome>),
-    /// The trial exceeds a limit or is invalid; the text says what to change.
+    /// The measurement exceeds a limit or is invalid; the text says what to change.
     Impossible(String),
-    /// The trial failed.
+    /// The measurement failed.
     Lost(String),
+    /// The server's results of a trial.
+    Outcome(Box<Outcome>),
+    /// The cookie received in a datagram, hexadecimal.
+    Heard(String),
+    /// What arrived in the next sample of a mix, by flow.
+    Sample(Vec<FlowSample>),
+    /// The totals of a mix.
+    Total(Box<MixTotal>),
 }
 
 /// The server's results of a trial.
@@ -142,150 +161,4 @@ pub struct Outcome {
     pub given: Given,
     /// Its host's counters during the trial.
     pub counters: Counters,
-}
-
-/// Writes a message as one line.
-///
-/// # Errors
-/// Returns the errors of the writer.
-pub fn write_message(writer: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
-    let mut text = serde_json::to_vec(line)?;
-    text.push(b'\n');
-    // Write the whole line at once: the second of two writes would wait for the peer's delayed
-    // acknowledgement.
-    writer.write_all(&text)
-}
-
-/// A socket that is read until a fixed deadline: a peer that sends one byte at a time cannot extend it.
-pub struct DeadlineReader {
-    stream: TcpStream,
-    clock: Clock,
-    until: Instant,
-}
-
-impl DeadlineReader {
-    /// Creates a reader of `stream` that times out after `length`.
-    pub fn new(stream: TcpStream, length: Duration) -> DeadlineReader {
-        let clock = Clock::new();
-        let until = clock.now() + length;
-        DeadlineReader { stream, clock, until }
-    }
-}
-
-impl Read for DeadlineReader {
-    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
-        let left = self.until.since(self.clock.now());
-        if left.is_zero() {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "the message did not arrive in time"));
-        }
-        self.stream.set_read_timeout(Some(left))?;
-        self.stream.read(room)
-    }
-}
-
-impl AsFd for DeadlineReader {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
-    }
-}
-
-/// A line reader with a deadline.
-pub type Lines = BufReader<DeadlineReader>;
-
-/// Reads a line that must be complete within `length`.
-///
-/// # Errors
-/// See [`read_message`]; also `TimedOut` or `WouldBlock` if the message is not complete in time.
-pub fn read_message_until<T: DeserializeOwned>(
-    reader: &mut Lines,
-    bytes_max: u64,
-    length: Duration,
-) -> io::Result<T> {
-    let punctual = reader.get_mut();
-    punctual.until = punctual.clock.now() + length;
-    read_message(reader, bytes_max)
-}
-
-/// Returns a peer's text for display: without control characters, which a terminal would execute, and
-/// shortened.
-pub fn plain(text: &str) -> String {
-    const CHARS_MAX: usize = 500;
-    let shown = text.chars().take(CHARS_MAX);
-    shown.map(|char| if char.is_control() { char::REPLACEMENT_CHARACTER } else { char }).collect()
-}
-
-/// Reads a line of at most `bytes_max`.
-///
-/// # Errors
-/// Returns the errors of the reader; `UnexpectedEof` at the end of the connection; `InvalidData` for a line
-/// that is too long or cannot be parsed.
-pub fn read_message<T: DeserializeOwned>(reader: &mut impl BufRead, bytes_max: u64) -> io::Result<T> {
-    let mut line = Vec::new();
-    let length = reader.take(bytes_max).read_until(b'\n', &mut line)?;
-    if length == 0 {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    if line.last() != Some(&b'\n') {
-        let why = if length as u64 == bytes_max { "the line is too long" } else { "the line was cut off" };
-        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
-    }
-    // The line may contain a token, so the error does not repeat it.
-    serde_json::from_slice(&line)
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "the line is not of this protocol"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_times_out_even_if_bytes_keep_arriving() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let mut peer = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
-        let (stream, _) = listener.accept().expect("the client connects");
-        let length = Duration::from_millis(300);
-        let mut lines = BufReader::new(DeadlineReader::new(stream, length));
-        std::thread::scope(|scope| {
-            let drips = scope.spawn(move || {
-                // Wait until the other end has closed.
-                while peer.write_all(b" ").is_ok() {
-                    kiban_measure::pause::pace(Duration::from_millis(20));
-                }
-            });
-            let clock = Clock::new();
-            let error =
-                read_message_until::<Request>(&mut lines, LINE_BYTES_MAX, length).expect_err("no line came");
-            assert!(matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock), "{error}");
-            assert!(clock.now().since(Instant::ZERO) >= length);
-            drop(lines);
-            drips.join().expect("it ends");
-        });
-    }
-
-    #[test]
-    fn text_from_a_peer_cannot_control_the_terminal() {
-        assert_eq!(plain("no\x1b[2J\r\nmore"), "no\u{fffd}[2J\u{fffd}\u{fffd}more");
-        assert_eq!(plain(&"x".repeat(10_000)).len(), 500);
-    }
-
-    #[test]
-    fn lines_round_trip_and_long_ones_are_rejected() {
-        let ask = Request::Trial {
-            settings: Settings { send_bytes: Some(4000), no_delay: true, ..Settings::default() },
-            work: Work::Reply { message_bytes: 1000, reply_bytes: 1 },
-            millis: 500,
-        };
-        let mut line = Vec::new();
-        write_message(&mut line, &ask).expect("writing to memory succeeds");
-        assert_eq!(read_message::<Request>(&mut line.as_slice(), LINE_BYTES_MAX).expect("as written"), ask);
-        for (bytes, bytes_max, expected) in [
-            (&b""[..], 100, io::ErrorKind::UnexpectedEof),
-            (b"{\"Trial\"", 100, io::ErrorKind::InvalidData),
-            (b"\"Ended\"\n", 4, io::ErrorKind::InvalidData),
-            (b"GET / HTTP/1.1\r\n", 100, io::ErrorKind::InvalidData),
-        ] {
-            let error = read_message::<Request>(&mut { bytes }, bytes_max).expect_err("not a line");
-            assert_eq!(error.kind(), expected, "{bytes:?}");
-        }
-    }
 }

@@ -1,20 +1,9 @@
-//! The messages between the two ends of a mix, on the control connection of `kiban lab serve`.
+//! What the messages of a mix contain: the request, and the statistics that the server returns
+//! ([`crate::remote::protocol`]).
 //!
-//! ```text
-//! client: Ask::Mix(Request)   server: Ready (a port for datagrams, one for TCP, a nonce) or Impossible
-//! client: a datagram with a cookie            server: Heard (the cookie)
-//! client: TCP connections, Go, datagrams ...  server: Sample, Sample ...
-//! client: Ended (cells sent)  server: Total
-//! ```
-//!
-//! Direction data flows only from client to server. The server sends only these lines, and only to a client
-//!           that knows the token.
-//! that knows the token.
-//! Target    a client sends payload to a UDP port only after the server has returned the cookie that the
-//!           client sent to that port, which proves that the port is the server's. Until then the client
-//!           sends at most [`COOKIE_TRIES_MAX`] short datagrams to it.
+//! Direction data flows only from client to server.
 //! Bounds    a request has at most [`FLOWS_MAX`] flows, [`CIRCUITS_MAX`] circuits and [`BULK_MAX`]
-//!           connections, and a line of the server at most [`SERVER_LINE_BYTES_MAX`].
+//!           connections.
 
 use super::super::plan::{Fec, Kind};
 use serde::{Deserialize, Serialize};
@@ -28,11 +17,6 @@ pub(crate) const BULK_MAX: usize = 16;
 /// The shortest and the longest sample interval, ms. The server sends a line for each sample, and a missing
 /// line means that it is gone.
 pub(crate) const SAMPLE_MILLIS: std::ops::RangeInclusive<u64> = 100..=5000;
-/// The longest line that a client accepts.
-pub(crate) const SERVER_LINE_BYTES_MAX: u64 = 1 << 20;
-
-/// How often a cookie is sent at most, because any datagram may be lost.
-pub(crate) const COOKIE_TRIES_MAX: usize = 25;
 
 /// A request for a mix.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -71,33 +55,9 @@ pub(crate) struct Policed {
     pub(crate) tag: bool,
 }
 
-/// A message from the client after its request.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) enum ClientMessage {
-    /// Start.
-    Go,
-    /// The client has sent everything: this many datagrams on each circuit.
-    Ended(Vec<u64>),
-}
-
-/// A message from the server.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) enum ServerMessage {
-    /// The ports to send to, and the nonce to send.
-    Ready { datagrams: u16, streams: u16, nonce: String },
-    /// The cookie received in a datagram, hexadecimal.
-    Heard(String),
-    /// The request exceeds a limit or is invalid; the text says what to change.
-    Impossible(String),
-    /// What arrived in the next sample, by flow.
-    Sample(Vec<FlowSample>),
-    /// The totals.
-    Total(Box<Total>),
-}
-
 /// The statistics of a flow in a sample.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct FlowSample {
+pub struct FlowSample {
     /// Cells that arrived and conformed.
     pub(crate) cells: u64,
     /// Cells that were missing or did not conform.
@@ -148,7 +108,7 @@ pub(crate) struct FlowTotal {
 
 /// The totals of all flows.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Total {
+pub struct MixTotal {
     pub(crate) flows: Vec<FlowTotal>,
     /// Datagrams that the server's rate limit dropped.
     pub(crate) refused: u64,

@@ -21,5 +21,5 @@ pub(crate) mod receive;
 mod send;
 pub(crate) mod wire;
 
-pub use messages::MixRequest;
+pub use messages::{FlowSample, MixRequest, MixTotal};
 pub use send::run;

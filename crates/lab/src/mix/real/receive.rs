@@ -15,7 +15,7 @@
 
 use super::super::traffic::{self, contract};
 use super::delays::Delays;
-use super::messages::{FlowSample, FlowTotal, Incoming, MixRequest, Policed, Total};
+use super::messages::{FlowSample, FlowTotal, Incoming, MixRequest, MixTotal, Policed};
 use super::wire::{self, NONCE_OCTETS};
 use crate::mix::plan::Flow;
 use kiban_atm::wire::atm::CELL_BYTES;
@@ -323,7 +323,7 @@ impl Receiver {
     }
 
     /// Ends the session and returns samples and totals.
-    pub(crate) fn finish(mut self) -> (Vec<Vec<FlowSample>>, Total) {
+    pub(crate) fn finish(mut self) -> (Vec<Vec<FlowSample>>, MixTotal) {
         while !self.held.is_empty() {
             self.release();
         }
@@ -344,7 +344,7 @@ impl Receiver {
             [Some(first), .., Some(last)] => Some((last - first) as f64 * 1e-3),
             _ => None,
         };
-        (samples, Total { flows: flows.collect(), drift_us, ..Total::default() })
+        (samples, MixTotal { flows: flows.collect(), drift_us, ..MixTotal::default() })
     }
 }
 
@@ -411,7 +411,10 @@ mod tests {
     }
 
     /// Receives a plan's datagrams; `transit` gives the transit time of each, or `None` for a loss.
-    fn received(plan: &Plan, transit: impl Fn(usize) -> Option<Duration>) -> (Vec<Vec<FlowSample>>, Total) {
+    fn received(
+        plan: &Plan,
+        transit: impl Fn(usize) -> Option<Duration>,
+    ) -> (Vec<Vec<FlowSample>>, MixTotal) {
         let request = plan.leaving("a").expect("flows leave").request;
         let mut receiver = Receiver::new(&request, NONCE);
         let mut arrivals: Vec<(Duration, Vec<u8>)> = datagrams(plan)
