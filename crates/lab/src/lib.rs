@@ -38,6 +38,7 @@ pub mod mix;
 pub mod nearest;
 pub mod net;
 pub mod rdma;
+mod remote;
 pub mod report;
 pub mod reproduce;
 pub mod stats;

@@ -146,6 +146,25 @@ fn a_refused_client_receives_the_reason() {
 }
 
 #[test]
+fn a_client_of_another_version_receives_both_versions() {
+    let server = Running::start(Limits::default());
+    for (version, token, expected) in [
+        (
+            VERSION - 1,
+            server.token.reveal(),
+            format!("version {} of the protocol, the server version {VERSION}", VERSION - 1),
+        ),
+        // Without the token a client learns nothing of the server's version.
+        (VERSION - 1, "0123456789abcdef", "wrong token".into()),
+    ] {
+        let mut connection = call(server.at, [127, 0, 0, 1]);
+        write_message(&mut connection, &Hello { version, token: token.to_owned() }).expect("it listens");
+        let said = rest(connection);
+        assert!(said.contains(&expected), "{said}");
+    }
+}
+
+#[test]
 fn a_flood_of_refusals_gives_few_log_lines() {
     let server = Running::start(Limits::default());
     for number in 0..FLOOD {
@@ -169,7 +188,7 @@ fn payload_of_a_trial_goes_only_to_the_sessions_address() {
     let mut session = server.session();
     let work = Work::Write { message_bytes: 1000 };
     session.say(&Request::Trial { settings: Settings::default(), work, millis: 200 });
-    let Reply::Ready { port, nonce } = session.hear() else { panic!("it is within all limits") };
+    let Reply::Ready { streams: port, nonce, .. } = session.hear() else { panic!("it is within all limits") };
     let (data, nonce) = (SocketAddr::new(server.at.ip(), port), octets(&nonce));
     // A connection from another host is closed without payload, even if it presents the nonce.
     let mut elsewhere = call(data, [127, 0, 0, 2]);
@@ -185,7 +204,7 @@ fn payload_of_a_trial_goes_only_to_the_sessions_address() {
     right.write_all(&nonce).expect("it listens");
     let payload = rest(right);
     assert!(payload.len() >= 1000 && payload.bytes().all(|octet| octet == 0x5a), "{}", payload.len());
-    session.say(&Request::Ended);
+    session.say(&Request::Ended(Vec::new()));
     assert!(matches!(session.hear(), Reply::Outcome(outcome) if outcome.bytes >= 1000));
 }
 
@@ -328,12 +347,14 @@ fn nonces() -> Vec<Vec<u8>> {
     (0..COUNT)
         .map(|_| {
             session.say(&Request::Trial { settings: Settings::default(), work, millis: 1 });
-            let Reply::Ready { port, nonce } = session.hear() else { panic!("it is within all limits") };
+            let Reply::Ready { streams: port, nonce, .. } = session.hear() else {
+                panic!("it is within all limits")
+            };
             let nonce = octets(&nonce);
             let mut data = call(SocketAddr::new(server.at.ip(), port), [127, 0, 0, 1]);
             data.write_all(&nonce).expect("it listens");
             rest(data);
-            session.say(&Request::Ended);
+            session.say(&Request::Ended(Vec::new()));
             assert!(matches!(session.hear(), Reply::Outcome(_)));
             nonce
         })

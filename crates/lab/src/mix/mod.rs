@@ -28,4 +28,4 @@ pub use network::run;
 pub use outcome::{FlowOutcome, Medium, Network as NetworkOutcome, Outcome, Real, Sample};
 pub use plan::{Fec, Flow, Kind, Network, Plan, PlanError, Pvc, Site};
 pub use policing::Policing;
-pub use real::{MixRequest, run as run_over};
+pub use real::{FlowSample, MixRequest, MixTotal, run as run_over};

@@ -7,12 +7,12 @@
 //! Rest      the part of a round trip that the model does not explain: hosts, switches, queues. L cannot be
 //!           measured here; if it is not given, the rest includes the propagation delay.
 
-use super::protocol::Work;
 use super::session::Session;
 use crate::engine::Failure;
 use crate::net::trial::evidence::Pattern;
 use crate::net::trial::setup::Setup;
 use crate::net::trial::transactions::Line;
+use crate::remote::protocol::Work;
 use crate::stats::{quantile, sorted};
 use crate::table::Table;
 use serde::Serialize;

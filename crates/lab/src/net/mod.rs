@@ -18,19 +18,16 @@
 //!           the other end.
 //! Left out  UDP, several simultaneous streams, captures of what the server sends.
 
-pub mod admission;
-pub mod client;
 pub mod delay;
 mod diagnosis;
 pub mod grid;
-pub mod protocol;
 pub mod question;
-pub mod server;
 pub mod session;
 pub mod sweep;
 pub mod trace;
 mod trial;
 
+pub use crate::remote::{admission, client, protocol, server};
 pub use client::Client;
 pub use diagnosis::findings::Findings;
 pub use diagnosis::{advice, boundary, cause, findings, map};

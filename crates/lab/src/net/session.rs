@@ -4,14 +4,14 @@
 //!           MSS, and a burst of 256 KiB measures its approximate rate. Trials are compared with these
 //!           figures, and the boundary of slow cells is predicted from them.
 
-use super::admission::Token;
-use super::client::Client;
-use super::protocol::{Welcome, Work};
 use crate::engine::Failure;
 use crate::net::trial::evidence::Pattern;
 pub use crate::net::trial::path::Path;
 use crate::net::trial::setup::Setup;
 use crate::net::trial::transactions;
+use crate::remote::admission::Token;
+use crate::remote::client::Client;
+use crate::remote::protocol::{Welcome, Work};
 use kiban_os::Clock;
 use kiban_os::lock;
 use std::io::Write;

@@ -10,7 +10,7 @@
 
 use super::super::traffic::BLOCK_OCTETS;
 use super::delays::Delays;
-use crate::net::protocol::NONCE_BYTES;
+use crate::remote::protocol::NONCE_BYTES;
 use kiban_atm::wire::aal5;
 use kiban_atm::wire::atm::CELL_BYTES;
 use kiban_base::Instant;
@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How often a waiting thread checks whether the session has ended.
-pub(super) const LOOK: Duration = Duration::from_millis(200);
+pub(crate) const LOOK: Duration = Duration::from_millis(200);
 /// How often round-trip times are read.
 const ROUND: Duration = Duration::from_millis(20);
 /// Octets per write.
@@ -34,7 +34,7 @@ const WRITE_OCTETS: usize = 16 << 10;
 const READ_OCTETS: usize = 256 << 10;
 
 /// Returns the first bytes of a connection.
-pub(super) fn greeting(nonce: &[u8; NONCE_BYTES], circuit: u16) -> [u8; NONCE_BYTES + 2] {
+pub(crate) fn greeting(nonce: &[u8; NONCE_BYTES], circuit: u16) -> [u8; NONCE_BYTES + 2] {
     let mut octets = [0; NONCE_BYTES + 2];
     octets[..NONCE_BYTES].copy_from_slice(nonce);
     octets[NONCE_BYTES..].copy_from_slice(&circuit.to_be_bytes());
@@ -114,17 +114,17 @@ pub(super) fn send(
 
 /// What a receiving end has read since the last call.
 #[derive(Debug, Default)]
-pub(super) struct ReceiveStats {
-    pub(super) octets: u64,
-    pub(super) gaps: Vec<u64>,
-    pub(super) ended: bool,
+pub(crate) struct ReceiveStats {
+    pub(crate) octets: u64,
+    pub(crate) gaps: Vec<u64>,
+    pub(crate) ended: bool,
 }
 
 /// A receiving end's statistics, shared with the thread that reports them.
-pub(super) type Tally = Mutex<ReceiveStats>;
+pub(crate) type Tally = Mutex<ReceiveStats>;
 
 /// Reads until the connection ends; `budget` delays reading when the rate is too high.
-pub(super) fn receive(
+pub(crate) fn receive(
     mut stream: TcpStream,
     clock: Clock,
     tally: &Tally,

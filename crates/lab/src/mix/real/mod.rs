@@ -13,15 +13,13 @@
 //!           the kernel makes its segments. The drift of the two clocks is reported, but not subtracted from
 //!           delays.
 
-mod bulk;
+pub(crate) mod bulk;
 mod delays;
 mod edge;
-mod protocol;
-mod receive;
+pub(crate) mod messages;
+pub(crate) mod receive;
 mod send;
-mod serve;
-mod wire;
+pub(crate) mod wire;
 
-pub use protocol::MixRequest;
+pub use messages::{FlowSample, MixRequest, MixTotal};
 pub use send::run;
-pub(crate) use serve::{Room, serve};

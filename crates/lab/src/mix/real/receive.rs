@@ -15,7 +15,7 @@
 
 use super::super::traffic::{self, contract};
 use super::delays::Delays;
-use super::protocol::{FlowSample, FlowTotal, Incoming, MixRequest, Policed, Total};
+use super::messages::{FlowSample, FlowTotal, Incoming, MixRequest, MixTotal, Policed};
 use super::wire::{self, NONCE_OCTETS};
 use crate::mix::plan::Flow;
 use kiban_atm::wire::atm::CELL_BYTES;
@@ -29,7 +29,7 @@ use std::time::Duration;
 
 /// How long cells wait for earlier cells of other circuits: longer than it takes to fill a datagram, plus
 /// scheduling delays.
-pub(super) const HOLD: Duration = Duration::from_millis(20);
+pub(crate) const HOLD: Duration = Duration::from_millis(20);
 /// The most cells that wait.
 const HELD_MAX: usize = 1 << 18;
 /// The most missing datagrams of a circuit that may still arrive.
@@ -65,7 +65,7 @@ struct FlowState {
 }
 
 /// The receiving end of a mix.
-pub(super) struct Receiver {
+pub(crate) struct Receiver {
     nonce: [u8; NONCE_OCTETS],
     circuits: Vec<Circuit>,
     flows: Vec<FlowState>,
@@ -88,13 +88,13 @@ mod slab {
     use super::TimedCell;
 
     #[derive(Default)]
-    pub(super) struct Slab {
+    pub(crate) struct Slab {
         cells: Vec<TimedCell>,
         free: Vec<usize>,
     }
 
     impl Slab {
-        pub(super) fn put(&mut self, cell: TimedCell) -> usize {
+        pub(crate) fn put(&mut self, cell: TimedCell) -> usize {
             if let Some(place) = self.free.pop() {
                 self.cells[place] = cell;
                 place
@@ -104,7 +104,7 @@ mod slab {
             }
         }
 
-        pub(super) fn take(&mut self, place: usize) -> TimedCell {
+        pub(crate) fn take(&mut self, place: usize) -> TimedCell {
             self.free.push(place);
             self.cells[place]
         }
@@ -128,7 +128,7 @@ impl Incoming {
     }
 
     /// Validates the request; the error says what is wrong.
-    pub(super) fn validate(&self, paths: usize) -> Result<(), String> {
+    pub(crate) fn validate(&self, paths: usize) -> Result<(), String> {
         self.flow().validate().map_err(|(wrong, remedy)| format!("{wrong}: {remedy}"))?;
         if self.path.is_some_and(|path| path as usize >= paths) {
             return Err("a flow names a path that does not exist".into());
@@ -139,7 +139,7 @@ impl Incoming {
 
 impl Policed {
     /// Validates the request; the error says what is wrong.
-    pub(super) fn validate(&self) -> Result<(), String> {
+    pub(crate) fn validate(&self) -> Result<(), String> {
         let good = (0.001..=100_000.0).contains(&self.mbps) && (0.001..=1e8).contains(&self.cdvt_us);
         if good { Ok(()) } else { Err("a contract has an invalid rate or tolerance".into()) }
     }
@@ -147,7 +147,7 @@ impl Policed {
 
 impl Receiver {
     /// Creates the receiver for a validated request.
-    pub(super) fn new(request: &MixRequest, nonce: [u8; NONCE_OCTETS]) -> Receiver {
+    pub(crate) fn new(request: &MixRequest, nonce: [u8; NONCE_OCTETS]) -> Receiver {
         let length = Duration::from_millis(request.millis.into());
         let circuits = request.flows.iter().enumerate().flat_map(|(number, flow)| {
             let circuit = move |_| Circuit {
@@ -187,7 +187,7 @@ impl Receiver {
 
     /// Handles a datagram that arrived `at` nanoseconds after the start message; negative if it arrived
     /// before. Returns false if it does not belong to this session.
-    pub(super) fn on_datagram(&mut self, octets: &[u8], at: i64) -> bool {
+    pub(crate) fn on_datagram(&mut self, octets: &[u8], at: i64) -> bool {
         let Some((head, cells)) = wire::read(octets).filter(|(head, _)| head.nonce == self.nonce) else {
             return false;
         };
@@ -261,7 +261,7 @@ impl Receiver {
     }
 
     /// Advances the time: polices and passes on the cells that have waited long enough.
-    pub(super) fn on_time(&mut self, at: Duration) {
+    pub(crate) fn on_time(&mut self, at: Duration) {
         let horizon = Instant::ZERO + (BIAS + at).saturating_sub(HOLD);
         while self.held.peek().is_some_and(|Reverse((first, ..))| *first <= horizon) {
             self.release();
@@ -272,7 +272,7 @@ impl Receiver {
     }
 
     /// Records octets of a TCP circuit, and the intervals between its blocks, in nanoseconds.
-    pub(super) fn on_stream(&mut self, circuit: usize, octets: u64, gaps: &[u64]) {
+    pub(crate) fn on_stream(&mut self, circuit: usize, octets: u64, gaps: &[u64]) {
         let flow = &mut self.flows[self.circuits[circuit].flow];
         flow.total.octets += octets;
         flow.sample.octets += octets;
@@ -313,17 +313,17 @@ impl Receiver {
     }
 
     /// Returns the finished samples.
-    pub(super) fn samples(&mut self) -> Vec<Vec<FlowSample>> {
+    pub(crate) fn samples(&mut self) -> Vec<Vec<FlowSample>> {
         std::mem::take(&mut self.samples)
     }
 
     /// Returns whether the given numbers of datagrams have arrived on all circuits.
-    pub(super) fn has_all(&self, sent: &[u64]) -> bool {
+    pub(crate) fn has_all(&self, sent: &[u64]) -> bool {
         self.circuits.iter().zip(sent).all(|(circuit, sent)| circuit.came >= *sent)
     }
 
     /// Ends the session and returns samples and totals.
-    pub(super) fn finish(mut self) -> (Vec<Vec<FlowSample>>, Total) {
+    pub(crate) fn finish(mut self) -> (Vec<Vec<FlowSample>>, MixTotal) {
         while !self.held.is_empty() {
             self.release();
         }
@@ -344,7 +344,7 @@ impl Receiver {
             [Some(first), .., Some(last)] => Some((last - first) as f64 * 1e-3),
             _ => None,
         };
-        (samples, Total { flows: flows.collect(), drift_us, ..Total::default() })
+        (samples, MixTotal { flows: flows.collect(), drift_us, ..MixTotal::default() })
     }
 }
 
@@ -368,7 +368,7 @@ impl FlowTotal {
 }
 
 /// Returns the rate on an ATM line, Mbit/s.
-pub(super) fn line_mbps(cells: u64, seconds: f64) -> f64 {
+pub(crate) fn line_mbps(cells: u64, seconds: f64) -> f64 {
     (cells * CELL_BYTES as u64 * 8) as f64 / seconds.max(1e-9) * 1e-6
 }
 
@@ -411,7 +411,10 @@ mod tests {
     }
 
     /// Receives a plan's datagrams; `transit` gives the transit time of each, or `None` for a loss.
-    fn received(plan: &Plan, transit: impl Fn(usize) -> Option<Duration>) -> (Vec<Vec<FlowSample>>, Total) {
+    fn received(
+        plan: &Plan,
+        transit: impl Fn(usize) -> Option<Duration>,
+    ) -> (Vec<Vec<FlowSample>>, MixTotal) {
         let request = plan.leaving("a").expect("flows leave").request;
         let mut receiver = Receiver::new(&request, NONCE);
         let mut arrivals: Vec<(Duration, Vec<u8>)> = datagrams(plan)

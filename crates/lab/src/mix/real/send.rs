@@ -17,13 +17,15 @@ use super::super::traffic::PICTURE;
 use super::bulk::{self, Outgoing, SendStats};
 use super::delays::Delays;
 use super::edge::{Edge, Offered};
-use super::protocol::*;
+use super::messages::*;
 use super::receive::line_mbps;
 use super::wire::{self, COOKIE_OCTETS, NONCE_OCTETS};
 use crate::engine::Failure;
-use crate::net::admission::hex;
-use crate::net::client::{Client, TIMEOUT, octets};
-use crate::net::protocol::{Lines, Request, plain, read_message_until, write_message};
+use crate::remote::admission::hex;
+use crate::remote::client::{Client, TIMEOUT};
+use crate::remote::protocol::{
+    COOKIE_TRIES_MAX, Lines, REPLY_BYTES_MAX, Reply, Request, read_message_until, write_message,
+};
 use kiban_base::Instant;
 use kiban_measure::Settings;
 use kiban_measure::pause::{pace, readable};
@@ -141,24 +143,10 @@ pub fn run(
 ) -> Result<Outcome, Failure> {
     let chosen = plan.leaving(from)?;
     let peer = client.peer();
-    let (reader, writer) = client.lines();
-    let lost = |error: io::Error| {
-        Failure::Lost(format!(
-            "the server at {peer}: {error}; is its kiban as new as this one, and able to run mixes?"
-        ))
-    };
-    write_message(writer, &Request::Mix(Box::new(chosen.request.clone()))).map_err(lost)?;
-    let (port, streams, nonce) =
-        match read_message_until(reader, SERVER_LINE_BYTES_MAX, TIMEOUT).map_err(lost)? {
-            ServerMessage::Ready { datagrams, streams, nonce } => (datagrams, streams, nonce),
-            ServerMessage::Impossible(why) => return Err(Failure::Impossible(plain(&why))),
-            ServerMessage::Heard(_) | ServerMessage::Sample(_) | ServerMessage::Total(_) => {
-                return Err(Failure::Lost("unexpected reply from the server".into()));
-            }
-        };
-    let nonce = octets(&nonce).ok_or_else(|| Failure::Lost("the server sent an invalid nonce".into()))?;
+    let ready = client.request(&Request::Mix(Box::new(chosen.request.clone())))?;
+    let nonce = ready.nonce;
     let here = |error: io::Error| Failure::Lost(format!("a socket of this host failed: {error}"));
-    let socket = open(SocketAddr::new(peer.ip(), port)).map_err(here)?;
+    let socket = open(SocketAddr::new(peer.ip(), ready.datagrams)).map_err(here)?;
 
     let circuits: Vec<(usize, u16)> = chosen
         .flows
@@ -169,7 +157,7 @@ pub fn run(
         .map(|(number, local)| (local, number as u16))
         .collect();
     if chosen.flows.iter().any(|flow| plan.flows[*flow].kind != Kind::Bulk) {
-        prove(&socket, nonce.first_chunk().expect("16 octets"), reader)?;
+        prove(&socket, nonce.first_chunk().expect("16 octets"), client.lines().0)?;
     }
     let mut connections = Vec::new();
     for (local, number) in &circuits {
@@ -180,15 +168,14 @@ pub fn run(
         let window = Some(flow.window_kib << 10);
         let settings =
             Settings { send_bytes: window, receive_bytes: window, no_delay: true, ..Settings::default() };
-        let address = SocketAddr::new(peer.ip(), streams);
-        let connected = settings.connect(address, LAST_WORD / 2).and_then(|mut stream| {
-            stream.set_write_timeout(Some(bulk::LOOK))?;
-            io::Write::write_all(&mut stream, &bulk::greeting(&nonce, *number))?;
-            Ok(stream)
-        });
-        connections.push((*local, connected.map_err(here)?));
+        let greeting = bulk::greeting(&nonce, *number);
+        let stream = client.connect_data(&settings, ready.streams, &greeting)?;
+        stream.set_write_timeout(Some(bulk::LOOK)).map_err(here)?;
+        connections.push((*local, stream));
     }
-    write_message(writer, &ClientMessage::Go).map_err(lost)?;
+    let (reader, writer) = client.lines();
+    write_message(writer, &Request::Go)
+        .map_err(|error| Failure::Lost(format!("the server at {peer} is gone: {error}")))?;
 
     let clock = Clock::new();
     let edge = Edge::new(plan, &chosen.flows, *nonce.first_chunk::<NONCE_OCTETS>().expect("16 octets"));
@@ -232,7 +219,7 @@ pub fn run(
             .collect();
         sender.near.outgoing = outgoing;
         sender.write_down();
-        let ended = ClientMessage::Ended(sender.edge.datagrams(circuits.len()));
+        let ended = Request::Ended(sender.edge.datagrams(circuits.len()));
         if sender.total.is_none() && write_message(writer, &ended).is_ok() {
             sender.await_total();
         }
@@ -258,8 +245,8 @@ fn prove(socket: &UdpSocket, nonce: &[u8; NONCE_OCTETS], reader: &mut Lines) -> 
         if reader.buffer().is_empty() && !readable(reader.get_ref(), COOKIE_TIME).map_err(lost)? {
             continue;
         }
-        match read_message_until(reader, SERVER_LINE_BYTES_MAX, TIMEOUT).map_err(lost)? {
-            ServerMessage::Heard(said) if said == hex(&cookie) => return Ok(()),
+        match read_message_until(reader, REPLY_BYTES_MAX, TIMEOUT).map_err(lost)? {
+            Reply::Heard(said) if said == hex(&cookie) => return Ok(()),
             _ => {
                 return Err(Failure::Lost(
                     "the UDP port that the server named is not its own: it did not return the cookie sent to \
@@ -283,10 +270,10 @@ fn open(peer: SocketAddr) -> io::Result<UdpSocket> {
 }
 
 /// Passes on the server's messages until the last one, or until the server is gone.
-fn listen(reader: &mut Lines, sender: SyncSender<io::Result<ServerMessage>>) {
+fn listen(reader: &mut Lines, sender: SyncSender<io::Result<Reply>>) {
     loop {
-        let message = read_message_until(reader, SERVER_LINE_BYTES_MAX, TIMEOUT);
-        let is_last = !matches!(message, Ok(ServerMessage::Sample(_) | ServerMessage::Heard(_)));
+        let message = read_message_until(reader, REPLY_BYTES_MAX, TIMEOUT);
+        let is_last = !matches!(message, Ok(Reply::Sample(_) | Reply::Heard(_)));
         if sender.send(message).is_err() || is_last {
             return;
         }
@@ -299,10 +286,10 @@ struct Sending<'a> {
     socket: &'a UdpSocket,
     clock: Clock,
     edge: Edge,
-    messages: &'a Receiver<io::Result<ServerMessage>>,
+    messages: &'a Receiver<io::Result<Reply>>,
     near: Near,
     samples: Vec<Vec<FlowSample>>,
-    total: Option<Total>,
+    total: Option<MixTotal>,
     sent: &'a [SendStats],
     /// The flow of each TCP circuit, and the octets counted so far.
     locals: &'a [usize],
@@ -399,19 +386,19 @@ impl Sending<'_> {
         false
     }
 
-    fn on_message(&mut self, message: io::Result<ServerMessage>) -> bool {
+    fn on_message(&mut self, message: io::Result<Reply>) -> bool {
         match message {
-            Ok(ServerMessage::Sample(sample))
+            Ok(Reply::Sample(sample))
                 if sample.len() == self.flows && self.samples.len() < self.samples_max() =>
             {
                 self.samples.push(sample);
             }
-            Ok(ServerMessage::Total(total)) if total.flows.len() == self.flows => {
+            Ok(Reply::Total(total)) if total.flows.len() == self.flows => {
                 self.total = Some(*total);
                 return true;
             }
             // The server's reply to a retransmitted cookie.
-            Ok(ServerMessage::Heard(_)) => {}
+            Ok(Reply::Heard(_)) => {}
             Ok(_) => return self.gone("unexpected reply".into()),
             Err(error) => return self.gone(error.to_string()),
         }
@@ -454,7 +441,7 @@ fn outcome(
     peer: String,
     mut near: Near,
     samples: &[Vec<FlowSample>],
-    total: Option<Total>,
+    total: Option<MixTotal>,
 ) -> Outcome {
     let is_whole = total.is_some();
     // If the peer is gone, use its samples so far.
@@ -583,7 +570,7 @@ fn outcome(
 }
 
 /// Computes totals from the samples alone.
-fn partial(flows: usize, samples: &[Vec<FlowSample>]) -> Total {
+fn partial(flows: usize, samples: &[Vec<FlowSample>]) -> MixTotal {
     let flow = |local: usize| {
         let rows = || samples.iter().map(move |row| &row[local]);
         FlowTotal {
@@ -593,5 +580,5 @@ fn partial(flows: usize, samples: &[Vec<FlowSample>]) -> Total {
             ..FlowTotal::default()
         }
     };
-    Total { flows: (0..flows).map(flow).collect(), ..Total::default() }
+    MixTotal { flows: (0..flows).map(flow).collect(), ..MixTotal::default() }
 }

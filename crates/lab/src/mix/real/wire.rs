@@ -21,50 +21,50 @@ use kiban_base::Instant;
 use std::time::Duration;
 
 /// Octets before the cells.
-pub(super) const HEAD_OCTETS: usize = 40;
+pub(crate) const HEAD_OCTETS: usize = 40;
 /// Octets per cell.
 const CELL_OCTETS: usize = 8 + CELL_PAYLOAD_BYTES;
 /// The most cells in a datagram.
-pub(super) const CELLS_MAX: usize = 25;
+pub(crate) const CELLS_MAX: usize = 25;
 /// The longest datagram.
-pub(super) const DATAGRAM_OCTETS_MAX: usize = HEAD_OCTETS + CELLS_MAX * CELL_OCTETS;
+pub(crate) const DATAGRAM_OCTETS_MAX: usize = HEAD_OCTETS + CELLS_MAX * CELL_OCTETS;
 /// The offset of the sending time, which is written last.
 const SENT_AT: usize = 24;
 /// The number of octets of the session's nonce with which each datagram begins.
-pub(super) const NONCE_OCTETS: usize = 8;
+pub(crate) const NONCE_OCTETS: usize = 8;
 
 /// The length of a cookie. A datagram with a cookie contains only the nonce and the cookie.
-pub(super) const COOKIE_OCTETS: usize = 16;
+pub(crate) const COOKIE_OCTETS: usize = 16;
 
 /// Writes a datagram with a cookie.
-pub(super) fn write_cookie(nonce: &[u8; NONCE_OCTETS], cookie: &[u8; COOKIE_OCTETS]) -> Vec<u8> {
+pub(crate) fn write_cookie(nonce: &[u8; NONCE_OCTETS], cookie: &[u8; COOKIE_OCTETS]) -> Vec<u8> {
     [&nonce[..], cookie].concat()
 }
 
 /// Reads the cookie of a datagram; returns `None` if it has none. A datagram with a cookie is shorter than
 /// any datagram with cells.
-pub(super) fn read_cookie(octets: &[u8], nonce: &[u8; NONCE_OCTETS]) -> Option<[u8; COOKIE_OCTETS]> {
+pub(crate) fn read_cookie(octets: &[u8], nonce: &[u8; NONCE_OCTETS]) -> Option<[u8; COOKIE_OCTETS]> {
     octets.strip_prefix(nonce)?.try_into().ok()
 }
 
 /// The header in front of the cells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Head {
-    pub(super) nonce: [u8; NONCE_OCTETS],
-    pub(super) circuit: u16,
+pub(crate) struct Head {
+    pub(crate) nonce: [u8; NONCE_OCTETS],
+    pub(crate) circuit: u16,
     /// The number of the datagram within its circuit.
-    pub(super) number: u32,
+    pub(crate) number: u32,
     /// The number of its first cell.
-    pub(super) cell: u64,
+    pub(crate) cell: u64,
     /// When it was sent, nanoseconds.
-    pub(super) sent: u64,
+    pub(crate) sent: u64,
 }
 
 /// Writes a datagram of cells with their due times (`at`); [`stamp`] sets the sending time later.
 ///
 /// # Panics
 /// Panics if there are no cells, or more than [`CELLS_MAX`].
-pub(super) fn write(head: &Head, cells: &[TimedCell]) -> Vec<u8> {
+pub(crate) fn write(head: &Head, cells: &[TimedCell]) -> Vec<u8> {
     assert!((1..=CELLS_MAX).contains(&cells.len()), "a datagram holds 1 to CELLS_MAX cells");
     let first = cells[0].at;
     let mut octets = Vec::with_capacity(HEAD_OCTETS + cells.len() * CELL_OCTETS);
@@ -85,17 +85,17 @@ pub(super) fn write(head: &Head, cells: &[TimedCell]) -> Vec<u8> {
 }
 
 /// Sets the sending time.
-pub(super) fn stamp(datagram: &mut [u8], sent: u64) {
+pub(crate) fn stamp(datagram: &mut [u8], sent: u64) {
     datagram[SENT_AT..SENT_AT + 8].copy_from_slice(&sent.to_be_bytes());
 }
 
 /// Returns the number of cells in a datagram that `write` has made.
-pub(super) fn cells(octets: &[u8]) -> u64 {
+pub(crate) fn cells(octets: &[u8]) -> u64 {
     ((octets.len() - HEAD_OCTETS) / CELL_OCTETS) as u64
 }
 
 /// Reads a datagram of cells; returns `None` if it is invalid. The times of the cells are their due times.
-pub(super) fn read(octets: &[u8]) -> Option<(Head, Vec<TimedCell>)> {
+pub(crate) fn read(octets: &[u8]) -> Option<(Head, Vec<TimedCell>)> {
     let (nonce, rest) = octets.split_first_chunk()?;
     let (circuit, rest) = rest.split_first_chunk()?;
     let (count, rest) = rest.split_first_chunk()?;

@@ -312,9 +312,9 @@ fn what_there_is(evidence: &Evidence) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::net::protocol::{Outcome, Welcome};
     use crate::net::trial::digest::Digest;
     use crate::net::trial::path::Path;
+    use crate::remote::protocol::{Outcome, Welcome};
     use kiban_measure::socket::Given;
     use kiban_measure::{Counters, Settings, TcpInfo};
 

@@ -6,7 +6,7 @@
 
 use super::digest::Digest;
 use super::path::Path;
-use crate::net::protocol::{Outcome, Welcome};
+use crate::remote::protocol::{Outcome, Welcome};
 use kiban_measure::socket::Given;
 use kiban_measure::{Counters, Settings, TcpInfo};
 use serde::{Deserialize, Serialize};

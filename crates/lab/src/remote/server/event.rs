@@ -1,6 +1,7 @@
 //! Events of a server, for its log, and reasons for refusals.
 
 use super::limits::{UNAUTHENTICATED_MAX, UNAUTHENTICATED_PER_NETWORK_MAX, UNAUTHENTICATED_TIMEOUT};
+use crate::remote::protocol::VERSION;
 use std::net::IpAddr;
 
 /// An event for the log.
@@ -37,8 +38,8 @@ pub enum Refusal {
     Nonsense,
     /// Its token is wrong.
     Token,
-    /// It uses another protocol version.
-    Version,
+    /// It uses this other version of the protocol.
+    Version(u32),
     /// All sessions are in use; their number.
     Full(usize),
     /// The host could not create a thread.
@@ -63,7 +64,13 @@ impl std::fmt::Display for Refusal {
             }
             Refusal::Nonsense => "the client does not speak this protocol",
             Refusal::Token => "wrong token",
-            Refusal::Version => "the client uses another version of the protocol",
+            Refusal::Version(version) => {
+                return write!(
+                    f,
+                    "the client uses version {version} of the protocol, the server version {VERSION}: install the \
+                     same kiban on both hosts"
+                );
+            }
             Refusal::Full(most) => {
                 return write!(
                     f,

@@ -10,108 +10,78 @@
 //! End       when the client announces it, the server waits until nothing has arrived for [`QUIET`], because
 //!           traffic may still be in transit. It also ends when the client is gone.
 
-use super::bulk::{self, LOOK, ReceiveStats, Tally};
-use super::protocol::*;
-use super::receive::Receiver;
-use super::wire::{self, COOKIE_OCTETS, DATAGRAM_OCTETS_MAX, NONCE_OCTETS};
-use crate::mix::plan::Kind;
-use crate::net::Limits;
-use crate::net::admission::{hex, is_same};
-use crate::net::protocol::{
-    LINE_BYTES_MAX, LINE_TIME, Lines, NONCE_BYTES, read_message_until, write_message,
-};
-use crate::net::server::data_ports::{CALLERS, DataPorts};
-use crate::net::server::unproven::{Handshakes, Length, Step};
+use super::budget::Budget;
+use super::data_ports::DataPort;
+use super::limits::{GRACE, LOOK, Limits, check_limits};
+use super::session::{Session, State, late, overlapping};
+use crate::mix::Kind;
+use crate::mix::real::bulk::{self, ReceiveStats, Tally};
+use crate::mix::real::messages::{BULK_MAX, CIRCUITS_MAX, FLOWS_MAX, Incoming, Policed, SAMPLE_MILLIS};
+use crate::mix::real::receive::Receiver;
+use crate::mix::real::wire::{self, COOKIE_OCTETS, DATAGRAM_OCTETS_MAX, NONCE_OCTETS};
+use crate::mix::{MixRequest, MixTotal};
+use crate::remote::admission::hex;
+use crate::remote::protocol::{NONCE_BYTES, Reply, Request};
 use kiban_base::Instant;
-use kiban_measure::pause::{pace, readable};
+use kiban_measure::pause::readable;
 use kiban_measure::{Datagrams, Settings};
-use kiban_os::Clock;
 use kiban_os::lock;
 use kiban_os::random;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::net::{IpAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How long a client may take to start, and how much longer than announced a run may take.
-const GRACE: Duration = Duration::from_secs(10);
 /// How long the server waits, after the client has announced the end, for traffic in transit.
 const QUIET: Duration = Duration::from_secs(2);
 /// The socket's receive buffer, bytes: 0.1 s at 300 Mbit/s.
 const BUFFER_BYTES: u32 = 4 << 20;
-/// How far a session may run ahead of its rate in a burst.
-const BURST: Duration = Duration::from_millis(250);
 /// How long to wait for the sockets when nothing arrives.
 const TURN: Duration = Duration::from_millis(5);
 /// The most datagrams read before other events are checked.
 const BATCH: usize = 256;
 
-/// The part of the server that a session uses.
-pub(crate) struct Room<'a> {
-    pub(crate) clock: Clock,
-    pub(crate) limits: &'a Limits,
-    pub(crate) ports: &'a DataPorts,
-    /// Set when the server is ending.
-    pub(crate) ends: &'a AtomicBool,
-    /// The client's address.
-    pub(crate) address: IpAddr,
-    /// The server's address, as the client sees it.
-    pub(crate) local: IpAddr,
-}
-
-/// Receives a mix.
+/// Receives a mix; returns whether it took place.
 ///
 /// # Errors
 /// The client is gone, or the server is ending.
-pub(crate) fn serve(
-    room: &Room<'_>,
-    request: &MixRequest,
-    reader: &mut Lines,
-    writer: &mut TcpStream,
-) -> io::Result<()> {
-    if let Err(why) = validate(request, room.limits) {
-        return write_message(writer, &ServerMessage::Impossible(why));
+pub(super) fn serve(session: &mut Session<'_>, request: &MixRequest) -> io::Result<bool> {
+    if let Err(why) = validate(request, &session.state.limits) {
+        return session.send(&Reply::Impossible(why)).map(|()| false);
     }
     let nonce = random::bytes::<NONCE_BYTES>()?;
     let bulk: Vec<u16> = circuits_of_tcp(request);
-    let at = |port| SocketAddr::new(room.local, port);
-    let sockets = room.ports.take(|port| Datagrams::bind(at(port), BUFFER_BYTES)).and_then(|datagrams| {
-        let window =
-            request.flows.iter().filter(|flow| flow.kind == Kind::Bulk).map(|flow| flow.window_kib << 10);
-        let settings = Settings { receive_bytes: window.max(), ..Settings::default() };
-        let listener = match bulk.is_empty() {
-            true => None,
-            false => Some(room.ports.take(|port| settings.listen(at(port)))?),
-        };
-        let streams =
-            listener.as_ref().map_or(Ok(0), |listener| listener.local_addr().map(|at| at.port()))?;
-        Ok((datagrams.port()?, streams, datagrams, listener))
+    let window =
+        request.flows.iter().filter(|flow| flow.kind == Kind::Bulk).map(|flow| flow.window_kib << 10);
+    let settings = Settings { receive_bytes: window.max(), ..Settings::default() };
+    let sockets = session.open(|at| Datagrams::bind(at, BUFFER_BYTES)).and_then(|datagrams| {
+        let listener = (!bulk.is_empty()).then(|| session.open(|at| settings.listen(at))).transpose()?;
+        Ok((datagrams, listener))
     });
-    let (port, streams, datagrams, listener) = match sockets {
+    let (datagrams, listener) = match sockets {
         Ok(sockets) => sockets,
-        Err(error) => {
-            return write_message(
-                writer,
-                &ServerMessage::Impossible(format!("a socket of the server failed: {error}")),
-            );
-        }
+        Err(reply) => return session.send(&reply).map(|()| false),
     };
-    write_message(writer, &ServerMessage::Ready { datagrams: port, streams, nonce: hex(&nonce) })?;
+    let streams = listener.as_ref().map_or(Ok(0), |listener| listener.local_addr().map(|at| at.port()))?;
+    session.send(&Reply::Ready { streams, datagrams: datagrams.port()?, nonce: hex(&nonce) })?;
+    let greetings = bulk.iter().map(|circuit| bulk::greeting(&nonce, *circuit).to_vec()).collect();
+    let port = listener.map(|listener| DataPort::new(listener, session.address, greetings));
     let tallies: Vec<Tally> = bulk.iter().map(|_| Tally::default()).collect();
-    let session = Session {
-        room,
+    let state = session.state;
+    let mix = Mix {
+        state,
+        address: session.address,
         request,
-        nonce,
+        nonce: *nonce.first_chunk().expect("16 octets"),
         bulk: &bulk,
         tallies: &tallies,
         stop: AtomicBool::new(false),
-        spent: AtomicU64::new(0),
-        begin: room.clock.now(),
+        budget: Budget::new(state.limits.bytes_per_second, state.clock.now()),
     };
     std::thread::scope(|scope| {
-        let done = session.run(scope, &datagrams, listener.as_ref(), reader, writer);
-        session.stop.store(true, Ordering::Release);
-        done
+        let done = mix.run(scope, session, &datagrams, port);
+        mix.stop.store(true, Ordering::Release);
+        done.map(|()| true)
     })
 }
 
@@ -122,18 +92,14 @@ fn validate(request: &MixRequest, limits: &Limits) -> Result<(), String> {
     let circuits = copies(&mut request.flows.iter());
     let streams = copies(&mut request.flows.iter().filter(|flow| flow.kind == Kind::Bulk));
     let window = request.flows.iter().map(|flow| flow.window_kib.saturating_mul(1024)).max().unwrap_or(0);
-    for (what, requested, most) in [
+    check_limits(&[
         ("milliseconds in a trial", u64::from(request.millis), u64::from(limits.trial_seconds) * 1000),
         ("flows of a mix", request.flows.len() as u64, FLOWS_MAX as u64),
         ("paths of a mix", request.paths.len() as u64, FLOWS_MAX as u64),
         ("circuits of a mix", circuits, CIRCUITS_MAX as u64),
         ("connections of a mix", streams, BULK_MAX as u64),
         ("bytes in a socket buffer", window.into(), limits.buffer_bytes.into()),
-    ] {
-        if requested > most {
-            return Err(format!("too many {what}: {requested}, the server allows {most}"));
-        }
-    }
+    ])?;
     if request.millis == 0 || circuits == 0 || !SAMPLE_MILLIS.contains(&u64::from(request.sample_ms)) {
         return Err(format!("a mix needs a duration, flows, and a sample interval of {SAMPLE_MILLIS:?} ms"));
     }
@@ -147,71 +113,51 @@ fn circuits_of_tcp(request: &MixRequest) -> Vec<u16> {
     kinds.enumerate().filter(|(_, kind)| *kind == Kind::Bulk).map(|(number, _)| number as u16).collect()
 }
 
-struct Session<'a> {
-    room: &'a Room<'a>,
+struct Mix<'a> {
+    state: &'a State,
+    /// The client's address.
+    address: IpAddr,
     request: &'a MixRequest,
-    nonce: [u8; NONCE_BYTES],
+    nonce: [u8; NONCE_OCTETS],
     bulk: &'a [u16],
     tallies: &'a [Tally],
     stop: AtomicBool,
-    /// Octets received so far.
-    spent: AtomicU64,
-    begin: Instant,
+    budget: Budget,
 }
 
-impl Session<'_> {
+impl Mix<'_> {
     fn run<'scope>(
         &'scope self,
         scope: &'scope std::thread::Scope<'scope, '_>,
+        session: &mut Session<'_>,
         datagrams: &Datagrams,
-        listener: Option<&TcpListener>,
-        reader: &mut Lines,
-        writer: &mut TcpStream,
+        mut port: Option<DataPort>,
     ) -> io::Result<()> {
-        let clock = self.room.clock;
-        let timed_out = |what| Err(io::Error::new(io::ErrorKind::TimedOut, what));
-        let mut receiver =
-            Receiver::new(self.request, *self.nonce.first_chunk::<NONCE_OCTETS>().expect("16 octets"));
+        let clock = self.state.clock;
+        let mut receiver = Receiver::new(self.request, self.nonce);
         let length = Duration::from_millis(self.request.millis.into());
-        let (mut start, mut sent, mut last, mut missing) = (None, None, clock.now(), self.bulk.len());
+        let (mut start, mut sent, mut last) = (None, None, clock.now());
         let (mut refused, mut cookies) = (0, Vec::new());
         let mut deadline = clock.now() + GRACE;
-        let mut callers = Handshakes::new(CALLERS, Length::Octets(NONCE_BYTES + 2));
-        let mut has_come = vec![false; self.bulk.len()];
         loop {
-            let steps = match listener.filter(|_| missing > 0) {
-                Some(listener) => callers.turn(
-                    listener,
-                    || clock.now(),
-                    Duration::ZERO,
-                    |from| from == self.room.address,
-                )?,
-                None => Vec::new(),
-            };
-            for step in steps {
-                let Step::Said(stream, _, said) = step else { continue };
-                let greets = |circuit: &u16| is_same(&said, &bulk::greeting(&self.nonce, *circuit));
-                // A connection without the nonce takes no slot.
-                let Some(place) = self.bulk.iter().position(greets).filter(|place| !has_come[*place]) else {
-                    continue;
-                };
-                (has_come[place], missing) = (true, missing - 1);
+            let arrived = port.as_mut().map(|port| port.turn(|| clock.now(), Duration::ZERO)).transpose()?;
+            for (place, stream) in arrived.unwrap_or_default() {
                 std::thread::Builder::new()
                     .name("mix".into())
                     .spawn_scoped(scope, move || self.connection(stream, place))?;
             }
-            if sent.is_none() && (!reader.buffer().is_empty() || readable(reader.get_ref(), Duration::ZERO)?)
-            {
-                match read_message_until::<ClientMessage>(reader, LINE_BYTES_MAX, LINE_TIME)? {
-                    ClientMessage::Go => {
+            if sent.is_none() && session.has_request(Duration::ZERO)? {
+                match session.read()? {
+                    Request::Go => {
                         start.get_or_insert(clock.now());
                         deadline = clock.now() + length + GRACE;
                     }
-                    ClientMessage::Ended(datagrams) => {
+                    Request::Ended(datagrams) => {
                         sent = Some(datagrams);
                         last = clock.now();
                         deadline = deadline.min(last + GRACE);
                     }
+                    Request::Trial { .. } | Request::Mix(_) => return Err(overlapping()),
                 }
             }
             let waited = readable(datagrams, TURN)?;
@@ -220,7 +166,7 @@ impl Session<'_> {
                 refused += self.take(datagrams, &mut receiver, &mut start, &mut cookies);
             }
             for cookie in cookies.drain(..) {
-                write_message(writer, &ServerMessage::Heard(hex(&cookie)))?;
+                session.send(&Reply::Heard(hex(&cookie)))?;
             }
             let now = clock.now();
             self.streams(&mut receiver);
@@ -228,28 +174,26 @@ impl Session<'_> {
                 receiver.on_time(now.since(start));
             }
             for sample in receiver.samples() {
-                write_message(writer, &ServerMessage::Sample(sample))?;
+                session.send(&Reply::Sample(sample))?;
             }
-            if self.room.ends.load(Ordering::Acquire) {
-                return timed_out("the server is shutting down");
-            }
+            self.state.check()?;
             if let Some(sent) = &sent {
                 let streams = self.tallies.iter().all(|tally| lock(tally).ended);
                 if (streams && (receiver.has_all(sent) || now >= last + QUIET)) || now >= deadline {
                     break;
                 }
             } else if now >= deadline {
-                return timed_out("the mix exceeded its announced duration");
+                return Err(late("the mix exceeded its announced duration"));
             }
         }
         self.stop.store(true, Ordering::Release);
         self.streams(&mut receiver);
         let (samples, total) = receiver.finish();
         for sample in samples {
-            write_message(writer, &ServerMessage::Sample(sample))?;
+            session.send(&Reply::Sample(sample))?;
         }
-        let total = Total { refused, dropped_here: datagrams.drops(), ..total };
-        write_message(writer, &ServerMessage::Total(Box::new(total)))
+        let total = MixTotal { refused, dropped_here: datagrams.drops(), ..total };
+        session.send(&Reply::Total(Box::new(total)))
     }
 
     /// Receives datagrams and returns how many were rejected.
@@ -264,36 +208,29 @@ impl Session<'_> {
         let mut octets = [0; DATAGRAM_OCTETS_MAX + 1];
         for _ in 0..BATCH {
             let Some(came) = datagrams.take(&mut octets) else { break };
-            if came.from.ip().to_canonical() != self.room.address {
+            if came.from.ip().to_canonical() != self.address {
                 continue;
             }
-            if self.spend(came.octets as u64) > BURST {
+            if !self.budget.count(came.octets as u64, self.state.clock.now()).is_zero() {
                 refused += 1;
                 continue;
             }
             let octets = &octets[..came.octets];
-            if let Some(cookie) = wire::read_cookie(octets, self.nonce.first_chunk().expect("16 octets")) {
+            if let Some(cookie) = wire::read_cookie(octets, &self.nonce) {
                 // Return cookies only before the start; later, every datagram could cause a line on the
                 // control connection.
                 cookies.extend(start.is_none().then_some(cookie));
                 continue;
             }
-            let came = self.room.clock.at(came.nanos);
+            let came = self.state.clock.at(came.nanos);
             // A datagram may overtake the start message. It then starts the measurement.
-            if start.is_none() && octets.starts_with(&self.nonce[..NONCE_OCTETS]) {
+            if start.is_none() && octets.starts_with(&self.nonce) {
                 *start = Some(came);
             }
             let Some(start) = *start else { continue };
             receiver.on_datagram(octets, came.as_nanos() as i64 - start.as_nanos() as i64);
         }
         refused
-    }
-
-    /// Counts octets; returns by how much they are ahead of the server's rate.
-    fn spend(&self, octets: u64) -> Duration {
-        let spent = self.spent.fetch_add(octets, Ordering::AcqRel) + octets;
-        let due = Duration::from_secs_f64(spent as f64 / self.room.limits.bytes_per_second.max(1) as f64);
-        due.saturating_sub(self.room.clock.now().since(self.begin))
     }
 
     /// Passes what connections have received to the receiver.
@@ -306,15 +243,9 @@ impl Session<'_> {
     }
 
     fn connection(&self, stream: TcpStream, place: usize) {
-        // If the option cannot be set, the next read only ends early.
-        let _ = stream.set_nonblocking(false);
-        let budget = |octets| {
-            let ahead = self.spend(octets);
-            if ahead > BURST {
-                pace((ahead - BURST).min(LOOK));
-            }
-        };
+        let clock = self.state.clock;
+        let budget = |octets| self.budget.spend(octets, clock.now(), LOOK);
         // The client notices errors at its own end of the connection.
-        let _ = bulk::receive(stream, self.room.clock, &self.tallies[place], &self.stop, &budget);
+        let _ = bulk::receive(stream, clock, &self.tallies[place], &self.stop, &budget);
     }
 }

@@ -1,4 +1,4 @@
-//! The client of a measurement server: a control connection, and a data connection for each trial.
+//! The client of a measurement server: a control connection, and data connections for each measurement.
 //!
 //! Loss      if the peer or the network fails, the result is [`Failure::Lost`]; the control connection is
 //!           then closed, and [`Client::connect`] opens a new one.
@@ -24,6 +24,15 @@ pub struct Client {
     writer: TcpStream,
     peer: SocketAddr,
     welcome: Welcome,
+}
+
+/// The server is ready for a measurement.
+pub(crate) struct Ready {
+    /// The port for TCP; 0 if there is none.
+    pub(crate) streams: u16,
+    /// The port for UDP; 0 if there is none.
+    pub(crate) datagrams: u16,
+    pub(crate) nonce: [u8; NONCE_BYTES],
 }
 
 /// A trial's data connection.
@@ -104,41 +113,64 @@ impl Client {
         (&mut self.reader, &mut self.writer)
     }
 
+    /// Requests a measurement.
+    ///
+    /// # Errors
+    /// Returns [`Failure::Impossible`] if the server does not allow the measurement.
+    pub(crate) fn request(&mut self, request: &Request) -> Result<Ready, Failure> {
+        match self.ask(request)? {
+            Reply::Ready { streams, datagrams, nonce } => {
+                let nonce =
+                    octets(&nonce).ok_or_else(|| Failure::Lost("the server sent an invalid nonce".into()))?;
+                Ok(Ready { streams, datagrams, nonce })
+            }
+            Reply::Impossible(why) => Err(Failure::Impossible(why)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Opens a data connection to a port of the server, which begins with `greeting`.
+    ///
+    /// # Errors
+    /// Returns [`Failure::Impossible`] if this host does not allow the settings.
+    pub(crate) fn connect_data(
+        &self,
+        settings: &Settings,
+        port: u16,
+        greeting: &[u8],
+    ) -> Result<TcpStream, Failure> {
+        let address = SocketAddr::new(self.peer.ip(), port);
+        let connected = settings.connect(address, TIMEOUT).and_then(|mut stream| {
+            stream.set_read_timeout(Some(SILENCE))?;
+            stream.set_write_timeout(Some(SILENCE))?;
+            stream.write_all(greeting)?;
+            Ok(stream)
+        });
+        connected.map_err(|error| match error.kind() {
+            // The kernel of this host rejects the MSS or the congestion control.
+            io::ErrorKind::InvalidInput | io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
+                Failure::Impossible(format!("this host's kernel rejects a socket option: {error}"))
+            }
+            _ => Failure::Lost(format!("the data connection to {address} failed: {error}")),
+        })
+    }
+
     /// Starts a trial.
     ///
     /// # Errors
     /// Returns [`Failure::Impossible`] if the server or this host does not allow the trial.
     pub fn begin(&mut self, settings: &Settings, work: Work, length: Duration) -> Result<Data, Failure> {
         let millis = u32::try_from(length.as_millis()).unwrap_or(u32::MAX);
-        let ask = Request::Trial { settings: settings.clone(), work, millis };
-        let (port, nonce) = match self.ask(&ask)? {
-            Reply::Ready { port, nonce } => (port, nonce),
-            Reply::Impossible(why) => return Err(Failure::Impossible(why)),
-            Reply::Lost(why) => return Err(Failure::Lost(why)),
-            other => return Err(unexpected(&other)),
-        };
+        let ready = self.request(&Request::Trial { settings: settings.clone(), work, millis })?;
         let before = Counters::read().unwrap_or_default();
-        let address = SocketAddr::new(self.peer.ip(), port);
-        let connected = settings.connect(address, TIMEOUT);
-        let begun = connected.and_then(|mut stream| {
-            stream.set_read_timeout(Some(SILENCE))?;
-            stream.set_write_timeout(Some(SILENCE))?;
-            let nonce =
-                octets(&nonce).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "invalid nonce"))?;
-            stream.write_all(&nonce)?;
-            Ok(Data { stream, before })
-        });
-        begun.map_err(|error| {
-            // Release the server from waiting for the connection; its reply is not needed.
-            let _ = self.ask(&Request::Ended);
-            match error.kind() {
-                // The kernel of this host rejects the MSS or the congestion control.
-                io::ErrorKind::InvalidInput | io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
-                    Failure::Impossible(format!("this host's kernel rejects a socket option: {error}"))
-                }
-                _ => Failure::Lost(format!("the data connection to {address} failed: {error}")),
+        match self.connect_data(settings, ready.streams, &ready.nonce) {
+            Ok(stream) => Ok(Data { stream, before }),
+            Err(failure) => {
+                // Release the server from waiting for the connection; its reply is not needed.
+                let _ = self.ask(&Request::Ended(Vec::new()));
+                Err(failure)
             }
-        })
+        }
     }
 
     /// Ends a trial. Before that, the caller has closed the data connection or its sending side.
@@ -146,16 +178,15 @@ impl Client {
     /// # Errors
     /// Returns [`Failure::Lost`] if the server has seen the data connection fail.
     pub fn end(&mut self) -> Result<Outcome, Failure> {
-        match self.ask(&Request::Ended)? {
+        match self.ask(&Request::Ended(Vec::new()))? {
             Reply::Outcome(outcome) => Ok(*outcome),
-            Reply::Lost(why) => Err(Failure::Lost(why)),
             other => Err(unexpected(&other)),
         }
     }
 
     fn ask(&mut self, ask: &Request) -> Result<Reply, Failure> {
         let result = write_message(&mut self.writer, ask)
-            .and_then(|()| read_message_until(&mut self.reader, LINE_BYTES_MAX, TIMEOUT));
+            .and_then(|()| read_message_until(&mut self.reader, REPLY_BYTES_MAX, TIMEOUT));
         let result = result.map(|answer| match answer {
             Reply::Impossible(why) => Reply::Impossible(plain(&why)),
             Reply::Lost(why) => Reply::Lost(plain(&why)),
@@ -184,17 +215,22 @@ fn is_closed(error: &io::Error) -> bool {
     )
 }
 
-fn unexpected(answer: &Reply) -> Failure {
-    let what = match answer {
+/// Returns the failure that a reply means to a client that expected another one.
+fn unexpected(reply: &Reply) -> Failure {
+    let what = match reply {
+        Reply::Lost(why) => return Failure::Lost(plain(why)),
+        Reply::Impossible(why) => &plain(why),
         Reply::Ready { .. } => "ready",
         Reply::Outcome(_) => "an outcome",
-        Reply::Impossible(why) | Reply::Lost(why) => why,
+        Reply::Heard(_) => "a cookie",
+        Reply::Sample(_) => "a sample",
+        Reply::Total(_) => "totals",
     };
     Failure::Lost(format!("unexpected reply from the server: {what}"))
 }
 
 /// Parses a nonce from hexadecimal digits.
-pub(crate) fn octets(digits: &str) -> Option<[u8; NONCE_BYTES]> {
+fn octets(digits: &str) -> Option<[u8; NONCE_BYTES]> {
     let mut octets = [0; NONCE_BYTES];
     if digits.len() != 2 * NONCE_BYTES {
         return None;

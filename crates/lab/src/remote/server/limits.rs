@@ -10,6 +10,19 @@ pub(super) const UNAUTHENTICATED_PER_NETWORK_MAX: usize = 8;
 /// How long a client may take to present the token.
 pub(super) const UNAUTHENTICATED_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How much longer than announced a measurement may take before the server ends it.
+pub(super) const GRACE: Duration = Duration::from_secs(10);
+/// How often a waiting thread checks whether the server is ending.
+pub(super) const LOOK: Duration = Duration::from_millis(200);
+
+/// Returns an error that names the first quantity that exceeds its limit; each row has its name, the value
+/// requested, and the limit.
+pub(super) fn check_limits(rows: &[(&str, u64, u64)]) -> Result<(), String> {
+    rows.iter().find(|(_, requested, most)| requested > most).map_or(Ok(()), |(what, requested, most)| {
+        Err(format!("too many {what}: {requested}, the server allows {most}"))
+    })
+}
+
 /// The limits of a server.
 #[derive(Clone, Debug)]
 pub struct Limits {

@@ -1,148 +1,22 @@
-//! The messages between client and server.
-//!
-//! Form      lines of JSON in both directions on the control connection. The client begins with [`Hello`],
-//!           which contains the token; the server closes a connection with a wrong token. Each trial then
-//!           consists of [`Request::Trial`], [`Reply::Ready`], the data connection, [`Request::Ended`] and
-//!           [`Reply::Outcome`].
-//! Data      the data connection starts with the trial's nonce, so that no other program can use it;
-//!           arbitrary payload follows.
-//! Limits    a line has at most [`LINE_BYTES_MAX`] bytes, the first one [`HELLO_BYTES_MAX`]. Every line must
-//!           also be complete within a time limit ([`read_message_until`]).
-//! Left out  encryption: the token crosses the network in clear text, so use it only on networks that you
-//!           trust.
+//! Lines of JSON on a control connection, each of bounded length and within a time limit.
 
 use kiban_base::Instant;
-use kiban_measure::socket::Given;
-use kiban_measure::{Counters, Settings, TcpInfo};
 use kiban_os::Clock;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-/// The version of the protocol, which must be the same on both sides.
-pub const VERSION: u32 = 3;
-/// The default port of the control connection.
-pub const PORT: u16 = 4195;
-/// The longest line.
+/// The longest line of a client.
 pub const LINE_BYTES_MAX: u64 = 65_536;
 /// The longest line of a client that has not presented the token.
 pub const HELLO_BYTES_MAX: u64 = 1024;
+/// The longest line of a server, which may report 200 flows.
+pub const REPLY_BYTES_MAX: u64 = 1 << 20;
 /// How long a client's line may take from its first byte to its last.
 pub const LINE_TIME: Duration = Duration::from_secs(5);
-/// Bytes of a trial's nonce.
-pub const NONCE_BYTES: usize = 16;
-
-/// The first message of a client.
-#[derive(Clone, Serialize, Deserialize)]
-pub struct Hello {
-    /// [`VERSION`].
-    pub version: u32,
-    /// The token that the server printed.
-    pub token: String,
-}
-
-/// The server's reply to [`Hello`].
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub enum Greeting {
-    /// Accepted.
-    Welcome(Welcome),
-    /// Refused, with the reason.
-    Refused(String),
-}
-
-/// The server's description of itself.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Welcome {
-    /// Its version of kiban.
-    pub kiban: String,
-    /// Its kernel.
-    pub kernel: String,
-    /// Its congestion controls.
-    pub congestion: Vec<String>,
-    /// The longest trial, s.
-    pub trial_seconds_max: u32,
-    /// The largest socket buffer, bytes.
-    pub buffer_bytes_max: u32,
-    /// The longest message or reply, bytes.
-    pub message_bytes_max: u32,
-    /// Its limit on the bytes read or written per second.
-    pub bytes_per_second_max: u64,
-}
-
-/// The server's role in a trial.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Work {
-    /// Reads until the end.
-    Read,
-    /// Reads messages and writes a reply to each of them.
-    Reply {
-        /// Bytes of a message.
-        message_bytes: u32,
-        /// Bytes of a reply.
-        reply_bytes: u32,
-    },
-    /// Writes messages for the announced time, then closes its side.
-    Write {
-        /// Bytes of a message.
-        message_bytes: u32,
-    },
-}
-
-/// A request of the client.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub enum Request {
-    /// A trial. The server opens a port for the data connection.
-    Trial {
-        /// The settings of the server's socket.
-        settings: Settings,
-        /// The server's role.
-        work: Work,
-        /// The announced length of the trial including warm-up, ms.
-        millis: u32,
-    },
-    /// The client has closed the data connection.
-    Ended,
-    /// A mix of flows. The messages that follow are described in [`crate::mix`].
-    Mix(Box<crate::mix::MixRequest>),
-}
-
-/// A reply of the server.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub enum Reply {
-    /// Connect to this port and send this nonce.
-    Ready {
-        /// The port, at the address of the control connection.
-        port: u16,
-        /// Hexadecimal.
-        nonce: String,
-    },
-    /// The server's results.
-    Outcome(Box<Outcome>),
-    /// The trial exceeds a limit or is invalid; the text says what to change.
-    Impossible(String),
-    /// The trial failed.
-    Lost(String),
-}
-
-/// The server's results of a trial.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Outcome {
-    /// Payload that it read or wrote, bytes, without the nonce.
-    pub bytes: u64,
-    /// The time from the nonce, or the first byte, to the last byte, s.
-    pub seconds: f64,
-    /// Whether the server's limit slowed its reading or writing.
-    pub rate_limited: bool,
-    /// The state of the connection in its kernel.
-    pub info: TcpInfo,
-    /// The socket options that its kernel applied.
-    pub given: Given,
-    /// Its host's counters during the trial.
-    pub counters: Counters,
-}
 
 /// Writes a message as one line.
 ///
@@ -237,6 +111,8 @@ pub fn read_message<T: DeserializeOwned>(reader: &mut impl BufRead, bytes_max: u
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::remote::protocol::{Request, Work};
+    use kiban_measure::Settings;
 
     #[test]
     fn a_line_times_out_even_if_bytes_keep_arriving() {
@@ -281,7 +157,7 @@ mod tests {
         for (bytes, bytes_max, expected) in [
             (&b""[..], 100, io::ErrorKind::UnexpectedEof),
             (b"{\"Trial\"", 100, io::ErrorKind::InvalidData),
-            (b"\"Ended\"\n", 4, io::ErrorKind::InvalidData),
+            (b"\"Go\"\n", 2, io::ErrorKind::InvalidData),
             (b"GET / HTTP/1.1\r\n", 100, io::ErrorKind::InvalidData),
         ] {
             let error = read_message::<Request>(&mut { bytes }, bytes_max).expect_err("not a line");

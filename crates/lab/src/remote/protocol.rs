@@ -1,0 +1,164 @@
+//! The messages between client and server.
+//!
+//! ```text
+//! client: Hello (the token)                 server: Welcome, or Refused and the end of the connection
+//!
+//! a trial of one TCP connection:
+//! client: Trial                             server: Ready (a port, a nonce), or Impossible, or Lost
+//! client: the nonce, then data              (on a connection to that port)
+//! client: Ended                             server: Outcome, or Lost
+//!
+//! a mix of flows:
+//! client: Mix                               server: Ready (two ports, a nonce), or Impossible, or Lost
+//! client: a datagram with a cookie          server: Heard (the cookie)
+//! client: the nonce and a circuit, on a TCP connection for each circuit of TCP
+//! client: Go, datagrams ...                 server: Sample, Sample ...
+//! client: Ended (datagrams sent)            server: Total
+//! ```
+//!
+//! Form      lines of JSON in both directions on the control connection, of bounded length and time.
+//! Data      a data connection or datagram starts with the nonce of the measurement, so that no other program
+//!           can use the port.
+//! Target    a client sends payload to a UDP port only after the server has returned the cookie that the
+//!           client sent to that port, which proves that the port is the server's. Until then the client
+//!           sends at most [`COOKIE_TRIES_MAX`] short datagrams to it.
+//! Left out  encryption: the token crosses the network in clear text, so use it only on networks that you
+//!           trust.
+
+pub use super::lines::{
+    DeadlineReader, HELLO_BYTES_MAX, LINE_BYTES_MAX, LINE_TIME, Lines, REPLY_BYTES_MAX, plain, read_message,
+    read_message_until, write_message,
+};
+use crate::mix::{FlowSample, MixRequest, MixTotal};
+use kiban_measure::socket::Given;
+use kiban_measure::{Counters, Settings, TcpInfo};
+use serde::{Deserialize, Serialize};
+
+/// The version of the protocol, which must be the same on both sides.
+pub const VERSION: u32 = 4;
+/// The default port of the control connection.
+pub const PORT: u16 = 4195;
+/// Bytes of the nonce of a measurement.
+pub const NONCE_BYTES: usize = 16;
+/// How often a cookie is sent at most, because any datagram may be lost.
+pub const COOKIE_TRIES_MAX: usize = 25;
+
+/// The first message of a client.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Hello {
+    /// [`VERSION`].
+    pub version: u32,
+    /// The token that the server printed.
+    pub token: String,
+}
+
+/// The server's reply to [`Hello`].
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Greeting {
+    /// Accepted.
+    Welcome(Welcome),
+    /// Refused, with the reason.
+    Refused(String),
+}
+
+/// The server's description of itself.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Welcome {
+    /// Its version of kiban.
+    pub kiban: String,
+    /// Its kernel.
+    pub kernel: String,
+    /// Its congestion controls.
+    pub congestion: Vec<String>,
+    /// The longest trial, s.
+    pub trial_seconds_max: u32,
+    /// The largest socket buffer, bytes.
+    pub buffer_bytes_max: u32,
+    /// The longest message or reply, bytes.
+    pub message_bytes_max: u32,
+    /// Its limit on the bytes read or written per second.
+    pub bytes_per_second_max: u64,
+}
+
+/// The server's role in a trial.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Work {
+    /// Reads until the end.
+    Read,
+    /// Reads messages and writes a reply to each of them.
+    Reply {
+        /// Bytes of a message.
+        message_bytes: u32,
+        /// Bytes of a reply.
+        reply_bytes: u32,
+    },
+    /// Writes messages for the announced time, then closes its side.
+    Write {
+        /// Bytes of a message.
+        message_bytes: u32,
+    },
+}
+
+/// A request of the client.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Request {
+    /// A trial. The server opens a port for the data connection.
+    Trial {
+        /// The settings of the server's socket.
+        settings: Settings,
+        /// The server's role.
+        work: Work,
+        /// The announced length of the trial including warm-up, ms.
+        millis: u32,
+    },
+    /// A mix of flows ([`crate::mix`]).
+    Mix(Box<MixRequest>),
+    /// Start the mix.
+    Go,
+    /// The client has closed the trial's data connection, or has sent everything of a mix: this many
+    /// datagrams on each circuit.
+    Ended(Vec<u64>),
+}
+
+/// A reply of the server.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Reply {
+    /// Send to these ports, at the address of the control connection, beginning with this nonce.
+    Ready {
+        /// The port for TCP; 0 if there is none.
+        streams: u16,
+        /// The port for UDP; 0 if there is none.
+        datagrams: u16,
+        /// Hexadecimal.
+        nonce: String,
+    },
+    /// The measurement exceeds a limit or is invalid; the text says what to change.
+    Impossible(String),
+    /// The measurement failed.
+    Lost(String),
+    /// The server's results of a trial.
+    Outcome(Box<Outcome>),
+    /// The cookie received in a datagram, hexadecimal.
+    Heard(String),
+    /// What arrived in the next sample of a mix, by flow.
+    Sample(Vec<FlowSample>),
+    /// The totals of a mix.
+    Total(Box<MixTotal>),
+}
+
+/// The server's results of a trial.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Payload that it read or wrote, bytes, without the nonce.
+    pub bytes: u64,
+    /// The time from the nonce, or the first byte, to the last byte, s.
+    pub seconds: f64,
+    /// Whether the server's limit slowed its reading or writing.
+    pub rate_limited: bool,
+    /// The state of the connection in its kernel.
+    pub info: TcpInfo,
+    /// The socket options that its kernel applied.
+    pub given: Given,
+    /// Its host's counters during the trial.
+    pub counters: Counters,
+}
