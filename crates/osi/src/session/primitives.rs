@@ -1,13 +1,13 @@
 //! Primitives of the session service (X.215), for the supported functional units.
 //!
-//! Units     kernel, duplex, minor synchronise, resynchronise, typed data ([`super::OFFERED`]).
+//! Units     kernel, duplex, minor synchronise, resynchronise, typed data ([`super::config::OFFERED`]).
 //! Serials   synchronisation points have serial numbers from 0 to [`SERIAL_MAX`]. The session machine numbers
 //!           minor points: read the number from `serial_next` before requesting one.
 //! Data      is always a rope. Its maximum length depends on the primitive: `ssdu_bytes_max` for data and
 //!           typed data, otherwise what the selected version carries (1: 512 octets, in an abort 9; 2: any).
 
-use super::{RefuseReason, Resynchronisation, TokenSettings, Tokens, Units};
 use crate::Selector;
+use crate::wire::session::{RefuseReason, Resynchronisation, TokenSettings, Tokens, Units};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use kiban_base::Rope;
