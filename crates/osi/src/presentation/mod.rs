@@ -7,7 +7,7 @@
 //! Receive path     values are extracted without copying, and checked against the agreed contexts.
 //! Errors           a protocol error is answered with ARP and indicated as P-P-ABORT (§6.4.4); a CP that
 //!                  cannot be accepted is answered with CPR.
-//! State            `state.rs` is the table of Annex A; this file executes it.
+//! State            `state.rs` is the table of Annex A; `machine.rs` executes it.
 //! Tolerance        a peer may fully encode where it should encode simply, omit ARU's context list, and abort
 //!                  without a PPDU, which may be necessary over version 1 of session.
 //! Limits           [`Config::contexts_max`] contexts;

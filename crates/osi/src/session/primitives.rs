@@ -1,6 +1,6 @@
 //! Primitives of the session service (X.215), for the supported functional units.
 //!
-//! Units     kernel, duplex, minor synchronise, resynchronise, typed data ([`super::config::OFFERED`]).
+//! Units     kernel, duplex, minor synchronise, resynchronise, typed data ([`super::OFFERED`]).
 //! Serials   synchronisation points have serial numbers from 0 to [`SERIAL_MAX`]. The session machine numbers
 //!           minor points: read the number from `serial_next` before requesting one.
 //! Data      is always a rope. Its maximum length depends on the primitive: `ssdu_bytes_max` for data and
