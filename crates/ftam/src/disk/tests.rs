@@ -1,11 +1,17 @@
 //! Tests of the directory disk; tests of behaviour that the memory disk shares run on both ([`each`]).
 
-use super::*;
+pub(super) use super::directory::{DirectoryDisk, OPEN_MAX};
+use super::protected::{self, Protected};
+use super::settings::{Durability, Settings};
+use kiban_base::{Bytes, Rope};
 use kiban_osi::ftam::filestore::memory::MemoryDisk;
+use kiban_osi::ftam::filestore::{Disk, DiskError, Handle, Mark, Path, RECORD_BYTES_MAX, WriteMode};
+use rustix::fs::{FileType, Mode, RenameFlags};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// A directory of this host: `root` is the filestore, `secret` is a file outside of it.
 struct Fixture(PathBuf);

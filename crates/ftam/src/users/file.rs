@@ -1,6 +1,8 @@
 //! The users file: reading, with errors that say how to correct them, and atomic replacement.
 
-use super::{FILE_BYTES_MAX, MEMORY_KIB_MAX, NAME_BYTES_MAX, PASSES_MAX, USERS_MAX, User, Users, hash};
+use super::accounts::{User, Users};
+use super::hash::hash;
+use super::limits::{FILE_BYTES_MAX, MEMORY_KIB_MAX, NAME_BYTES_MAX, PASSES_MAX, USERS_MAX};
 use argon2::Params;
 use argon2::password_hash::phc::PasswordHash;
 use kiban_os::random;

@@ -1,4 +1,9 @@
-use super::*;
+use super::accounts::Users;
+use super::file::{set_password, write_password};
+use super::hash::hash_with;
+use argon2::Params;
+use argon2::password_hash::phc::PasswordHash;
+use kiban_osi::ftam::filestore::{Actions, AuthRefusal, Credentials, Path};
 
 /// Returns a hash with low cost parameters, so that tests are fast.
 fn quick(password: &str) -> String {

@@ -1,18 +1,22 @@
 //! Tests of every cell of X.227 Annex A, and of two machines over an ideal presentation service.
 
-use alloc::string::{String, ToString};
-use alloc::{format, vec, vec::Vec};
-
+use super::machine::Acse;
+use super::primitives::{Abort, Associate, AssociateAnswer, Authentication, EntityName, Indication, Request};
+use super::state::{Cell, Event, State, cell};
+use crate::presentation::{self, Accept, Answer, Connect, PAbort, Refuse, Refuser};
+use crate::wire::acse as wire;
 use crate::wire::acse::{
-    ABSTRACT_SYNTAX, AuthenticationValue, PASSWORD_MECHANISM, ReleaseResponseReason, UserDiagnostic,
+    ABSTRACT_SYNTAX, AbortDiagnostic, AbortSource, Apdu, AssociateDiagnostic, AssociateResult,
+    AuthenticationValue, PASSWORD_MECHANISM, ProviderDiagnostic, ReleaseResponseReason, UserDiagnostic,
 };
-use crate::wire::ber::Oid;
-use crate::wire::presentation::{BER, ContextResult, ProviderReason};
+use crate::wire::ber::{Asn1, Oid};
+use crate::wire::presentation::{BER, ContextDefinition, ContextResult, Pdv, ProviderReason};
+use crate::{RequestError, session};
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use alloc::{format, vec};
 use proptest::prelude::*;
-
-use super::*;
-use crate::presentation::{Accept, Answer, Connect, PAbort, Refuse, Refuser};
-use crate::session;
 
 /// Table A.5, columns STA0 to STA7. `-` is a blank cell; `p1` and `p2` are cells that depend on a predicate.
 const TABLE: &[(&str, [&str; 8])] = &[

@@ -1,10 +1,10 @@
 //! Frames: classification of a received frame, and choice of the next frame to send.
 
+use super::config::{PENDING_FRAMES_MAX, Role};
+use super::link::{Link, PendingFrame};
+use super::state::{Event, State};
 use crate::wire::lapb::{self, Control, HEADER_BYTES_MAX, Header, Modulo, Reasons, Supervisory, Unnumbered};
 use kiban_base::{Instant, Rope};
-
-use super::link::PendingFrame;
-use super::{Event, Link, PENDING_FRAMES_MAX, Role, State};
 
 impl Link {
     pub(super) fn address(&self) -> u8 {

@@ -1,11 +1,12 @@
 //! One end of a link: its state, and its interfaces to the layer above and to the line.
 
-use alloc::collections::VecDeque;
-
+use super::config::Config;
+use super::counters::Counters;
+use super::primitives::{Indication, Misuse, Reason, Request};
+use super::state::{Act, Event, State, cell};
 use crate::wire::lapb::{FrameReject, HEADER_BYTES_MAX, Header, Unnumbered};
+use alloc::collections::VecDeque;
 use kiban_base::{Instant, Rope};
-
-use super::{Act, Config, Counters, Event, Indication, Misuse, Reason, Request, State, cell};
 
 /// An unnumbered frame that waits for the line.
 #[derive(Clone, Copy, Debug)]

@@ -1,10 +1,10 @@
 //! Set-up, reset, disconnection and the rejection of frames (X.25 §2.4.4, §2.4.7).
 
+use super::link::{Link, PendingFrame};
+use super::primitives::{Indication, Reason};
+use super::state::State;
 use crate::wire::lapb::{FrameReject, Header, Modulo, Reasons, Unnumbered};
 use kiban_base::Instant;
-
-use super::link::PendingFrame;
-use super::{Indication, Link, Reason, State};
 
 impl Link {
     pub(super) fn queue_sabm(&mut self) {

@@ -1,9 +1,13 @@
-use super::*;
-use crate::wire::lapb;
+use super::config::{Config, PENDING_FRAMES_MAX, Role};
+use super::link::Link;
+use super::primitives::{Indication, Misuse, Reason, Request};
+use super::state::{Act, Event, State, cell};
+use crate::wire::lapb::{self, Modulo};
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
-use kiban_base::{Instant, SimRng};
+use core::time::Duration;
+use kiban_base::{Instant, Rope, SimRng};
 use proptest::prelude::*;
 
 const MS: Duration = Duration::from_millis(1);

@@ -1,9 +1,10 @@
 //! The rules of information transfer (X.25 §2.4.5).
 
+use super::link::Link;
+use super::primitives::Indication;
+use super::state::State;
 use crate::wire::lapb::{Control, Header, Reasons, Supervisory};
 use kiban_base::{Instant, Rope};
-
-use super::{Indication, Link, State};
 
 impl Link {
     pub(super) fn on_transfer(

@@ -1,17 +1,16 @@
 //! Transmit path: encodes requests and responses as PPDUs.
 
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-
+use super::coding::{self, ContextSet};
+use super::machine::{Presentation, refusal};
+use super::primitives::{Accept, Connect, Refuse, Refuser};
+use super::state::State;
 use crate::wire::ber::Asn1;
 use crate::wire::presentation as wire;
 use crate::wire::presentation::{Aru, ContextDefinition, ContextResult, Pdv, ResultCode};
-use kiban_base::Rope;
-
-use super::coding::{self, ContextSet};
-use super::state::State;
-use super::{Accept, Connect, Presentation, Refuse, Refuser, refusal};
 use crate::{RequestError, session};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use kiban_base::Rope;
 
 impl Presentation {
     pub(super) fn connect(&mut self, connect: Connect) -> Result<session::Request, RequestError> {

@@ -1,17 +1,22 @@
 //! Tests of every cell of X.226 Annex A, and of two machines over an ideal session service.
 
-use alloc::string::{String, ToString};
-use alloc::{format, vec, vec::Vec};
-
+use super::config::Config;
+use super::machine::Presentation;
+use super::primitives::{Accept, Answer, Connect, Indication, PAbort, Refuse, Refuser, Request};
+use super::state::{Cell, Contexts, Event, State, cell};
+use crate::session::{self, ConnectionId, Resynchronisation, TokenSettings, Tokens};
 use crate::wire::ber::{Asn1, Oid};
 use crate::wire::presentation as wire;
-use crate::wire::presentation::{AbortReason, Arp, ContextDefinition, ContextResult, Pdv, ProviderReason};
+use crate::wire::presentation::{
+    AbortReason, Arp, BER, ContextDefinition, ContextResult, Pdv, ProviderReason,
+};
+use crate::{AcceptedSelectors, RequestError};
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use alloc::{format, vec};
 use kiban_base::Rope;
 use proptest::prelude::*;
-
-use super::state::{Cell, Contexts, Event, State, cell};
-use super::*;
-use crate::session::{self, ConnectionId, Resynchronisation, TokenSettings, Tokens};
 
 /// Tables A.21 to A.29 without context management: columns STAI0, STAI1, STAI2, STAt0. `-` is a blank cell;
 /// `p08` in the last column means that the cell has two lists of actions, one for ^p08 and one for p08.

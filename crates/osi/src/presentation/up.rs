@@ -1,20 +1,18 @@
 //! Receive path: PPDUs become indications and confirmations.
 
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-
+use super::coding::{self, ContextSet, Fault};
+use super::machine::{Presentation, refusal};
+use super::primitives::{Accept, Answer, Connect, Indication, PAbort, Refuse, Refuser};
+use super::state::State;
+use crate::session;
 use crate::wire::ber::{Asn1, Oid};
 use crate::wire::presentation as wire;
 use crate::wire::presentation::{
     AbortReason, ContextDefinition, ContextResult, Pdv, ProviderReason, ResultCode,
 };
-use kiban_base::Malformed;
-use kiban_base::Rope;
-
-use super::coding::{self, ContextSet, Fault};
-use super::state::State;
-use super::{Accept, Answer, Connect, Indication, PAbort, Presentation, Refuse, Refuser, refusal};
-use crate::session;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use kiban_base::{Malformed, Rope};
 
 impl Presentation {
     /// Handles a CP PPDU.

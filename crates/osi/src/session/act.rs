@@ -1,14 +1,18 @@
 //! The actions of the state tables: outgoing events, and the specific actions of Table A.6.
 
 use super::cause::{Accepted, Cause};
+use super::config::OFFERED;
+use super::machine::Session;
+use super::primitives::{
+    AbortReason, Accept, Answer, Connect, ConnectionId, Indication, Refuse, Request, SERIAL_MAX,
+};
 use super::receive::{proposal, smaller};
 use super::send::{identifier, owned_tokens, settled, wanted};
 use super::state::{Action, State, Variables};
-use super::{
-    AbortReason, Accept, Answer, Connect, ConnectionId, Indication, OFFERED, Refuse, RefuseReason, Request,
-    Resynchronisation, SERIAL_MAX, Session, TokenSetting, TokenSettings, Tokens, Units, Versions,
+use crate::wire::session as wire;
+use crate::wire::session::{
+    Enclosed, RefuseReason, Resynchronisation, Spdu, TokenSetting, TokenSettings, Tokens, Units, Versions,
 };
-use crate::wire::session::{self as wire, Enclosed, Spdu};
 use crate::{Selector, transport};
 use alloc::boxed::Box;
 use kiban_base::{Instant, Rope};

@@ -1,7 +1,7 @@
 //! The parameters of an event, for the actions that it causes.
 
-use super::{Request, TokenSettings, Tokens, Units};
-use crate::wire::session::Spdu;
+use super::primitives::Request;
+use crate::wire::session::{Spdu, TokenSettings, Tokens, Units};
 
 /// Parameters of an event that its actions need.
 #[derive(Default)]

@@ -6,8 +6,8 @@
 //! Data      is always a rope. Its maximum length depends on the primitive: `ssdu_bytes_max` for data and
 //!           typed data, otherwise what the selected version carries (1: 512 octets, in an abort 9; 2: any).
 
-use super::{RefuseReason, Resynchronisation, TokenSettings, Tokens, Units};
 use crate::Selector;
+use crate::wire::session::{RefuseReason, Resynchronisation, TokenSettings, Tokens, Units};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use kiban_base::Rope;

@@ -1,13 +1,13 @@
 //! Receive path: decodes SPDUs, reassembles them from segments, and validates them.
 
 use super::cause::Cause;
+use super::config::{OFFERED, TSDU_BYTES_MIN};
+use super::machine::Session;
+use super::primitives::{AbortReason, Indication};
 use super::state::{self, Action, Event, Given, State, Verdict};
-use super::{
-    AbortReason, Indication, OFFERED, RefuseReason, Resynchronisation, Session, TSDU_BYTES_MIN, Units,
-    Versions,
-};
 use crate::Selector;
-use crate::wire::session::{self as wire, Enclosed, Spdu, Tsdu};
+use crate::wire::session as wire;
+use crate::wire::session::{Enclosed, RefuseReason, Resynchronisation, Spdu, Tsdu, Units, Versions};
 use kiban_base::{Instant, Rope};
 
 impl Session {

@@ -1,13 +1,16 @@
 //! Transmit path: validates and executes requests, and sends SPDUs, in segments if necessary.
 
 use super::cause::Cause;
+use super::config::{OFFERED, TSDU_BYTES_MIN};
+use super::machine::Session;
+use super::primitives::{Answer, ConnectionId, Request, SERIAL_MAX};
 use super::state::{self, Event, Given, State, Verdict};
-use super::{
-    Answer, ConnectionId, OFFERED, RefuseReason, Request, RequestError, Resynchronisation, SERIAL_MAX,
-    Session, TSDU_BYTES_MIN, TokenSetting, TokenSettings, Tokens, Units, Versions,
+use crate::wire::session as wire;
+use crate::wire::session::{
+    Enclosed, Enclosure, RefuseReason, Resynchronisation, Spdu, TokenSetting, TokenSettings, Tokens,
+    TsduSizes, Units, Versions,
 };
-use crate::wire::session::{self as wire, Enclosed, Enclosure, Spdu, TsduSizes};
-use crate::{Selector, transport};
+use crate::{RequestError, Selector, transport};
 use alloc::boxed::Box;
 use kiban_base::{Instant, Rope};
 

@@ -1,6 +1,14 @@
-use super::*;
+use super::config::{Config, OFFERED};
+use super::machine::Session;
+use super::primitives::{AbortReason, Accept, Answer, Connect, ConnectionId, Indication, Refuse, Request};
+use super::state::State;
+use crate::wire::session::{RefuseReason, Resynchronisation, TokenSettings, Tokens, Units, Versions};
+use crate::{AcceptedSelectors, RequestError, Selector, transport};
+use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::time::Duration;
+use kiban_base::{Instant, Rope};
 use proptest::prelude::*;
 
 const NOW: Instant = Instant::from_nanos(1_000_000_000);

@@ -1,8 +1,12 @@
-use super::*;
-use crate::AcceptedSelectors;
+use super::config::Config;
+use super::machine::{ADDITIONAL_BYTES_MAX, Transport};
+use super::primitives::{DisconnectReason, Indication, Origin, Request};
+use crate::{AcceptedSelectors, RequestError, Selector, network};
+use alloc::collections::VecDeque;
 use alloc::vec;
+use alloc::vec::Vec;
 use core::time::Duration;
-use kiban_base::Bytes;
+use kiban_base::{Bytes, Instant, Rope};
 use proptest::prelude::*;
 
 const NOW: Instant = Instant::from_nanos(1_000_000_000);

@@ -10,11 +10,11 @@
 //!                  11570): length, a UN TPDU, class 0, not shared.
 //! Not implemented  expedited data, receipt confirmation, addresses other than those of the configured call.
 
-use crate::wire::x25::diagnostic;
-use alloc::vec::Vec;
-
-use super::{Call, Cause, Indication, Request};
+use super::call::Call;
+use super::primitives::{Indication, Request};
 use crate::network::{self, Origin, Reason};
+use crate::wire::x25::{Cause, diagnostic};
+use alloc::vec::Vec;
 
 /// The first octets of the user data in a call for the transport layer.
 pub const TRANSPORT: [u8; 4] = [3, 1, 1, 0];

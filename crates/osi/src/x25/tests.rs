@@ -1,9 +1,15 @@
+use super::call::{Both, Call, Facilities, Sizes};
+use super::config::{CONTROL_PACKETS_MAX, Channels, Config};
+use super::layer::Layer;
+use super::primitives::{Below, Indication, Misuse, Request};
 use super::xot::{CHANNEL, Pvc, Xot};
-use super::*;
+use crate::lapb::Role;
+use crate::wire::x25::{AddressBlock, Cause, FastSelect, Modulo};
 use crate::wire::xot::PvcStatus;
 use alloc::vec;
 use alloc::vec::Vec;
-use kiban_base::{Bytes, Instant};
+use core::time::Duration;
+use kiban_base::{Bytes, Instant, Rope};
 
 const T0: Instant = Instant::ZERO;
 const SECOND: Duration = Duration::from_secs(1);

@@ -12,16 +12,17 @@
 //!                  impossible length, ends the connection: [`Xot::is_broken`].
 //! Not implemented  switching packets to a local interface or to another connection.
 
+use super::call::Sizes;
+use super::config::{Channels, Config};
+use super::layer::Layer;
+use super::primitives::{Below, Indication, Misuse, Request};
+use crate::lapb::Role;
+use crate::wire::x25::{Cause, Front, HEADER_BYTES_MAX, Header, Kind, Modulo, diagnostic};
+use crate::wire::xot::{self, PvcSetUp, PvcStatus};
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
-
-use crate::wire::x25::{Front, HEADER_BYTES_MAX, Header, Kind, Modulo, diagnostic};
-use crate::wire::xot::{self, PvcSetUp, PvcStatus};
-use kiban_base::Malformed;
-use kiban_base::{Instant, Rope, counters};
-
-use super::{Below, Cause, Channels, Config, Indication, Layer, Misuse, Request, Role, Sizes};
+use kiban_base::{Instant, Malformed, Rope, counters};
 
 /// The only channel of a connection.
 pub const CHANNEL: u16 = 1;

@@ -9,6 +9,7 @@
 mod error;
 mod plan;
 mod rates;
+mod read;
 mod services;
 pub mod switch;
 mod tables;
@@ -19,26 +20,3 @@ pub use error::ConfigError;
 pub use plan::{Carries, Endpoint, Kind, Plan, PortPlan, RoutePlan, SandboxPlan, ServicePlan};
 pub use units::DurationValue;
 pub(crate) use validator::PORTS_MAX;
-
-use std::path::Path;
-use tables::Tables;
-use validator::Validator;
-
-impl Plan {
-    /// Parses and validates a configuration; `name` is the board's name if the text gives none.
-    ///
-    /// # Errors
-    /// [`ConfigError`]: the first error in the text.
-    pub fn read(text: &str, name: &str) -> Result<Plan, ConfigError> {
-        Plan::read_in(text, name, Path::new(""))
-    }
-
-    /// Like [`Plan::read`], with directories relative to `folder`.
-    ///
-    /// # Errors
-    /// As [`Plan::read`].
-    pub fn read_in(text: &str, name: &str, folder: &Path) -> Result<Plan, ConfigError> {
-        let tables: Tables = toml::from_str(text).map_err(|error| ConfigError::of_toml(text, &error))?;
-        Validator { text, folder }.plan(tables, name)
-    }
-}

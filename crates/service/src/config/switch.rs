@@ -7,8 +7,8 @@
 //! a:5=b:7,one-way                        an entry for a virtual path, from a to b only
 //! ```
 
-use super::Carries;
 use super::error::{ConfigError, hint};
+use super::plan::Carries;
 use super::rates::Rates;
 use super::units::{DurationValue, Rate, Word};
 use crate::link;

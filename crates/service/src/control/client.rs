@@ -11,7 +11,7 @@
 //!                  [printable](kiban_os::text). Only the texts of done and refused requests keep their line
 //!                  feeds; each of their lines is printable by itself.
 
-use super::{Question, Reply};
+use super::messages::{Question, Reply};
 use kiban_base::Instant;
 use kiban_os::Clock;
 use kiban_os::text::{printable, printable_lines};

@@ -7,8 +7,8 @@
 //! Watchdog         the service manager is notified only while the board's own thread answers.
 
 use super::admission::{Admission, Admitted};
-use super::scrape::MetricsListener;
-use super::{LINE_BYTES_MAX, Question, Reply, scrape};
+use super::messages::{LINE_BYTES_MAX, Question, Reply};
+use super::scrape::{self, MetricsListener};
 use crate::config::PORTS_MAX;
 use crate::notify;
 use crate::requests::{ANSWER, Answer, Request, RequestQueue, RunningCapture};

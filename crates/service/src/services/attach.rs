@@ -13,8 +13,9 @@
 //!                  number that each requests when it attaches; further clients are refused with the reason,
 //!                  and counted.
 
+use super::counters::ServiceCounters;
 use super::pace::Pace;
-use super::{Service, ServiceCounters, SessionLimits};
+use super::service::{Service, SessionLimits};
 use kiban_base::Instant;
 use kiban_board::streams::ClientStreams;
 use kiban_board::{Completion, Host};
@@ -152,7 +153,7 @@ impl Attach {
             self.next = self.next.wrapping_add(1);
             let here = self.clients.values().filter(|client| !matches!(client, Client::Gone(..))).count();
             let watch = || self.files.watch(&half, number, Interest::READ);
-            match super::admit("clients", here, CLIENTS_MAX, watch) {
+            match super::clients::admit("clients", here, CLIENTS_MAX, watch) {
                 Ok(()) => drop(self.clients.insert(number, Client::Caller(half, now + GREETING))),
                 Err(why) => {
                     half.refuse(&why);
@@ -339,7 +340,7 @@ fn add(counters: &mut ServiceCounters, streams: &ClientStreams) {
 impl Service for Attach {
     fn start(&mut self, _: &mut Host<'_>, _: Instant) -> Result<(), String> {
         let say = |error: io::Error| format!("{}: {error}", self.path.display());
-        super::make_folder(&self.path)?;
+        super::clients::make_folder(&self.path)?;
         let listener = ChannelListener::open_at(&self.path).map_err(say)?;
         self.files.watch(&listener, LISTENER, Interest::READ).map_err(say)?;
         self.listener = Some(listener);

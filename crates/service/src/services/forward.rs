@@ -4,9 +4,10 @@
 //! Limits           on the number of sessions; further connections are reset and counted. If the kernel
 //!                  cannot connect, the peer is reset.
 
+use super::counters::ServiceCounters;
 use super::relay::{Begin, Relays, reset};
+use super::service::{Service, SessionLimits};
 use super::slots::SessionSlot;
-use super::{Service, ServiceCounters, SessionLimits};
 use crate::config::Endpoint;
 use kiban_base::Instant;
 use kiban_board::{Completion, Host, StreamId};

@@ -1,6 +1,6 @@
 //! The minimum rate at which a peer must take data.
 
-use super::MINIMUM_RATE;
+use super::service::MINIMUM_RATE;
 use kiban_base::Instant;
 use std::time::Duration;
 

@@ -5,8 +5,9 @@
 //! Source           sends the 95 printing characters in lines of 72, each line shifted by one, as in RFC 864;
 //!                  discards received data.
 
+use super::counters::ServiceCounters;
+use super::service::{PIECE_BYTES, Service, SessionLimits};
 use super::slots::{SessionSlot, SessionSlots};
-use super::{PIECE_BYTES, Service, ServiceCounters, SessionLimits};
 use kiban_base::{Instant, Slice};
 use kiban_board::{Completion, Host, Reason, StreamId};
 use std::collections::BTreeMap;

@@ -9,8 +9,9 @@
 //!                  send descriptors. A program's socket is a [`Peer`]; a program that sends descriptors is
 //!                  disconnected.
 
+use super::counters::ServiceCounters;
+use super::service::PIECE_BYTES;
 use super::slots::{SessionSlot, SessionSlots};
-use super::{PIECE_BYTES, ServiceCounters};
 use kiban_attach::EndReason;
 use kiban_base::{Instant, Slice};
 use kiban_board::streams::why;

@@ -22,7 +22,7 @@
 //!           sessions are searched only when one has to be closed. A caller must complete a handshake to
 //!           cause either.
 
-use super::MINIMUM_RATE;
+use super::service::MINIMUM_RATE;
 use kiban_base::Instant;
 use kiban_board::{Host, StreamId};
 use kiban_tcpip::tcp::PeerNet;

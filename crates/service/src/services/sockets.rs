@@ -14,8 +14,9 @@
 //! Access           the user who runs the board, and root. The board accepts no descriptors from programs,
 //!                  and closes none that they send on this thread ([`kiban_os::unix`]).
 
+use super::counters::ServiceCounters;
 use super::relay::{Begin, Relays};
-use super::{Service, ServiceCounters, SessionLimits};
+use super::service::{Service, SessionLimits};
 use kiban_attach::{ENTRY_BYTES, EndReason, Indication, Request};
 use kiban_base::Instant;
 use kiban_board::{Completion, Host, Owner, StreamId};
@@ -112,7 +113,7 @@ impl Sockets {
             let number = self.next;
             self.next += 1;
             let watch = || self.files.watch(&socket, number, Interest::READ);
-            match super::admit("requests", self.askers.len(), ASKERS_MAX, watch) {
+            match super::clients::admit("requests", self.askers.len(), ASKERS_MAX, watch) {
                 Ok(()) => {
                     self.askers.insert(number, (socket, Owner::process(process), now + PATIENCE));
                 }
@@ -311,7 +312,7 @@ fn send_indication(socket: BorrowedFd<'_>, indication: Indication, file: Option<
 impl Service for Sockets {
     fn start(&mut self, _: &mut Host<'_>, _: Instant) -> Result<(), String> {
         let say = |error: io::Error| format!("{}: {error}", self.path.display());
-        super::make_folder(&self.path)?;
+        super::clients::make_folder(&self.path)?;
         let listener = UnixListener::open(&self.path, SocketType::SEQPACKET).map_err(say)?;
         self.files.watch(&listener, LISTENER, Interest::READ).map_err(say)?;
         self.listener = Some(listener);

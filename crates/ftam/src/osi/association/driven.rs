@@ -1,7 +1,7 @@
 //! State shared by an association's users and its pump: the layers, under a lock that is never held across an
 //! await.
 
-use super::Failure;
+use super::parameters::Failure;
 use crate::osi::pump;
 use bytes::Bytes;
 use kiban_base::{Instant, RopeQueue};

@@ -1,6 +1,7 @@
 //! The responder's side of association establishment: listening, accepting, refusing.
 
-use super::{Acceptance, Association, Failure, within};
+use super::handle::{Association, within};
+use super::parameters::{Acceptance, Failure};
 use crate::osi::socket;
 use kiban_osi::acse::{self, Associate, AssociateAnswer};
 use kiban_osi::stack::layers::StackConfig;

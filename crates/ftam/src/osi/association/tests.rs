@@ -1,11 +1,17 @@
 //! Tests of two associations' ends in one process: each receives what the other sends, and all ways to end an
 //! association.
 
-use super::*;
+use super::event::Event;
+use super::handle::Association;
+use super::listener::{AssociateRequest, Listener};
+use super::parameters::{Acceptance, AcceptedContexts, Failure, Parameters};
 use kiban_osi::Selectors;
+use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::wire::acse::{AssociateDiagnostic, AssociateResult, UserDiagnostic};
-use kiban_osi::wire::ber::{Asn1, OctetString};
+use kiban_osi::wire::ber::{Asn1, OctetString, Oid};
+use kiban_osi::wire::presentation::Pdv;
 use std::net::Ipv4Addr;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 

@@ -1,9 +1,15 @@
 //! Tests of the pump between two endpoints that both send, over a small pipe, over TCP, and over TLS.
 
-use super::*;
+use super::end::End;
+use super::turns::pump;
 use crate::osi::secure::{self, Identity};
-use kiban_base::{Rope, SimRng};
+use bytes::Bytes;
+use kiban_base::{Instant, Rope, RopeQueue, SimRng};
+use kiban_os::Clock;
+use std::io;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 
 /// Sends random data, and stores what it receives.
 struct Talker {

@@ -1,12 +1,13 @@
 //! One circuit of the relay: a call over XOT, a TCP connection with TPKTs, and the data passed between them.
 
+use super::settings::{Settings, WAITING_BYTES_MAX};
 use super::sizes::Sizes;
-use super::{Settings, WAITING_BYTES_MAX};
 use crate::osi::ropes::poll_write;
 use bytes::BytesMut;
 use kiban_base::{Instant, Rope, RopeQueue};
 use kiban_os::Clock;
-use kiban_osi::network::{self as service, Origin, Reason};
+use kiban_osi::network as service;
+use kiban_osi::network::{Origin, Reason};
 use kiban_osi::stack::stream::Stream;
 use kiban_osi::wire::tpkt;
 use kiban_osi::wire::x25::diagnostic;

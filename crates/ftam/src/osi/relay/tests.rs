@@ -1,16 +1,19 @@
 //! Tests of two relays back to back that carry an association, and of misbehaving peers on either side.
 
-use super::*;
+use super::event::{CircuitEvent, Event};
+use super::listener::Relay;
+use super::route::{Called, Route};
+use super::settings::Settings;
 use crate::osi::association::{Association, Event as Heard, Listener, Parameters};
-use crate::osi::echo;
+use crate::osi::{echo, socket};
 use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::wire::ber::{Asn1, OctetString};
 use kiban_osi::wire::presentation::Pdv;
-use kiban_osi::x25::AddressBlock;
-use kiban_osi::x25::Modulo;
-use std::sync::Mutex;
+use kiban_osi::x25::{AddressBlock, Call, Modulo};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
 /// Returns a relay that sends its events to a channel.

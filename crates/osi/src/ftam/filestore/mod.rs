@@ -1,13 +1,10 @@
 //! The virtual filestore of ISO 8571-2: its values and rules. The files themselves are stored by a [`Disk`].
 //!
 //! ```text
-//! path            names, checked before they reach a disk
 //! path            filenames, validated before they reach a disk
-//! marks           attributes that a host's file system cannot store itself
 //! marks           attributes that a host's file system cannot store
 //! locks           concurrency control: which actions may run at the same time
 //! text            FTAM-1 and FTAM-2: character strings <-> text files of a host
-//! authentication  of initiators
 //! authentication  checks the names and passwords of initiators
 //! date            dates of records, and their text form in attributes
 //! ```

@@ -1,6 +1,7 @@
 //! The initiator's transfers, and their recovery.
 
-use super::{Failure, Initiator, Job, Outcome, Phase, Running, Transfer, own, writing_of};
+use super::machine::{Initiator, Phase, Running, Transfer, own, writing_of};
+use super::primitives::{Failure, Job, Outcome};
 use crate::ftam::contents::{Failure as Stopped, Inflow, Outflow};
 use crate::ftam::filestore::{Disk, DiskError, Path, WriteMode};
 use crate::ftam::record::Record;

@@ -1,6 +1,7 @@
 //! Jobs: the groups of FTAM primitives they send, and the handling of the responses.
 
-use super::{Failure, Initiator, Job, Outcome, Phase, Running, docket_of, own, writing_of};
+use super::machine::{Initiator, Phase, Running, docket_of, own, writing_of};
+use super::primitives::{Failure, Job, Outcome};
 use crate::ftam::filestore::Disk;
 use crate::ftam::{Machine, RequestError, State};
 use crate::wire::ftam::{

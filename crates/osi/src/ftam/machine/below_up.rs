@@ -1,7 +1,8 @@
 //! Receive path: validates and processes indications of the services below.
 
 use super::change::{Change, is_positive};
-use super::{FPDUS_MAX, Item, Machine, State, Up, Verdict, provider_abort, verdict, wants_synchronise};
+use super::protocol::{FPDUS_MAX, Machine, Up, provider_abort, wants_synchronise};
+use super::state::{Item, State, Verdict, verdict};
 use crate::ftam::below::{Associate, AssociateResponse, Form, Indication as Below, Request as Down, Value};
 use crate::ftam::{Indication, Initialize, RequestError, Role};
 use crate::wire::ftam::{EntityReference, ErrorIdentifier, Kind, Pdu, oids};

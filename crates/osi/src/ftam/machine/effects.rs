@@ -3,7 +3,8 @@
 
 use super::change::is_positive;
 use super::opening::Opening;
-use super::{Machine, State, WINDOW_MAX, wants_synchronise};
+use super::protocol::{Machine, WINDOW_MAX, wants_synchronise};
+use super::state::State;
 use crate::ftam::{Docket, RequestError, Role, Transfer};
 use crate::wire::ftam::{ContentsType, Document, InitializeResponse, Pdu, RecoveryMode, SelectAttributes};
 

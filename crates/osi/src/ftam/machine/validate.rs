@@ -1,9 +1,9 @@
 //! Validation of FPDUs sent and received: determines their effect, without applying it.
 
 use super::change::{Change, is_positive};
-use super::group::{self, Group, is_groupable};
+use super::group::{self, GROUP_MAX, Group, is_groupable};
+use super::protocol::Machine;
 use super::state::{Item, State, Verdict, verdict};
-use super::{GROUP_MAX, Machine};
 use crate::ftam::{RequestError, Role};
 use crate::wire::ftam::{ActionResult, FunctionalUnits, Kind, Pdu};
 use alloc::vec::Vec;

@@ -1,9 +1,10 @@
 //! The file open regime: document type, permitted actions, and recovery.
 
-use super::answer::{permanent, refused};
+use super::answer::{item_of, permanent, refused};
+use super::machine::{Responder, disk_error};
 use super::regimes::{Open, Point, Points, Resume, Selected, Unfinished};
 use super::select::control_of;
-use super::{Responder, Store, disk_error, item_of};
+use super::store::Store;
 use crate::ftam::Machine;
 use crate::ftam::filestore::{
     Action, Actions, Control, Disk, DiskError, Entry, Kind, Mark, Path, Stamp, WriteMode,
@@ -187,7 +188,7 @@ impl Responder {
                 self.counters.recovered += 1;
                 Pdu::RecoverResponse(Box::new(response))
             }
-            Err(item) => super::failed(&Pdu::RecoverRequest(Box::new(request.clone())), item),
+            Err(item) => super::answer::failed(&Pdu::RecoverRequest(Box::new(request.clone())), item),
         }
     }
 

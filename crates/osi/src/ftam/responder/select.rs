@@ -1,8 +1,9 @@
 //! The file selection regime: selection, creation, attributes, deletion.
 
-use super::answer::{bad_name, permanent, refused, result_of};
+use super::answer::{bad_name, item_of, permanent, refused, result_of};
+use super::machine::{Responder, disk_error};
 use super::regimes::{Selected, Unfinished};
-use super::{Responder, Store, disk_error, item_of};
+use super::store::Store;
 use crate::ftam::attributes;
 use crate::ftam::filestore::{
     Action, Actions, Control, Date, Disk, DiskError, Entry, Hold, Kind, Lock, Mark, Marks, Path, Stamp,

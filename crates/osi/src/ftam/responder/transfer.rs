@@ -1,9 +1,11 @@
 //! Bulk data: sending and receiving contents, checkpoints, restart, cancel.
 
-use super::answer::{permanent, result_of};
+use super::answer::{item_of, permanent, result_of};
+use super::machine::{Responder, disk_error};
 use super::open::Docket;
 use super::regimes::{Point, Points, Reading, Resume, Source, Transfer, Unfinished, Writing};
-use super::{Progress, Responder, Store, disk_error, item_of};
+use super::report::Progress;
+use super::store::Store;
 use crate::ftam::contents::{Inflow, Outflow};
 use crate::ftam::filestore::{Action, Disk, Kind, Mark, Stamp, WriteMode};
 use crate::ftam::{Machine, Request, RequestError, State, attributes};

@@ -1,4 +1,10 @@
-use super::*;
+use super::event::Event;
+use super::event::State::{
+    self, Sta01, Sta01B, Sta01C, Sta01D, Sta02A, Sta02B, Sta03, Sta05A, Sta08, Sta09, Sta11A, Sta16, Sta713,
+};
+use super::variables::{Given, Variables};
+use super::verdict::{Action, Verdict, verdict};
+use crate::session::{Resynchronisation, Tokens, Units};
 use crate::table::evaluate;
 use Event as E;
 use alloc::string::{String, ToString};

@@ -1,5 +1,7 @@
-use super::*;
+use super::tpdu::{Connect, RejectCause, Tpdu, code, data_end};
 use alloc::vec;
+use alloc::vec::Vec;
+use kiban_base::Malformed;
 use proptest::prelude::*;
 
 fn hex(text: &str) -> Vec<u8> {

@@ -1,18 +1,20 @@
 //! Tests with PPDUs from captures of ISODE, libiec61850 and josistack, and with user data on ropes that are
 //! cut in every way and in every encoding.
 
-use alloc::{string::ToString, vec, vec::Vec};
-
-use proptest::prelude::*;
-
-use super::*;
+use super::ppdu::{
+    Abort, AbortReason, Arp, BER, ContextResult, Cp, Cpa, Cpr, Event, ModeSelector, ProviderReason,
+    Resynchronise, Version,
+};
+use super::user_data::{PDVS_MAX, Pdv, PdvValue, UserData};
 use crate::wire::acse::{
     self, AbortSource, Apdu, AssociateDiagnostic, AssociateResult, AuthenticationValue, UserDiagnostic,
 };
-use crate::wire::ber::Integer;
-use crate::wire::ber::{Asn1, Cursor, Element, Header};
-use kiban_base::Malformed;
-use kiban_base::{Bytes, Rope};
+use crate::wire::ber::{Asn1, Cursor, Element, Header, Integer, Oid};
+use alloc::string::ToString;
+use alloc::vec;
+use alloc::vec::Vec;
+use kiban_base::{Bytes, Malformed, Rope};
+use proptest::prelude::*;
 
 const ISODE_CP: &str = "3180a003800101a280a46c3010020101060528c27b02013004060251013010020103060528c27b0204300406025101
     3010020105060528c27b0203300406025101301002010706052b0e050202300406025101301102010906062bce0f010202300406025101300f

@@ -1,14 +1,14 @@
 //! Decoding of a TSDU: user data is cut out of the rope without copying, parameters are copied.
 
-use super::{
-    ADDITIONAL_BYTES_MAX, Abort, Accept, Connect, Enclosed, Enclosure, Identifier, OverflowAccept,
-    REFERENCE_BYTES_MAX, Refuse, RefuseReason, Resynchronisation, SELECTOR_BYTES_MAX, SERIAL_MAX, Spdu,
-    TokenSettings, Tokens, TsduSizes, Units, Versions, parameter, si,
+use super::code::{parameter, si};
+use super::items::{Enclosure, RefuseReason, Resynchronisation, TokenSettings, Tokens, Units, Versions};
+use super::spdu::{
+    ADDITIONAL_BYTES_MAX, Abort, Accept, Connect, Enclosed, Identifier, OverflowAccept, REFERENCE_BYTES_MAX,
+    Refuse, SELECTOR_BYTES_MAX, SERIAL_MAX, Spdu, TsduSizes,
 };
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use kiban_base::Malformed;
-use kiban_base::Rope;
+use kiban_base::{Malformed, Rope};
 
 const GIVE_TOKENS_AND_DATA: [u8; 4] = [si::GT_DT, 0, si::GT_DT, 0];
 const GROUPS_MAX: usize = 8;

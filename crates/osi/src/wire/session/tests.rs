@@ -1,8 +1,14 @@
-use super::*;
+use super::items::{
+    Enclosure, RefuseReason, Resynchronisation, TokenSetting, TokenSettings, Tokens, Units, Versions,
+};
+use super::read::Tsdu;
+use super::spdu::{Abort, Accept, Connect, Enclosed, Identifier, OverflowAccept, Refuse, Spdu, TsduSizes};
+use super::write::{data, with_give_tokens};
+use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::vec;
-use kiban_base::Bytes;
-use kiban_base::Malformed;
+use alloc::vec::Vec;
+use kiban_base::{Bytes, Malformed, Rope};
 use proptest::prelude::*;
 
 /// Parses hexadecimal digits; `__` stands for the number of bytes that follow it.

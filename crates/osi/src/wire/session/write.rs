@@ -1,8 +1,10 @@
 //! Encoding of SPDUs: the parameters are prepended to the user data.
 
-use super::{
-    Abort, Accept, Connect, Enclosed, Enclosure, Identifier, OverflowAccept, PARAMETERS_BYTES_MAX, Refuse,
-    Spdu, TsduSizes, USER_DATA_BYTES_MAX, parameter, si,
+use super::code::{parameter, si};
+use super::items::Enclosure;
+use super::spdu::{
+    Abort, Accept, Connect, Enclosed, Identifier, OverflowAccept, PARAMETERS_BYTES_MAX, Refuse, Spdu,
+    TsduSizes, USER_DATA_BYTES_MAX,
 };
 use alloc::vec::Vec;
 use kiban_base::Rope;

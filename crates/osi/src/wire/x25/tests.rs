@@ -1,8 +1,14 @@
-use super::*;
+use super::address::{Address, AddressBlock, NotAnAddress};
+use super::code::{clearing_cause, diagnostic_name, resetting_cause, restarting_cause};
+use super::facility::{Extension, Facility, FastSelect, facilities};
+use super::header::{Front, HEADER_BYTES_MAX, Header, Kind, PLAIN};
+use super::packet::{Call, Cause, Clear};
+use crate::wire::lapb::Modulo;
 use crate::wire::xot;
 use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
+use kiban_base::Malformed;
 use kiban_capture as capture;
 use proptest::prelude::*;
 

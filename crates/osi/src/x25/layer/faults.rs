@@ -1,13 +1,11 @@
 //! Protocol errors and the packets that answer them: restart, clear, reset or diagnostic.
 
-use alloc::vec::Vec;
-
+use super::machine::Layer;
 use crate::wire::x25::{Clear, Kind, cause};
-use kiban_base::Instant;
-
-use super::Layer;
 use crate::x25::state::{Call as CallState, Reset as ResetState, Restart};
 use crate::x25::{Cause, Indication, Role};
+use alloc::vec::Vec;
+use kiban_base::Instant;
 
 impl Layer {
     /// Returns the cause to send, which is always zero if this end is a DTE.

@@ -1,16 +1,11 @@
 //! Processing of received packets: finds each packet's channel and follows the state tables.
 
-use alloc::vec::Vec;
-
+use super::machine::Layer;
+use super::requests::{sizes_asked, user_data_max};
 use crate::wire::x25::{
     CONTROL_BYTES_MAX, Clear, FAST_SELECT_BYTES_MAX, Front, HEADER_BYTES_MAX, Header, INTERRUPT_BYTES_MAX,
     Kind, cause, diagnostic,
 };
-use kiban_base::Malformed;
-use kiban_base::{Instant, Rope};
-
-use super::Layer;
-use super::requests::{sizes_asked, user_data_max};
 use crate::x25::call::{is_allowed, is_between};
 use crate::x25::state::{
     self, Call as CallState, Event, Reset as ResetState, Restart, RestartEvent, Verdict,
@@ -19,6 +14,8 @@ use crate::x25::{
     CONTROL_PACKETS_MAX, Call, Cause, FastSelect, Indication, PACKET_BYTES_DEFAULT, Role, Sizes,
     WINDOW_DEFAULT,
 };
+use alloc::vec::Vec;
+use kiban_base::{Instant, Malformed, Rope};
 
 impl Layer {
     pub(super) fn on_packet(&mut self, packet: Rope, now: Instant) {

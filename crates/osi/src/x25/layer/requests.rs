@@ -1,17 +1,15 @@
 //! Call requests of the host, and the negotiation of packet and window sizes.
 
-use alloc::vec::Vec;
-
+use super::machine::Layer;
 use crate::wire::x25::{CALL_USER_DATA_BYTES_MAX, FAST_SELECT_BYTES_MAX, Kind};
-use kiban_base::Instant;
-
-use super::Layer;
 use crate::x25::call::{is_allowed, is_between, nearer};
 use crate::x25::channel::Channel;
 use crate::x25::state::Call as CallState;
 use crate::x25::{
     Both, Call, Cause, Facilities, FastSelect, Misuse, PACKET_BYTES_DEFAULT, Role, Sizes, WINDOW_DEFAULT,
 };
+use alloc::vec::Vec;
+use kiban_base::Instant;
 
 impl Layer {
     pub(super) fn open(&mut self, channel: u16) -> Result<&mut Channel, Misuse> {

@@ -5,7 +5,7 @@
 //!                  RESOLVE_NO_SYMLINKS).
 //! Regular files    only: reading a device or a pipe might block.
 
-use super::{Content, Entry, Found, Store};
+use super::store::{Content, Entry, Found, Store};
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags};
 use std::fs::File;
 use std::io;

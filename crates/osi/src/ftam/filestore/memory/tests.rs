@@ -1,6 +1,8 @@
 //! Tests of what only the disk in memory does; tests of every disk are those of the directory disk.
 
-use super::*;
+use super::disk::{Call, MemoryDisk};
+use crate::ftam::filestore::{Disk, DiskError, Path, WriteMode};
+use kiban_base::Rope;
 
 fn path(text: &str) -> Path {
     Path::read(text).unwrap()

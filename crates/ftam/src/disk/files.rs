@@ -1,0 +1,90 @@
+//! Calls on files: locks, status, renames and copies.
+
+use super::paths::{disk_error, real};
+use kiban_osi::ftam::filestore::{DiskError, Kind, Stamp};
+use rustix::fs::{AtFlags, FileType, FlockOperation, RenameFlags, Stat};
+use rustix::io::Errno;
+use std::os::fd::OwnedFd;
+
+/// Runs work that may wait for a device, without blocking other associations.
+pub(super) fn aside<T>(work: impl FnOnce() -> T) -> T {
+    use tokio::runtime::{Handle, RuntimeFlavor};
+    match Handle::try_current() {
+        Ok(runtime) if runtime.runtime_flavor() == RuntimeFlavor::MultiThread => {
+            tokio::task::block_in_place(work)
+        }
+        // A runtime with one thread, or none: run the work on this thread.
+        _ => work(),
+    }
+}
+
+/// Closes a replaced file on another thread: freeing the blocks of a large file takes long.
+pub(super) fn let_go(old: OwnedFd) {
+    // If no thread can be created, the file is closed on this one.
+    let _ = kiban_tokio::runtime::blocking(c"kiban-close", move || drop(old));
+}
+
+/// Locks contents for their writer, or removes them.
+pub(super) fn lock(contents: &OwnedFd) -> Result<(), DiskError> {
+    let lock = || rustix::fs::flock(contents, FlockOperation::NonBlockingLockExclusive);
+    real(rustix::io::retry_on_intr(lock))
+}
+
+/// Returns whether a file was last changed before this host was booted.
+pub(super) fn is_of_another_life(stat: &Stat) -> bool {
+    let up = rustix::time::clock_gettime(rustix::time::ClockId::Boottime).tv_sec;
+    stat.st_mtime < kiban_os::clock::unix_seconds() as i64 - up
+}
+
+/// Returns the kind of a file, if a filestore can hold such files.
+pub(super) fn kind(stat: &Stat) -> Result<Kind, DiskError> {
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Ok(Kind::File),
+        FileType::Directory => Ok(Kind::Directory),
+        FileType::Symlink => Err(DiskError::Outside),
+        _ => Err(DiskError::NotAFile),
+    }
+}
+
+pub(super) fn stamp(stat: &Stat) -> Stamp {
+    Stamp([stat.st_ino, stat.st_size as u64, stat.st_mtime as u64, stat.st_mtime_nsec])
+}
+
+/// Renames a file without replacing an existing one.
+pub(super) fn rename_new(from: &OwnedFd, old: &str, to: &OwnedFd, new: &str) -> Result<(), DiskError> {
+    match rustix::fs::renameat_with(from, old, to, new, RenameFlags::NOREPLACE) {
+        // A file system without RENAME_NOREPLACE (NFS) can link instead, which never replaces a file either;
+        // but directories cannot be linked.
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            match rustix::fs::linkat(from, old, to, new, AtFlags::empty()) {
+                Err(Errno::PERM) => return Err(DiskError::Unable),
+                linked => real(linked)?,
+            }
+            real(rustix::fs::unlinkat(from, old, AtFlags::empty()))
+        }
+        result => real(result),
+    }
+}
+
+/// Copies `bytes` of one file to offset `at` of another, within the system if it can.
+pub(super) fn append(source: &OwnedFd, target: &OwnedFd, bytes: u64, at: u64) -> Result<(), DiskError> {
+    let (mut from, mut to) = (0, at);
+    while from < bytes {
+        let rest = usize::try_from(bytes - from).unwrap_or(usize::MAX).min(1 << 30);
+        match rustix::fs::copy_file_range(source, Some(&mut from), target, Some(&mut to), rest) {
+            Ok(0) => return Err(DiskError::Changed),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(Errno::INVAL | Errno::XDEV | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                let mut piece: Vec<u8> = Vec::with_capacity(rest.min(1 << 18));
+                real(rustix::io::pread(source, rustix::buffer::spare_capacity(&mut piece), from))?;
+                if piece.is_empty() {
+                    return Err(DiskError::Changed);
+                }
+                let written = real(rustix::io::pwrite(target, &piece, to))? as u64;
+                (from, to) = (from + written, to + written);
+            }
+            Err(errno) => return Err(disk_error(errno)),
+        }
+    }
+    Ok(())
+}

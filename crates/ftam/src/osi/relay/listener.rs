@@ -1,0 +1,161 @@
+//! Accepts connections and starts a circuit for each.
+
+use super::circuit::{self, Circuit};
+use super::event::{CircuitEvent, Event};
+use super::route::Route;
+use super::settings::Settings;
+use crate::osi::socket;
+use kiban_os::Clock;
+use kiban_osi::x25::{Call, FastSelect};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+/// A relay, with the state that its listeners share.
+pub struct Relay {
+    settings: Settings,
+    permits: Semaphore,
+    clock: Clock,
+    count: AtomicU64,
+    say: Box<dyn Fn(CircuitEvent) + Send + Sync>,
+}
+
+impl Relay {
+    /// Creates a relay without listeners; `say` receives its events.
+    pub fn new(settings: Settings, say: impl Fn(CircuitEvent) + Send + Sync + 'static) -> Arc<Relay> {
+        let permits = Semaphore::new(settings.circuits_max);
+        Arc::new(Relay {
+            settings,
+            permits,
+            clock: Clock::new(),
+            count: AtomicU64::new(0),
+            say: Box::new(say),
+        })
+    }
+
+    /// Accepts XOT connections forever, and carries each call to the target of the first matching route.
+    pub async fn from_xot(self: Arc<Self>, listener: TcpListener, routes: Vec<Route>) {
+        let routes = Arc::new(routes);
+        self.each(listener, move |relay, socket, peer| {
+            let routes = routes.clone();
+            async move { relay.called(socket, peer, &routes).await }
+        })
+        .await;
+    }
+
+    /// Accepts TCP connections forever, and makes a call for each of them through the router at `host`.
+    pub async fn to_xot(self: Arc<Self>, listener: TcpListener, host: String, port: u16, call: Call) {
+        let to = Arc::new((host, port, call));
+        self.each(listener, move |relay, socket, peer| {
+            let to = to.clone();
+            async move { relay.calls(socket, peer, &to.0, to.1, &to.2).await }
+        })
+        .await;
+    }
+
+    async fn each<F>(
+        self: Arc<Self>,
+        listener: TcpListener,
+        serve: impl Fn(Arc<Relay>, TcpStream, SocketAddr) -> F,
+    ) where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        loop {
+            let (socket, peer) = socket::next(&listener).await;
+            let relay = self.clone();
+            let work = serve(self.clone(), socket, peer);
+            tokio::spawn(async move {
+                // When the relay is full, a new connection is closed at once.
+                if let Ok(_permit) = relay.permits.try_acquire() {
+                    work.await;
+                }
+            });
+        }
+    }
+
+    fn say(&self, circuit: u64, event: Event) {
+        (self.say)(CircuitEvent { circuit, event });
+    }
+
+    fn refuse(&self, circuit: u64, from: SocketAddr, called: String, why: impl Into<String>) {
+        self.say(circuit, Event::Refused { from: from.to_string(), called, why: why.into() });
+    }
+
+    /// Returns a new circuit number.
+    fn number(&self) -> u64 {
+        self.count.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Carries a circuit from XOT to TCP.
+    async fn called(&self, mut xot: TcpStream, peer: SocketAddr, routes: &[Route]) {
+        let number = self.number();
+        let mut circuit = Circuit::called(&self.settings, self.clock);
+        let call = match circuit.wait_for_call(&mut xot).await {
+            Ok(call) => call,
+            Err(why) => return self.refuse(number, peer, String::new(), why),
+        };
+        let called = call.addresses.called.to_string();
+        let Some(route) = routes.iter().find(|route| route.called.has(&call)) else {
+            circuit.refuse(&mut xot, circuit::NOT_OBTAINABLE).await;
+            return self.refuse(number, peer, called, "no route for this call");
+        };
+        let to = format!("{}:{}", route.host, route.port);
+        let connects =
+            tokio::time::timeout(self.settings.state_timeout, socket::connect(&route.host, route.port));
+        let socket = match connects.await {
+            Ok(Ok(socket)) => socket,
+            failure => {
+                circuit.refuse(&mut xot, circuit::OUT_OF_ORDER).await;
+                let why = match failure {
+                    Ok(Err(error)) => format!("{to}: {error}"),
+                    _ => format!("{to} does not answer"),
+                };
+                return self.refuse(number, peer, called, why);
+            }
+        };
+        if circuit.accept().is_err() {
+            let why = if call.facilities.fast_select == FastSelect::Restricted {
+                "fast select with restricted response: the call cannot be accepted"
+            } else {
+                "the call ended before it was accepted"
+            };
+            circuit.refuse(&mut xot, circuit::OUT_OF_ORDER).await;
+            return self.refuse(number, peer, called, why);
+        }
+        self.carry(number, circuit, xot, socket, Event::Open { from: peer.to_string(), called, to }).await;
+    }
+
+    /// Carries a circuit from TCP to XOT.
+    async fn calls(&self, socket: TcpStream, peer: SocketAddr, host: &str, port: u16, call: &Call) {
+        let number = self.number();
+        let called = call.addresses.called.to_string();
+        let to = format!("{host}:{port}");
+        let mut circuit = Circuit::calling(&self.settings, self.clock, call.clone());
+        let mut xot =
+            match tokio::time::timeout(self.settings.state_timeout, socket::connect(host, port)).await {
+                Ok(Ok(xot)) => xot,
+                Ok(Err(error)) => return self.refuse(number, peer, called, format!("{to}: {error}")),
+                Err(_) => return self.refuse(number, peer, called, format!("{to} does not answer")),
+            };
+        if let Err(why) = circuit.call(&mut xot).await {
+            return self.refuse(number, peer, called, format!("{to}: {why}"));
+        }
+        self.carry(number, circuit, xot, socket, Event::Open { from: peer.to_string(), called, to }).await;
+    }
+
+    async fn carry(
+        &self,
+        number: u64,
+        mut circuit: Circuit,
+        mut xot: TcpStream,
+        mut tcp: TcpStream,
+        open: Event,
+    ) {
+        self.say(number, open);
+        let why = circuit.carry(&mut xot, &mut tcp).await;
+        let (bytes_to_tcp, bytes_to_x25) = circuit.bytes();
+        self.say(number, Event::Closed { bytes_to_tcp, bytes_to_x25, why });
+    }
+}

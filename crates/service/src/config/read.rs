@@ -1,0 +1,26 @@
+//! Reads a plan from its text.
+
+use super::error::ConfigError;
+use super::plan::Plan;
+use super::tables::Tables;
+use super::validator::Validator;
+use std::path::Path;
+
+impl Plan {
+    /// Parses and validates a configuration; `name` is the board's name if the text gives none.
+    ///
+    /// # Errors
+    /// [`ConfigError`]: the first error in the text.
+    pub fn read(text: &str, name: &str) -> Result<Plan, ConfigError> {
+        Plan::read_in(text, name, Path::new(""))
+    }
+
+    /// Like [`Plan::read`], with directories relative to `folder`.
+    ///
+    /// # Errors
+    /// As [`Plan::read`].
+    pub fn read_in(text: &str, name: &str, folder: &Path) -> Result<Plan, ConfigError> {
+        let tables: Tables = toml::from_str(text).map_err(|error| ConfigError::of_toml(text, &error))?;
+        Validator { text, folder }.plan(tables, name)
+    }
+}

@@ -1,0 +1,99 @@
+//! Requests and answers of the control interface.
+
+use crate::requests::{Answer, Captured, Request};
+use crate::status::{Status, rounded};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Length limit of a request, in bytes.
+pub(crate) const LINE_BYTES_MAX: usize = 16 << 10;
+/// Time limit of a capture.
+pub const CAPTURE_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// A request.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "verb", rename_all = "lowercase", deny_unknown_fields)]
+pub enum Question {
+    /// Return the status.
+    Status {},
+    /// Read the configuration again.
+    Reload {},
+    /// Stop.
+    Down {},
+    /// Ping a circuit.
+    Loopback {
+        /// The name of its port.
+        port: String,
+        /// The circuit, such as `0.100`.
+        vc: String,
+        /// Whether the end of the segment returns the cell, instead of the end of the connection.
+        #[serde(default)]
+        segment: bool,
+    },
+    /// Capture the traffic of a port.
+    Capture {
+        /// The port's name.
+        port: String,
+        /// The file, which the board's process writes.
+        file: PathBuf,
+        /// The duration; if absent, until the client ends it, a day at most.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        seconds: Option<f64>,
+        /// The number of packets; if absent, unlimited.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        packets: Option<u64>,
+    },
+}
+
+/// An answer.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reply {
+    /// The status.
+    Status(Box<Status>),
+    /// A ping's round-trip time in microseconds; `None` if no cell returned.
+    Loopback(Option<f64>),
+    /// A capture has ended.
+    Captured(Captured),
+    /// The request was executed; the text describes what was done.
+    Done(String),
+    /// The request was refused; the text gives the reason.
+    Refused(String),
+}
+
+impl TryFrom<Question> for Request {
+    type Error = String;
+
+    fn try_from(question: Question) -> Result<Request, String> {
+        Ok(match question {
+            Question::Status {} => Request::Status,
+            Question::Reload {} => Request::Reload,
+            Question::Down {} => Request::Down,
+            Question::Loopback { port, vc, segment } => {
+                let vc = vc.parse().map_err(|error| format!("invalid circuit `{vc}`: {error}"))?;
+                Request::Loopback { port, vc, segment }
+            }
+            Question::Capture { port, file, seconds, packets } => {
+                let time = match seconds.map(Duration::try_from_secs_f64) {
+                    None => CAPTURE_MAX,
+                    Some(Ok(time)) => time.min(CAPTURE_MAX),
+                    Some(Err(_)) => return Err(format!("invalid duration: {} s", seconds.unwrap_or(0.0))),
+                };
+                Request::Capture { port, file, time, packets: packets.unwrap_or(u64::MAX) }
+            }
+        })
+    }
+}
+
+impl From<Answer> for Reply {
+    fn from(answer: Answer) -> Reply {
+        match answer {
+            Answer::Status(status) => Reply::Status(status),
+            Answer::Loopback(time) => Reply::Loopback(time.map(|time| rounded(time.as_secs_f64() * 1e6))),
+            Answer::Capturing(_) => Reply::Done("capture started".into()),
+            Answer::Done(what) => Reply::Done(what),
+            Answer::Refused(why) => Reply::Refused(why),
+        }
+    }
+}

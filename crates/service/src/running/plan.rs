@@ -1,0 +1,113 @@
+//! The board's configuration from a plan.
+
+use crate::config::{Carries, Plan, PortPlan, RoutePlan};
+use kiban_atm::wire::atm::Interface;
+use kiban_board::{
+    AtmPortConfig, BridgePortConfig, EthernetPortConfig, HostPortConfig, IpPortConfig, PortAddress,
+    PortConfig,
+};
+use kiban_link::AnyLink;
+use kiban_tcpip::ethernet::LinkConfig;
+use kiban_tcpip::ip::{Prefix, Route};
+use std::io;
+use std::net::IpAddr;
+
+/// The largest segment passed to links that segment themselves.
+const SEGMENT_BYTES: u32 = 65_000;
+
+/// Checks that enough memory is available: a board allocates its packet memory at start, and a failed
+/// allocation would abort the process.
+pub(super) fn has_memory(wanted: usize) -> Result<(), String> {
+    let host = rustix::system::sysinfo();
+    let there = (host.totalram as u64).saturating_mul(host.mem_unit.into());
+    if wanted as u64 <= there {
+        return Ok(());
+    }
+    let mib = |bytes: u64| bytes >> 20;
+    let (wanted, there) = (mib(wanted as u64), mib(there));
+    Err(format!("memory: transmit and receive need {wanted} MiB, and this host has {there} MiB: reduce them"))
+}
+
+pub(super) fn route_of(plan: &Plan, route: &RoutePlan) -> Route {
+    Route {
+        prefix: route.prefix,
+        port: route.port,
+        gateway: Some(route.gateway),
+        source: route.source,
+        mtu_bytes: plan.ports[route.port].mtu_bytes,
+    }
+}
+
+/// Returns the configuration of a plan's board, for the links that were opened.
+pub(super) fn plan_board(plan: &Plan, opened: &[io::Result<AnyLink>]) -> kiban_board::BoardConfig {
+    let mut board = plan.board.clone();
+    // Ports of bridges do not carry IP.
+    let own = plan.ports.iter().filter(|port| port.bridge.is_none()).count();
+    let mtu = plan.ports[..own].iter().map(|port| port.mtu_bytes).min().unwrap_or(1500);
+    if !plan.mss_is_configured {
+        board.tcp.mss = mtu.saturating_sub(40) as u16;
+    }
+    // TCP may produce larger segments only if every port can cut them into cells or packets.
+    let may_be_whole = plan.ports[..own].iter().all(|port| port.carries != Carries::Cells);
+    let is_whole =
+        |opened: &io::Result<AnyLink>| opened.as_ref().is_ok_and(|link| link.traits().whole_segments);
+    let opened = &opened[..plan.ports.len()];
+    let any_whole = may_be_whole && opened[..own].iter().any(is_whole);
+    board.tcp.segment_bytes_max = if any_whole { SEGMENT_BYTES } else { board.tcp.mss.into() };
+    board.tcp.segmentation_offload = any_whole && !opened[..own].iter().all(is_whole);
+    for (number, (port, opened)) in plan.ports.iter().zip(opened).enumerate() {
+        let whole = is_whole(opened);
+        // Packets to the kernel's side pass unchanged.
+        let (cuts, merges) = (!whole, !whole && port.host.is_none());
+        let PortPlan { mtu_bytes, packets_max, .. } = *port;
+        if let Some(circuits) = &port.bridge {
+            let circuits = circuits.clone();
+            board.ports.push(PortConfig::Bridge(BridgePortConfig { circuits, packets_max }));
+            continue;
+        }
+        board.ports.push(match port.carries {
+            Carries::Packets => {
+                let (address, prefix) = port.addresses[0];
+                for (address, prefix) in &port.addresses[1..] {
+                    board.addresses.push(PortAddress { port: number, address: *address, prefix: *prefix });
+                }
+                let believe_sums = true;
+                PortConfig::Ip(IpPortConfig {
+                    address,
+                    prefix,
+                    mtu_bytes,
+                    packets_max,
+                    cuts,
+                    merges,
+                    believe_sums,
+                })
+            }
+            Carries::Frames => {
+                let link =
+                    LinkConfig { addresses: port.addresses.clone(), mtu_bytes, ..LinkConfig::new(port.mac) };
+                let believe_sums = true;
+                PortConfig::Ethernet(EthernetPortConfig { link, packets_max, cuts, merges, believe_sums })
+            }
+            Carries::Cells => {
+                // A port without an address: its circuits belong to bridges.
+                let none = (IpAddr::from([0; 4]), Prefix::new(IpAddr::from([0; 4]), 32));
+                let (address, prefix) = port.addresses.first().copied().unwrap_or(none);
+                for (address, prefix) in port.addresses.iter().skip(1) {
+                    board.addresses.push(PortAddress { port: number, address: *address, prefix: *prefix });
+                }
+                PortConfig::Atm(AtmPortConfig {
+                    line_bits_per_second: port.bits_per_second,
+                    interface: Interface::Uni,
+                    address,
+                    prefix,
+                    mtu_bytes,
+                    circuits: port.circuits.clone(),
+                })
+            }
+        });
+    }
+    for (of, port) in plan.ports.iter().enumerate().filter(|(_, port)| port.host.is_some()) {
+        board.ports.push(PortConfig::Host(HostPortConfig { of, packets_max: port.packets_max }));
+    }
+    board
+}

@@ -1,0 +1,46 @@
+//! Unix sockets of services and their clients.
+
+use kiban_os::unix::names;
+use std::io;
+use std::path::Path;
+
+/// Watches the socket of a new client, unless there are `most` clients already; `here` is their number.
+///
+/// # Errors
+/// The reason for a refusal, for the client and for the log.
+pub(super) fn admit(
+    callers: &str,
+    here: usize,
+    most: usize,
+    watch: impl FnOnce() -> io::Result<()>,
+) -> Result<(), String> {
+    if here >= most {
+        return Err(format!("too many {callers}: the limit of {most} is reached"));
+    }
+    watch().map_err(|error| format!("the board cannot watch the socket: {error}"))
+}
+
+/// Creates and checks the directory of a Unix socket if it is the default one. Any other directory is the
+/// responsibility of its owner.
+pub(super) fn make_folder(path: &Path) -> Result<(), String> {
+    if path.parent() == Some(&names::own_path()) {
+        names::own_folder().map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_caller_gets_the_actual_cause() {
+        let full = || Err(io::Error::from_raw_os_error(rustix::io::Errno::NOSPC.raw_os_error()));
+        assert_eq!(admit("clients", 255, 256, || Ok(())), Ok(()));
+        let why = admit("clients", 256, 256, || panic!("it has no entry")).expect_err("full");
+        assert_eq!(why, "too many clients: the limit of 256 is reached");
+        let why = admit("clients", 3, 256, full).expect_err("no watch");
+        assert!(why.starts_with("the board cannot watch the socket: No space left"), "{why}");
+        assert!(!why.contains("256"), "{why}");
+    }
+}

@@ -1,0 +1,27 @@
+//! Counters of a service.
+
+kiban_base::counters! {
+    /// Counters of a service.
+    pub struct ServiceCounters {
+        /// Sessions started.
+        accepted,
+        /// Callers refused because no session slot was free.
+        refused,
+        /// Sessions that ended in order.
+        ended,
+        /// Sessions that were reset, timed out, or cut by the service.
+        aborted,
+        /// Sessions cut because they were idle.
+        idle_timeouts,
+        /// Sessions cut to make room for another address.
+        displaced,
+        /// Payload bytes received.
+        bytes_in,
+        /// Payload bytes sent.
+        bytes_out,
+        /// Requests answered successfully.
+        requests,
+        /// Requests answered with an error.
+        errors,
+    }
+}

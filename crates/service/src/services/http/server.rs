@@ -1,0 +1,320 @@
+//! The server: sessions and the requests in them.
+
+use super::request::{self, Bad, HEAD_BYTES_MAX, Request};
+use super::response::{Sending, encoded, file, listing, plain, plain_for, stay};
+use super::store::{Found, Store};
+use crate::services::counters::ServiceCounters;
+use crate::services::pace::Pace;
+use crate::services::service::{PIECE_BYTES, Service, SessionLimits};
+use crate::services::slots::{SessionSlot, SessionSlots};
+use kiban_base::Instant;
+use kiban_board::{Completion, Host, Reason, StreamId};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Settings of the service.
+#[derive(Clone, Copy, Debug)]
+pub struct HttpConfig {
+    /// Whether folders without `index.html` are listed.
+    pub list: bool,
+    /// Timeout of a request head.
+    pub head_time: Duration,
+    /// Limits of sessions and idle time.
+    pub bounds: SessionLimits,
+}
+
+/// A session.
+struct Session {
+    /// The bytes of the next request head that have been received so far.
+    head: Vec<u8>,
+    /// When its first byte arrived, or the session began.
+    head_at: Instant,
+    /// The response that is being sent.
+    sending: Option<Sending>,
+    /// The rate at which the peer takes the response that is being sent.
+    pace: Option<Pace>,
+    peer_finished: bool,
+    moved_at: Instant,
+    slot: SessionSlot,
+}
+
+/// The service.
+pub struct Http {
+    local: SocketAddr,
+    store: Box<dyn Store>,
+    config: HttpConfig,
+    slots: SessionSlots,
+    listener: Option<u32>,
+    /// Whether the service has stopped listening; then connections close after each response.
+    closed: bool,
+    sessions: BTreeMap<StreamId, Session>,
+    counters: ServiceCounters,
+    piece: Vec<u8>,
+}
+
+/// What to do with a session.
+enum Next {
+    /// Wait for the peer, or for room.
+    Wait,
+    /// Close the connection with a FIN.
+    Close,
+    /// Reset the connection: the announced body cannot be sent, and the peer must not take it for complete.
+    Cut,
+}
+
+impl Http {
+    /// Returns a service that will listen on `local`.
+    pub fn new(local: SocketAddr, store: Box<dyn Store>, config: HttpConfig) -> Http {
+        Http {
+            local,
+            store,
+            slots: SessionSlots::new(config.bounds.sessions_max),
+            config,
+            listener: None,
+            closed: false,
+            sessions: BTreeMap::new(),
+            counters: ServiceCounters::default(),
+            piece: vec![0; PIECE_BYTES],
+        }
+    }
+
+    fn on_ended(&mut self, stream: StreamId, reason: Reason, host: &mut Host<'_>) {
+        if self.sessions.remove(&stream).is_none() {
+            return;
+        }
+        match reason {
+            Reason::Closed => self.counters.ended += 1,
+            _ => self.counters.aborted += 1,
+        }
+        let _ = host.close(stream);
+    }
+
+    fn pump(&mut self, stream: StreamId, host: &mut Host<'_>, now: Instant) {
+        let Some(mut session) = self.sessions.remove(&stream) else { return };
+        match self.work(&mut session, stream, host, now) {
+            Next::Wait => {
+                self.sessions.insert(stream, session);
+            }
+            // The stream may have ended just now.
+            Next::Close => {
+                session.slot.read(stream, host);
+                self.counters.ended += 1;
+                let _ = host.close(stream);
+            }
+            Next::Cut => {
+                self.counters.aborted += 1;
+                let _ = host.abort(stream);
+            }
+        }
+    }
+
+    fn work(&mut self, session: &mut Session, stream: StreamId, host: &mut Host<'_>, now: Instant) -> Next {
+        loop {
+            if let Some(sending) = &mut session.sending {
+                let before = self.counters.bytes_out;
+                let sent = sending.go_on(stream, host, &mut self.piece, &mut self.counters);
+                if self.counters.bytes_out > before {
+                    session.moved_at = now;
+                }
+                match sent {
+                    Some(true) => {}
+                    Some(false) => return Next::Wait,
+                    None => return Next::Cut,
+                }
+                let stays = sending.stays && !self.closed;
+                session.sending = None;
+                session.head_at = now;
+                if !stays {
+                    return Next::Close;
+                }
+            }
+            let Some(end) = request::head_end(&session.head) else {
+                let room = HEAD_BYTES_MAX - session.head.len();
+                if room == 0 {
+                    session.sending = Some(plain("431 Request Header Fields Too Large", "", &[]));
+                    self.counters.errors += 1;
+                    continue;
+                }
+                let room = room.min(self.piece.len());
+                let count = host.read(stream, &mut self.piece[..room]).unwrap_or(0);
+                if count == 0 {
+                    return if session.peer_finished { Next::Close } else { Next::Wait };
+                }
+                if session.head.is_empty() {
+                    session.head_at = now;
+                }
+                self.counters.bytes_in += count as u64;
+                session.moved_at = now;
+                session.head.extend_from_slice(&self.piece[..count]);
+                continue;
+            };
+            let request = request::read(&session.head[..end]);
+            session.head.drain(..end);
+            // If the peer has not taken the previous response yet, measure the rate over both responses.
+            if let Ok(info) = host.info(stream)
+                && info.queued_bytes == 0
+            {
+                session.pace = Some(Pace::new(info.bytes_acknowledged, now));
+            }
+            session.sending = Some(self.answer(request));
+        }
+    }
+
+    fn answer(&mut self, request: Result<Request, Bad>) -> Sending {
+        let answered = match request {
+            Ok(request) => self.serve(&request),
+            Err(bad) => Err(plain_for(bad)),
+        };
+        match answered {
+            Ok(sending) => {
+                self.counters.requests += 1;
+                sending
+            }
+            Err(sending) => {
+                self.counters.errors += 1;
+                sending
+            }
+        }
+    }
+
+    /// Returns the response to a request, or an error response.
+    fn serve(&mut self, request: &Request) -> Result<Sending, Sending> {
+        let not_found = || stay(plain("404 Not Found", "not found\n", &[]), request);
+        match self.store.find(&request.parts).ok_or_else(not_found)? {
+            Found::File(_) if request.is_folder && !request.parts.is_empty() => Err(not_found()),
+            Found::File(content) => file(request, content, request.parts.last().map_or("", |name| name)),
+            Found::Folder if !request.is_folder => {
+                let slot = format!(
+                    "/{}/",
+                    request.parts.iter().map(|part| encoded(part)).collect::<Vec<_>>().join("/")
+                );
+                Ok(stay(plain("301 Moved Permanently", "", &[("Location", &slot)]), request))
+            }
+            Found::Folder => {
+                let mut index = request.parts.clone();
+                index.push("index.html".into());
+                match self.store.find(&index) {
+                    Some(Found::File(content)) => file(request, content, "index.html"),
+                    _ if self.config.list => {
+                        Ok(stay(listing(&request.parts, &self.store.list(&request.parts)), request))
+                    }
+                    _ => Err(not_found()),
+                }
+            }
+        }
+    }
+}
+
+impl Session {
+    /// Returns whether the peer has been silent for `idle`, or takes responses too slowly.
+    fn is_idle(&mut self, idle: Duration, stream: StreamId, host: &mut Host<'_>, now: Instant) -> bool {
+        if let (Some(pace), Ok(info)) = (&mut self.pace, host.info(stream)) {
+            if self.sending.is_some() || info.queued_bytes > 0 {
+                return pace.is_slow(info.bytes_acknowledged, idle, now);
+            }
+            (self.pace, self.moved_at) = (None, now);
+        }
+        self.moved_at + idle <= now
+    }
+}
+
+impl Service for Http {
+    fn start(&mut self, host: &mut Host<'_>, _: Instant) -> Result<(), String> {
+        let listener = host.listen(self.local).map_err(|refused| format!("{}: {refused}", self.local))?;
+        self.listener = Some(listener);
+        Ok(())
+    }
+
+    fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant) {
+        self.slots.set_now(now);
+        match completion {
+            Completion::Accepted { stream, listener, remote } if Some(listener) == self.listener => {
+                let sessions =
+                    self.sessions.iter().map(|(id, session)| (*id, &session.slot, session.moved_at));
+                let found = self.slots.take(Some(remote.ip().into()), sessions, host);
+                let Some((slot, displaced)) = found else {
+                    self.counters.refused += 1;
+                    let _ = host.abort(stream);
+                    return;
+                };
+                if let Some(displaced) = displaced {
+                    self.sessions.remove(&displaced);
+                    self.counters.aborted += 1;
+                    self.counters.displaced += 1;
+                    let _ = host.abort(displaced);
+                }
+                self.counters.accepted += 1;
+                let session = Session {
+                    head: Vec::new(),
+                    head_at: now,
+                    sending: None,
+                    pace: None,
+                    peer_finished: false,
+                    moved_at: now,
+                    slot,
+                };
+                self.sessions.insert(stream, session);
+                self.pump(stream, host, now);
+            }
+            Completion::Readable { stream } | Completion::Writable { stream } => self.pump(stream, host, now),
+            Completion::PeerFinished { stream } => {
+                if let Some(session) = self.sessions.get_mut(&stream) {
+                    session.peer_finished = true;
+                    self.pump(stream, host, now);
+                }
+            }
+            Completion::Ended { stream, reason } => self.on_ended(stream, reason, host),
+            _ => {}
+        }
+    }
+
+    fn look(&mut self, host: &mut Host<'_>, now: Instant) {
+        let Http { slots, sessions, counters, config, .. } = self;
+        slots.set_now(now);
+        sessions.retain(|stream, session| {
+            // A slow request must not hold a slot, so there is one timeout for the whole head.
+            let collects = session.sending.is_none() && !session.head.is_empty();
+            let is_late = collects && session.head_at + config.head_time <= now;
+            let is_idle = config.bounds.idle.is_some_and(|idle| session.is_idle(idle, *stream, host, now));
+            if is_late || is_idle {
+                counters.idle_timeouts += 1;
+                counters.aborted += 1;
+                let _ = host.abort(*stream);
+            }
+            !(is_late || is_idle)
+        });
+    }
+
+    fn close(&mut self, host: &mut Host<'_>) {
+        self.closed = true;
+        if let Some(listener) = self.listener.take() {
+            let _ = host.unlisten(listener);
+        }
+        // Sessions that wait for a request can be closed at once.
+        let Http { sessions, counters, .. } = self;
+        sessions.retain(|stream, session| {
+            let is_busy = session.sending.is_some() || !session.head.is_empty();
+            if !is_busy {
+                counters.ended += 1;
+                let _ = host.close(*stream);
+            }
+            is_busy
+        });
+    }
+
+    fn cut(&mut self, host: &mut Host<'_>) {
+        for stream in std::mem::take(&mut self.sessions).into_keys() {
+            self.counters.aborted += 1;
+            let _ = host.abort(stream);
+        }
+    }
+
+    fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    fn counters(&self) -> ServiceCounters {
+        self.counters
+    }
+}
