@@ -1,12 +1,10 @@
 //! Scripts with off-path attackers: what they can learn, and what they cannot do (RFC 5961, RFC 6056, RFC
 //! 5927, RFC 1337).
 
-mod common;
-
-use common::at_ms;
-use common::ms;
-use common::station::{Sizes, Station};
-use common::talk::*;
+use crate::common::at_ms;
+use crate::common::ms;
+use crate::common::station::{Sizes, Station};
+use crate::common::talk::*;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
 use kiban_tcpip::tcp::{Config, IcmpErrorClass, Refusal, State};

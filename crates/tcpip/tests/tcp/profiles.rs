@@ -1,9 +1,7 @@
 //! Talks about rules that differ from system to system: each is a setting, a profile is a set of them.
 
-mod common;
-
-use common::talk::*;
-use common::{at_ms, ms};
+use crate::common::talk::*;
+use crate::common::{at_ms, ms};
 use core::time::Duration;
 use kiban_tcpip::tcp::{AckUnit, Config, Nagle, Offer, PROFILES};
 use kiban_tcpip::wire::tcp::{Header, Options};

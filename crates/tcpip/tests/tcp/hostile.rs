@@ -1,13 +1,11 @@
 //! Segments that no correct peer sends: no panic, no effect on others, bounded memory that is free at the
 //! end.
 
-mod common;
-
-use common::cable::Nature;
-use common::station::Frame;
-use common::talk::*;
-use common::world::{Role, SERVER_PORT, World};
-use common::{ms, seeds};
+use crate::common::cable::Nature;
+use crate::common::station::Frame;
+use crate::common::talk::*;
+use crate::common::world::{Role, SERVER_PORT, World};
+use crate::common::{ms, seeds};
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
 use kiban_base::SimRng;
@@ -53,7 +51,7 @@ fn random_segments_do_not_affect_other_sessions() {
         let mut more = true;
         while more {
             more = world.step().unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
-            if world.now > common::at_ms(10_000) {
+            if world.now > crate::common::at_ms(10_000) {
                 break;
             }
             for side in 0..2 {

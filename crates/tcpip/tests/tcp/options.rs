@@ -1,9 +1,7 @@
 //! Talks about timestamps (RFC 7323) and about what the receiver tells of holes (RFC 2018, RFC 2883).
 
-mod common;
-
-use common::ms;
-use common::talk::*;
+use crate::common::ms;
+use crate::common::talk::*;
 use core::time::Duration;
 use kiban_tcpip::tcp::{Config, State};
 use kiban_tcpip::wire::tcp::{Header, Options, Timestamps};

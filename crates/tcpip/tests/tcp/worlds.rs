@@ -1,12 +1,10 @@
 //! Worlds: two TCPs, harm from a seed, applications of every temper. `KIBAN_TCP_SEEDS=10000` for a long
 //! campaign.
 
-mod common;
-
-use common::cable::Nature;
-use common::station::Sizes;
-use common::world::{Finish, Role, World};
-use common::{at_ms, ms, seeds, us};
+use crate::common::cable::Nature;
+use crate::common::station::Sizes;
+use crate::common::world::{Finish, Role, World};
+use crate::common::{at_ms, ms, seeds, us};
 use core::time::Duration;
 use kiban_base::SimRng;
 use kiban_tcpip::tcp::{Config, Nagle};

@@ -1,11 +1,9 @@
 //! Known attacks as packet scripts: what the attacker gains, and what it costs others (RFC 4953, RFC 5961,
 //! RFC 5927).
 
-mod common;
-
-use common::ms;
-use common::station::Frame;
-use common::talk::*;
+use crate::common::ms;
+use crate::common::station::Frame;
+use crate::common::talk::*;
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 use kiban_tcpip::tcp::{Config, State, SynCookies};
@@ -259,7 +257,7 @@ fn our_sequence_numbers_may_wrap_in_any_state() {
         );
         talk
     };
-    let begin = common::at_ms(1000);
+    let begin = crate::common::at_ms(1000);
     let first = opening(begin).initial;
     for distance in [0u32, 1, 2, 500, 999, 1000, 1001, 2998, 2999, 3000, 3001, 3002] {
         // The SYN has the number `-distance`.

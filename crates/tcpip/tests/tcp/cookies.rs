@@ -1,10 +1,8 @@
 //! Scripts about SYNs for which no state is kept (RFC 4987 §3.6).
 
-mod common;
-
-use common::ms;
-use common::station::Frame;
-use common::talk::*;
+use crate::common::ms;
+use crate::common::station::Frame;
+use crate::common::talk::*;
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 use kiban_tcpip::tcp::{Config, State, SynCookies};

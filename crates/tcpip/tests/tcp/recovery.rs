@@ -1,10 +1,8 @@
 //! Talks about recovery from loss with a peer that sends SACK, and about the congestion window
 //! (RFC 2018, RFC 2883, RFC 3042, RFC 6675, RFC 6937, RFC 8985, RFC 9438).
 
-mod common;
-
-use common::ms;
-use common::talk::*;
+use crate::common::ms;
+use crate::common::talk::*;
 use core::time::Duration;
 use kiban_tcpip::tcp::{Config, CongestionControl, Info, LossDetection};
 use kiban_tcpip::wire::tcp::{Header, Options, SackBlock, SackBlocks};

@@ -1,10 +1,8 @@
 //! Talks about how sessions begin and how they are refused (RFC 9293 §3.5, §3.10.7.1 to §3.10.7.3).
 
-mod common;
-
-use common::station::{Frame, Sizes, Station};
-use common::talk::*;
-use common::{at_ms, ms};
+use crate::common::station::{Frame, Sizes, Station};
+use crate::common::talk::*;
+use crate::common::{at_ms, ms};
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
 use kiban_tcpip::tcp::{Config, Refusal, State, SynCookies};
@@ -397,7 +395,7 @@ fn initial_sequence_numbers_advance_with_the_clock_and_differ_by_4_tuple() {
         station.with(at, |tcp, cx, _| tcp.open(local, remote, 0, cx)).unwrap();
         station.settle(10, at);
         let segment = station.out.down.pop_front().unwrap();
-        common::station::frames_of(segment)[0].header().0.sequence
+        crate::common::station::frames_of(segment)[0].header().0.sequence
     };
     // RFC 9293 §3.4.1: a step every 4 us.
     assert_eq!(initial(1000, at_ms(0)).distance(initial(1000, at_ms(4))), 1000);

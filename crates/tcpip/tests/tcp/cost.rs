@@ -3,11 +3,9 @@
 //! Work that grows with what a peer piles up would be quadratic in what it sends. Each row does the same
 //! thing with a small and with a large pile.
 
-mod common;
-
-use common::ms;
-use common::station::{Frame, Sizes, Station};
-use common::talk::*;
+use crate::common::ms;
+use crate::common::station::{Frame, Sizes, Station};
+use crate::common::talk::*;
 use core::net::{IpAddr, Ipv4Addr};
 use kiban_tcpip::tcp::{Config, LossDetection, SynCookies};
 use kiban_tcpip::wire::tcp::{Header, Options, SackBlock};

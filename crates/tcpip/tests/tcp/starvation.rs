@@ -1,11 +1,9 @@
 //! Memory that runs out: the n-th page or block is refused, or there are hardly any. Streams still arrive.
 
-mod common;
-
-use common::cable::Nature;
-use common::station::Sizes;
-use common::world::{Role, World};
-use common::{at_ms, ms};
+use crate::common::cable::Nature;
+use crate::common::station::Sizes;
+use crate::common::world::{Role, World};
+use crate::common::{at_ms, ms};
 use core::time::Duration;
 use kiban_tcpip::tcp::Config;
 

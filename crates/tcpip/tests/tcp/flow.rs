@@ -1,10 +1,8 @@
 //! Talks about how much is sent and when: windows, probes, silly windows, Nagle, delayed acknowledgements
 //! (RFC 9293 §3.8.6, RFC 1122 §4.2.3).
 
-mod common;
-
-use common::talk::*;
-use common::{at_ms, ms};
+use crate::common::talk::*;
+use crate::common::{at_ms, ms};
 use core::time::Duration;
 use kiban_tcpip::tcp::{Config, Nagle, State};
 use kiban_tcpip::wire::tcp::{Header, Options};
@@ -397,8 +395,8 @@ fn a_window_shrunk_by_the_peer_is_tolerated() {
 
 #[test]
 fn a_reader_that_stops_for_100_seconds_loses_nothing() {
-    use common::cable::Nature;
-    use common::world::{Role, World};
+    use crate::common::cable::Nature;
+    use crate::common::world::{Role, World};
     for loss in [0.0, 0.05] {
         let mut world = World::plain(Nature { delay: ms(5), loss, ..Nature::default() }, 3);
         let reader = Role { stop_reading_at: 100_000, read_again_at: at_ms(100_000), ..Role::eager(300_000) };
@@ -412,8 +410,8 @@ fn a_reader_that_stops_for_100_seconds_loses_nothing() {
 
 #[test]
 fn small_reads_do_not_cause_small_segments() {
-    use common::cable::Nature;
-    use common::world::{Role, World};
+    use crate::common::cable::Nature;
+    use crate::common::world::{Role, World};
     let mut world = World::plain(Nature { delay: ms(1), ..Nature::default() }, 3);
     let reader = Role { read_max: 100, read_every: ms(1), ..Role::eager(0) };
     world.converse(Role::eager(400_000), reader);

@@ -1,13 +1,11 @@
 //! Talks and worlds about loss: the clock, fast retransmit, NewReno, and numbers that wrap
 //! (RFC 6298, RFC 5681, RFC 6582).
 
-mod common;
-
-use common::cable::Nature;
-use common::ms;
-use common::station::{Sizes, frames_of};
-use common::talk::*;
-use common::world::{Role, World};
+use crate::common::cable::Nature;
+use crate::common::ms;
+use crate::common::station::{Sizes, frames_of};
+use crate::common::talk::*;
+use crate::common::world::{Role, World};
 use core::time::Duration;
 use kiban_base::Instant;
 use kiban_tcpip::tcp::{Config, CongestionControl, LossDetection};
@@ -131,7 +129,7 @@ fn a_retransmitted_segment_gives_no_rtt_sample() {
     let info = talk.station.tcp.info(talk.id()).unwrap();
     assert_eq!(info.round_trip, ms(100), "Karn: neither 302 ms nor 1 ms");
     // The same when duplicates asked for it.
-    let mut talk = crate::talk();
+    let mut talk = self::talk();
     talk.write(&bytes(8000));
     talk.pass(ms(250));
     (0..3).for_each(|_| duplicate(&mut talk, 1));

@@ -1,11 +1,9 @@
 //! Worlds about sharing: a fast path filled by one, a slow port and a small memory divided among many.
 
-mod common;
-
-use common::cable::Nature;
-use common::station::Sizes;
-use common::world::{Role, World};
-use common::{at_ms, ms, us};
+use crate::common::cable::Nature;
+use crate::common::station::Sizes;
+use crate::common::world::{Role, World};
+use crate::common::{at_ms, ms, us};
 use core::time::Duration;
 use kiban_tcpip::tcp::Config;
 

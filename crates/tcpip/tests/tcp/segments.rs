@@ -1,10 +1,8 @@
 //! Talks about which segments are taken and what the others get (RFC 9293 §3.10.7.4, RFC 5961), and about the
 //! end.
 
-mod common;
-
-use common::ms;
-use common::talk::*;
+use crate::common::ms;
+use crate::common::talk::*;
 use core::time::Duration;
 use kiban_tcpip::tcp::{Config, Reason, State};
 use kiban_tcpip::wire::tcp::{Flags, Header, Options};
@@ -209,7 +207,7 @@ fn out_of_order_data_is_freed_when_a_session_ends() {
 
 #[test]
 fn a_segment_with_a_wrong_checksum_or_header_is_counted_and_dropped() {
-    use common::station::Frame;
+    use crate::common::station::Frame;
     let mut talk = talk();
     let header = Header { sequence: PEER + 1001, acknowledgment: talk.initial + 1, ..seg(ACK, 0, 0, 60_000) };
     let good = Frame::of(PEER_ADDRESS, talk.station.address, &header, b"hello");

@@ -1,9 +1,7 @@
 //! Scripts about silence: keep-alive, timeouts, and TIME-WAIT (RFC 9293 §3.8.3, §3.8.4, §3.6.1; RFC 6191).
 
-mod common;
-
-use common::ms;
-use common::talk::*;
+use crate::common::ms;
+use crate::common::talk::*;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
 use kiban_tcpip::tcp::{Config, Refusal, State};

@@ -1,8 +1,6 @@
 //! Talks about urgent data (RFC 9293 §3.8.5, RFC 6093): a mark in the stream.
 
-mod common;
-
-use common::talk::*;
+use crate::common::talk::*;
 use kiban_tcpip::tcp::{Config, Nagle, Refusal};
 use kiban_tcpip::wire::tcp::{Flags, Header};
 

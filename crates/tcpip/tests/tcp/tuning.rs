@@ -1,12 +1,10 @@
 //! Buffers that grow with what a connection can use, and what a session tells of itself.
 
-mod common;
-
-use common::cable::Nature;
-use common::ms;
-use common::station::Sizes;
-use common::talk::*;
-use common::world::{Role, World};
+use crate::common::cable::Nature;
+use crate::common::ms;
+use crate::common::station::Sizes;
+use crate::common::talk::*;
+use crate::common::world::{Role, World};
 use core::time::Duration;
 use kiban_tcpip::tcp::{Config, Info};
 use kiban_tcpip::wire::tcp::{Header, Options};

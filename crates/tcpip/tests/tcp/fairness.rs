@@ -1,9 +1,7 @@
 //! Session numbers and the backlog are shared out among peer addresses.
 
-mod common;
-
-use common::station::Frame;
-use common::talk::{Talk, seg};
+use crate::common::station::Frame;
+use crate::common::talk::{Talk, seg};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use kiban_base::Instant;
 use kiban_tcpip::tcp::{Config, Fairness, SynCookies};
