@@ -2,8 +2,8 @@
 //! RFC 5927).
 
 use crate::common::ms;
+use crate::common::peer::*;
 use crate::common::station::Frame;
-use crate::common::talk::*;
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 use kiban_tcpip::tcp::{Config, State, SynCookies};
@@ -16,7 +16,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// connections are accepted when the half-open ones have expired.
 #[test]
 fn a_flood_without_cookies_keeps_newcomers_out_only_while_it_lasts() {
-    let mut talk = Talk::established(Config { syn_cookies: SynCookies::Off, ..Config::default() });
+    let mut talk = Peer::established(Config { syn_cookies: SynCookies::Off, ..Config::default() });
     let (server, good) = (talk.local(), talk.session);
     let mut read = 0;
     for n in 0..100_000u32 {
@@ -56,7 +56,7 @@ fn thousands_of_silent_sessions_hold_no_memory_and_go_when_they_do_not_answer() 
         keep_alive_probes: 2,
         ..Config::default()
     };
-    let mut talk = Talk::listening(config);
+    let mut talk = Peer::listening(config);
     let blocks = talk.station.memory.pdus.available();
     let server = talk.local();
     for n in 0..5000u32 {
@@ -86,7 +86,7 @@ fn thousands_of_silent_sessions_hold_no_memory_and_go_when_they_do_not_answer() 
 #[test]
 fn a_closed_window_does_not_hold_memory_after_its_host_has_left() {
     for leaves in [true, false] {
-        let mut talk = Talk::established(Config { orphan_timeout: SECOND * 100, ..Config::default() });
+        let mut talk = Peer::established(Config { orphan_timeout: SECOND * 100, ..Config::default() });
         talk.hear(seg(ACK, 1, 1, 0), b"");
         talk.write(&bytes(5000));
         let (id, now) = (talk.id(), talk.now);
@@ -118,7 +118,7 @@ fn a_closed_window_does_not_hold_memory_after_its_host_has_left() {
 fn a_blind_segment_cannot_advance_the_peers_timestamp() {
     let stamps = |value| Options { timestamps: Some(Timestamps { value, echo: 0 }), ..Options::NONE };
     let options = Options { mss: Some(1000), ..stamps(1000) };
-    let mut talk = Talk::listening(Config::default());
+    let mut talk = Peer::listening(Config::default());
     talk.hear(Header { options, ..seg(SYN, 0, 0, 60_000) }, b"");
     talk.hear(Header { options: stamps(1000), ..seg(ACK, 1, 1, 60_000) }, b"");
     for (sequence, acknowledgment, flags) in [
@@ -149,7 +149,7 @@ fn a_blind_segment_cannot_advance_the_peers_timestamp() {
 /// Any number of urgent pointers: the stream is unchanged, and a mark never moves backwards.
 #[test]
 fn endless_urgent_marks_move_only_the_mark() {
-    let mut talk = Talk::established(Config::default());
+    let mut talk = Peer::established(Config::default());
     let mut expected = Vec::new();
     for n in 0..2000u32 {
         let header = Header { urgent: (n * 37 % 65_536) as u16, ..seg(ACK | Flags::URG, 1 + n, 1, 60_000) };
@@ -169,7 +169,7 @@ fn endless_urgent_marks_move_only_the_mark() {
 /// Questions whether we live, a thousand a second: bare ones are answered ten times a second (RFC 5961 §7).
 #[test]
 fn endless_keep_alives_are_answered_within_limits() {
-    let mut talk = Talk::established(Config::default());
+    let mut talk = Peer::established(Config::default());
     let mut answers = 0;
     for _ in 0..5000 {
         talk.hear(seg(ACK, 0, 1, 60_000), b"");
@@ -185,9 +185,9 @@ fn endless_keep_alives_are_answered_within_limits() {
 #[test]
 fn sack_blocks_of_unsent_data_do_not_open_the_window() {
     let options = Options { mss: Some(1000), sack_permitted: true, ..Options::NONE };
-    let mut talk = Talk::established_with(Config::default(), 60_000, options);
+    let mut talk = Peer::established_with(Config::default(), 60_000, options);
     talk.write(&bytes(50_000));
-    let info = |talk: &Talk| talk.station.tcp.info(talk.id()).unwrap();
+    let info = |talk: &Peer| talk.station.tcp.info(talk.id()).unwrap();
     let before = info(&talk);
     let out = before.outstanding_bytes;
     talk.frames.clear();
@@ -209,11 +209,11 @@ fn sack_blocks_of_unsent_data_do_not_open_the_window() {
 #[test]
 fn a_clock_that_jumps_by_hours_ends_no_stream() {
     for hours in [1, 24, 24 * 30] {
-        let jump = |talk: &mut Talk| {
+        let jump = |talk: &mut Peer| {
             talk.now += HOUR * hours;
             talk.settle();
         };
-        let mut talk = Talk::listening(Config::default());
+        let mut talk = Peer::listening(Config::default());
         let options = Options { mss: Some(1000), ..Options::NONE };
         talk.hear(Header { options, ..seg(SYN, 0, 0, 60_000) }, b"");
         jump(&mut talk);
@@ -248,7 +248,7 @@ fn a_clock_that_jumps_by_hours_ends_no_stream() {
 fn our_sequence_numbers_may_wrap_in_any_state() {
     // RFC 9293 §3.4.1: a number every 4 microseconds; so the moment of opening says where a stream begins.
     let opening = |at: kiban_base::Instant| {
-        let mut talk = Talk::new(Config::default());
+        let mut talk = Peer::new(Config::default());
         talk.now = at;
         talk.station.tcp.listen(talk.local()).unwrap();
         talk.hear(
@@ -295,7 +295,7 @@ fn a_window_grows_from_any_initial_sequence_number() {
             receive_buffer_max_bytes: 128 << 10,
             ..Config::default()
         };
-        let mut talk = Talk::listening(config);
+        let mut talk = Peer::listening(config);
         let options = Options { mss: Some(1000), window_shift: Some(2), ..Options::NONE };
         talk.hear(Header { options, ..seg(SYN, begin, 0, 60_000) }, b"");
         talk.hear(seg(ACK, begin.wrapping_add(1), 1, 60_000), b"");

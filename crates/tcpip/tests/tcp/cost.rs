@@ -4,8 +4,8 @@
 //! thing with a small and with a large pile.
 
 use crate::common::ms;
+use crate::common::peer::*;
 use crate::common::station::{Frame, Sizes, Station};
-use crate::common::talk::*;
 use core::net::{IpAddr, Ipv4Addr};
 use kiban_tcpip::tcp::{Config, LossDetection, SynCookies};
 use kiban_tcpip::wire::tcp::{Header, Options, SackBlock};
@@ -19,7 +19,7 @@ fn each(count: u32, mut work: impl FnMut(u32)) -> f64 {
 }
 
 /// A talk whose peer has a huge window and tiny segments, with `bytes` out.
-fn flight(detection: LossDetection, out: usize) -> (Talk, u32) {
+fn flight(detection: LossDetection, out: usize) -> (Peer, u32) {
     let config = Config {
         loss_detection: detection,
         send_buffer_bytes: 4 << 20,
@@ -27,7 +27,7 @@ fn flight(detection: LossDetection, out: usize) -> (Talk, u32) {
         memory_shares: false,
         ..Config::default()
     };
-    let mut talk = Talk::listening(config.clone());
+    let mut talk = Peer::listening(config.clone());
     talk.station = Station::new(
         1,
         config,
@@ -91,7 +91,7 @@ fn repeated(detection: LossDetection, segments: u32) -> f64 {
 
 /// Short segments after a hole, repeatedly, each time in a run that has dropped out of the remembered ones.
 fn crumbs(pieces: u32) -> f64 {
-    let mut talk = Talk::established(Config::default());
+    let mut talk = Peer::established(Config::default());
     for n in 0..pieces {
         talk.arrive(seg(ACK, 10 + n, 1, 60_000), b"x");
     }
@@ -107,7 +107,7 @@ fn crumbs(pieces: u32) -> f64 {
 /// Out-of-order segments while memory is scarce and many sessions are open.
 fn scarce(sessions: u32) -> f64 {
     let mut talk =
-        Talk::listening(Config { syn_cookies: SynCookies::Off, backlog: 1 << 20, ..Config::default() });
+        Peer::listening(Config { syn_cookies: SynCookies::Off, backlog: 1 << 20, ..Config::default() });
     let server = talk.local();
     let mut first = None;
     for n in 0..sessions {

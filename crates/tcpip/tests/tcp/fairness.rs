@@ -1,7 +1,7 @@
 //! Session numbers and the backlog are shared out among peer addresses.
 
+use crate::common::peer::{Peer, seg};
 use crate::common::station::Frame;
-use crate::common::talk::{Talk, seg};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use kiban_base::Instant;
 use kiban_tcpip::tcp::{Config, Fairness, SynCookies};
@@ -12,7 +12,7 @@ fn peer(last: u8) -> IpAddr {
 }
 
 /// Sends a SYN from a peer's port; returns whether it created a session.
-fn request(talk: &mut Talk, from: IpAddr, port: u16) -> bool {
+fn request(talk: &mut Peer, from: IpAddr, port: u16) -> bool {
     let header = Header { source_port: port, ..seg(Flags::SYN, 0, 0, 1000) };
     let server = talk.local();
     let frame = Frame::of(from, server.ip(), &header, b"");
@@ -30,7 +30,7 @@ fn without_cookies(fairness: Fairness) -> Config {
 
 #[test]
 fn a_full_backlog_makes_room_for_an_address_that_has_less_of_it() {
-    let mut talk = Talk::listening(without_cookies(Fairness::Address));
+    let mut talk = Peer::listening(without_cookies(Fairness::Address));
     // A sole address may have all of it.
     let taken = (0..40).filter(|port| request(&mut talk, peer(1), 1000 + port)).count();
     assert_eq!(taken, 32);
@@ -46,7 +46,7 @@ fn a_full_backlog_makes_room_for_an_address_that_has_less_of_it() {
     assert_eq!(first.min(), Some(1003));
     assert!(!request(&mut talk, peer(1), 5000), "the address that has most gets no more");
 
-    let mut talk = Talk::listening(without_cookies(Fairness::Flow));
+    let mut talk = Peer::listening(without_cookies(Fairness::Flow));
     (0..32).for_each(|port| assert!(request(&mut talk, peer(1), 1000 + port)));
     assert!(!request(&mut talk, peer(2), 1), "by flow nobody makes way");
 }
@@ -54,7 +54,7 @@ fn a_full_backlog_makes_room_for_an_address_that_has_less_of_it() {
 #[test]
 fn one_address_cannot_have_all_sessions() {
     let config = |fairness| Config { sessions_max: 64, backlog: 1000, fairness, ..Config::default() };
-    let mut talk = Talk::listening(config(Fairness::Address));
+    let mut talk = Peer::listening(config(Fairness::Address));
     let taken = (0..100).filter(|port| request(&mut talk, peer(1), 1000 + port)).count();
     assert_eq!(taken, 56, "all but an eighth");
     assert_eq!(talk.station.tcp.counters().sessions_limited_by_share, 44);
@@ -62,7 +62,7 @@ fn one_address_cannot_have_all_sessions() {
     assert_eq!(taken, 7, "all but an eighth of what the first has left");
     assert!(request(&mut talk, peer(3), 1));
 
-    let mut talk = Talk::listening(config(Fairness::Flow));
+    let mut talk = Peer::listening(config(Fairness::Flow));
     let taken = (0..100).filter(|port| request(&mut talk, peer(1), 1000 + port)).count();
     assert_eq!(taken, 64);
 }
@@ -70,7 +70,7 @@ fn one_address_cannot_have_all_sessions() {
 #[test]
 fn the_addresses_of_one_ipv6_net_count_as_one() {
     let config = Config { sessions_max: 64, backlog: 1000, ..Config::default() };
-    let mut talk = Talk::listening(config);
+    let mut talk = Peer::listening(config);
     let server: SocketAddr = "[2001:db8:9::1]:80".parse().unwrap();
     talk.station.tcp.listen(server).unwrap();
     let net = |net: u16, host: u16| IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, net, 0, 0, 0, host));

@@ -1,16 +1,15 @@
-//! Scripts with off-path attackers: what they can learn, and what they cannot do (RFC 5961, RFC 6056, RFC
+//! Off-path attackers: what they can learn, and what they cannot do (RFC 5961, RFC 6056, RFC
 //! 5927, RFC 1337).
 
 use crate::common::at_ms;
 use crate::common::ms;
+use crate::common::peer::*;
 use crate::common::station::{Sizes, Station};
-use crate::common::talk::*;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
-use core::time::Duration;
 use kiban_tcpip::tcp::{Config, IcmpErrorClass, Refusal, State};
-use kiban_tcpip::wire::tcp::{Header, Options, Sequence};
+use kiban_tcpip::wire::tcp::Sequence;
 
-fn icmp(talk: &mut Talk, sequence: u32, trouble: IcmpErrorClass) {
+fn icmp(talk: &mut Peer, sequence: u32, trouble: IcmpErrorClass) {
     let (local, remote, now) = (talk.local(), talk.remote(), talk.now);
     let quoted: Sequence = talk.initial + sequence;
     talk.station.with(now, |tcp, cx, out| tcp.on_icmp(local, remote, quoted, trouble, cx, out));
@@ -20,7 +19,7 @@ fn icmp(talk: &mut Talk, sequence: u32, trouble: IcmpErrorClass) {
 #[test]
 fn resets_for_unmatched_segments_are_rate_limited_per_board() {
     let sessions = 100;
-    let mut talk = Talk::listening(Config { challenges_per_second: 200, ..Config::default() });
+    let mut talk = Peer::listening(Config { challenges_per_second: 200, ..Config::default() });
     for port in 0..sessions {
         talk.peer_port = 6000 + port;
         talk.hear(seg(SYN, 0, 0, 8000), b"");
@@ -28,7 +27,7 @@ fn resets_for_unmatched_segments_are_rate_limited_per_board() {
         talk.hear(seg(ACK, 1, 1, 8000), b"");
     }
     talk.frames.clear();
-    let ask = |talk: &mut Talk| {
+    let ask = |talk: &mut Peer| {
         for n in 0..10 * u32::from(sessions) {
             talk.peer_port = 6000 + (n % u32::from(sessions)) as u16;
             talk.hear(seg(SYN, 77, 0, 8000), b"");
@@ -67,23 +66,8 @@ fn ephemeral_ports_are_random_and_skip_those_in_use() {
 }
 
 #[test]
-fn a_reset_in_time_wait_frees_the_4_tuple_only_if_enabled() {
-    // RFC 1337 §3.
-    for (resets_end_time_wait, left) in [(false, 1), (true, 0)] {
-        let mut talk =
-            Talk::established(Config { time_wait_accepts_rst: resets_end_time_wait, ..Config::default() });
-        talk.finish().unwrap();
-        talk.hear(seg(ACK | FIN, 1, 2, 60_000), b"");
-        assert_eq!(talk.state(), Some(State::TimeWait));
-        talk.hear(seg(RST, 2, 0, 0), b"");
-        assert_eq!(talk.station.tcp.sessions(), left);
-        assert_eq!(talk.station.tcp.counters().time_wait_resets_ignored, left as u64);
-    }
-}
-
-#[test]
 fn an_icmp_error_is_accepted_only_for_data_in_flight() {
-    let mut talk = Talk::established(Config::default());
+    let mut talk = Peer::established(Config::default());
     talk.write(&bytes(500));
     for (sequence, believed) in [(0, false), (1, true), (500, true), (501, false), (0x9000_0000, false)] {
         let before = talk.station.tcp.counters().icmp_errors;
@@ -102,52 +86,8 @@ fn an_icmp_error_is_accepted_only_for_data_in_flight() {
 }
 
 #[test]
-fn an_unreachable_port_or_protocol_refuses_a_connection_being_opened() {
-    let rows = [
-        (IcmpErrorClass::PortUnreachable, true),
-        (IcmpErrorClass::ProtocolUnreachable, true),
-        (IcmpErrorClass::Unreachable, false),
-        (IcmpErrorClass::TimeExceeded, false),
-        (IcmpErrorClass::ParameterProblem, false),
-    ];
-    for (trouble, ends) in rows {
-        let mut talk = Talk::opening(Config::default());
-        icmp(&mut talk, 1, trouble);
-        assert_eq!(talk.told().len(), 0, "not the number of our SYN");
-        icmp(&mut talk, 0, trouble);
-        assert_eq!(talk.told(), vec!["gone: Refused"; usize::from(ends)], "{trouble:?}");
-    }
-}
-
-#[test]
-fn an_open_fails_after_three_unreachable_syns() {
-    for (syn_troubles, ends) in [(3, true), (4, false)] {
-        let mut talk = Talk::opening(Config { syn_unreachable_max: syn_troubles, ..Config::default() });
-        // Several reports about one SYN count as one.
-        for silence in [1000, 2000, 4000] {
-            assert_eq!(talk.told().len(), 0);
-            for _ in 0..10 {
-                icmp(&mut talk, 0, IcmpErrorClass::Unreachable);
-            }
-            talk.pass(ms(silence));
-        }
-        let (told, sessions) = (talk.told(), talk.station.tcp.sessions());
-        // The third timeout has occurred meanwhile.
-        assert_eq!(told, [if ends { "gone: Unreachable" } else { "doubtful 10.0.0.9" }]);
-        assert_eq!(sessions, usize::from(!ends));
-        assert_eq!(talk.station.tcp.counters().connects_unreachable, u64::from(ends));
-        // It can still be made where it was not ended.
-        if !ends {
-            talk.hear(seg(SYN | ACK, 0, 1, 8000), b"");
-            icmp(&mut talk, 1, IcmpErrorClass::Unreachable);
-            assert_eq!(talk.told(), ["opened"]);
-        }
-    }
-}
-
-#[test]
 fn an_unreachable_next_hop_fails_only_opens_through_it() {
-    let nobody = |talk: &mut Talk, is_that_way: bool| {
+    let nobody = |talk: &mut Peer, is_that_way: bool| {
         let (local, remote, now) = (talk.local().ip(), talk.remote().ip(), talk.now);
         talk.station.with(now, |tcp, cx, out| {
             let is_it = |source, target| is_that_way && (source, target) == (local, remote);
@@ -155,63 +95,19 @@ fn an_unreachable_next_hop_fails_only_opens_through_it() {
         });
         talk.settle();
     };
-    let mut talk = Talk::opening(Config::default());
+    let mut talk = Peer::opening(Config::default());
     nobody(&mut talk, false);
     assert_eq!(talk.told().len(), 0, "another way");
     nobody(&mut talk, true);
     assert_eq!((talk.told(), talk.station.tcp.sessions()), (vec!["gone: Unreachable".into()], 0));
     talk.check_home();
     // RFC 1122 §4.2.3.9: one that has been made goes on, and so does one that a peer makes.
-    let mut talk = Talk::established(Config::default());
+    let mut talk = Peer::established(Config::default());
     talk.write(&bytes(500));
     nobody(&mut talk, true);
-    let mut passive = Talk::listening(Config::default());
+    let mut passive = Peer::listening(Config::default());
     passive.hear(seg(SYN, 0, 0, 8000), b"");
     nobody(&mut passive, true);
     assert_eq!((talk.told().len(), talk.state()), (0, Some(State::Established)));
     assert_eq!(passive.station.tcp.sessions(), 1);
-}
-
-#[test]
-fn a_packet_too_big_retransmits_in_smaller_segments() {
-    let mut talk =
-        Talk::established_with(Config::default(), 60_000, Options { mss: Some(1460), ..Options::NONE });
-    talk.write(&bytes(2920));
-    assert_eq!(talk.said_briefly().len(), 2);
-    // An MTU larger than the segments has no effect.
-    icmp(&mut talk, 1, IcmpErrorClass::PacketTooBig { mtu: 1500 });
-    assert_eq!(talk.said_briefly().len(), 0);
-    icmp(&mut talk, 1, IcmpErrorClass::PacketTooBig { mtu: 1040 });
-    assert_eq!(
-        talk.said_briefly(),
-        ["ACK 1+1000 ack 1", "ACK 1001+460 ack 1", "ACK 1461+1000 ack 1", "PSH ACK 2461+460 ack 1"]
-    );
-    // RFC 5927 §7: not below a floor, whatever is reported.
-    icmp(&mut talk, 1, IcmpErrorClass::PacketTooBig { mtu: 68 });
-    assert_eq!(talk.station.tcp.info(talk.id()).unwrap().mss, 512);
-    assert_eq!(talk.station.tcp.counters().mss_lowered, 2);
-    assert_eq!(talk.said_briefly()[0], "ACK 1+512 ack 1");
-    talk.hear(seg(ACK, 1, 2921, 60_000), b"");
-    talk.pass(Duration::from_secs(10));
-    assert_eq!(talk.said().len(), 0);
-}
-
-#[test]
-fn a_peer_of_small_segments_is_not_sent_larger_ones_by_the_floor() {
-    let mut talk =
-        Talk::established_with(Config::default(), 60_000, Options { mss: Some(300), ..Options::NONE });
-    talk.write(&bytes(300));
-    icmp(&mut talk, 1, IcmpErrorClass::PacketTooBig { mtu: 100 });
-    assert_eq!(talk.station.tcp.info(talk.id()).unwrap().mss, 300);
-}
-
-#[test]
-fn blind_data_with_a_guessed_acknowledgement_is_dropped() {
-    // RFC 5961 §5: of 2^32 acknowledgements, a window's worth is taken.
-    let mut talk = Talk::established(Config::default());
-    for n in 0..64u32 {
-        let acknowledgment = 60_002u32.wrapping_add(n << 26);
-        talk.hear(Header { ..seg(ACK, 1, acknowledgment, 60_000) }, b"evil");
-    }
-    assert_eq!(talk.got.len(), 0);
 }

@@ -2,8 +2,8 @@
 //! end.
 
 use crate::common::cable::Nature;
+use crate::common::peer::*;
 use crate::common::station::Frame;
-use crate::common::talk::*;
 use crate::common::world::{Role, SERVER_PORT, World};
 use crate::common::{ms, seeds};
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -78,7 +78,7 @@ fn random_segments_do_not_affect_other_sessions() {
 }
 
 /// Returns a segment of a peer with a session that breaks every rule.
-fn malice(chance: &mut SimRng, talk: &Talk) -> (Header, Vec<u8>) {
+fn malice(chance: &mut SimRng, talk: &Peer) -> (Header, Vec<u8>) {
     let near = |chance: &mut SimRng, around: u32| match chance.below(8) {
         0 => chance.draw() as u32,
         1 => around.wrapping_add(0x8000_0000).wrapping_add(chance.below(5) as u32).wrapping_sub(2),
@@ -122,7 +122,7 @@ fn a_peer_that_violates_every_rule_is_survived() {
             rto_retries: 3,
             ..Config::default()
         };
-        let mut talk = if chance.happens(0.7) { Talk::listening(config) } else { Talk::opening(config) };
+        let mut talk = if chance.happens(0.7) { Peer::listening(config) } else { Peer::opening(config) };
         talk.reads = chance.happens(0.6);
         if chance.happens(0.9) {
             let options =
@@ -176,7 +176,7 @@ fn a_peer_that_violates_every_rule_is_survived() {
 
 #[test]
 fn small_segments_ahead_of_a_hole_are_bounded() {
-    let mut talk = Talk::established(Config { receive_buffer_bytes: 1 << 20, ..Config::default() });
+    let mut talk = Peer::established(Config { receive_buffer_bytes: 1 << 20, ..Config::default() });
     let before = talk.station.memory.receive.available();
     for n in 0..60_000u32 {
         talk.hear(seg(ACK, 2 + (n * 7919 % 30_000) * 2, 1, 60_000), b"x");
@@ -189,7 +189,7 @@ fn small_segments_ahead_of_a_hole_are_bounded() {
 
 #[test]
 fn a_flood_of_requests_fills_the_backlog_and_no_more() {
-    let mut talk = Talk::listening(Config::default());
+    let mut talk = Peer::listening(Config::default());
     let server = talk.local();
     for n in 0..50_000u32 {
         let source = IpAddr::V4(Ipv4Addr::from_bits(0x0b00_0000 + n / 60_000));
@@ -210,7 +210,7 @@ fn a_flood_of_requests_fills_the_backlog_and_no_more() {
 fn options_of_every_shape() {
     // Every pair of bytes, and a third that says how long: read or refused, never a panic, never a session
     // harmed.
-    let mut talk = Talk::established(Config::default());
+    let mut talk = Peer::established(Config::default());
     let (target, now) = (talk.station.address, talk.now);
     for kind in 0..=255u8 {
         for length in [0, 1, 2, 3, 4, 5, 10, 18, 34, 39, 40, 41, 255] {
@@ -234,7 +234,7 @@ fn options_of_every_shape() {
 #[test]
 fn a_session_with_oneself_does_not_hang() {
     // A SYN whose source is its target (the "LAND" attack).
-    let mut talk = Talk::listening(Config::default());
+    let mut talk = Peer::listening(Config::default());
     let local = talk.local();
     let header = Header { source_port: PORT, sequence: Sequence(77), ..seg(SYN, 0, 0, 1000) };
     let frame = Frame::of(local.ip(), local.ip(), &header, b"");
@@ -259,7 +259,7 @@ fn a_session_with_oneself_does_not_hang() {
 fn two_ends_that_disagree_about_everything_do_not_loop() {
     // An attacker has injected bytes: each side acknowledges data that the other never sent. RFC 5961 §7:
     // challenge ACKs are rate-limited.
-    let mut talk = Talk::established(Config::default());
+    let mut talk = Peer::established(Config::default());
     talk.hear(seg(ACK, 1, 1, 60_000), &bytes(500));
     talk.said();
     let mut answers = 0;

@@ -2,8 +2,8 @@
 
 use crate::common::cable::Nature;
 use crate::common::ms;
+use crate::common::peer::*;
 use crate::common::station::Sizes;
-use crate::common::talk::*;
 use crate::common::world::{Role, World};
 use core::time::Duration;
 use kiban_tcpip::tcp::{Config, Info};
@@ -62,7 +62,7 @@ fn the_window_scale_allows_for_the_largest_buffer() {
     for (autotune, words) in
         [(true, "SYN 0+0 win 65535 mss 1460 shift 6"), (false, "SYN 0+0 win 65535 mss 1460 shift 1")]
     {
-        let mut talk = Talk::opening(Config { autotune, ..tuned() });
+        let mut talk = Peer::opening(Config { autotune, ..tuned() });
         assert!(talk.said()[0].starts_with(words), "{autotune}");
     }
 }
@@ -70,8 +70,8 @@ fn the_window_scale_allows_for_the_largest_buffer() {
 #[test]
 fn info_reports_a_sessions_work_and_its_limits() {
     let mut talk =
-        Talk::established(Config { send_buffer_bytes: 5000, floor_bytes: 1000, ..Config::default() });
-    let info = |talk: &Talk| talk.station.tcp.info(talk.id()).unwrap();
+        Peer::established(Config { send_buffer_bytes: 5000, floor_bytes: 1000, ..Config::default() });
+    let info = |talk: &Peer| talk.station.tcp.info(talk.id()).unwrap();
     assert_eq!((info(&talk).segments_in, info(&talk).segments_out, info(&talk).busy), (1, 1, Duration::ZERO));
     // The path: 100 ms. The buffer is not full, the window not either.
     talk.write(&bytes(3000));
@@ -108,7 +108,7 @@ fn info_reports_a_sessions_work_and_its_limits() {
 #[test]
 fn info_reports_the_negotiated_options() {
     let options = Options { mss: Some(1000), window_shift: Some(5), sack_permitted: true, ..Options::NONE };
-    let mut talk = Talk::listening(Config::default());
+    let mut talk = Peer::listening(Config::default());
     talk.hear(Header { options, ..seg(SYN, 0, 0, 1000) }, b"");
     talk.hear(seg(ACK, 1, 1, 1000), b"");
     let info = talk.station.tcp.info(talk.id()).unwrap();

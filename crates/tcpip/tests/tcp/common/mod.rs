@@ -3,12 +3,12 @@
 //! station   one TCP with the memory it works in
 //! cable     carries bytes, not PDUs, with delay, rate and harm
 //! world     two stations, two cables, applications, and checkers that know nothing of TCP's inside
-//! talk      one station and a peer whose every segment is written down by the test
+//! peer      one station and a peer that the test drives, for what no packet script can say
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 pub(crate) mod cable;
+pub(crate) mod peer;
 pub(crate) mod station;
-pub(crate) mod talk;
 pub(crate) mod world;
 
 use core::time::Duration;

@@ -1,4 +1,5 @@
-//! One station and a peer whose segments a test writes down: timelines that can be read aloud.
+//! One station and a peer that a test drives segment by segment: for floods, memory, and calls that no packet
+//! script has (`crates/talk` runs those).
 //!
 //! Numbers are relative: ours to our initial sequence number, the peer's to [`PEER`].
 
@@ -15,7 +16,7 @@ pub(crate) const PEER_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9));
 pub(crate) const PEER_PORT: u16 = 5000;
 pub(crate) const PORT: u16 = 80;
 
-pub(crate) struct Talk {
+pub(crate) struct Peer {
     pub(crate) station: Station,
     pub(crate) now: Instant,
     pub(crate) session: Option<SessionId>,
@@ -54,9 +55,9 @@ pub(crate) const SYN: Flags = Flags::SYN;
 pub(crate) const RST: Flags = Flags::RST;
 pub(crate) const FIN: Flags = Flags::FIN;
 
-impl Talk {
-    pub(crate) fn new(config: Config) -> Talk {
-        Talk {
+impl Peer {
+    pub(crate) fn new(config: Config) -> Peer {
+        Peer {
             station: Station::new(1, config, Sizes::default(), 1),
             now: super::at_ms(1000),
             session: None,
@@ -80,14 +81,14 @@ impl Talk {
         SocketAddr::new(PEER_ADDRESS, self.peer_port)
     }
 
-    pub(crate) fn listening(config: Config) -> Talk {
-        let mut talk = Talk::new(config);
+    pub(crate) fn listening(config: Config) -> Peer {
+        let mut talk = Peer::new(config);
         talk.station.tcp.listen(talk.local()).expect("nobody listens yet");
         talk
     }
 
-    pub(crate) fn opening(config: Config) -> Talk {
-        let mut talk = Talk::new(config);
+    pub(crate) fn opening(config: Config) -> Peer {
+        let mut talk = Peer::new(config);
         let (local, remote, now) = (talk.local(), talk.remote(), talk.now);
         talk.session = talk.station.with(now, |tcp, cx, _| tcp.open(local, remote, 0, cx)).ok();
         talk.settle();
@@ -95,12 +96,12 @@ impl Talk {
     }
 
     /// A session that we accepted: the peer's window is 60,000 bytes, its segments up to 1000, no scaling.
-    pub(crate) fn established(config: Config) -> Talk {
-        Talk::established_with(config, 60_000, Options { mss: Some(1000), ..Options::NONE })
+    pub(crate) fn established(config: Config) -> Peer {
+        Peer::established_with(config, 60_000, Options { mss: Some(1000), ..Options::NONE })
     }
 
-    pub(crate) fn established_with(config: Config, window: u16, options: Options) -> Talk {
-        let mut talk = Talk::listening(config);
+    pub(crate) fn established_with(config: Config, window: u16, options: Options) -> Peer {
+        let mut talk = Peer::listening(config);
         talk.hear(Header { options, ..seg(SYN, 0, 0, window) }, b"");
         talk.hear(seg(ACK, 1, 1, window), b"");
         assert_eq!(talk.state(), Some(State::Established));
