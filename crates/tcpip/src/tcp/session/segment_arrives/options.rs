@@ -6,20 +6,20 @@
 //!                  acknowledgement follows it on its own. So SACK blocks never shrink data, and never make a
 //!                  packet too long.
 
-use super::tcb::{PendingAck, Session, SessionContext};
+use crate::tcp::session::tcb::{PendingAck, Session, SessionContext};
 use crate::tcp::state::State;
 use crate::wire::tcp::{Flags, Header, Options, SACK_BLOCKS_MAX, TIMESTAMPS_BYTES};
 use kiban_base::Instant;
 
 /// Bytes of the timestamp option in every header.
-pub(super) const STAMPS_BYTES: u32 = TIMESTAMPS_BYTES as u32;
+pub(in crate::tcp::session) const STAMPS_BYTES: u32 = TIMESTAMPS_BYTES as u32;
 /// Bytes of a SACK option with padding but without blocks, and bytes per block (RFC 2018 §3).
 const SACK_BYTES: u32 = 4;
 const BLOCK_BYTES: u32 = 8;
 
 impl Session {
     /// Takes the timestamp option from the peer's SYN: both sides must offer it.
-    pub(super) fn learn_options(&mut self, header: &Header, now: Instant) {
+    pub(in crate::tcp::session) fn learn_options(&mut self, header: &Header, now: Instant) {
         match (&mut self.timestamps, header.options.timestamps) {
             (Some(stamps), Some(theirs)) => {
                 stamps.begin(theirs.value, self.rcv_nxt, now);
@@ -33,7 +33,7 @@ impl Session {
     /// Checks the timestamp (PAWS, RFC 7323 §5.3, R1). Returns false if the segment must be dropped; it has
     /// then been counted and, where due, answered.
     #[inline]
-    pub(super) fn check_paws(
+    pub(in crate::tcp::session) fn check_paws(
         &mut self,
         header: &Header,
         pure: bool,
@@ -66,7 +66,11 @@ impl Session {
 
     /// Records the timestamp of an acceptable segment, to be echoed.
     #[inline]
-    pub(super) fn update_ts_recent(&mut self, header: &Header, ctx: &mut SessionContext<'_, '_>) {
+    pub(in crate::tcp::session) fn update_ts_recent(
+        &mut self,
+        header: &Header,
+        ctx: &mut SessionContext<'_, '_>,
+    ) {
         if let (Some(stamps), Some(theirs)) = (&mut self.timestamps, header.options.timestamps) {
             stamps.take(theirs.value, header.sequence, ctx.cx.now);
         }
@@ -74,7 +78,11 @@ impl Session {
 
     /// Takes an RTT sample from the timestamp echo of an ACK for new data (RFC 7323 §4.1). Used only if our
     /// own timing, which is finer than a millisecond, is ambiguous (Karn's rule).
-    pub(super) fn measure_by_echo(&mut self, header: &Header, ctx: &mut SessionContext<'_, '_>) {
+    pub(in crate::tcp::session) fn measure_by_echo(
+        &mut self,
+        header: &Header,
+        ctx: &mut SessionContext<'_, '_>,
+    ) {
         let now = ctx.cx.now;
         if let (Some(stamps), Some(theirs)) = (&self.timestamps, header.options.timestamps)
             && let Some(trip) = stamps.rtt_of_echo(theirs.echo, now)
@@ -85,7 +93,7 @@ impl Session {
 
     /// Adds timestamps and SACK blocks to the options of a segment with `flags`. Returns false if SACK blocks
     /// are due but did not fit.
-    pub(super) fn fill_options(
+    pub(in crate::tcp::session) fn fill_options(
         &mut self,
         options: &mut Options,
         flags: Flags,

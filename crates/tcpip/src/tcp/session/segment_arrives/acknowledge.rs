@@ -1,17 +1,17 @@
 //! ACK processing at the sender: frees acknowledged data, updates windows and detects losses (RFC 9293
 //! §3.10.7.4, fifth; RFC 5681).
 
-use super::recovery::AckReport;
-use super::tcb::{Session, SessionContext};
-use crate::tcp::indication::{Indication, Reason};
+use crate::tcp::interface::indication::{Indication, Reason};
 use crate::tcp::loss::scoreboard::Delivery;
+use crate::tcp::session::recovery::AckReport;
+use crate::tcp::session::tcb::{Session, SessionContext};
 use crate::tcp::state::State;
 use crate::wire::tcp::{Flags, Header, Options, Sequence};
 use kiban_base::Instant;
 
 impl Session {
     /// Processes the ACK field (RFC 9293 §3.10.7.4, fifth). Returns whether to continue with the segment.
-    pub(super) fn on_acknowledgment(
+    pub(in crate::tcp::session) fn on_acknowledgment(
         &mut self,
         header: &Header,
         pure: bool,
@@ -99,14 +99,14 @@ impl Session {
     /// Moves sequence numbers kept for comparison along with `ack`. Left behind, they would compare as ahead
     /// after half of the sequence space.
     #[inline]
-    pub(super) fn keep_marks_near(&mut self, ack: Sequence) {
+    pub(in crate::tcp::session) fn keep_marks_near(&mut self, ack: Sequence) {
         self.snd_sml = self.snd_sml.max(ack);
         self.recover = self.recover.max(ack - 1);
         self.rack.on_acknowledged(ack);
     }
 
     /// Processes the cumulative acknowledgement of new data up to `ack`.
-    pub(super) fn advance(
+    pub(in crate::tcp::session) fn advance(
         &mut self,
         ack: Sequence,
         delivery: &mut Delivery,

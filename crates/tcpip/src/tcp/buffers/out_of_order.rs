@@ -19,7 +19,7 @@ const PIECES_MAX: usize = 512;
 
 /// The out-of-order queue of one session.
 #[derive(Debug, Default)]
-pub(super) struct OutOfOrder {
+pub(in crate::tcp) struct OutOfOrder {
     pieces: VecDeque<(Sequence, Slice)>,
     /// The runs most recently extended, the latest first.
     runs: SackBlocks,
@@ -31,13 +31,13 @@ pub(super) struct OutOfOrder {
 
 impl OutOfOrder {
     #[inline]
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::tcp) fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
 
     /// Stores the part of `slice`, which starts at `at`, that is not held yet. Returns whether all of it
     /// could be stored.
-    pub(super) fn insert(&mut self, mut at: Sequence, mut slice: Slice) -> bool {
+    pub(in crate::tcp) fn insert(&mut self, mut at: Sequence, mut slice: Slice) -> bool {
         let mut index = self.pieces.partition_point(|(start, _)| start.le(at));
         if index > 0 {
             let (start, before) = &self.pieces[index - 1];
@@ -146,7 +146,7 @@ impl OutOfOrder {
     }
 
     /// Records that bytes arrived that were held or had been delivered.
-    pub(super) fn on_duplicate(&mut self, left: Sequence, right: Sequence) {
+    pub(in crate::tcp) fn on_duplicate(&mut self, left: Sequence, right: Sequence) {
         let again = self.dsack.get_or_insert(SackBlock { left, right: left });
         // A segment consists of several slices. Of two duplicate segments between two acknowledgements only
         // the first is reported.
@@ -157,13 +157,13 @@ impl OutOfOrder {
 
     /// Returns whether there are no SACK blocks to send.
     #[inline]
-    pub(super) fn has_no_sack_blocks(&self) -> bool {
+    pub(in crate::tcp) fn has_no_sack_blocks(&self) -> bool {
         self.runs.is_empty() && self.dsack.is_none()
     }
 
     /// Returns at most `most` SACK blocks for an acknowledgement up to `expected`. A D-SACK is reported only
     /// once.
-    pub(super) fn sack_blocks(&mut self, expected: Sequence, most: usize) -> SackBlocks {
+    pub(in crate::tcp) fn sack_blocks(&mut self, expected: Sequence, most: usize) -> SackBlocks {
         let mut blocks = SackBlocks::new();
         if most > 0 {
             self.dsack.take().into_iter().for_each(|again| {
@@ -179,7 +179,7 @@ impl OutOfOrder {
 
     /// Removes and returns the slice that continues the stream at `next`, if it has arrived. Older slices are
     /// dropped.
-    pub(super) fn take(&mut self, next: Sequence) -> Option<Slice> {
+    pub(in crate::tcp) fn take(&mut self, next: Sequence) -> Option<Slice> {
         let slice = self.take_piece(next);
         if slice.is_none() {
             let runs = core::mem::take(&mut self.runs);
@@ -207,7 +207,7 @@ impl OutOfOrder {
     }
 
     /// Frees all slices and returns their number.
-    pub(super) fn clear(&mut self) -> usize {
+    pub(in crate::tcp) fn clear(&mut self) -> usize {
         let pieces = self.pieces.len();
         self.pieces.clear();
         (self.runs, self.runs_missing) = (SackBlocks::new(), false);

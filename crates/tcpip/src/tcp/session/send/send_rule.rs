@@ -7,13 +7,13 @@
 //!                  the largest window ever offered, so that a window that opens in small steps is not filled
 //!                  in small steps.
 
-use super::tcb::Session;
 use crate::tcp::config::{Config, Nagle};
+use crate::tcp::session::tcb::Session;
 
 impl Session {
     /// Returns the length of the next new segment and whether it carries FIN, or `None` if nothing may be
     /// sent.
-    pub(super) fn next_segment(&self, config: &Config) -> Option<(u32, bool)> {
+    pub(in crate::tcp::session) fn next_segment(&self, config: &Config) -> Option<(u32, bool)> {
         let sent = self.snd_una.distance(self.snd_nxt);
         let queued = self.send_queue.bytes();
         if sent > queued {
@@ -50,7 +50,7 @@ impl Session {
 
     /// Returns how many segments of `length` bytes may follow each other, if that is a full segment; the last
     /// queued one is not counted.
-    pub(super) fn full_segments(&self, length: u32, config: &Config) -> usize {
+    pub(in crate::tcp::session) fn full_segments(&self, length: u32, config: &Config) -> usize {
         if length < self.segment_max(config) {
             return 0;
         }

@@ -1,9 +1,9 @@
 //! Payload and FIN at the receiver: data in order is delivered at once, out-of-order data is queued, and an
 //! acknowledgement becomes due.
 
-use super::tcb::{PendingAck, Session, SessionContext};
 use crate::tcp::counters::TcpCounters;
-use crate::tcp::indication::Indication;
+use crate::tcp::interface::indication::Indication;
+use crate::tcp::session::tcb::{PendingAck, Session, SessionContext};
 use crate::tcp::state::State;
 use crate::wire::tcp::{Flags, Sequence};
 use kiban_base::Pdu;
@@ -14,7 +14,7 @@ const DUPLICATES_MAX: u8 = 3;
 
 impl Session {
     /// Processes payload and FIN; both are already trimmed to the window.
-    pub(super) fn on_data(
+    pub(in crate::tcp::session) fn on_data(
         &mut self,
         sequence: Sequence,
         pdu: Pdu,

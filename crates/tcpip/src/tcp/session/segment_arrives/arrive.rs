@@ -6,10 +6,10 @@
 //!                  otherwise (RFC 5961).
 //! Opening          answers to our SYN and to our SYN-ACK; `open` is common to active and passive opens.
 
-use super::tcb::{PendingAck, Session, SessionContext};
 use crate::tcp::config::Config;
 use crate::tcp::congestion::Congestion;
-use crate::tcp::indication::{Indication, Reason};
+use crate::tcp::interface::indication::{Indication, Reason};
+use crate::tcp::session::tcb::{PendingAck, Session, SessionContext};
 use crate::tcp::state::State;
 use crate::wire::tcp::{Flags, Header, Options, Sequence};
 use core::time::Duration;
@@ -88,7 +88,7 @@ impl Session {
 
     /// Makes a challenge ACK due, within the limits of RFC 5961 §7. Without limits, two ends that disagree
     /// about the connection would answer each other forever.
-    pub(super) fn challenge(&mut self, ctx: &mut SessionContext<'_, '_>) {
+    pub(in crate::tcp::session) fn challenge(&mut self, ctx: &mut SessionContext<'_, '_>) {
         let now = ctx.cx.now;
         if now.since(self.challenged_at) >= CHALLENGE_PERIOD {
             (self.challenged_at, self.challenges) = (now, 0);
@@ -139,7 +139,7 @@ impl Session {
 
     /// Takes MSS, window scale, SACK and initial numbers from the peer's SYN (RFC 9293 §3.7.1, RFC 7323
     /// §2.2).
-    pub(super) fn learn_from_syn(&mut self, header: &Header, ctx: &SessionContext<'_, '_>) {
+    pub(in crate::tcp::session) fn learn_from_syn(&mut self, header: &Header, ctx: &SessionContext<'_, '_>) {
         let config = ctx.config;
         // An offered MSS below 64 bytes is raised to 64.
         let offered = header.options.mss.map_or(Config::mss_unsaid(self.remote), |mss| mss.max(64));
@@ -162,7 +162,7 @@ impl Session {
     }
 
     /// Establishes the connection: the peer has acknowledged our SYN.
-    pub(super) fn establish(&mut self, ack: Sequence, ctx: &mut SessionContext<'_, '_>) {
+    pub(in crate::tcp::session) fn establish(&mut self, ack: Sequence, ctx: &mut SessionContext<'_, '_>) {
         self.state = if self.fin_queued { State::FinWait1 } else { State::Established };
         (self.snd_una, self.snd_nxt, self.snd_max) = (ack, ack, ack);
         if let Some(asked_at) = self.syn_sent_at.take() {

@@ -1,17 +1,17 @@
 //! Appends data to the send queue of one session.
 
-use super::fairness::share::Share;
-use super::session::Session;
+use crate::tcp::fairness::share::Share;
+use crate::tcp::session::Session;
 use kiban_base::Slice;
 
-/// A writer for one session, from [`Tcp::writer`](super::Tcp::writer). Dropping it updates the memory share.
+/// A writer for one session, from [`Tcp::writer`](crate::tcp::Tcp::writer). Dropping it updates the memory share.
 pub struct Writer<'a> {
-    pub(super) session: &'a mut Session,
-    pub(super) share: &'a mut Share,
-    pub(super) room: usize,
-    pub(super) grain: usize,
-    pub(super) least: usize,
-    pub(super) before: u32,
+    pub(in crate::tcp) session: &'a mut Session,
+    pub(in crate::tcp) share: &'a mut Share,
+    pub(in crate::tcp) room: usize,
+    pub(in crate::tcp) grain: usize,
+    pub(in crate::tcp) least: usize,
+    pub(in crate::tcp) before: u32,
 }
 
 impl Writer<'_> {
@@ -26,7 +26,7 @@ impl Writer<'_> {
         self.session.queued() == 0
     }
 
-    /// Requests [`Indication::Writable`](super::Indication::Writable) once there is room again, because a
+    /// Requests [`Indication::Writable`](crate::tcp::Indication::Writable) once there is room again, because a
     /// write was cut short.
     pub fn wait_for_room(&mut self) {
         self.session.writer_waits = true;

@@ -7,8 +7,8 @@
 //!                  acknowledged; meanwhile no segment exceeds the MSS, because the pointer counts from its
 //!                  own segment.
 
-use super::tcb::{Session, SessionContext};
-use crate::tcp::indication::Indication;
+use crate::tcp::interface::indication::Indication;
+use crate::tcp::session::tcb::{Session, SessionContext};
 use crate::wire::tcp::{Flags, Header, Sequence};
 use alloc::boxed::Box;
 
@@ -21,13 +21,13 @@ impl Session {
 
     /// Returns whether segments carry an urgent mark.
     #[inline]
-    pub(super) fn has_urgent(&self) -> bool {
+    pub(in crate::tcp::session) fn has_urgent(&self) -> bool {
         self.urgent.as_ref().is_some_and(|urgent| urgent.sent.is_some())
     }
 
     /// Adds URG to the flags of a segment at `at`, and returns them with the urgent pointer.
     #[inline]
-    pub(super) fn urgent_at(&self, at: Sequence, flags: Flags) -> (Flags, u16) {
+    pub(in crate::tcp::session) fn urgent_at(&self, at: Sequence, flags: Flags) -> (Flags, u16) {
         match self.urgent.as_ref().and_then(|urgent| urgent.sent) {
             Some(mark) if at.lt(mark) && !flags.has_any(Flags::SYN | Flags::RST) => {
                 // A mark beyond the range of the field is sent as 65,535.
@@ -39,7 +39,7 @@ impl Session {
 
     /// Removes our mark once SND.UNA has reached it.
     #[inline]
-    pub(super) fn forget_urgent(&mut self) {
+    pub(in crate::tcp::session) fn forget_urgent(&mut self) {
         let una = self.snd_una;
         if let Some(urgent) = &mut self.urgent {
             urgent.sent = urgent.sent.filter(|mark| una.lt(*mark));
@@ -49,7 +49,7 @@ impl Session {
     /// Removes the peer's mark once RCV.NXT has reached it; later it would compare as ahead again, after half
     /// of the sequence space.
     #[inline]
-    pub(super) fn pass_urgent(&mut self) {
+    pub(in crate::tcp::session) fn pass_urgent(&mut self) {
         let expected = self.rcv_nxt;
         if let Some(urgent) = &mut self.urgent {
             urgent.heard = urgent.heard.filter(|mark| expected.lt(*mark));
@@ -57,7 +57,7 @@ impl Session {
     }
 
     /// Processes URG (RFC 9293 §3.10.7.4, sixth), before the data of the segment.
-    pub(super) fn hear_urgent(&mut self, header: &Header, ctx: &mut SessionContext<'_, '_>) {
+    pub(in crate::tcp::session) fn hear_urgent(&mut self, header: &Header, ctx: &mut SessionContext<'_, '_>) {
         let mark = header.sequence + u32::from(header.urgent);
         let urgent = self.urgent.get_or_insert_with(Box::default);
         if self.rcv_nxt.lt(mark) && urgent.heard.is_none_or(|heard| heard.lt(mark)) {

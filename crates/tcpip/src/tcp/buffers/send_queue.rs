@@ -18,7 +18,7 @@ struct Cursor {
 
 /// The send queue of one session, from its first unacknowledged byte on.
 #[derive(Debug, Default)]
-pub(super) struct SendQueue {
+pub(in crate::tcp) struct SendQueue {
     slices: VecDeque<Slice>,
     skip: u32,
     bytes: u32,
@@ -29,14 +29,14 @@ pub(super) struct SendQueue {
 impl SendQueue {
     /// Returns the bytes queued, sent or not.
     #[inline]
-    pub(super) fn bytes(&self) -> u32 {
+    pub(in crate::tcp) fn bytes(&self) -> u32 {
         self.bytes
     }
 
     /// Appends a slice. Short writes that follow each other in a page are joined into slices of up to `grain`
     /// bytes.
     #[inline]
-    pub(super) fn push(&mut self, slice: Slice, grain: u32) {
+    pub(in crate::tcp) fn push(&mut self, slice: Slice, grain: u32) {
         let length = slice.len() as u32;
         self.bytes += length;
         let slice = match self.slices.back_mut() {
@@ -51,7 +51,7 @@ impl SendQueue {
 
     /// Removes the first `count` bytes, which the peer has acknowledged. Their pages return to `pool`, where
     /// the next write finds them still in the cache.
-    pub(super) fn acknowledged(&mut self, count: u32, pool: &mut PagePool) {
+    pub(in crate::tcp) fn acknowledged(&mut self, count: u32, pool: &mut PagePool) {
         self.bytes -= count;
         let mut done = self.skip + count;
         let mut popped = 0;
@@ -77,7 +77,7 @@ impl SendQueue {
 
     /// Appends up to `count` bytes to a PDU's body, from offset `from` (relative to the first unacknowledged
     /// byte). Returns the bytes appended: fewer if the body's slice list is full or the queue ends.
-    pub(super) fn gather(&mut self, from: u32, count: u32, pdu: &mut Pdu) -> u32 {
+    pub(in crate::tcp) fn gather(&mut self, from: u32, count: u32, pdu: &mut Pdu) -> u32 {
         let [new, again] = self.cursors;
         let (which, mut cursor) = if from >= new.at { (0, new) } else { (1, again) };
         if from < cursor.at {

@@ -7,12 +7,12 @@
 //!                  update is due. In 4.3BSD this is the only source of acknowledgements: none is due before
 //!                  the host has read.
 
-use super::tcb::{PendingAck, Session, SessionContext};
 use crate::tcp::config::AckUnit;
+use crate::tcp::session::tcb::{PendingAck, Session, SessionContext};
 
 impl Session {
     /// Records `length` bytes that arrived in order, and makes an acknowledgement due at once or delayed.
-    pub(super) fn schedule_ack(&mut self, length: u32, ctx: &mut SessionContext<'_, '_>) {
+    pub(in crate::tcp::session) fn schedule_ack(&mut self, length: u32, ctx: &mut SessionContext<'_, '_>) {
         let config = ctx.config;
         self.unacked_bytes += length;
         self.unacked_segments += 1;

@@ -5,9 +5,9 @@
 //! Windows          `send_rule` chooses the new data to send. Our own window moves by worthwhile steps and is
 //!                  never shrunk (§3.8.6.2.2).
 
-use super::tcb::{PendingAck, Progress, Session, SessionContext};
 use crate::tcp::config::{Config, Offer};
 use crate::tcp::segment::Segment;
+use crate::tcp::session::tcb::{PendingAck, Progress, Session, SessionContext};
 use crate::tcp::state::State;
 use crate::wire::tcp::{Flags, Header, Options, Sequence};
 use kiban_base::checksum;
@@ -26,7 +26,7 @@ const WHOLE_BYTES_MAX: u32 = 65_535 - 20 - 20 - 12;
 
 impl Session {
     #[inline]
-    pub(super) fn segment_max(&self, config: &Config) -> u32 {
+    pub(in crate::tcp::session) fn segment_max(&self, config: &Config) -> u32 {
         // RFC 9293 §3.7.1, MUST-16: a segment may exceed the peer's MSS only if a lower layer segments it.
         if config.segment_bytes_max <= u32::from(config.mss) || self.has_urgent() {
             return self.mss;
@@ -118,7 +118,7 @@ impl Session {
     }
 
     /// Returns the bytes that the congestion window still admits.
-    pub(super) fn congestion_room(&self, config: &Config) -> u32 {
+    pub(in crate::tcp::session) fn congestion_room(&self, config: &Config) -> u32 {
         let mut flight = self.scoreboard.flight();
         if !config.limited_transmit && !self.congestion.in_recovery() {
             // Without RFC 3042, SACKed bytes still count as in flight, so that they admit no new data.
@@ -314,7 +314,7 @@ impl Session {
     }
 
     /// Adds the header and hands the segment down. Every segment after the first SYN carries an ACK.
-    pub(super) fn emit(
+    pub(in crate::tcp::session) fn emit(
         &mut self,
         at: Sequence,
         flags: Flags,
@@ -360,18 +360,18 @@ impl Session {
     /// Returns the sequence number of a segment without data: after all data sent, but never beyond the
     /// peer's window, where the peer would not accept it (two ends that probe each other's closed windows
     /// would otherwise answer each other forever).
-    pub(super) fn acceptable_seq(&self) -> Sequence {
+    pub(in crate::tcp::session) fn acceptable_seq(&self) -> Sequence {
         self.snd_max.min(self.snd_una + self.snd_wnd)
     }
 
     /// Returns the peer's window in bytes (RFC 7323 §2.2: the window in a SYN is not scaled).
-    pub(super) fn window_in(&self, header: &Header) -> u32 {
+    pub(in crate::tcp::session) fn window_in(&self, header: &Header) -> u32 {
         u32::from(header.window) << if header.flags.has(Flags::SYN) { 0 } else { self.snd_wind_shift }
     }
 
     /// Returns the largest receive window in bytes: the least of the buffer, our share of memory, and what
     /// the window field can hold.
-    pub(super) fn window_most(&self, ctx: &SessionContext<'_, '_>) -> u32 {
+    pub(in crate::tcp::session) fn window_most(&self, ctx: &SessionContext<'_, '_>) -> u32 {
         let config = ctx.config;
         self.receive_most(config)
             .min(ctx.receive_share.promise(self.receive_charge, config.floor_bytes, self.claim))
@@ -379,7 +379,7 @@ impl Session {
     }
 
     /// Returns the right edge of the receive window if at most `most` bytes are held and offered.
-    pub(super) fn right_edge(&self, most: u32, config: &Config) -> Sequence {
+    pub(in crate::tcp::session) fn right_edge(&self, most: u32, config: &Config) -> Sequence {
         let room = self.offered(most, config) >> self.rcv_wind_shift << self.rcv_wind_shift;
         let edge = self.rcv_nxt + room;
         // RFC 9293 §3.8.6: an offered window is never shrunk.
@@ -437,7 +437,7 @@ impl Session {
     }
 
     /// Updates the memory share with the bytes now held and promised.
-    pub(super) fn commit(&mut self, ctx: &mut SessionContext<'_, '_>) {
+    pub(in crate::tcp::session) fn commit(&mut self, ctx: &mut SessionContext<'_, '_>) {
         let now = match self.state {
             State::Closed => 0,
             state if state.receives() || !state.is_synchronised() => {

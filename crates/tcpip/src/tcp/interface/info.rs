@@ -4,8 +4,8 @@
 //!                  session: the peer's window (more is ready than it admits), the send buffer (everything is
 //!                  sent and the host has no room for more), or the path.
 
-use super::icmp_error::IcmpErrorClass;
-use super::state::State;
+use crate::tcp::icmp_error::IcmpErrorClass;
+use crate::tcp::state::State;
 use core::net::SocketAddr;
 use core::time::Duration;
 use kiban_base::Instant;
@@ -75,7 +75,7 @@ pub struct Info {
     pub receive_window_bytes: u32,
     /// Largest receive window, bytes, as far as memory allows.
     pub receive_buffer_bytes: u32,
-    pub(super) spent: Spent,
+    pub(in crate::tcp) spent: Spent,
     /// Time during which bytes waited for their acknowledgement, up to the last change; [`Info::until`] adds
     /// the running period.
     pub busy: Duration,
@@ -106,7 +106,7 @@ impl Info {
 
 /// What keeps the queued bytes of a session from being sent or acknowledged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Limit {
+pub(in crate::tcp) enum Limit {
     /// Nothing is queued.
     Idle,
     Path,
@@ -116,16 +116,16 @@ pub(super) enum Limit {
 
 /// The time during which bytes waited, by limit.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spent {
-    pub(super) limit: Limit,
-    pub(super) since: Instant,
+pub(in crate::tcp) struct Spent {
+    pub(in crate::tcp) limit: Limit,
+    pub(in crate::tcp) since: Instant,
     /// Times limited by the path, the peer's window, the send buffer.
-    pub(super) times: [Duration; 3],
+    pub(in crate::tcp) times: [Duration; 3],
 }
 
 impl Spent {
     #[inline]
-    pub(super) fn change(&mut self, limit: Limit, now: Instant) {
+    pub(in crate::tcp) fn change(&mut self, limit: Limit, now: Instant) {
         if limit != self.limit {
             if self.limit != Limit::Idle {
                 self.times[self.limit as usize - 1] += now.since(self.since);

@@ -7,8 +7,8 @@ use kiban_base::{Pdu, Slice};
 /// one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct SessionId {
-    pub(super) index: u32,
-    pub(super) generation: u32,
+    pub(in crate::tcp) index: u32,
+    pub(in crate::tcp) generation: u32,
 }
 
 impl SessionId {
@@ -79,7 +79,7 @@ pub enum Indication {
         left: u32,
     },
     /// A writer that waits for room can write again
-    /// ([`Writer::wait_for_room`](super::Writer::wait_for_room)).
+    /// ([`Writer::wait_for_room`](crate::tcp::Writer::wait_for_room)).
     Writable {
         /// The session that has room.
         session: SessionId,
