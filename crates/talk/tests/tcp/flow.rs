@@ -141,8 +141,8 @@ const CLOSED: &str = "established mss 1000 win 60000; 0ms <- ack 1 win 0; write 
 
 #[test]
 fn a_closed_window_is_probed_twice_as_late_each_time_for_as_long_as_it_is_answered() {
-    // Not the answers but silence ends a session, and no probe is taken for a loss. When the window opens, the
-    // timer starts afresh.
+    // Not the answers but silence ends a session, and no probe is taken for a loss. When the window opens,
+    // the timer starts afresh.
     let waits = [200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 51_200].into_iter();
     let probes: String = waits
         .chain(core::iter::repeat_n(60_000, 55))

@@ -83,7 +83,8 @@ fn a_new_measurement_ends_the_back_off() {
 
 #[test]
 fn the_third_duplicate_retransmits_the_first_segment_at_once() {
-    // RFC 5681 §3.2: ssthresh = 5000. The three segments by which it is inflated are counted as arrived instead.
+    // RFC 5681 §3.2: ssthresh = 5000. The three segments by which it is inflated are counted as arrived
+    // instead.
     newreno(
         "write 10000; -> seq 1:10001 by 1000 ack 1; <- ack 1; <- ack 1; silence
          <- ack 1; -> seq 1:1001 ack 1; info cwnd 5000
@@ -112,8 +113,8 @@ fn acks_with_data_or_a_new_window_are_not_duplicates() {
 
 #[test]
 fn newreno_fills_a_hole_an_acknowledgement_and_leaves_with_half_the_window() {
-    // RFC 6582 §3.2: segments 1, 4 and 7 of ten are lost. Step 3, option 1: min(ssthresh, max(FlightSize, SMSS)
-    // + SMSS).
+    // RFC 6582 §3.2: segments 1, 4 and 7 of ten are lost. Step 3, option 1: min(ssthresh, max(FlightSize,
+    // SMSS) + SMSS).
     newreno(
         "write 10000; -> seq 1:10001 by 1000 ack 1; <- ack 1; <- ack 1; <- ack 1; -> seq 1:1001 ack 1
          <- ack 1; <- ack 1; <- ack 1; <- ack 1; silence
@@ -143,7 +144,8 @@ fn duplicates_after_a_timeout_do_not_signal_a_loss() {
          <- ack 5001; <- ack 5001; <- ack 5001; <- ack 5001; <- ack 5001; silence
          counter tcp.fast_retransmits 0
          <- ack 10001; write 4000; -> seq 10001:14001 by 1000 ack 1
-         <- ack 10001; <- ack 10001; <- ack 10001; <- ack 10001; <- ack 10001; counter tcp.fast_retransmits 0",
+         <- ack 10001; <- ack 10001; <- ack 10001; <- ack 10001; <- ack 10001
+         counter tcp.fast_retransmits 0",
     );
 }
 

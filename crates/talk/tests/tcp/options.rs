@@ -59,8 +59,9 @@ fn a_segment_without_timestamps_is_dropped_unless_it_is_a_reset() {
 
 #[test]
 fn segments_with_old_timestamps_are_answered_and_dropped() {
-    // RFC 7323 §5.3: what stands behind the newest value is old, the same value is not. A bare acknowledgement
-    // that another has overtaken is no news to the peer. §5.2: timestamps of resets are not checked.
+    // RFC 7323 §5.3: what stands behind the newest value is old, the same value is not. A bare
+    // acknowledgement that another has overtaken is no news to the peer. §5.2: timestamps of resets are not
+    // checked.
     modern(
         "<- seq 1:4 ack 1 ts val 500; +40ms -> ack 4 ts ecr 500
          <- seq 4:7 ack 1 ts val 499 evil; -> ack 4 win 65532 ts ecr 500; got 3
@@ -89,8 +90,8 @@ fn an_out_of_order_segment_does_not_move_the_echo_but_the_one_that_fills_the_hol
 
 #[test]
 fn an_echo_measures_where_our_own_timing_cannot() {
-    // A retransmission: without timestamps, Karn's algorithm would take no sample. The handshake took no time;
-    // seven eighths of that and one of this.
+    // A retransmission: without timestamps, Karn's algorithm would take no sample. The handshake took no
+    // time; seven eighths of that and one of this.
     modern(
         "write 900; -> seq 1:901 ack 1 ts val 0; +200ms -> seq 1:901 ack 1 ts val 200
          +400ms -> seq 1:901 ack 1 ts val 600; +500ms <- ack 901 ts val 110 ecr 0; info srtt 137.5ms",

@@ -7,7 +7,8 @@ use crate::check;
 
 #[test]
 fn a_coarse_timer_is_never_late() {
-    // The delay, the tick, when the segment comes (after a full second), when the answer leaves: milliseconds.
+    // The delay, the tick, when the segment comes (after a full second), when the answer leaves:
+    // milliseconds.
     for (delay, tick, comes, leaves) in [
         (50, 0, 3, 53),
         (50, 10, 0, 50),
@@ -181,7 +182,8 @@ fn small_reads_move_the_window_by_steps_or_with_every_ack() {
 
 #[test]
 fn each_nagle_variant_delays_the_segments_that_it_should() {
-    // Writes one after the other, nothing is acknowledged: after each, the lengths of the segments that leave.
+    // Writes one after the other, nothing is acknowledged: after each, the lengths of the segments that
+    // leave.
     type Write = (usize, &'static [usize]);
     let cases: [(&str, &[Write]); 10] = [
         ("off", &[(10, &[10]), (10, &[10]), (1000, &[1000]), (10, &[10])]),

@@ -29,8 +29,8 @@ fn only_the_holes_are_retransmitted_and_each_once() {
 
 #[test]
 fn a_lost_retransmission_is_detected_by_rack() {
-    // RFC 8985 §3.1: duplicate acknowledgements could not tell. Segments sent after the retransmission arrive a
-    // round trip later, the retransmission does not.
+    // RFC 8985 §3.1: duplicate acknowledgements could not tell. Segments sent after the retransmission arrive
+    // a round trip later, the retransmission does not.
     check(&format!(
         "{BEGIN} write 20000; -> seq 1:10001 by 1000 ack 1
          +100ms <- ack 1 sack 1001:5001; -> seq 1:1001 ack 1; -> seq 10001:11001 ack 1
@@ -41,8 +41,8 @@ fn a_lost_retransmission_is_detected_by_rack() {
 
 #[test]
 fn rack_waits_for_reordering_once_it_has_been_seen() {
-    // Two segments overtook the first, which then comes: nothing is retransmitted. From then on three segments
-    // above a hole are not enough: a quarter of a round trip is waited (RFC 8985 §6.2).
+    // Two segments overtook the first, which then comes: nothing is retransmitted. From then on three
+    // segments above a hole are not enough: a quarter of a round trip is waited (RFC 8985 §6.2).
     check(&format!(
         "{BEGIN} write 4000; -> seq 1:4001 by 1000 ack 1
          +100ms <- ack 1 sack 1001:3001; silence; <- ack 3001; <- ack 4001
@@ -150,8 +150,8 @@ fn a_tail_loss_probe_prefers_new_data() {
 
 #[test]
 fn a_probe_that_repaired_a_loss_reduces_the_window_and_a_spurious_one_does_not() {
-    // RFC 8985 §7.4.2. All ten are acknowledged, the window doubles; whether the probe was needed shows in what
-    // comes next.
+    // RFC 8985 §7.4.2. All ten are acknowledged, the window doubles; whether the probe was needed shows in
+    // what comes next.
     for (report, duplicates, window) in [("", 0, 14_000), ("sack 9001:10001", 1, 20_000)] {
         check(&format!(
             "{BEGIN} write 10000; -> seq 1:10001 by 1000 ack 1; +202ms -> seq 9001:10001 ack 1

@@ -81,7 +81,8 @@ fn a_syn_on_an_established_session_is_challenged_whatever_its_sequence_number() 
         for acknowledgment in ["", "ack 1"] {
             let end = begin + bytes;
             from_1001(&format!(
-                "<- SYN seq {begin}:{end} {acknowledgment} evil; -> ack 1001; info state ESTABLISHED; got 1000"
+                "<- SYN seq {begin}:{end} {acknowledgment} evil; -> ack 1001; info state ESTABLISHED
+                 got 1000"
             ));
         }
     }
@@ -134,8 +135,8 @@ fn out_of_order_segments_are_delivered_in_order_with_one_ack() {
 
 #[test]
 fn up_to_three_duplicate_acks_are_sent_for_one_burst() {
-    // RFC 5681 §4.2 wants a duplicate for each; three are what fast retransmit needs. When the hole is filled,
-    // one is enough.
+    // RFC 5681 §4.2 wants a duplicate for each; three are what fast retransmit needs. When the hole is
+    // filled, one is enough.
     for (early, duplicates) in [(1, 1), (2, 2), (3, 3), (10, 3)] {
         let end = 1001 + 1000 * early;
         check(&format!(
@@ -157,8 +158,8 @@ fn out_of_order_data_is_freed_when_a_session_ends() {
 
 #[test]
 fn closing_first_leads_to_time_wait_of_2_msl() {
-    // RFC 9293 §3.10.7.4: the FIN again is acknowledged again and the wait starts again. Other old segments are
-    // acknowledged and prolong nothing.
+    // RFC 9293 §3.10.7.4: the FIN again is acknowledged again and the wait starts again. Other old segments
+    // are acknowledged and prolong nothing.
     from_1001(
         "finish; -> FIN PSH seq 1 ack 1001; info state FIN-WAIT-1
          <- ack 2; info state FIN-WAIT-2
@@ -218,7 +219,8 @@ fn a_fin_without_data_ahead_of_a_hole_is_kept() {
 
 #[test]
 fn a_fin_in_every_state() {
-    // After the peer's FIN has been taken, another one only gets its acknowledgement again, and data is dropped.
+    // After the peer's FIN has been taken, another one only gets its acknowledgement again, and data is
+    // dropped.
     for (way, sent, state) in [
         ("", 1, "CLOSE-WAIT"),
         ("finish; -> FIN seq 1 ack 1002;", 2, "LAST-ACK"),

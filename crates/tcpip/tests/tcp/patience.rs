@@ -109,7 +109,7 @@ fn a_session_needs_an_address_of_its_own() {
 
 #[test]
 fn a_silent_peer_causes_negative_advice_once() {
-    // RFC 9293 §3.8.3, R1: IP is told of the route before the session ends.
+    // RFC 9293 §3.8.3, R1: IP gets negative advice about the route before the session ends.
     let mut talk = Peer::opening(Config { syn_retries: 3, ..Config::default() });
     talk.pass(SECOND * 60);
     assert_eq!(talk.told(), ["doubtful 10.0.0.9", "gone: TimedOut"]);

@@ -4,7 +4,8 @@ use crate::tcp::fairness::share::Share;
 use crate::tcp::session::Session;
 use kiban_base::Slice;
 
-/// A writer for one session, from [`Tcp::writer`](crate::tcp::Tcp::writer). Dropping it updates the memory share.
+/// A writer for one session, from [`Tcp::writer`](crate::tcp::Tcp::writer). Dropping it updates the memory
+/// share.
 pub struct Writer<'a> {
     pub(in crate::tcp) session: &'a mut Session,
     pub(in crate::tcp) share: &'a mut Share,
@@ -26,8 +27,8 @@ impl Writer<'_> {
         self.session.queued() == 0
     }
 
-    /// Requests [`Indication::Writable`](crate::tcp::Indication::Writable) once there is room again, because a
-    /// write was cut short.
+    /// Requests [`Indication::Writable`](crate::tcp::Indication::Writable) once there is room again, because
+    /// a write was cut short.
     pub fn wait_for_room(&mut self) {
         self.session.writer_waits = true;
     }
