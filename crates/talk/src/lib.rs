@@ -33,6 +33,7 @@ mod run;
 mod script;
 mod settings;
 mod side;
+mod words;
 mod world;
 
 pub use run::{Failure, Report, run};

@@ -1,6 +1,6 @@
 //! A script's settings by name, and the board configuration that results from them.
 
-use crate::parse::hint;
+use crate::words::hint;
 use kiban_base::{RngKey, SettingError};
 use kiban_board::{BoardConfig, IpPortConfig, MemoryConfig, PortConfig};
 use kiban_tcpip::ip::Prefix;

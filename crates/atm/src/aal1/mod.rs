@@ -19,6 +19,7 @@
 //!                  by its first cell, a block by its pointer).
 
 mod clock;
+mod config;
 mod receiver;
 mod sender;
 mod sequence;
@@ -26,96 +27,7 @@ mod sequence;
 mod tests;
 
 pub use clock::{Adaptive, NETWORK_HERTZ, Srts, SrtsRecovery};
+pub use config::{Config, Form, ReceiverCounters, SenderCounters};
 pub use receiver::Receiver;
 pub use sender::Sender;
 pub use sequence::{Held, Sequence, Step};
-
-use crate::wire::aal1::fec::Code;
-
-/// The mapping of user octets to cells.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Form {
-    /// Unstructured: consecutive octets.
-    Stream,
-    /// Consecutive octets in interleaved matrices with forward error correction.
-    Corrected(Code),
-    /// Blocks of a constant length, delimited by pointers.
-    Structured {
-        /// Length of a block in octets, at least 1.
-        block_octets: usize,
-    },
-}
-
-/// Configuration of a circuit; both ends must use the same.
-#[derive(Clone, Copy, Debug)]
-pub struct Config {
-    /// The mapping of user octets to cells.
-    pub form: Form,
-    /// Whether cells with odd counts carry residual time stamps.
-    pub stamps: bool,
-    /// Maximum octets queued at the sender.
-    pub octets_max: usize,
-    /// The value of octets inserted in place of lost ones.
-    pub dummy: u8,
-}
-
-impl Config {
-    /// Creates a configuration without stamps, and with room for two matrices.
-    pub const fn of(form: Form) -> Config {
-        Config { form, stamps: false, octets_max: 2 * Code::Long.user_octets(), dummy: 0xff }
-    }
-}
-
-kiban_base::counters! {
-    /// Counters of an AAL1 sender.
-    pub struct SenderCounters {
-        /// Cells sent.
-        cells_out,
-        /// User octets accepted.
-        octets_in,
-        /// User octets rejected for lack of room.
-        octets_refused,
-        /// Pointers sent.
-        pointers_out,
-        /// Matrices sent.
-        matrices_out,
-    }
-}
-
-kiban_base::counters! {
-    /// Counters of an AAL1 receiver.
-    pub struct ReceiverCounters {
-        /// Cells received.
-        cells_in,
-        /// Headers with a corrected single-bit error.
-        headers_corrected,
-        /// Headers with uncorrectable errors.
-        headers_invalid,
-        /// Lost cells, by their sequence counts.
-        cells_lost,
-        /// Misinserted cells, by their sequence counts.
-        cells_misinserted,
-        /// Cells dropped because their position is unknown.
-        cells_dropped,
-        /// Times that the sequence was lost.
-        sequence_losses,
-        /// Octets delivered, including dummies.
-        octets_out,
-        /// Dummy octets inserted in place of lost ones.
-        octets_dummy,
-        /// Malformed pointers.
-        pointers_malformed,
-        /// Times that a pointer moved the block boundary.
-        blocks_realigned,
-        /// Matrices decoded.
-        matrices,
-        /// Of these, matrices with lost cells or errors, all corrected.
-        matrices_corrected,
-        /// Of these, matrices with uncorrectable rows.
-        matrices_uncorrectable,
-        /// Incomplete matrices, cut short by the mark of the next.
-        matrices_cut,
-        /// Octets corrected outside lost cells.
-        octets_corrected,
-    }
-}

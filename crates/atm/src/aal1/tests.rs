@@ -1,6 +1,7 @@
 //! Both ends, and a network between them that loses, inserts and corrupts cells.
 
 use super::*;
+use crate::wire::aal1::fec::Code;
 use crate::wire::aal1::{COUNTS, Header, PAYLOAD_OCTETS, STAMP_PERIOD_BITS};
 use alloc::string::{String, ToString};
 use alloc::vec;

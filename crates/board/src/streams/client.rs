@@ -377,7 +377,7 @@ impl ClientStreams {
                 if self.listeners.contains_key(&listener) || self.listeners.len() >= LISTENERS_MAX {
                     return Ok(false);
                 }
-                let result = super::listen(host, owner, local).map(|(number, local)| {
+                let result = super::listen::listen(host, owner, local).map(|(number, local)| {
                     let (offered, callers) = (VecDeque::new(), VecDeque::new());
                     self.listeners.insert(listener, Listener { number, offered, callers });
                     local

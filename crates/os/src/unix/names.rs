@@ -18,7 +18,7 @@
 //!                  names are made from addresses, which mean different things in different namespaces.
 //!                  Boards are found from every network namespace.
 
-use super::Peer;
+use super::peer::Peer;
 use crate::text::printable;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::net::SocketType;

@@ -3,15 +3,21 @@
 #[path = "../../tests/common/lingering.rs"]
 mod lingering;
 
+use super::closing::Closer;
 use super::names::Whose;
 use super::*;
 use crate::channel::{ChannelListener, PendingChannel, make};
 use lingering::lingering;
-use rustix::fs::FileType;
-use rustix::io::IoSlice;
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
-use std::io::Read as _;
+use rustix::fs::{FileType, Mode};
+use rustix::io::{Errno, IoSlice};
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
+use std::io::{self, Read as _};
+use std::mem::MaybeUninit;
 use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 

@@ -2,9 +2,9 @@
 //! own links.
 
 use super::icmp_error::IcmpErrorClass;
-use super::indication::SessionId;
 use super::machine::Tcp;
 use super::segment::Outbox;
+use crate::tcp::interface::indication::SessionId;
 use crate::wire::tcp::Sequence;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};

@@ -16,6 +16,7 @@
 //! Limits           [`Config`] bounds sessions, backlog and buffers; `out_of_order` bounds its slices.
 //! Not implemented  ECN, Fast Open, Multipath TCP; `docs/tcp.md` lists every clause with its state.
 
+mod buffers;
 mod config;
 mod congestion;
 mod counters;
@@ -23,33 +24,28 @@ mod cubic;
 mod fairness;
 mod icmp;
 mod icmp_error;
-mod indication;
-mod info;
+mod interface;
 mod listen;
 mod loss;
 mod machine;
-mod out_of_order;
 mod profile;
-mod refusal;
 mod segment;
-mod send_queue;
 mod session;
 mod state;
 mod table;
 #[cfg(test)]
 mod tests;
 mod throttle;
-mod writer;
 
 pub use config::{AckUnit, Config, CongestionControl, Fairness, LossDetection, Nagle, Offer, SynCookies};
 pub use counters::TcpCounters;
 pub use fairness::claims::{Owner, PeerNet};
 pub use icmp_error::IcmpErrorClass;
-pub use indication::{Indication, Reason, SessionId};
-pub use info::Info;
+pub use interface::indication::{Indication, Reason, SessionId};
+pub use interface::info::Info;
+pub use interface::refusal::Refusal;
+pub use interface::writer::Writer;
 pub use machine::Tcp;
 pub use profile::PROFILES;
-pub use refusal::Refusal;
 pub use segment::{Outbox, Segment};
 pub use state::State;
-pub use writer::Writer;

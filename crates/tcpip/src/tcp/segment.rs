@@ -1,6 +1,6 @@
 //! Segments between TCP and IP, and the output queues of TCP.
 
-use super::indication::Indication;
+use crate::tcp::interface::indication::Indication;
 use alloc::collections::VecDeque;
 use core::net::IpAddr;
 use kiban_base::Pdu;

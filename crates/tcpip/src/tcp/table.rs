@@ -3,8 +3,8 @@
 //! The hash key is drawn at random at start, so that a peer cannot choose ports that collide. A [`SessionId`]
 //! carries a generation, so that the id of an ended session finds nothing.
 
-use super::indication::SessionId;
 use super::session::Session;
+use crate::tcp::interface::indication::SessionId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};

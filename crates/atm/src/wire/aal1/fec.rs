@@ -19,7 +19,7 @@
 //!           the standard.
 //! Limits    a row with more damage is left as received and reported.
 
-use super::PAYLOAD_OCTETS;
+use super::header::PAYLOAD_OCTETS;
 
 /// One of the two codes, with its interleaving matrix.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -1,7 +1,7 @@
 //! Listeners: local addresses that accept connections.
 
 use crate::tcp::fairness::claims::Owner;
-use crate::tcp::indication::SessionId;
+use crate::tcp::interface::indication::SessionId;
 use alloc::collections::VecDeque;
 use core::net::SocketAddr;
 use kiban_base::Instant;

@@ -1,7 +1,7 @@
 //! The queue of sessions in TIME-WAIT, and the initial numbers of a session that reuses a 4-tuple.
 
 use super::secret::InitialNumbers;
-use crate::tcp::indication::SessionId;
+use crate::tcp::interface::indication::SessionId;
 use crate::wire::tcp::Sequence;
 use alloc::collections::VecDeque;
 

@@ -8,7 +8,7 @@
 
 use super::listener::find_listener;
 use super::time_wait::ISN_REUSE_GAP;
-use crate::tcp::indication::SessionId;
+use crate::tcp::interface::indication::SessionId;
 use crate::tcp::machine::Tcp;
 use crate::tcp::segment::Outbox;
 use crate::wire::tcp::{Flags, Header, Sequence};

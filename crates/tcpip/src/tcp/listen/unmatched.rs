@@ -10,7 +10,7 @@ use super::listener::find_listener;
 use super::secret::InitialNumbers;
 use super::time_wait::isn_not_before;
 use crate::tcp::config::{Fairness, SynCookies};
-use crate::tcp::indication::SessionId;
+use crate::tcp::interface::indication::SessionId;
 use crate::tcp::machine::Tcp;
 use crate::tcp::segment::{Outbox, Segment};
 use crate::wire::tcp::{Flags, Header, Options, Sequence};

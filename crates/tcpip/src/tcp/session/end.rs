@@ -1,10 +1,10 @@
 //! The end of a session: TIME-WAIT and CLOSED.
 
 use super::tcb::{PendingAck, Session, SessionContext};
-use crate::tcp::indication::{Indication, Reason};
+use crate::tcp::buffers::out_of_order::OutOfOrder;
+use crate::tcp::buffers::send_queue::SendQueue;
+use crate::tcp::interface::indication::{Indication, Reason};
 use crate::tcp::loss::scoreboard::Scoreboard;
-use crate::tcp::out_of_order::OutOfOrder;
-use crate::tcp::send_queue::SendQueue;
 use crate::tcp::state::State;
 use crate::wire::tcp::{Header, Sequence};
 use kiban_base::Instant;

@@ -16,7 +16,7 @@ use super::tcb::{Session, SessionContext};
 use crate::tcp::config::Config;
 use crate::tcp::congestion::Congestion;
 use crate::tcp::icmp_error::IcmpErrorClass;
-use crate::tcp::indication::Reason;
+use crate::tcp::interface::indication::Reason;
 use crate::tcp::state::State;
 use crate::wire::tcp::{HEADER_BYTES, Sequence};
 
@@ -84,7 +84,7 @@ impl Session {
     /// it. Outstanding data is resent in the new size.
     pub(in crate::tcp) fn set_path_mtu(&mut self, mtu: u32, ctx: &mut SessionContext<'_, '_>) {
         let network = if self.remote.is_ipv4() { 20 } else { 40 };
-        let stamps = if self.timestamps.is_some() { super::options::STAMPS_BYTES } else { 0 };
+        let stamps = if self.timestamps.is_some() { super::segment_arrives::STAMPS_BYTES } else { 0 };
         let mss = mtu.saturating_sub(network + HEADER_BYTES as u32 + stamps);
         let mss = mss.max(u32::from(ctx.config.mss_min).min(self.mss));
         if mss >= self.mss {

@@ -2,7 +2,7 @@
 
 use super::tcb::Session;
 use crate::tcp::config::Config;
-use crate::tcp::info::{Info, Limit};
+use crate::tcp::interface::info::{Info, Limit};
 use core::time::Duration;
 use kiban_base::Instant;
 

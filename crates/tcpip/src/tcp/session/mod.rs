@@ -10,23 +10,17 @@
 //!                  data if there is any.
 //! Memory           if no PDU block is free, `output` returns `Starved` and is called again later.
 
-mod ack_rule;
-mod acknowledge;
-mod arrive;
 mod autotune;
 mod cookie;
-mod data;
 mod end;
 mod icmp;
 mod info;
-mod options;
-mod output;
 mod recovery;
 mod requests;
-mod send_rule;
+mod segment_arrives;
+mod send;
 mod tcb;
 mod time;
-mod urgent;
 mod watch;
 #[cfg(test)]
 mod wraps;

@@ -3,7 +3,7 @@
 use super::tcb::{Session, SessionContext};
 use crate::tcp::config::{Config, Nagle};
 use crate::tcp::fairness::share::Share;
-use crate::tcp::indication::Reason;
+use crate::tcp::interface::indication::Reason;
 use crate::tcp::state::State;
 use crate::wire::tcp::{Flags, Options};
 use kiban_base::{Instant, Slice};

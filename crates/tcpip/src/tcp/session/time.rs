@@ -1,7 +1,7 @@
 //! Timers of a session: delayed ACK, retransmission, zero-window probes, pacing, TIME-WAIT.
 
 use super::tcb::{PendingAck, Session, SessionContext};
-use crate::tcp::indication::{Indication, Reason};
+use crate::tcp::interface::indication::{Indication, Reason};
 use crate::tcp::state::State;
 use kiban_base::Instant;
 

@@ -11,7 +11,7 @@
 //! Timer            one for all of them. It may fire early: its handler checks what has arrived since.
 
 use super::tcb::{Session, SessionContext};
-use crate::tcp::indication::Reason;
+use crate::tcp::interface::indication::Reason;
 use crate::tcp::state::State;
 use crate::wire::tcp::{Flags, Options};
 use core::time::Duration;

@@ -3,7 +3,7 @@
 use crate::tcp::config::Config;
 use crate::tcp::counters::TcpCounters;
 use crate::tcp::fairness::share::Share;
-use crate::tcp::indication::Indication;
+use crate::tcp::interface::indication::Indication;
 use crate::tcp::segment::Segment;
 use crate::tcp::throttle::Throttle;
 use alloc::collections::VecDeque;

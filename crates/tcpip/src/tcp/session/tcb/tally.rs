@@ -1,6 +1,6 @@
 //! Counters of one session.
 
-use crate::tcp::info::{Limit, Spent};
+use crate::tcp::interface::info::{Limit, Spent};
 use core::time::Duration;
 use kiban_base::Instant;
 

@@ -1,0 +1,36 @@
+//! Listeners on a given port, or on a dynamic one.
+
+use crate::Host;
+use core::net::SocketAddr;
+use core::ops::RangeInclusive;
+use kiban_attach::EndReason;
+use kiban_tcpip::tcp::Owner;
+
+/// Ports for listeners that do not name one (RFC 6335 §6: the dynamic ports).
+const DYNAMIC_PORTS: RangeInclusive<u16> = 49_152..=65_535;
+
+/// Listens for a program of `owner`, as its operating system would: `::` covers both address families; port 0
+/// means a random port, or the next free one after it (RFC 6056 §3.3.1). Returns the listener's number and
+/// address.
+///
+/// # Errors
+/// The address is not one of the board's, or is in use.
+pub fn listen(host: &mut Host<'_>, owner: Owner, local: SocketAddr) -> Result<(u32, SocketAddr), EndReason> {
+    if !local.ip().is_unspecified() && !host.is_own(local.ip()) {
+        return Err(EndReason::BadAddress);
+    }
+    if local.port() != 0 {
+        return Ok((host.listen_for(owner, local, false)?, local));
+    }
+    let count = DYNAMIC_PORTS.len();
+    let first = host.board.stack.rng.below(count as u64) as usize;
+    for step in first..first + count {
+        let chosen = SocketAddr::new(local.ip(), DYNAMIC_PORTS.start() + (step % count) as u16);
+        match host.listen_for(owner, chosen, false).map_err(EndReason::from) {
+            Ok(number) => return Ok((number, chosen)),
+            Err(EndReason::InUse) => {}
+            Err(why) => return Err(why),
+        }
+    }
+    Err(EndReason::TooMany)
+}

@@ -1,0 +1,8 @@
+//! Boards on an Ethernet: ARP, neighbour discovery, address autoconfiguration, and both IP families.
+
+mod autoconf;
+mod both_families;
+#[path = "../common/mod.rs"]
+mod common;
+mod helpers;
+mod neighbours;

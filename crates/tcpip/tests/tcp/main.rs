@@ -1,0 +1,23 @@
+//! TCP's tests that are not packet scripts of `talks`.
+
+mod common;
+
+mod attacks;
+mod cookies;
+mod cost;
+mod fairness;
+mod flow;
+mod hardening;
+mod hostile;
+mod loss;
+mod opening;
+mod options;
+mod patience;
+mod profiles;
+mod recovery;
+mod segments;
+mod sharing;
+mod starvation;
+mod tuning;
+mod urgent;
+mod worlds;
