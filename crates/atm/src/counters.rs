@@ -3,7 +3,7 @@
 kiban_base::counters! {
     /// Counters of segmentation.
     pub struct SegmentationCounters {
-        /// Cells sent, of frames and others.
+        /// Cells sent, both of frames and management cells.
         cells_out,
         /// Frames sent completely.
         frames_out,
@@ -25,11 +25,11 @@ kiban_base::counters! {
         cells_hec_corrected,
         /// Cells dropped because of an uncorrectable header.
         cells_hec_bad,
-        /// Cells of a circuit that is not open here.
+        /// Cells of a circuit that is not open.
         cells_unknown_circuit,
         /// Management cells of open circuits (F5 OAM, RM), delivered.
         cells_management,
-        /// Cells of frames dropped for lack of room: oversized, no page, no block, no slice.
+        /// Cells of frames dropped because they were oversized or no page, block or slice was free.
         cells_abandoned,
         /// Frames delivered.
         frames_in,
@@ -65,7 +65,7 @@ kiban_base::counters! {
         cells_dropped,
         /// Cells queued.
         cells_queued,
-        /// Last cells of frames among the queued cells.
+        /// Queued cells that are the last cell of a frame.
         frames,
     }
 }
@@ -91,7 +91,7 @@ kiban_base::counters! {
         cells_hec_corrected,
         /// Cells dropped because of an uncorrectable header.
         cells_hec_bad,
-        /// Cells for which the table has no entry.
+        /// Cells for which there is no route.
         cells_unrouted,
         /// Cells dropped because they violated their contract.
         cells_policed,
@@ -105,7 +105,7 @@ kiban_base::counters! {
         cells_dropped_port_full,
         /// Cells dropped because their frame was dropped whole (early packet discard).
         cells_dropped_early,
-        /// Cells dropped because an earlier cell of their frame was (partial packet discard).
+        /// Cells dropped because an earlier cell of their frame was dropped (partial packet discard).
         cells_dropped_partial,
         /// Frames dropped whole (early packet discard).
         frames_dropped_early,
@@ -125,7 +125,7 @@ kiban_base::counters! {
         packets_in,
         /// Malformed packets.
         packets_malformed,
-        /// Packets ignored: ATMARP proper, our own, or of a circuit that is not open.
+        /// Packets ignored: ATMARP instead of InATMARP, sent by us, or on a circuit that is not open.
         packets_ignored,
         /// Requests sent.
         requests_out,

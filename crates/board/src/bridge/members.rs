@@ -15,17 +15,17 @@ kiban_base::counters! {
     pub struct BridgeCounters {
         /// Frames received from members.
         frames_in,
-        /// Frames forwarded to the one member behind which their target is known to be.
+        /// Frames forwarded to the one member through which their target is reached.
         forwarded,
         /// Frames flooded to all other members.
         flooded,
-        /// Frames whose target is on their own side, or is the bridge itself.
+        /// Frames not forwarded because their target is the bridge itself or on the member they came from.
         filtered,
         /// Frames shorter than an Ethernet header.
         malformed,
         /// Frames too long for a circuit.
         too_long,
-        /// Frames dropped for want of memory.
+        /// Frames dropped for lack of memory.
         no_memory,
     }
 }

@@ -13,7 +13,7 @@ kiban_base::counters! {
         not_ethernet,
         /// Ethernet frames with a wrong FCS.
         fcs_errors,
-        /// Packets dropped for want of memory.
+        /// Packets dropped for lack of memory.
         no_memory,
         /// Packets forwarded to or from the host ([`HostPortConfig`](crate::HostPortConfig)).
         host_packets,

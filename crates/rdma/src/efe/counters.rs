@@ -15,7 +15,7 @@ kiban_base::counters! {
         acks_out,
         /// Flows connected.
         connected,
-        /// Flows whose peer was given up.
+        /// Flows that ended because the peer did not answer.
         peers_lost,
         /// Frames that violate the format, or whose CRC is wrong or missing.
         malformed,

@@ -71,7 +71,7 @@ kiban_base::counters! {
         datagrams_in,
         /// Datagrams for a queue pair that does not exist, is not a datagram queue pair, or is not receiving.
         datagrams_unready,
-        /// Datagrams without their queue pair's Q_Key.
+        /// Datagrams whose Q_Key is not that of the queue pair.
         bad_qkey,
         /// Datagrams dropped because no receive was posted.
         datagrams_without_receive,

@@ -9,11 +9,11 @@ kiban_base::counters! {
         refused,
         /// Sessions that ended in order.
         ended,
-        /// Sessions that were reset, timed out, or cut by the service.
+        /// Sessions that were reset, timed out, or were closed by the service.
         aborted,
-        /// Sessions cut because they were idle.
+        /// Sessions closed because they were idle.
         idle_timeouts,
-        /// Sessions cut to make room for another address.
+        /// Sessions reset to make room for another address.
         displaced,
         /// Payload bytes received.
         bytes_in,

@@ -30,7 +30,7 @@ kiban_base::counters! {
         checksum_errors,
         /// Echo requests answered.
         echoes_answered,
-        /// Echo requests to a group, not answered.
+        /// Echo requests to a multicast or broadcast address, which are not answered.
         echoes_to_groups,
         /// Echo replies to our requests.
         replies_in,
