@@ -42,9 +42,9 @@ counters! {
         host_in_bytes,
         /// Bytes copied from payload pages to the application.
         host_out_bytes,
-        /// From content pages into cells (paper \[1\]: the SAR's transfer out).
+        /// Bytes copied from content pages into cells (paper \[1\]: the SAR's transfer out).
         sar_out_bytes,
-        /// From cells into content pages (paper \[1\]: the SAR's transfer in).
+        /// Bytes copied from cells into content pages (paper \[1\]: the SAR's transfer in).
         sar_in_bytes,
         /// Header bytes pulled up into a head to be read.
         header_bytes,
