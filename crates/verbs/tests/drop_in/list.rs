@@ -147,7 +147,7 @@ fn manager(all: &mut Vec<Case>) {
             pair("udaddy -b 127.0.0.1", "udaddy -s 127.0.0.1"),
             Proof::Both(&["return status 0"], &["return status 0"]),
         )
-        .missing("datagrams by the connection manager (RDMA_PS_UDP) are not there yet"),
+        .missing("datagrams with the connection manager (RDMA_PS_UDP) are not implemented yet"),
     );
     let case = |how, proof| Case::new("rsockets", "rdmacm-utils", how, proof);
     all.push(case(
@@ -260,7 +260,7 @@ fn pingpongs(all: &mut Vec<Case>) {
     all.push(
         case("ibv_rc_pingpong", "")
             .iwarp()
-            .missing("an iWARP device connects by the connection manager alone"),
+            .missing("an iWARP device connects only through the connection manager"),
     );
     for options in ["", " -e", " -c"] {
         all.push(case("ibv_ud_pingpong", options));
@@ -272,7 +272,9 @@ fn pingpongs(all: &mut Vec<Case>) {
     for options in ["", " -e", " -c"] {
         all.push(case("ibv_uc_pingpong", options));
     }
-    all.push(case("ibv_xsrq_pingpong", "").missing("extended reliable connections (XRC) are not there"));
+    all.push(
+        case("ibv_xsrq_pingpong", "").missing("extended reliable connections (XRC) are not implemented"),
+    );
 }
 
 fn qperf(all: &mut Vec<Case>) {
@@ -330,7 +332,7 @@ fn ucx(all: &mut Vec<Case>) {
     all.push(
         case(alone("ucx_info -d"), Proof::Says(&["Transport: rc_verbs"]))
             .iwarp()
-            .missing("UCX passes iWARP devices over"),
+            .missing("UCX ignores iWARP devices"),
     );
     for transport in ["rc_verbs,ud_verbs", "ud_verbs"] {
         for (test, size) in
@@ -407,7 +409,7 @@ fn further(all: &mut Vec<Case>) {
         "{here}/compiled.sh {here}/nccl.c {folder}",
         Proof::Says(&["device kiban0 would be used"]),
     );
-    let title = "the way in which NCCL looks for devices (dlvsym)";
+    let title = "a program that looks for devices as NCCL does (dlvsym)";
     all.push(shown(nccl.clone(), title));
-    all.push(shown(nccl.iwarp().missing("NCCL uses InfiniBand's transport alone"), title));
+    all.push(shown(nccl.iwarp().missing("NCCL uses only the InfiniBand transport"), title));
 }

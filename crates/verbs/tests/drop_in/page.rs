@@ -10,11 +10,11 @@ pub(crate) fn place() -> std::path::PathBuf {
 const HEAD: &str = "# Programs on kiban's verbs
 
 This page lists the RDMA programs that were run on kiban's verbs, with the result of each. They are Debian 12's packages,
-unchanged, with kiban's `libibverbs.so.1` and `librdmacm.so.1` in place of the system's ([verbs.md](verbs.md)).
+unchanged, with kiban's `libibverbs.so.1` and `librdmacm.so.1` instead of the system's ([verbs.md](verbs.md)).
 
 The test writes this page (`KIBAN_WRITE=1 cargo test -p kiban-verbs --test drop_in`); `make test` fails if it is out of date.
 *Runs* means that the program exits successfully and that its output shows figures above zero, compared data, or complete
-tests. The table shows the client's command; the server has the same options. Programs marked *missing* are run too, and have to fail.
+tests. The table shows the client's command; the server has the same options. Programs marked *missing* are also run, and must fail.
 
 **ib** and **iwarp** are the transport types that the devices report (`KIBAN_TRANSPORT`).
 ";
