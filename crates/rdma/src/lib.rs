@@ -1,4 +1,4 @@
-//! RDMA: an RNIC as a plain value, and the transports below it.
+//! RDMA: an RNIC, held as an ordinary Rust value, and the transports below it.
 //!
 //! ```
 //! use kiban_rdma::wire::ddp::{Header, Placing};

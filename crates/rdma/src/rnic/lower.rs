@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 use kiban_base::{Region, SharedBytes};
 
-/// Memory regions that receive one payload; at most `PIECES_MAX`.
+/// Memory regions that receive one payload, at most `PIECES_MAX` of them.
 pub type PlacementBuffers = ArrayVec<Region, { PIECES_MAX }>;
 
 /// An outgoing datagram.
