@@ -1,4 +1,4 @@
-//! FPDUs with CRCs and markers: the RFC's examples, and random frames.
+//! FPDUs with CRCs and markers: the examples in the RFC, and random frames.
 
 use super::hex;
 use kiban_base::SimRng;
@@ -51,7 +51,7 @@ fn the_annotated_dumps_of_rfc_5044_are_written_byte_for_byte() {
 
 #[test]
 fn an_fpdu_without_markers_has_a_crc_over_length_ulpdu_and_pad() {
-    // Computed bit by bit from the polynomial in RFC 3720.
+    // Expected CRC, computed bit by bit from the polynomial in RFC 3720.
     for (ulpdu, fpdu) in
         [(send(1), [hex("002a"), send(1), hex("b7243ec3")].concat()), (vec![], hex("0000 0000 c74b6748"))]
     {
@@ -120,7 +120,7 @@ fn without_crcs_the_field_is_ignored() {
 fn a_wrong_marker_is_a_fault_and_its_reserved_bits_are_ignored() {
     let mut woven = Vec::new();
     MarkerInserter::new().insert_markers(&framed(&[1; 1500], false), false, &mut woven);
-    // Markers are at 0, 512 and 1024; the length field is at 4.
+    // Markers are at positions 0, 512 and 1024; the length field is at 4.
     let rows = [
         (2, 0x01, Err(Fault::Marker)),
         (3, 0x04, Err(Fault::Marker)),

@@ -1,5 +1,5 @@
-//! Memory protection: every segment that violates a rule of memory ends its stream with the Terminate that
-//! the standards require, and changes no byte that it may not change.
+//! Memory protection: every segment that violates a memory protection rule ends its stream with the
+//! Terminate that the standards require, and changes no byte that it is not allowed to change.
 
 use crate::rows::{Row, check, row};
 use crate::stand::{
