@@ -1,7 +1,8 @@
-//! Runs the examples as a reader would: both ends in one process over each lower layer, and as two processes.
+//! Runs the examples as a reader would: with both ends in one process, over each lower layer, and as two
+//! processes.
 //!
-//! Each example asserts what it prints, so the test only checks that it succeeds. `cargo test` builds the
-//! examples beside this program.
+//! Each example asserts its own results, so the test only checks that it succeeds. `cargo test` also builds
+//! the examples.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;

@@ -90,17 +90,17 @@ pub(crate) fn remote_of(words: &[u8]) -> Remote {
 pub(crate) struct Peer(pub(crate) Child);
 
 impl Peer {
-    /// Sends SIGKILL: the process sends nothing more; the system closes its sockets.
+    /// Sends SIGKILL: the process sends nothing more, and the system closes its sockets.
     pub(crate) fn kill(&mut self) {
         self.0.kill().expect("it lives");
     }
 
-    /// Waits for the process, which must succeed.
+    /// Waits for the process to exit, which must be with success.
     pub(crate) fn succeeds(mut self) {
         let mut output = String::new();
         self.0.stdout.take().expect("it was asked for").read_to_string(&mut output).expect("words");
         let status = self.0.wait().expect("it was started");
-        // The test program also succeeds if it finds no test of this name.
+        // The test program also succeeds if it has no test with this name.
         assert!(
             status.success() && output.contains("1 passed"),
             "a process of this story: {status}: {output}"
