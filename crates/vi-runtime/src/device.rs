@@ -14,11 +14,11 @@ pub const BOARD_PORT: u16 = 4808;
 /// The device on which a NIC is opened.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Device {
-    /// Only VIs of this NIC connect with each other.
+    /// VIs on this NIC connect only with each other.
     #[default]
     Loopback,
-    /// Shared memory with other processes of this user; the name at which they can call, or `None` for a
-    /// random one.
+    /// Shared memory with other processes of this user; contains the name that they can call, or `None` for
+    /// a random name.
     Shm(Option<String>),
     /// UDP on an address of this host.
     Udp(SocketAddr),
@@ -26,8 +26,8 @@ pub enum Device {
     Board {
         /// The board's name; `None` for the only board that runs.
         name: Option<String>,
-        /// The listening address on the board; an unspecified address means all of the board's, port 0 that
-        /// the NIC does not listen.
+        /// The listening address on the board. An unspecified address means all of the board's addresses;
+        /// port 0 means that the NIC does not listen.
         at: SocketAddr,
     },
 }
@@ -51,7 +51,7 @@ impl fmt::Display for Device {
 pub enum OpenError {
     /// No such device.
     Unknown(String),
-    /// The word names a device on which a NIC can be opened, but not a host to call.
+    /// The word is the name of a device on which a NIC can be opened, but not of a host to call.
     NoHost(String),
     /// A system call failed.
     System(io::Error),
