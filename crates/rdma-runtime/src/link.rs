@@ -84,7 +84,7 @@ impl FromStr for Lower {
             }
             ("efe-raw", Some(interface)) => Ok(Lower::EfeRaw { interface: interface.into() }),
             _ => Err(format!(
-                "`{word}` is no lower layer: say tcp, tcp:ADDRESS, board, board:NAME, efe:ADDRESS or \
+                "unknown lower layer `{word}`: use tcp, tcp:ADDRESS, board, board:NAME, efe:ADDRESS or \
                  efe-raw:INTERFACE"
             )),
         }

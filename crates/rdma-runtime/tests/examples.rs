@@ -109,7 +109,7 @@ fn help_is_printed_on_request() {
         assert!(succeeds(name, &["--help"]).contains("connect ADDRESS"));
         let output = example(name).args(["--over", "pigeons"]).output().expect("it starts");
         let message = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && message.contains("say tcp, tcp:ADDRESS"), "{message}");
+        assert!(!output.status.success() && message.contains("use tcp, tcp:ADDRESS"), "{message}");
     }
 }
 

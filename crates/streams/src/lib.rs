@@ -135,5 +135,5 @@ pub fn end_error(why: EndReason) -> io::Error {
 
 /// Returns the error for a board that has exited or has corrupted the shared memory.
 pub fn board_gone_error() -> io::Error {
-    io::Error::new(io::ErrorKind::ConnectionAborted, "the board has gone: attach again")
+    io::Error::new(io::ErrorKind::ConnectionAborted, "the board has exited: attach again")
 }

@@ -68,11 +68,11 @@ absent! {
         quiet: ibv_unimport_pd ibv_unimport_mr;
     }
 
-    "there is no fabric: no multicast groups, no vendor options (ECE), no port speed" "" {
+    "there is no fabric, and thus no multicast groups, vendor options (ECE) or port speed" "" {
         number: ibv_attach_mcast ibv_detach_mcast ibv_query_ece ibv_set_ece ibv_query_port_speed;
     }
 
-    "added in newer rdma-core: asynchronous rdma_getaddrinfo, and events written by programs" "kiban_" {
+    "added in newer releases of rdma-core: asynchronous rdma_getaddrinfo, and events written by programs" "kiban_" {
         minus: rdma_resolve_addrinfo rdma_query_addrinfo rdma_write_cm_event;
     }
 
@@ -87,13 +87,13 @@ absent! {
         null: ibv_reg_mr_ex;
     }
 
-    "completion counters (rdma-core 65) are not implemented; completion queues report the same" "" {
+    "completion counters (rdma-core 65) are not implemented; completion queues report the same information" "" {
         null: ibv_create_comp_cntr;
         number: _ibv_query_comp_cntr_caps ibv_destroy_comp_cntr ibv_inc_comp_cntr ibv_inc_err_comp_cntr
             ibv_qp_attach_comp_cntr ibv_read_comp_cntr ibv_read_err_comp_cntr ibv_set_comp_cntr ibv_set_err_comp_cntr;
     }
 
-    "for provider libraries, which drive hardware through the kernel" "" {
+    "only for provider libraries, which drive hardware through the kernel" "" {
         minus: ibv_read_ibdev_sysfs_file;
         quiet: verbs_register_driver_34 verbs_register_driver_57 verbs_register_driver_59 verbs_register_driver_64
             verbs_register_driver_65 verbs_set_ops verbs_uninit_context verbs_init_cq __verbs_log;

@@ -97,7 +97,7 @@ impl fmt::Display for Failure {
                 f.write_str("this work queue reports to a completion queue: wait on that instead")
             }
             Failure::Closed => f.write_str("the NIC has been closed: open another"),
-            Failure::Gone => f.write_str("the board has gone: open another NIC when it is running again"),
+            Failure::Gone => f.write_str("the board has exited: open another NIC when it is running again"),
         }
     }
 }

@@ -78,7 +78,7 @@ impl Nic {
 }
 
 impl Vi {
-    #[expect(clippy::too_many_arguments, reason = "what a NIC lends a VI for one packet")]
+    #[expect(clippy::too_many_arguments, reason = "the parts of the NIC that a VI needs for one packet")]
     fn on_packet(
         &mut self,
         number: u32,
@@ -257,7 +257,7 @@ impl Vi {
     }
 
     /// Processes the next expected packet.
-    #[expect(clippy::too_many_arguments, reason = "what a NIC lends a VI for one packet")]
+    #[expect(clippy::too_many_arguments, reason = "the parts of the NIC that a VI needs for one packet")]
     #[inline]
     fn take(
         &mut self,

@@ -119,7 +119,7 @@ impl Vi {
         setup_packet(Kind::Accept, (connection.peer_vi, connection.peer_key), &words)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "both ends of a connection, and what a NIC lends")]
+    #[expect(clippy::too_many_arguments, reason = "both ends of a connection, and the NIC's shared state")]
     fn connect(
         &mut self,
         number: u32,
