@@ -113,7 +113,7 @@ impl SharedLink {
     /// Writes as much of a burst as fits. Returns the number of bytes written.
     ///
     /// # Errors
-    /// The other side is gone, or corrupted the memory.
+    /// The other side has ended or has corrupted the memory.
     pub fn send<'a>(&mut self, chunks: impl Iterator<Item = Chunk<'a>>) -> io::Result<usize> {
         if self.hung_up {
             return Err(io::ErrorKind::BrokenPipe.into());

@@ -215,7 +215,7 @@ fn port_later(socket: &TcpStream) {
     let yes: libc::c_int = 1;
     let (value, bytes) = ((&raw const yes).cast(), size_of_val(&yes) as libc::socklen_t);
     // A system without this option chooses the port in `bind`. SAFETY: the option is an int, which outlives
-    // the call; IPv6 sockets have it too.
+    // the call; IPv6 sockets also have it.
     unsafe {
         libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, value, bytes)
     };

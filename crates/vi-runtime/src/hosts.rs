@@ -52,7 +52,7 @@ impl Core {
         }
         let mut again = false;
         for attached in self.hosts.hosts.iter_mut().filter(|attached| attached.channel.is_gone()) {
-            // Entries that the host posted before it ended are processed first, as far as possible.
+            // As many as possible of the entries that the host posted before it ended are processed first.
             match attached.attachment.is_ready() && !attached.attachment.is_full() {
                 true => again = true,
                 false => attached.over = true,

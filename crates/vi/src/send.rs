@@ -58,7 +58,7 @@ impl Vi {
                             self.on_left(number, flight, sequence, config, outputs, now);
                             return Some(length);
                         }
-                        // The memory was deregistered or changed meanwhile.
+                        // The memory was deregistered or changed in the meantime.
                         Err(()) => {
                             if self.is_reliable() {
                                 self.fail_flight(number, flight, Status::PROTECTION, outputs);

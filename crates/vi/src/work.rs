@@ -390,7 +390,7 @@ impl WorkQueue {
 
     /// Copies bytes from a descriptor's memory into a packet; returns `None` if access is not permitted.
     #[inline]
-    #[expect(clippy::too_many_arguments, reason = "a part of a descriptor, its owner's tag, and the destination")]
+    #[expect(clippy::too_many_arguments, reason = "part of a descriptor, its owner's tag, and the target")]
     pub(super) fn gather(
         &self,
         number: u64,

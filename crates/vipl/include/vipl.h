@@ -387,7 +387,7 @@ VIP_RETURN VipSendNotify(IN VIP_VI_HANDLE ViHandle, IN VIP_PVOID Context, IN VIP
 VIP_RETURN VipRecvNotify(IN VIP_VI_HANDLE ViHandle, IN VIP_PVOID Context, IN VIP_VI_CALLBACK Handler);
 
 /* ------------------------------------------------------------------------------------------------------------------
- * Completion queues collect the completions of many VIs. An entry names the VI and the queue; VipSendDone or
+ * Completion queues collect the completions of many VIs. An entry identifies the VI and the queue; VipSendDone or
  * VipRecvDone then collects the descriptor.
  * ------------------------------------------------------------------------------------------------------------------ */
 

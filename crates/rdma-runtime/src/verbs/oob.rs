@@ -242,7 +242,7 @@ impl EngineState {
     }
 
     fn lose(&mut self, qp: u32) {
-        // The queue pair may have been destroyed or reset meanwhile.
+        // The queue pair may have been destroyed or reset in the meantime.
         if self.core.nic.core.has_sends(qp) && self.core.nic.core.has_outlived_peer(qp) {
             let _ = self.core.nic.core.give_up(qp);
             self.has_events = true;

@@ -31,7 +31,7 @@ impl Watch {
     }
 }
 
-/// The environment variable that tells a child process its role and its argument.
+/// The environment variable that contains a child process's role and its argument.
 const ROLE: &str = "KIBAN_TEST_ROLE";
 
 /// One side of a connection.

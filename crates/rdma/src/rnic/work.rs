@@ -357,7 +357,7 @@ impl fmt::Display for Status {
 pub struct Completion {
     /// Identifier of the work request.
     pub id: u64,
-    /// The result. If it is not a success, only `id`, `qp` and `kind` are valid besides it.
+    /// The result. If the work did not succeed, the only other valid fields are `id`, `qp` and `kind`.
     pub status: Status,
     /// The kind of work.
     pub kind: Kind,

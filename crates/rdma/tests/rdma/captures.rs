@@ -41,7 +41,7 @@ struct Word {
 /// Length of the start frames in these captures: a header and a setup word.
 const START_AND_SETUP_BYTES: usize = START_BYTES + 4;
 
-/// One direction of a connection, as far as it has been reassembled.
+/// The part of one direction of a connection that has been reassembled so far.
 #[derive(Default)]
 struct Direction {
     /// Sequence number of its first byte.

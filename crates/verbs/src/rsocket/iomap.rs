@@ -85,7 +85,7 @@ pub(super) fn unmap(socket: &Socket, at: usize, length: usize) -> Result<(), c_i
     Ok(())
 }
 
-/// Announces new mappings to the peer, as far as credits allow.
+/// Announces as many new mappings to the peer as credits allow.
 pub(super) fn send_mappings(stream: &mut Stream) {
     for index in 0..stream.mappings.all.len() {
         let Mapping { at, length, key, offset, entry } = stream.mappings.all[index];

@@ -97,7 +97,7 @@ fn a_closed_caller_is_rejected_whatever_it_sent() {
     assert_eq!(engine.state(qp), Ok(State::Rts));
 }
 
-/// The peer knows all numbers, and connects from the address that the program named.
+/// The peer knows all numbers, and connects from the address that the program specified.
 #[test]
 fn a_caller_reset_while_waiting_is_rejected() {
     for from in [HOME, IpAddr::from([127, 0, 0, 2])] {

@@ -263,8 +263,8 @@ impl Incoming {
     /// Takes the bytes that belong to the frame. Returns its fixed part and the number of bytes taken from
     /// `run` when it is complete.
     ///
-    /// A fault is reported as soon as it is detected, so that a peer that uses another protocol need not
-    /// wait for a timeout.
+    /// A fault is reported as soon as it is detected, so that a peer that uses another protocol is not kept
+    /// waiting until a timeout.
     fn take(&mut self, run: &[u8]) -> Result<Option<(Start, usize)>, SetupFault> {
         let front_bytes = run.len().min(START_BYTES.saturating_sub(self.bytes.len()));
         self.bytes.extend_from_slice(&run[..front_bytes]);
