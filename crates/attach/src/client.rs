@@ -50,7 +50,7 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// Creates a client; its memory must be new, that is, all zero.
+    /// Creates a client. Its memory must be new, that is, all bytes must be zero.
     ///
     /// # Panics
     /// If the memory is smaller than the layout requires.
@@ -95,7 +95,7 @@ impl Client {
         Some(slot)
     }
 
-    /// Sends a request; if the ring is full, it is queued until there is room.
+    /// Sends a request. If the ring is full, the request is queued until there is room.
     ///
     /// # Errors
     /// [`Poisoned`] if the board violated the protocol of the ring.

@@ -89,7 +89,7 @@ impl End {
         }
     }
 
-    /// Sends a message without waiting for its completion: the peer's answer confirms it.
+    /// Sends a message without waiting for its completion, because the peer's answer confirms it.
     fn say(&self, message: &[u8; MESSAGE]) -> Result<(), Error> {
         self.qp.post_send(Wr::send_inline(WORK, message).unsignalled())
     }

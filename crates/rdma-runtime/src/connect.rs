@@ -210,7 +210,8 @@ impl ConnectionRequest {
         self.from
     }
 
-    /// Returns the maximum number of reads that the peer wants to have outstanding, and that it accepts.
+    /// Returns the maximum number of reads that the peer wants to have outstanding, and the maximum that it
+    /// accepts.
     pub fn depths(&self) -> (u16, u16) {
         self.request.depths
     }

@@ -119,7 +119,7 @@ impl From<WaitError> for Error {
     }
 }
 
-/// The queues for which a thread can wait. Each has a policy, and adapts separately.
+/// The queues for which a thread can wait. Each queue has its own wait policy, which adapts separately.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Queue {
     /// A completion queue, by its number.

@@ -117,7 +117,7 @@ impl Srq {
     /// Posts a receive that any of its queue pairs may consume.
     ///
     /// # Errors
-    /// The queue is full, or takes fewer elements.
+    /// The queue is full, or the receive has more elements than the queue allows.
     pub fn post_recv(&self, id: u64, slices: &[Slice]) -> Result<(), Error> {
         let work = receive_work(id, slices);
         let turn = &self.inner.pd.context().turn;
@@ -387,10 +387,10 @@ impl Qp {
         self.inner.pd.context()
     }
 
-    /// Posts a work request, and sends at once what can be sent.
+    /// Posts a work request, and immediately sends everything that can be sent.
     ///
     /// # Errors
-    /// The queue is full, the queue pair is not connected, or the operation was not agreed with the peer.
+    /// The queue is full, the queue pair is not connected, or the operation was not agreed on with the peer.
     #[inline]
     pub fn post_send(&self, wr: Wr) -> Result<(), Error> {
         Ok(self.context().turn.work(|core, _| core.nic.core.post_send(self.inner.number, wr.0))?)
@@ -423,7 +423,7 @@ impl Qp {
     /// Posts a receive.
     ///
     /// # Errors
-    /// The queue is full, or takes fewer elements.
+    /// The queue is full, or the receive has more elements than the queue allows.
     #[inline]
     pub fn post_recv(&self, id: u64, slices: &[Slice]) -> Result<(), Error> {
         let work = receive_work(id, slices);
@@ -456,7 +456,7 @@ impl Qp {
         let _ = self.context().turn.work(|core, _| core.nic.core.abort(self.inner.number));
     }
 
-    /// Resets a queue pair whose connection has ended to its initial state.
+    /// Returns a queue pair whose connection has ended to its initial state.
     ///
     /// # Errors
     /// The queue pair is connected.

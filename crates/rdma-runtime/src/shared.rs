@@ -61,7 +61,7 @@ fn letters(bytes: &[u8]) -> Vec<u8> {
     letters
 }
 
-/// Opens the rendezvous socket for the connection from our end `from` to `to`.
+/// Opens the rendezvous socket for the connection from our end, `from`, to the peer's end, `to`.
 ///
 /// # Errors
 /// The name is in use.
@@ -97,7 +97,7 @@ fn broken(_: Poisoned) -> io::Error {
 }
 
 impl SharedLink {
-    /// Completes the stream once the other side has answered; `None` before that.
+    /// Completes the stream once the other side has answered. Returns `None` before that.
     ///
     /// # Errors
     /// The other side hung up, or sent something invalid.

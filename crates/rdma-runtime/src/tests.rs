@@ -1,5 +1,5 @@
-//! Scenarios in real time: every operation in both directions over sockets, all kinds of closes, peers that
-//! vanish or never send.
+//! Scenarios in real time: every operation in both directions over sockets, all kinds of closes, and peers
+//! that vanish or never send anything.
 
 use super::*;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};

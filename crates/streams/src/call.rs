@@ -24,7 +24,7 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// 64 streams with 256 KiB in each direction; 20 us of spinning.
+    /// The defaults are 64 streams with 256 KiB in each direction, and 20 us of spinning.
     fn default() -> Settings {
         Settings { streams: 64, room_bytes: 256 << 10, spin: Duration::from_micros(20) }
     }

@@ -77,7 +77,8 @@ impl Board {
         }
     }
 
-    /// Starts to connect. `from` is a local address and port of the board; port 0 lets the board choose.
+    /// Starts to connect. `from` is a local address and port on the board; port 0 lets the board choose a
+    /// port.
     ///
     /// # Errors
     /// If all streams of this attachment are in use, or the board has exited.

@@ -18,7 +18,7 @@ use libc::{addrinfo, sockaddr, socklen_t};
 /// `AF_IB` of the kernel.
 const AF_IB: c_int = 27;
 
-/// Converts hints to those of getaddrinfo(3).
+/// Converts hints to hints for getaddrinfo(3).
 fn getaddrinfo_hints(hints: &rdma_addrinfo) -> addrinfo {
     let socktype = match u32::try_from(hints.ai_qp_type) {
         Ok(IBV_QPT_RC | IBV_QPT_UC | IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV) => libc::SOCK_STREAM,

@@ -379,7 +379,7 @@ mod tests {
         all
     }
 
-    /// Returns the packets taken from a stream that arrives in pieces of one length.
+    /// Returns the packets taken from a stream that arrives in pieces of this length.
     fn taken(stream: &[u8], piece: usize) -> (Vec<Vec<u8>>, Result<(), InvalidStream>) {
         let (mut into, mut packets) = (Inbox::new(), Vec::new());
         let mut rest = stream;

@@ -129,7 +129,7 @@ pub struct Request {
     pub remoteness: PeerAttributes,
 }
 
-/// A queue that can be waited for; each has its own wait policy and statistics.
+/// A queue for which threads can wait. Each has its own wait policy and statistics.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Queue {
     /// The send queue of a VI.
@@ -311,13 +311,13 @@ impl Nic {
         self.turn.work(|core, _| core.nic.post_failed_receive(vi, cookie, segments, status))
     }
 
-    /// Dequeues the next completed descriptor of a send queue without waiting.
+    /// Dequeues the next completed descriptor from a send queue without waiting.
     #[inline]
     pub fn send_done(&self, vi: u32) -> Result<Option<Completion>, RequestError> {
         self.turn.look(|core| core.nic.send_done(vi).transpose()).transpose()
     }
 
-    /// Dequeues the next completed descriptor of a receive queue without waiting.
+    /// Dequeues the next completed descriptor from a receive queue without waiting.
     #[inline]
     pub fn receive_done(&self, vi: u32) -> Result<Option<Completion>, RequestError> {
         self.turn.look(|core| core.nic.receive_done(vi).transpose()).transpose()
@@ -330,7 +330,7 @@ impl Nic {
         self.turn.look(|core| core.nic.queue_done(queue).transpose()).transpose()
     }
 
-    /// Waits for a completed descriptor of a send queue.
+    /// Waits for a completed descriptor on a send queue.
     ///
     /// # Errors
     /// [`Failure`] if there is no such VI, its completions go to a completion queue, the timeout expires, or
@@ -343,7 +343,7 @@ impl Nic {
             .map_err(Failure::Refused)
     }
 
-    /// Waits for a completed descriptor of a receive queue.
+    /// Waits for a completed descriptor on a receive queue.
     ///
     /// # Errors
     /// As for [`Nic::send_wait`].

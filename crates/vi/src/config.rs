@@ -23,7 +23,8 @@ kiban_base::settings! {
         transfer_bytes_max: usize = 1 << 30,
         /// Maximum length of a discriminator in an address, in bytes.
         discriminator_bytes_max: usize = 64,
-        /// Maximum number of incoming connection requests that await the host's decision, and of listeners.
+        /// Maximum number of incoming connection requests that await the host's decision, and maximum number
+        /// of listeners.
         requests_max: usize = 64,
         /// Maximum number of outstanding RDMA Reads per connection, in each direction.
         reads_max: usize = 16,

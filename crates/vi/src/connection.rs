@@ -69,7 +69,7 @@ pub(super) struct Connection {
     window_max: u32,
     /// Packets acknowledged since the window last grew.
     grown: u32,
-    /// The time since which the peer's receive queue has been empty.
+    /// The time at which the peer's receive queue was first reported empty.
     pub peer_queue_empty_since: Option<Instant>,
 
     // Receiving.

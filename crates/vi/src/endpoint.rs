@@ -72,8 +72,8 @@ impl Vi {
         } else if let Some(connection) = &mut self.connection
             && core::mem::take(&mut connection.queue_empty_reported)
         {
-            // The peer waits for a receive descriptor. Announce it in a separate control packet, because a
-            // plain acknowledgement does not.
+            // The peer waits for a receive descriptor. Announce the new one in a separate control packet,
+            // because a plain acknowledgement does not announce it.
             outputs
                 .control_packets
                 .push((connection.path, connection.control_packet(Kind::Ack, 0, ACK_RECEIVE_POSTED)));

@@ -79,7 +79,7 @@ impl Nic {
     /// Creates a protection tag.
     ///
     /// # Errors
-    /// [`RequestError::TooMany`] if the limit of the NIC is reached.
+    /// [`RequestError::TooMany`] if the NIC's limit is reached.
     pub fn create_tag(&mut self) -> Result<u32, RequestError> {
         self.memory.create_tag()
     }
@@ -339,7 +339,7 @@ impl Nic {
         Ok(())
     }
 
-    /// Dequeues the next completed descriptor of a send queue.
+    /// Dequeues the next completed descriptor from a send queue.
     ///
     /// # Errors
     /// [`RequestError::UnknownVi`].
@@ -348,7 +348,7 @@ impl Nic {
         Ok(self.vis.get_mut(vi).ok_or(RequestError::UnknownVi)?.send.dequeue())
     }
 
-    /// Dequeues the next completed descriptor of a receive queue.
+    /// Dequeues the next completed descriptor from a receive queue.
     ///
     /// # Errors
     /// [`RequestError::UnknownVi`].

@@ -177,7 +177,8 @@ impl Vi {
         }
         outputs.counters.gaps += 1;
         if connection.queue_empty_reported {
-            // The refusal has answered the peer; it will retransmit the packets after the refused one.
+            // The refusal has been sent to the peer, which will retransmit the packets after the refused
+            // one.
             connection.ack_now = false;
         }
         if !reliable {
@@ -277,7 +278,7 @@ impl Vi {
         }
     }
 
-    /// Gives up a message: on an unreliable VI the message is lost, otherwise `fault` ends the connection.
+    /// Gives up a message: on an unreliable VI, the message is lost; otherwise, `fault` ends the connection.
     fn lost(&mut self, fault: u32) -> Verdict {
         if self.is_reliable() {
             return Verdict::Fault(fault);
@@ -300,7 +301,7 @@ impl Vi {
         if header.has(flag::FIRST) {
             connection.message = Some(0);
         }
-        // Earlier packets of the message were lost, or this one does not continue them.
+        // Earlier packets of the message were lost, or this packet does not continue the message.
         if connection.message != Some(header.offset) {
             return self.lost(fault::PROTOCOL);
         }

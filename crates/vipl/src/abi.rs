@@ -1,6 +1,6 @@
-//! The binary interface: types and numbers of `include/vipl.h`, as C lays them out.
+//! The binary interface: the types and constants in `include/vipl.h`, as C lays them out.
 //!
-//! Purpose   the same layout as in C; `tests/programs.rs` compiles the header's own checks.
+//! Purpose   defines the same layout as in C; `tests/programs.rs` compiles the header's own checks.
 //! Names     are those of the header, which documents them.
 
 #![expect(missing_docs, reason = "include/vipl.h documents these names")]

@@ -130,7 +130,7 @@ pub(crate) fn accept(pointer: VIP_CONN_HANDLE, vi: &Vi) -> Answer {
         return Err(VIP_RETURN::INVALID_PARAMETER);
     }
     let accepted = request.nic.core.accept(&request.incoming, vi.number).map_err(VIP_RETURN::from);
-    // A request whose attributes differ from this VI's stays queued for another VI.
+    // A request whose attributes differ from those of this VI stays queued for another VI.
     if matches!(accepted, Ok(()) | Err(VIP_RETURN::TIMEOUT)) {
         handles::disown_request(&request.nic, Handle::of(pointer));
     }

@@ -74,7 +74,8 @@ impl From<Failure> for VIP_RETURN {
             Failure::Refused(refusal) => refusal.into(),
             Failure::Timeout => VIP_RETURN::TIMEOUT,
             Failure::Connect(error) => error.into(),
-            // A queue with a completion queue cannot be waited for; the handle of a closed NIC is invalid.
+            // It is not possible to wait for a queue that has a completion queue; the handle of a closed NIC
+            // is invalid.
             Failure::OnCompletionQueue | Failure::Closed => VIP_RETURN::INVALID_PARAMETER,
             // `Gone`, if the device has disappeared, and errors that have no code of their own in VIPL.
             _ => VIP_RETURN::ERROR_RESOURCE,
@@ -141,8 +142,7 @@ pub(crate) fn close(pointer: VIP_NIC_HANDLE) -> Answer {
         handles::remove(*handle);
     }
     nic.core.close();
-    // Deregister all memory, which then belongs to the program, even if another thread has not returned from
-    // its call yet.
+    // Deregister all memory, which then belongs to the program, even if another thread is still in a call.
     for handle in writing(&nic.memories).take_all() {
         nic.core.deregister(handle).expect("it was registered, and only this thread deregisters it");
     }

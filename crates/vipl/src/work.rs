@@ -36,8 +36,8 @@ const SEGMENTS_MAX: usize = 253;
 const CONTROL_BYTES: usize = size_of::<VIP_CONTROL_SEGMENT>();
 const SEGMENT_BYTES: usize = size_of::<VIP_SEGMENT>();
 
-/// A copy of the segments of a descriptor. It is filled in place, because moving the array would cost more
-/// than the call.
+/// A copy of a descriptor's segments. It is filled in place, because moving the array would cost more than
+/// the call.
 type Segments = ArrayVec<DataSegment, SEGMENTS_MAX>;
 
 /// Copies a descriptor from registered memory. Returns its control segment, and appends the other segments

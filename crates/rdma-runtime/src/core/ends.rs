@@ -100,8 +100,8 @@ impl Core {
         Ok(())
     }
 
-    /// Listens. Returns the listener's number and its address. On a board, the address is known only later
-    /// ([`Core::listening`]).
+    /// Starts listening. Returns the listener's number and its address. On a board, the address is known
+    /// only later ([`Core::listening`]).
     pub(crate) fn listen(
         &mut self,
         at: Address,

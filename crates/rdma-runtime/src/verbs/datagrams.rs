@@ -19,7 +19,8 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// Maximum number of datagrams received from one port before it is the next port's turn.
 const TURN_DATAGRAMS: usize = 64;
-/// Receive buffer of a port in bytes, including the system's overhead: some thousands of datagrams.
+/// Size in bytes of a port's socket receive buffer, including the system's overhead: enough for some
+/// thousands of datagrams.
 const QUEUE_BYTES: usize = 8 << 20;
 /// Size in bytes of the buffer for one datagram: larger than the longest.
 const ROOM_BYTES: usize = 8192;
@@ -128,7 +129,8 @@ pub fn gid(address: IpAddr) -> [u8; 16] {
     }
 }
 
-/// Builds a global route header (IBTA 8.3): version 6, payload length, IBA's next header, one hop.
+/// Builds a global route header (IBTA 8.3) with version 6, the payload length, IBA's next-header value, and
+/// a hop limit of 1.
 fn route_header(from: IpAddr, to: IpAddr, payload_bytes: usize) -> [u8; 40] {
     let mut header = [0; 40];
     header[0] = 6 << 4;

@@ -72,7 +72,7 @@ pub trait CmEventHandler: Send + Sync {
 
 /// The use of an end.
 pub(super) enum EndUse {
-    /// A connection of the connection manager, and, on the initiating side, how to retry it.
+    /// A connection of the connection manager. On the initiating side, contains the data for retrying it.
     Manager(Arc<dyn CmEventHandler>, Option<Box<Retry>>),
     /// An out-of-band connection of a queue pair.
     Meeting(u32),

@@ -16,7 +16,7 @@ pub struct Features {
 /// An asynchronous event of one of the program's objects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AsyncEvent {
-    /// The program's identifier of the object.
+    /// The program's identifier for the object.
     pub cookie: u64,
     /// The event.
     pub kind: AsyncEventKind,
@@ -48,6 +48,6 @@ pub struct CqChannels {
     pub completions: Option<Arc<Channel<u64>>>,
     /// For overruns.
     pub async_events: Arc<Channel<AsyncEvent>>,
-    /// The program's identifier of the queue.
+    /// The program's identifier for the queue.
     pub cookie: u64,
 }

@@ -265,8 +265,8 @@ impl Engine {
     ///
     /// # Errors
     /// The timeout expired ([`io::ErrorKind::TimedOut`]); the program has made the channel's file
-    /// non-blocking and there is no event ([`io::ErrorKind::WouldBlock`]); or a signal handler ran that does
-    /// not restart calls ([`io::ErrorKind::Interrupted`]).
+    /// non-blocking and there is no event ([`io::ErrorKind::WouldBlock`]); or a signal handler ran that was
+    /// installed without SA_RESTART ([`io::ErrorKind::Interrupted`]).
     pub fn next_event<T>(&self, channel: &Channel<T>, timeout: Duration) -> io::Result<T> {
         self.next_event_noting(channel, timeout, |_| ())
     }

@@ -47,7 +47,7 @@ pub struct QueuePair {
     pub attributes: QpAttributes,
     /// The channel for its asynchronous events.
     pub async_events: Arc<Channel<AsyncEvent>>,
-    /// The program's identifier of the queue pair.
+    /// The program's identifier for the queue pair.
     pub cookie: u64,
 }
 

@@ -1,8 +1,8 @@
-//! Queue pairs by their verbs states, and their out-of-band connections.
+//! Queue pairs: their verbs states, and their out-of-band connections.
 //!
 //! ```text
 //!   Reset ── ready ──▶ Init ── ready_to_receive ──▶ Rtr ── ready_to_send ──▶ Rts
-//!     ▲  any ── set_error, or something goes wrong ──▶ Error                  │
+//!     ▲  any ── set_error, or an error ──▶ Error                             │
 //!     └────────────────────────── reset, from any ───────────────────────────┘
 //! ```
 //!
@@ -299,8 +299,8 @@ impl EngineState {
         }
     }
 
-    /// Destroys the core's queue pair and closes its connection, whether out-of-band or of the connection
-    /// manager.
+    /// Destroys the core's queue pair and closes its connection, whether it was made out of band or by the
+    /// connection manager.
     fn leave(&mut self, qp: u32, met: Option<u32>, now: Instant) {
         self.announce_leave(qp, now);
         let end = self.core.nic.end_of(qp).or(met);

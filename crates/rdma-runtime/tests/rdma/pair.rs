@@ -95,7 +95,7 @@ impl Peer {
         self.0.kill().expect("it lives");
     }
 
-    /// Waits for the process to exit, which must be with success.
+    /// Waits for the process, which must exit successfully.
     pub(crate) fn succeeds(mut self) {
         let mut output = String::new();
         self.0.stdout.take().expect("it was asked for").read_to_string(&mut output).expect("words");
@@ -120,8 +120,8 @@ pub(crate) fn role() -> Option<String> {
     std::env::var(ROLE).ok()
 }
 
-/// Runs one test of this program in a child process with a role; `before` precedes the program on the command
-/// line.
+/// Runs one test of this program in a child process that plays a role. `before` precedes the program on the
+/// command line.
 pub(crate) fn spawn(before: &[&str], story: &str, role: &str) -> Peer {
     let own = std::env::current_exe().expect("a test is a program");
     let mut words = before.iter().map(std::ffi::OsString::from).collect::<Vec<_>>();

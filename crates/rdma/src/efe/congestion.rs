@@ -133,7 +133,7 @@ impl Congestion {
         let (was_full, was_cut) = (self.was_full, self.was_cut);
         (self.was_full, self.was_cut) = (false, false);
         if now < self.shallow_until {
-            // Ignore this round: queues are short only because all flows hold back after a drain epoch.
+            // Ignore this round: queues are short only because all flows send less after a drain epoch.
             (self.sum, self.samples) = (0, 0);
             return;
         }

@@ -280,7 +280,8 @@ impl Endpoint {
     /// Queues a copy of a segment, which is retransmitted until it is acknowledged.
     ///
     /// # Errors
-    /// `UnknownFlow`, `NotConnected`, `Finished`, `TooLong`; `Full`: an event reports when there is room.
+    /// `UnknownFlow`, `NotConnected`, `Finished`, `TooLong`; or `Full`, after which an event reports when
+    /// there is room.
     #[inline]
     pub fn send(&mut self, flow: FlowNumber, segment: &[u8], now: Instant) -> Result<(), RequestError> {
         self.send_with(flow, segment.len(), now, |room| room.copy_from_slice(segment))
@@ -590,7 +591,7 @@ impl Endpoint {
         }
     }
 
-    /// Draws a key and an initial sequence number.
+    /// Draws a random key and a random initial sequence number.
     fn draw_key(&mut self) -> (u32, u32) {
         (self.rng.draw_u32(), self.rng.draw_u32())
     }

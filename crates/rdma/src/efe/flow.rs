@@ -79,7 +79,8 @@ pub(super) struct Flow {
     pub(super) peer_credit: u8,
     pub(super) halves: Option<Halves>,
 
-    /// Whether the state's control frame is to be sent, and when it is retransmitted.
+    /// Whether the control frame for this state is to be sent now, and the time at which it is
+    /// retransmitted.
     pub(super) control_frame_due: bool,
     control_frame_at: Instant,
     control_frames_sent: u32,

@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-/// A network address that a link can send to: a MAC address, or an index of UDP addresses. Each link chooses
-/// the meaning.
+/// A network address that a link can send to: a MAC address, or an index into a table of UDP addresses. Each
+/// link chooses the meaning.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Peer(pub u64);
 

@@ -64,7 +64,7 @@ impl Receiver {
         sequence as usize & (self.slots.len() - 1)
     }
 
-    /// Returns the number of frames that there is room for, starting with `expected`.
+    /// Returns the number of frames for which there is room, starting with `expected`.
     fn credit(&self) -> u32 {
         self.slots.len() as u32 - self.rcv_nxt.wrapping_sub(self.read)
     }

@@ -69,7 +69,7 @@ pub(super) struct Sender {
     /// The number of the next transmission, and the latest one known to have arrived.
     transmission: u32,
     delivered: u32,
-    /// The round ends when this transmission is known to have arrived.
+    /// The current round ends when this transmission is known to have arrived.
     round_end: u32,
     /// The time at which the last frame was sent, and the time at which the retransmission timer expires.
     left: Instant,
@@ -168,8 +168,8 @@ impl Sender {
         &mut slot.bytes
     }
 
-    /// Returns the retransmission timeout (RFC 6298 §2, plus the receiver's ACK delay; doubled by each
-    /// timeout).
+    /// Returns the retransmission timeout (RFC 6298 §2) plus the receiver's ACK delay, doubled after each
+    /// timeout.
     fn rto(&self, config: &Config) -> Duration {
         let once = if self.srtt.is_zero() {
             config.resend_after
@@ -399,8 +399,8 @@ impl Sender {
         false
     }
 
-    /// Returns whether everything sent has been acknowledged, more is queued, and the receiver has granted no
-    /// credit.
+    /// Returns whether the sender is stuck without credit: everything sent has been acknowledged, more is
+    /// queued, and the receiver has granted no credit.
     pub(super) fn waits_for_credit(&self) -> bool {
         self.snd_una == self.snd_nxt && self.snd_nxt != self.tail && !precedes(self.snd_nxt, self.limit)
     }

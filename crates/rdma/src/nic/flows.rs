@@ -218,8 +218,8 @@ impl Nic {
     /// Takes the segments that an endpoint has received for an end.
     fn take_from_flow(&mut self, endpoint: &mut Endpoint, end: u32, flow: FlowNumber, now: Instant) {
         let Some(qp) = self.qp_of(end) else { return };
-        // A segment that waits for a receive stays and keeps its credit, so the peer waits. After a fault,
-        // the remaining segments are taken and dropped.
+        // A segment that waits for a receive stays in the endpoint and keeps its credit, so the peer must
+        // wait. After a fault, the remaining segments are taken and dropped.
         while let Some(front) = endpoint.peek(flow)
             && self.core.take(qp, front) != SegmentResult::Dry
         {
@@ -231,8 +231,8 @@ impl Nic {
     fn serve_flow(&mut self, endpoint: &mut Endpoint, number: u32, now: Instant) {
         let Some(flow) = self.flow_of(number) else { return };
         let Some(qp) = self.qp_of(number) else {
-            // The queue pair was reset or the connection given up: end the flow. An end that waits for the
-            // host's answer has no queue pair yet, and stays.
+            // The queue pair was reset or the connection was given up, so end the flow. An end that waits
+            // for the host's answer has no queue pair yet; keep it.
             let failed = self.ends.get(number).is_some_and(|end| end.failed);
             if failed || self.is_established(number) {
                 self.abort_flow(endpoint, number, flow, now);

@@ -248,12 +248,12 @@ impl Nic {
         self.ends.len()
     }
 
-    /// Returns the queue pair of an end.
+    /// Returns the queue pair that belongs to an end.
     pub fn qp_of(&self, end: u32) -> Option<u32> {
         self.ends.get(end)?.qp
     }
 
-    /// Returns the end of a queue pair.
+    /// Returns the end that belongs to a queue pair.
     pub fn end_of(&self, qp: u32) -> Option<u32> {
         self.of_qp.get(&qp).copied()
     }
@@ -304,8 +304,8 @@ impl Nic {
 
     // ---- byte streams
 
-    /// Begins a connection of a queue pair over a byte stream, and returns its end. The request is queued in
-    /// the stream.
+    /// Begins to connect a queue pair over a byte stream, and returns the connection's end. The request is
+    /// queued in the stream.
     ///
     /// # Errors
     /// The queue pair cannot be connected; the private data is too long; there are too many ends.
@@ -617,7 +617,7 @@ impl Nic {
         }
     }
 
-    /// Returns whether an end's connection is closing in order: queued data is still sent.
+    /// Returns whether an end's connection is closing in order, so that queued data is still sent.
     pub fn is_ending(&self, number: u32) -> bool {
         let Some(end) = self.ends.get(number) else { return false };
         let closes = end.qp.is_some_and(|qp| matches!(self.core.query_qp(qp), Ok((_, QpState::Closing, _))));
@@ -630,7 +630,8 @@ impl Nic {
         }
     }
 
-    /// Returns whether an end's queue pair or setup has failed or ended: at most a Terminate is still sent.
+    /// Returns whether an end's queue pair or setup has failed or ended, so that at most a Terminate is
+    /// still sent.
     pub fn is_over(&self, number: u32) -> bool {
         self.ends.get(number).is_some_and(|end| {
             end.failed

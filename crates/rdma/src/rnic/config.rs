@@ -37,8 +37,9 @@ kiban_base::settings! {
         start_timeout: Duration = Duration::from_secs(10),
         /// Maximum time for the host to accept or reject a connection request.
         answer_timeout: Duration = Duration::from_secs(60),
-        /// Maximum number of connections that have not sent a start frame, or wait for the host's answer.
-        /// When full, the oldest is dropped, first among those that have not sent one.
+        /// Maximum number of connections that have not sent a start frame or that wait for the host's
+        /// answer. When there are more, the oldest is dropped, preferably one that has not sent a start
+        /// frame.
         waiting_max: usize = 1024,
         /// Whether a segment ends where a scatter/gather element ends. This models the RNIC of Uchiyama and
         /// others (2008), whose FIFO has one byte mask per transfer.

@@ -90,7 +90,7 @@ impl Rnic {
         self.smt.destroy_pd(pd)
     }
 
-    /// Registers `region` at its own address and returns its steering tag, for the owner and for peers.
+    /// Registers `region` at its own address. Returns its steering tag, which the owner and peers use.
     pub fn register(&mut self, pd: u32, region: Region, access: Access) -> Result<u32, RequestError> {
         let address = region.address();
         self.register_blocks(pd, address, alloc::vec![region], access)

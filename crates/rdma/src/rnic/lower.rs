@@ -20,7 +20,7 @@ pub type PlacementBuffers = ArrayVec<Region, { PIECES_MAX }>;
 /// An outgoing datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outgoing {
-    /// The NIC's number of the sending queue pair, not the number set by [`Rnic::set_qpn`].
+    /// The NIC's number for the sending queue pair, not the number set by [`Rnic::set_qpn`].
     pub from: u32,
     /// The destination address.
     pub gid: [u8; 16],
@@ -94,7 +94,7 @@ impl Rnic {
     }
 
     /// Records that the lower layer no longer holds the first `segments` segments of a queue pair, and
-    /// completes the work requests that end there.
+    /// completes the work requests whose segments are all among them.
     #[inline]
     pub fn confirm(&mut self, qp: u32, segments: u64) {
         if let Some(qp) = self.qps.get_mut(qp) {

@@ -281,8 +281,8 @@ impl Rnic {
         Ok(())
     }
 
-    /// Resets a queue pair that has ended or was never connected to its initial state. Posted receives are
-    /// dropped.
+    /// Returns a queue pair that has ended, or that was never connected, to its initial state. Posted
+    /// receives are dropped.
     pub fn reset(&mut self, qp: u32) -> Result<(), RequestError> {
         let (qp, outputs) = self.qp(qp)?;
         if !matches!(qp.state, QpState::Idle | QpState::Error) {
@@ -296,7 +296,7 @@ impl Rnic {
         Ok(())
     }
 
-    /// Posts a work request on the send queue. If the queue pair is closing or in error, the request ends as
+    /// Posts a work request on the send queue. If the queue pair is closing or in error, the request is
     /// flushed; if a stream is being set up, it waits for the stream.
     #[inline]
     pub fn post_send(&mut self, qp: u32, work: SendWork) -> Result<(), RequestError> {
@@ -353,7 +353,7 @@ impl Rnic {
         }
     }
 
-    /// Posts a receive. If the queue pair is in error, the receive ends as flushed.
+    /// Posts a receive. If the queue pair is in error, the receive is flushed.
     #[inline]
     pub fn post_receive(&mut self, qp: u32, work: ReceiveWork) -> Result<(), RequestError> {
         let (qp, outputs) = self.qp(qp)?;

@@ -313,7 +313,7 @@ pub enum Status {
     LocalLength,
     /// The queue pair cannot perform the operation.
     LocalOperation,
-    /// An element names memory that it may not access.
+    /// A scatter/gather element refers to memory that may not be accessed in this way.
     LocalProtection,
     /// The queue pair failed before the work was done.
     Flushed,

@@ -35,7 +35,7 @@ pub const SEGMENT_BYTES_MAX: usize = 1500 - HEADER_BYTES;
 pub const CHECK_BYTES: usize = 4;
 /// Length of the map in an acknowledgement in bytes.
 pub const SACK_MAP_BYTES: usize = 8;
-/// Maximum length of a greeting, private data of the upper layer at setup, in bytes.
+/// Maximum length, in bytes, of a greeting: the upper layer's private data at setup.
 pub const GREETING_BYTES_MAX: usize = 1024;
 /// Length of a [`Setup`] without its greeting in bytes.
 pub const SETUP_FIXED_BYTES: usize = 12;

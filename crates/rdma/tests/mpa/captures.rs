@@ -99,7 +99,8 @@ fn every_fpdu_of_siw_is_deframed_and_reframed_byte_for_byte() {
                 let ulpdus = ulpdus(&rest);
                 assert_eq!(ulpdus.len(), fpdus, "{name}");
                 assert_eq!(ulpdus.iter().map(|ulpdu| fpdu_bytes(ulpdu.len())).sum::<usize>(), rest.len());
-                // siw leaves old memory contents in the pad; the RFC requires zeros, but no receiver checks.
+                // siw leaves stale memory contents in the pad. The RFC requires zeros, but no receiver
+                // checks the pad.
                 let (mut at, mut again) = (0, Vec::new());
                 for ulpdu in &ulpdus {
                     let pad = &mut rest[at + 2 + ulpdu.len()..at + fpdu_bytes(ulpdu.len()) - 4];

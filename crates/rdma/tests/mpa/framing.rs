@@ -29,7 +29,7 @@ fn the_annotated_dumps_of_rfc_5044_are_written_byte_for_byte() {
     let first = [hex("00000000 002a"), send(1), hex("52239983")].concat();
     assert_eq!(stream, first);
 
-    // The RFC's second example begins at octet 1EC of the stream, so that a marker falls into it.
+    // The RFC's second example begins at octet 1EC of the stream, so that it contains a marker.
     let (mut weaver, mut stream) = (MarkerInserter::new(), Vec::new());
     weaver.insert_markers(&framed(&[7; 482], true), true, &mut stream);
     assert_eq!(stream.len(), 0x1ec);
@@ -88,7 +88,8 @@ fn a_frame_with_a_flipped_bit_is_rejected() {
             for bit in 0..8 * bytes.len() {
                 bytes[bit / 8] ^= 1 << (bit % 8);
                 let mut deframer = Deframer::new(true, markers);
-                // A length that has increased requires more bytes; the error is detected when they arrive.
+                // If the corruption has increased the length, more bytes are needed, and the error is
+                // detected when they arrive.
                 let verdict = deframer.front(&bytes).map(|front| matches!(front, Front::NeedMore(_)));
                 assert!(matches!(verdict, Err(Fault::Crc) | Ok(true)), "bit {bit}: {verdict:?}");
                 bytes[bit / 8] ^= 1 << (bit % 8);

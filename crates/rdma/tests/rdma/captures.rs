@@ -141,8 +141,8 @@ impl Segment<'_> {
     }
 }
 
-/// Returns the offsets of the tags in a ULPDU: that of a tagged segment, or those of a Read Request's sink
-/// and source.
+/// Returns the offsets of the tags in a ULPDU: the offset of a tagged segment's tag, or those of the sink
+/// and source tags in a Read Request.
 const TAGGED_AT: usize = 2;
 const SINK_AT: usize = 18;
 const SOURCE_AT: usize = 34;
@@ -381,7 +381,7 @@ const fn seen(sends: (u64, u64), writes: (u64, u64), reads: (u64, u64)) -> Seen 
     }
 }
 
-/// A capture file, and what the initiator of each connection sends and receives.
+/// A capture file, and the operations that the initiator of each connection sends and receives.
 type Row = (&'static str, &'static [u8], &'static [Seen]);
 
 const ROWS: [Row; 5] = [

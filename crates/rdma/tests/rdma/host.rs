@@ -176,7 +176,7 @@ fn a_notification_request_gives_one_event_of_the_requested_kind() {
         };
         send(&mut pair);
         assert_eq!(pair.two.nic.cq_event(), None, "nobody asked");
-        // Completions from before the queue was armed are found by polling and raise no notification.
+        // Completions added before the queue was armed are found by polling and raise no notification.
         pair.two.nic.arm(pair.two.cq, notify).expect("there");
         assert_eq!(pair.two.nic.cq_event(), None);
         assert_eq!(pair.two.completions().len(), 1);

@@ -122,7 +122,7 @@ impl Side {
         std::iter::from_fn(|| self.nic.poll(self.cq).expect("a queue")).collect()
     }
 
-    /// Makes all segments that can be made.
+    /// Makes all segments that can be made now.
     pub(crate) fn make(&mut self) {
         while let Some(qp) = self.nic.pop_tx_queue() {
             while self.nic.next_segment(qp, &mut self.out) {}

@@ -1,4 +1,4 @@
-//! Queue pairs over MPA: two streams joined by a pipe that splits bytes at arbitrary positions.
+//! Queue pairs over MPA: two streams connected by a pipe that splits bytes at arbitrary positions.
 
 use crate::pair::{Side, TRAITS};
 use kiban_base::{SharedBytes, SimRng};

@@ -37,7 +37,8 @@ pub(super) fn is_ib() -> bool {
     transport() == Transport::Ib
 }
 
-/// Returns the context of the device with an address, shared by all identifiers, or null.
+/// Returns the context, shared by all identifiers, of the device that has this address, or null if there is
+/// none.
 pub(super) fn context(address: IpAddr) -> *mut ibv_context {
     crate::context::shared(address).unwrap_or(null_mut())
 }

@@ -33,7 +33,7 @@ const CLOSED_MAX: usize = 64;
 /// The channels of a process.
 #[derive(Default)]
 pub(super) struct Channels {
-    /// Open channels, by file descriptor rather than address, because a program may copy the struct.
+    /// Open channels, indexed by file descriptor instead of address because a program may copy the struct.
     open: HashMap<c_int, Arc<Chan>>,
     /// Recently destroyed channels, oldest first. Their structs are kept so that no new channel gets an
     /// address that another thread may still use.
@@ -64,8 +64,8 @@ pub(super) struct QueuedEvent {
     pub(super) says: Option<ConnParam>,
 }
 
-/// The parameters of a connection: the private data of the peer, and the numbers of outstanding reads in both
-/// directions.
+/// The parameters of a connection: the peer's private data, and the maximum numbers of outstanding reads in
+/// both directions.
 #[derive(Default)]
 pub(super) struct ConnParam {
     pub(super) private_data: Vec<u8>,
@@ -319,7 +319,7 @@ extern "C-unwind" fn wait(fd: c_int) -> bool {
     let mut file = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     // SAFETY: `file` is one local `pollfd`. However the wait ends, the caller checks the channel again.
     let code = unsafe { poll(&raw mut file, 1, -1) };
-    // poll(2) is never restarted after a signal; read(2), which rdma-core calls here, may be.
+    // poll(2) is never restarted after a signal, but read(2), which rdma-core calls here, may be.
     code < 0
         && std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted
         && kiban_rdma_runtime::verbs::ends_this_call()

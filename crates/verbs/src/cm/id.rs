@@ -49,9 +49,9 @@ pub(super) struct State {
     pub(super) channel: Arc<Chan>,
     /// The channel is the identifier's own, so calls are synchronous.
     pub(super) own: bool,
-    /// The connection's number in the engine.
+    /// The engine's number for the connection.
     pub(super) end: Option<u32>,
-    /// The listener's number in the engine.
+    /// The engine's number for the listener.
     pub(super) listener: Option<u32>,
     /// Reserves the port until the identifier listens.
     pub(super) reserved: Option<OwnedFd>,
@@ -71,7 +71,7 @@ pub(super) struct State {
     pub(super) unacknowledged: u32,
     pub(super) shares: bool,
     pub(super) family_only: bool,
-    /// The queue pair attributes of every connection of this listener (rdma_create_ep(3)).
+    /// The queue pair attributes for all connections to this listener (rdma_create_ep(3)).
     pub(super) queue_wanted: Option<ibv_qp_init_attr>,
     /// The private data to send if the program passes none (`ai_connect`).
     pub(super) says: Vec<u8>,
@@ -372,7 +372,7 @@ pub(super) unsafe extern "C" fn rdma_migrate_id(
             // SAFETY: the channel was created for this identifier.
             unsafe { channel::close(before_place) };
         }
-        // On return, no event of this identifier is left at the old channel (rdma_migrate_id(3)).
+        // On return, no event for this identifier is left in the old channel (rdma_migrate_id(3)).
         let mut state = id.state();
         while state.unacknowledged > 0 {
             state = ignore_poison(id.acknowledged.wait(state));

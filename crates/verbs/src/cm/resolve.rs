@@ -26,7 +26,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::Arc;
 
-/// Returns the errno of a system error.
+/// Returns the errno value of a system error.
 pub(super) fn errno(error: &io::Error) -> c_int {
     error.raw_os_error().unwrap_or(match error.kind() {
         io::ErrorKind::AddrInUse => libc::EADDRINUSE,
@@ -73,8 +73,7 @@ fn hold(at: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
     Ok((listener.into(), at))
 }
 
-/// Reserves an address among the identifiers of this process, because sockets with SO_REUSEADDR do not
-/// exclude each other.
+/// Reserves an address within this process, because sockets with SO_REUSEADDR do not exclude each other.
 fn take(id: &Arc<Id>, at: SocketAddr, shares: bool) -> Result<(), c_int> {
     let mut taken = lock(&world().taken);
     let meets = |other: &Taken| {

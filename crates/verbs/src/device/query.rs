@@ -78,7 +78,7 @@ fn attributes(context: &Context) -> ibv_device_attr {
     attr
 }
 
-/// Returns the greatest standard MTU that fits into packets of this length.
+/// Returns the largest standard MTU that fits into packets of this length.
 fn mtu(packet_bytes: u32) -> ibv_mtu {
     match packet_bytes.saturating_sub(HEADER_BYTES) {
         4096.. => IBV_MTU_4096,

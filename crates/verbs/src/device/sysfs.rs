@@ -70,7 +70,7 @@ unsafe extern "C" fn ibv_read_sysfs_file(
     })
 }
 
-/// Replaces the last line feed by NUL, or appends NUL. Returns `None` if there is no room for it.
+/// Replaces the last line feed with NUL, or appends NUL. Returns `None` if there is no room for it.
 fn ended(room: &mut [u8], length: usize) -> Option<usize> {
     let Some(last) = length.checked_sub(1) else { return Some(0) };
     let end = if room[last] == b'\n' { last } else { length };

@@ -122,7 +122,7 @@ fn completion(from: &Completion) -> ibv_wc {
         Kind::CompareSwap => IBV_WC_COMP_SWAP,
         Kind::FetchAdd => IBV_WC_FETCH_ADD,
         Kind::LocalInvalidate => IBV_WC_LOCAL_INV,
-        // verbs has no opcode for registration by work request, and no way to post one.
+        // The verbs API has neither an opcode for registration by work request nor a way to post one.
         Kind::Register => IBV_WC_DRIVER1,
         Kind::Bind => IBV_WC_BIND_MW,
         Kind::Receive => IBV_WC_RECV,

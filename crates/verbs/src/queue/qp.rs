@@ -48,7 +48,7 @@ pub(crate) struct Qp {
     abi: UnsafeCell<ibv_qp_ex>,
     born: Generation,
     pub(crate) context: &'static Context,
-    /// The queue pair's number in the engine.
+    /// The engine's number for the queue pair.
     pub(crate) number: u32,
     pub(crate) service: Service,
     pub(crate) inline_max: usize,

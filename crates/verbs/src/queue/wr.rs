@@ -31,7 +31,7 @@ const OF_RC: u64 = OF_UD
 const OF_UC: u64 = OF_RC
     & !(IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD);
 
-/// Returns the IBV_QP_EX_WITH_* flags of the operations that a service supports.
+/// Returns the IBV_QP_EX_WITH_* flags for the operations that a transport service supports.
 pub(crate) fn supported(service: Service) -> u64 {
     match service {
         Service::Connected => OF_RC,

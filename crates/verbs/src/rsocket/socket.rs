@@ -107,7 +107,7 @@ impl Inner {
         self.error.take()
     }
 
-    /// Returns whether a connection has been started: the sizes of its buffers are then fixed.
+    /// Returns whether a connection has been started, after which the sizes of its buffers are fixed.
     pub(super) fn has_begun(&self) -> bool {
         !matches!(self.phase, Phase::New | Phase::Bound { .. } | Phase::Listening { .. })
     }
@@ -579,7 +579,8 @@ impl Socket {
         })
     }
 
-    /// Sends until everything has been sent; `more` sends what it can from an offset on.
+    /// Repeats sending until everything has been sent. `more` sends as much as it can, starting at an
+    /// offset.
     pub(super) fn send_with(
         &self,
         wanted: usize,

@@ -467,8 +467,8 @@ impl Stream {
         match completion.status {
             Status::Success => {}
             Status::Flushed | Status::Lost => {
-                // An error may follow that explains the flush; a peer that disconnected has announced it
-                // before.
+                // An error that explains the flush may follow. A peer that disconnects announces this
+                // beforehand.
                 if self.over.is_none() {
                     self.on_gone();
                 }
@@ -534,8 +534,8 @@ impl Stream {
         !self.arrived.is_empty()
     }
 
-    /// Copies bytes into the send buffer, or into the work request. Returns the data to send, and how much of
-    /// the buffer it uses.
+    /// Copies bytes into the send buffer, or into the work request. Returns the data to send, and the number
+    /// of buffer bytes used.
     fn take_in(&mut self, bytes: &[u8]) -> (Data, usize) {
         if bytes.len() <= self.sizes.inline_bytes {
             return (Data::Inline(SmallVec::from_slice(bytes)), 0);

@@ -28,7 +28,7 @@ impl Transport {
 pub(crate) enum How {
     /// One command.
     Alone(String),
-    /// A server, a client that is started when the server listens, and whether the server ends after one
+    /// A server, a client that is started once the server listens, and whether the server exits after one
     /// client.
     Pair { server: String, client: String, ends: bool },
 }

@@ -1,6 +1,6 @@
 //! Starts, waits for and kills the processes of a case.
 //!
-//! Waiting   a server is ready when it listens at its port; there are no fixed delays.
+//! Waiting   a server is ready when it listens on its port; there are no fixed delays.
 //! Cleanup   each process leads a process group, which is killed when its [`Running`] is dropped; the kernel
 //!           kills the process if the test dies first (setpriv(1), --pdeathsig). Threads read its output and
 //!           end with it.

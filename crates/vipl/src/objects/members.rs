@@ -27,7 +27,7 @@ pub(crate) struct Vi {
     pub(crate) tag: AtomicU32,
     /// Whether sends and receives report to a completion queue.
     pub(crate) reports: [bool; 2],
-    /// A pointer of the program's own.
+    /// A pointer that the program has stored with the VI.
     pub(crate) user_data: AtomicPtr<core::ffi::c_void>,
     /// Callbacks that wait for sends and for receives.
     pub(crate) lines: [Arc<Line>; 2],

@@ -107,9 +107,9 @@ fn peer(qpn: u32, begins: u32) -> Option<Peer> {
 const PATIENCE: Option<Duration> = Some(SOON);
 const IMPATIENCE: Option<Duration> = Some(Duration::from_millis(300));
 
-/// Creates two queue pairs and connects them, unless `psn_that_b_is_told` is wrong.
-fn meet(a: &Side, b: &Side, psn_that_b_is_told: u32) -> ((u32, u32), (u32, u32)) {
-    let patience = if psn_that_b_is_told == 11 { PATIENCE } else { IMPATIENCE };
+/// Creates two queue pairs and connects them, unless `psn_given_to_b` is wrong.
+fn meet(a: &Side, b: &Side, psn_given_to_b: u32) -> ((u32, u32), (u32, u32)) {
+    let patience = if psn_given_to_b == 11 { PATIENCE } else { IMPATIENCE };
     let (ours, theirs) = (a.qp(), b.qp());
     for id in 0..4 {
         a.receive(ours.0, 100 + id);
@@ -117,7 +117,7 @@ fn meet(a: &Side, b: &Side, psn_that_b_is_told: u32) -> ((u32, u32), (u32, u32))
     }
     a.engine.modify_to_rtr(ours.0, peer(theirs.1, 22)).expect("a port").expect("it is ready");
     a.engine.modify_to_rts(ours.0, 11, 16, patience).expect("it is ready to receive");
-    b.engine.modify_to_rtr(theirs.0, peer(ours.1, psn_that_b_is_told)).expect("a port").expect("it is ready");
+    b.engine.modify_to_rtr(theirs.0, peer(ours.1, psn_given_to_b)).expect("a port").expect("it is ready");
     b.engine.modify_to_rts(theirs.0, 22, 16, patience).expect("it is ready to receive");
     (ours, theirs)
 }

@@ -110,8 +110,8 @@ pub struct Agreed {
     pub ird: u16,
     /// Maximum number of outstanding RDMA Reads to the peer.
     pub ord: u16,
-    /// The ready-to-receive message: an initiator sends it before anything else, a responder sends nothing
-    /// before it arrives.
+    /// The ready-to-receive message: an initiator sends it before anything else, and a responder sends
+    /// nothing before it arrives.
     pub rtr: Option<Rtr>,
     /// Private data in the reply. Empty for a responder, which received the initiator's in [`PeerRequest`].
     pub private_data: Vec<u8>,
@@ -376,10 +376,10 @@ impl Initiator {
         &self.request
     }
 
-    /// Takes received bytes, each once.
+    /// Takes received bytes. Each byte must be passed exactly once.
     ///
     /// # Errors
-    /// The peer's fault; the connection must be closed.
+    /// The fault in the peer's frame; the connection must be closed.
     pub fn take(&mut self, run: &[u8]) -> Result<Answer, SetupFault> {
         match self.reply.take(run)? {
             None => Ok(Answer::NeedMore),
@@ -429,8 +429,8 @@ impl Initiator {
         // 3FFF means that the hosts negotiate the depth themselves (RFC 6581 §9). Keep the value in the
         // request.
         let ird = if theirs.ord == DEPTH_MAX { self.ird } else { theirs.ord };
-        // A responder that wants a higher depth than offered gets it, within the maximum (siw's relaxed
-        // negotiation).
+        // A responder that requests a higher depth than was offered gets it, up to the maximum (siw's
+        // relaxed negotiation).
         if ird > self.config.ird_max {
             return Err(SetupFault::Ird);
         }
@@ -492,11 +492,11 @@ impl Responder {
         }
     }
 
-    /// Takes received bytes, each once, including those that arrive before the host has decided. Returns
-    /// `None` while the request is incomplete.
+    /// Takes received bytes, including those that arrive before the host has decided. Each byte must be
+    /// passed exactly once. Returns `None` while the request is incomplete.
     ///
     /// # Errors
-    /// The peer's fault.
+    /// The fault in the peer's frame.
     pub fn take(&mut self, run: &[u8]) -> Result<Option<PeerRequest>, Refused> {
         let silent = |fault| Refused { fault, reply: Vec::new() };
         if self.received_request.is_some() {

@@ -134,7 +134,7 @@ impl Qp {
         }
     }
 
-    /// Returns the protection domain and the queue pair number, for steering tag checks.
+    /// Returns the protection domain and the queue pair number, which are needed to check steering tags.
     #[inline]
     pub(in super::super) fn owner(&self) -> (u32, u32) {
         (self.attributes.pd, self.number)
@@ -193,7 +193,7 @@ impl Qp {
         }
     }
 
-    /// Counts a message from the peer that has been placed completely, for acknowledgement.
+    /// Counts a message from the peer that has been placed completely and must be acknowledged.
     #[inline]
     pub(in super::super) fn has_arrived(&mut self, outputs: &mut Outputs) {
         if self.acknowledges {
@@ -399,7 +399,7 @@ impl Qp {
         wqes.front().map(|work| work.sges.iter().map(|sge| u64::from(sge.length)).sum())
     }
 
-    /// Takes a receive for the next message from the queue pair's own or its shared receive queue.
+    /// Takes a receive for the next message from the queue pair's own receive queue or its shared one.
     pub(in super::super) fn take_receive(
         &mut self,
         srqs: &mut Slab<SharedReceiveQueue>,

@@ -128,7 +128,8 @@ pub(in super::super) fn take(
     });
     let outputs = &mut *tables.outputs;
     if put.is_err() {
-        // The receive names memory that it may not access: a local error, which fails the queue pair.
+        // The receive refers to memory that it may not access. This is a local error, which fails the queue
+        // pair.
         let done = completion::of_receive(qp.qpn, work.id, Status::LocalProtection, Kind::Receive, 0);
         outputs.complete(qp.attributes.receive_cq, done, true);
         outputs.counters.local_errors += 1;

@@ -94,7 +94,8 @@ const fn fault(reason: Reason) -> Fault {
     (reason, None)
 }
 
-/// Maps a violation by a tagged segment to DDP's error (RFC 5041 §7.1; rights are RDMAP's, RFC 5040 §7.1).
+/// Maps a violation by a tagged segment to a DDP error (RFC 5041 §7.1), or to an RDMAP error if it concerns
+/// access rights (RFC 5040 §7.1).
 const fn tagged(violation: Violation) -> Fault {
     fault(match violation {
         Violation::Stag => Reason::TAGGED_STAG,
@@ -562,7 +563,7 @@ fn on_invalidated(qp: &mut Qp, outputs: &mut Outputs, placement: &Placement, vio
             Reason::LOCAL_ERROR
         }
         _ => {
-            // A local receive names memory that it may not access.
+            // A local receive refers to memory that it may not access.
             if let Some(incoming) = qp.rq.incoming.take() {
                 let id = incoming.work.id;
                 let done = completion::of_receive(qp.qpn, id, Status::LocalProtection, Kind::Receive, 0);

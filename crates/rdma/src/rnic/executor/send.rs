@@ -60,7 +60,8 @@ pub(in super::super) fn next_segment(
     llp: &mut impl ToLlp,
 ) -> bool {
     loop {
-        // Messages never interleave; a Terminate follows the acknowledgement of what arrived before it.
+        // Messages never interleave; a Terminate follows the acknowledgement of the messages that arrived
+        // before it.
         if qp.acknowledgement_pending() && qp.job.is_none() {
             send_acknowledgement(qp, outputs, llp);
             return true;

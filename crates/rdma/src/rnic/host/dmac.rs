@@ -157,7 +157,7 @@ pub(in super::super) fn gather_place<'a>(
     Ok(taken)
 }
 
-/// Copies bytes to the elements and advances the cursor. Returns the number of bytes that fitted.
+/// Copies bytes to the elements and advances the cursor. Returns the number of bytes copied.
 pub(in super::super) fn scatter(
     smt: &StagTable,
     owner: (u32, u32),

@@ -1,8 +1,8 @@
 //! Physical buffer list management table (PBLMT): lists that map a region's addresses to blocks of memory.
 //!
-//! A block is a contiguous range of the host's memory, named by the address that the region's owner uses for
-//! its first byte. Ordinary regions have one block; a region registered by a work request may have many
-//! blocks of any size.
+//! A block is a contiguous range of the host's memory, identified by the address that the region's owner
+//! uses for its first byte. Ordinary regions have one block; a region registered by a work request may have
+//! many blocks of any size.
 
 use alloc::vec::Vec;
 use kiban_base::{Region, SharedBytes};

@@ -357,7 +357,7 @@ impl StagTable {
                 entry.valid = false;
                 self.invalidated.extend(list.blocks().iter().cloned());
             }
-            // A type 1 window is unbound only by its owner (verbs: such a tag cannot be invalidated).
+            // Only its owner can unbind a type 1 window (in the RDMA verbs, its tag cannot be invalidated).
             EntryKind::Window { type_2: false, .. } => return Err(Violation::Access),
             EntryKind::Window { qp: owner, .. } if *owner != qp => return Err(Violation::Stream),
             EntryKind::Window { region, .. } => {
