@@ -52,7 +52,7 @@ pub enum HostError {
     Post(PostError),
     /// The timeout expired.
     Timeout,
-    /// The board has gone.
+    /// The board has exited.
     Gone,
 }
 
@@ -62,7 +62,7 @@ impl fmt::Display for HostError {
             HostError::Denied(denied) => denied.fmt(f),
             HostError::Post(error) => error.fmt(f),
             HostError::Timeout => f.write_str("timed out"),
-            HostError::Gone => f.write_str("the board has gone: attach again when it is running"),
+            HostError::Gone => f.write_str("the board has exited: attach again when it is running"),
         }
     }
 }
