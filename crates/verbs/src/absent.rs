@@ -87,7 +87,7 @@ absent! {
         null: ibv_reg_mr_ex;
     }
 
-    "completion counters (rdma-core 65) are not implemented; completion queues report the same information" "" {
+    "completion counters (rdma-core 65) are not implemented; completion queues report the same data" "" {
         null: ibv_create_comp_cntr;
         number: _ibv_query_comp_cntr_caps ibv_destroy_comp_cntr ibv_inc_comp_cntr ibv_inc_err_comp_cntr
             ibv_qp_attach_comp_cntr ibv_read_comp_cntr ibv_read_err_comp_cntr ibv_set_comp_cntr ibv_set_err_comp_cntr;
