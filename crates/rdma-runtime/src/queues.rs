@@ -188,7 +188,7 @@ impl Wr {
         Wr::of(id, Operation::SEND, &[slice])
     }
 
-    /// Returns a Send of several parts.
+    /// Returns a Send whose data is in several parts.
     pub fn send_all(id: u64, slices: &[Slice]) -> Wr {
         Wr::of(id, Operation::SEND, slices)
     }

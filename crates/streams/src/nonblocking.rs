@@ -90,8 +90,8 @@ impl Board {
         Ok(Stream { shared: self.0.clone(), slot, local: None, remote: to })
     }
 
-    /// Listens on an address of the board; the unspecified address means all of them. With port 0, the board
-    /// chooses a port, which [`Listener::local_addr`] returns.
+    /// Listens on an address of the board; the unspecified address means all of the board's addresses. With
+    /// port 0, the board chooses a port, which [`Listener::local_addr`] returns.
     ///
     /// # Errors
     /// If the address is in use or is not one of the board's, or if the board has exited.

@@ -399,7 +399,7 @@ pub extern "C" fn VipSetUserData(ViHandle: VIP_VI_HANDLE, Data: VIP_PVOID) {
     });
 }
 
-// Extensions of kiban: waiting policies.
+// kiban's extensions: waiting policies.
 calls! {
     fn VipSetViWait(ViHandle: VIP_VI_HANDLE, Policy: u32, SpinMicroseconds: VIP_ULONG) {
         let (vi, wait) = (handles::vi(ViHandle)?, waiting::named(Policy, SpinMicroseconds)?);

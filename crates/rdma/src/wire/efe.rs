@@ -217,7 +217,7 @@ impl Header {
         self.flags & flag != 0
     }
 
-    /// Returns the payload of the frame that this header was read from.
+    /// Returns the payload of the frame from which this header was read.
     #[inline]
     pub fn payload<'a>(&self, frame: &'a [u8]) -> &'a [u8] {
         &frame[HEADER_BYTES..HEADER_BYTES + usize::from(self.payload_bytes)]

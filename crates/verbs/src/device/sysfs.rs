@@ -1,4 +1,4 @@
-//! Reads files of sysfs for programs (ibv_read_sysfs_file).
+//! Reads sysfs files for programs (ibv_read_sysfs_file).
 //!
 //! Purpose         returns the same results as rdma-core: the text without its last line feed, terminated by
 //!                 NUL, and the length of the text.

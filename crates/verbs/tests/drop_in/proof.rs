@@ -112,7 +112,7 @@ pub(crate) fn rping_client(output: &CaseOutput) -> Result<(), String> {
     if count == 10 { Ok(()) } else { Err(format!("{count} lines of data, not 10")) }
 }
 
-/// The pingpongs of rdma-core: bytes, iterations and time.
+/// rdma-core's pingpong programs print bytes, iterations and time.
 pub(crate) fn pingpong(output: &CaseOutput) -> Result<(), String> {
     for (who, output) in [("server", &output.server), ("client", &output.client)] {
         let bytes = output.lines().find_map(|line| line.split_once(" bytes in ")?.0.parse::<u64>().ok());

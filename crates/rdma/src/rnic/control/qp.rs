@@ -10,7 +10,7 @@
 //!
 //! Idle       receives may be posted. Sends may be posted too if a stream is being set up (`Rnic::expect`),
 //!            and wait for it.
-//! Rts        everything is allowed.
+//! Rts        all operations are allowed.
 //! Closing    posted work is still sent, then the stream is finished.
 //! Terminate  only the Terminate message is still sent.
 //! Error      all work is flushed, and so is any work posted later.
